@@ -22,7 +22,7 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// `main` may return what a `main` of std may return, for instance a `Result`: an error is printed, and the process
 /// ends with status 1. After `unsafe` there may be settings of `gmp::RuntimeBuilder`, by their names: `procs`,
 /// `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `thread_keep_alive`, `thread_name`,
-/// `shutdown_timeout`.
+/// `shutdown_timeout`, `on_thread_start`, `policy`, `cpu_sets`.
 ///
 /// ```
 /// use std::error::Error;
@@ -117,7 +117,7 @@ pub fn test(settings: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The setters of `RuntimeBuilder` that an attribute may name.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 11] = [
     "procs",
     "stack_size",
     "guard_size",
@@ -126,6 +126,9 @@ const SETTINGS: [&str; 8] = [
     "thread_keep_alive",
     "thread_name",
     "shutdown_timeout",
+    "on_thread_start",
+    "policy",
+    "cpu_sets",
 ];
 
 #[derive(Copy, Clone)]

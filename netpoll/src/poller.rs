@@ -43,6 +43,9 @@ compile_error!("gmp-netpoll needs 64-bit Linux: it waits by epoll, and keeps 64 
 /// The waker's key. Its index belongs to no descriptor ([`Key::index`]).
 const WAKER: Key = Key { index: u32::MAX, generation: u32::MAX };
 
+/// What is reported of each descriptor; the end of a connection, and an error, are always reported.
+const READS: mio::Interest = mio::Interest::READABLE.add(mio::Interest::PRIORITY);
+
 /// epoll's bits and ours.
 const BITS: [(i32, Readiness); 6] = [
     (libc::EPOLLIN, Readiness::READABLE),
@@ -197,11 +200,58 @@ impl Poller {
     #[doc(alias = "netpollopen")]
     #[track_caller]
     pub fn add(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
-        assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
-        let all = mio::Interest::READABLE | mio::Interest::WRITABLE | mio::Interest::PRIORITY;
+        self.register(fd, key, READS.add(mio::Interest::WRITABLE))
+    }
+
+    /// As [`add`](Self::add), for a descriptor that nobody waits to write to yet: room to write is not reported. A socket
+    /// has room after nearly every call, so that reports of room end waits that were meant for data.
+    ///
+    /// ```
+    /// use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
+    /// use std::os::{fd::AsFd, unix::net::UnixStream};
+    ///
+    /// let (poller, mut events) = (Poller::new()?, Events::with_capacity(8));
+    /// let (near, _far) = UnixStream::pair()?;
+    /// let key = Key { index: 0, generation: 1 };
+    /// poller.add_for_reads(near.as_fd(), key)?;
+    /// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
+    /// assert!(events.is_empty());
+    ///
+    /// poller.add_writes(near.as_fd(), key)?;
+    /// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
+    /// assert_eq!(events.iter().next().map(|event| event.readiness), Some(Readiness::WRITABLE));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `key.index` is [`u32::MAX`].
+    ///
+    /// # Errors
+    /// As with `add`.
+    #[track_caller]
+    pub fn add_for_reads(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        self.register(fd, key, READS)
+    }
+
+    /// Reports from now on also room to write, for a descriptor of [`add_for_reads`](Self::add_for_reads). What is ready
+    /// already, in either direction, is reported first, even if it was reported before.
+    ///
+    /// # Errors
+    /// When `fd` is not registered here.
+    pub fn add_writes(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
         let fd = fd.as_raw_fd();
         let mut source = mio::unix::SourceFd(&fd);
-        let registered = self.poll.registry().register(&mut source, token(key), all);
+        let registered =
+            self.poll.registry().reregister(&mut source, token(key), READS.add(mio::Interest::WRITABLE));
+        registered.map_err(|err| refused(&format!("have epoll report room to write to descriptor {fd}"), err))
+    }
+
+    #[track_caller]
+    fn register(&self, fd: BorrowedFd<'_>, key: Key, interest: mio::Interest) -> io::Result<()> {
+        assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
+        let fd = fd.as_raw_fd();
+        let mut source = mio::unix::SourceFd(&fd);
+        let registered = self.poll.registry().register(&mut source, token(key), interest);
         registered.map_err(|err| refused(&format!("register descriptor {fd} with epoll"), err))
     }
 

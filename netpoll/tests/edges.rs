@@ -3,7 +3,7 @@
 use gmp_netpoll::{Event, Events, Key, Poller, Readiness, Timeout, WaitCall, Woken};
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -135,6 +135,62 @@ fn room_to_write_is_an_edge_after_the_peer_has_read() -> Outcome {
 
         let mut buffer = vec![0; sent];
         far.read_exact(&mut buffer)?;
+        assert!(await_all(&poller, Readiness::WRITABLE)?.wakes_writer());
+        assert!(near.write(b"x")? == 1);
+    }
+    Ok(())
+}
+
+/// Fails when room to write is an event, as there is again after each datagram that was sent.
+#[test]
+fn who_waits_for_reads_is_told_of_reads_alone() -> Outcome {
+    for poller in pollers()? {
+        let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+        near.set_nonblocking(true)?;
+        poller.add_for_reads(near.as_fd(), KEY)?;
+        for _ in 0..3 {
+            near.send_to(b"ask", far.local_addr()?)?;
+            assert_eq!(look(&poller)?, [], "nothing to read");
+            far.send_to(b"answer", near.local_addr()?)?;
+            assert_eq!(look(&poller)?, [Event { key: KEY, readiness: Readiness::READABLE }]);
+        }
+        poller.add_writes(near.as_fd(), KEY)?;
+        let both = Readiness::READABLE | Readiness::WRITABLE;
+        assert_eq!(look(&poller)?, [Event { key: KEY, readiness: both }], "what is there, and was reported");
+        assert_eq!(look(&poller)?, []);
+        poller.remove(near.as_fd())?;
+        poller.add_writes(near.as_fd(), KEY).expect_err("it is not registered");
+    }
+    Ok(())
+}
+
+/// Fails when the end, or a reset, is kept from who waits for reads alone.
+#[test]
+fn who_waits_for_reads_is_told_of_the_end() -> Outcome {
+    for poller in pollers()? {
+        let (mut near, far) = tcp_pair()?;
+        poller.add_for_reads(near.as_fd(), KEY)?;
+        near.write_all(b"never read")?;
+        far.peek(&mut [0])?;
+        drop(far);
+        let seen = await_all(&poller, Readiness::HUP | Readiness::ERROR | Readiness::READ_HUP)?;
+        assert!(seen.wakes_reader() && seen.wakes_writer());
+    }
+    Ok(())
+}
+
+/// Room that has come before it was asked for is reported. Fails by an empty wait.
+#[test]
+fn room_from_before_the_watch_for_writes_is_reported() -> Outcome {
+    for poller in pollers()? {
+        let (mut near, mut far) = tcp_pair()?;
+        poller.add_for_reads(near.as_fd(), KEY)?;
+        let mut sent = 0;
+        while let Ok(count) = near.write(&[7; 64 << 10]) {
+            sent += count;
+        }
+        far.read_exact(&mut vec![0; sent])?;
+        poller.add_writes(near.as_fd(), KEY)?;
         assert!(await_all(&poller, Readiness::WRITABLE)?.wakes_writer());
         assert!(near.write(b"x")? == 1);
     }

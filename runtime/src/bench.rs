@@ -5,9 +5,16 @@
 use crate::g::{G, GRef};
 use crate::host::Active;
 use crate::p::runq::{Runq as Queue, StealNext};
+use crate::runtime::policy::{Policy, Steal};
 use std::marker::PhantomData;
 
 pub use crate::host::native::bench::Switch;
+
+/// How often in this runtime the lock of the global queue was taken, a P's queue was robbed, and an M was woken by an M.
+#[cfg(gmp_policies)]
+pub fn counters(runtime: &crate::Runtime) -> [u64; 3] {
+    runtime.counters()
+}
 
 /// Gs that only stand in queues.
 pub struct Gs(Box<[G<Active>]>);
@@ -39,7 +46,7 @@ impl Default for Runq<'_> {
 impl<'a> Runq<'a> {
     /// Empty.
     pub fn new() -> Self {
-        Runq(Queue::new(), PhantomData)
+        Runq(Queue::new(Policy::default()), PhantomData)
     }
     /// # Panics
     /// When the ring is full.
@@ -61,6 +68,6 @@ impl<'a> Runq<'a> {
     }
     /// Half of the victim's ring.
     pub fn steal_from(&self, victim: &Self) -> Option<One<'a>> {
-        self.0.steal_from(&victim.0, StealNext::No).map(|g| One(g, PhantomData))
+        self.0.steal_from(&victim.0, Steal::Half, StealNext::No).map(|g| One(g, PhantomData))
     }
 }

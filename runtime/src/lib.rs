@@ -269,7 +269,7 @@
 //! | `std::net`, `std::os::unix::net` | [`net`], [`net::unix`] | the same; there is no `set_nonblocking`; a limit that has passed is `TimedOut`, where std's sockets say `WouldBlock` |
 //! | `std::fs`, `std::os::unix::fs` | [`fs`], [`fs::unix`] | the same |
 //! | `std::process::{Command, Child, Stdio}` | [`process`] | the same; `exit`, `abort` and `id` are std's |
-//! | `std::io::{stdin, pipe}`, their types | [`io`] | [`io::stdin`] has no buffer: put a `BufReader` around it; `Read`, `Write`, `BufReader` and `stdout` are std's |
+//! | `std::io::{stdin, pipe}`, their types | [`io`] | the same; `Read`, `Write`, `BufReader` and `stdout` are std's |
 //! | `thread::spawn`, `Builder::spawn`, `thread::scope` and its `spawn` | [`go`], [`Builder::go`], [`scope`], [`Scope::go`] | `spawn` is `go`; `name("x".into())` is `name("x")`; a panic's payload is in the [`JoinError`]; a stack has 64 KiB, see [`with_stack`] |
 //! | `thread::sleep`, `yield_now`, `park`, `unpark` | [`time::sleep`], [`yield_now`], [`park`], [`Unparker`] | |
 //! | `thread::current()` | [`current`] | an `Option`: a plain thread is no goroutine |
@@ -287,12 +287,16 @@
 //! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }`; with the feature `macros` `#[gmp::main(unsafe)]` and `#[gmp::test(unsafe)]` |
 //! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
 //! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
+//! | `Handle::block_on`, `pollster::block_on`, `.await` | [`block_on`], which parks the goroutine until any [`Future`] is ready |
+//! | `.await` on a channel, a lock, a permit, a timer, a task's end | the blocking call; and for tasks of any executor `recv_async`, `send_async`, `lock_async`, `acquire_async`, [`time::sleep_async`], a [`JoinHandle`] is a future |
+//! | reqwest, sqlx, tonic; hyper; `Stream`, `Sink`; `tracing` | the packages `gmp-tokio`, `gmp-hyper`, `gmp-futures`, `gmp-tracing` |
 //! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`Handle::go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
 //! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
 //! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
-//! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done |
+//! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done. Over other futures: tokio's, in [`block_on`] |
 //! | `tokio::time::timeout(d, future)` | [`time::timeout`]`(d, f)`, or `with_timeout` and [`run`](context::Context::run) |
-//! | `CancellationToken` | [`context::Context`] |
+//! | the builder's `on_thread_start`, `on_thread_stop` | [`RuntimeBuilder::on_thread_start`], and the drop of what it returns |
+//! | `CancellationToken`, `cancelled()` | [`context::Context`], [`ended`](context::Context::ended) |
 //! | `crossbeam_channel` | [`chan`]: change the `use` line |
 //! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, [`sync::raw`] for `lock_api`; a guard may be held across a wait |
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
@@ -339,6 +343,8 @@ mod wait;
 
 #[cfg(feature = "macros")]
 pub use gmp_macros::{main, test};
+pub use goroutine::block_on::block_on;
+pub use goroutine::hooks;
 pub use goroutine::local;
 pub use goroutine::migration;
 pub use goroutine::park::{Unparker, park, park_timeout, park_until, unparker};
@@ -352,6 +358,7 @@ pub use goroutine::{
 #[cfg(gmp_loom)]
 pub use host::model;
 pub use os::{fs, io, process, signal};
+pub use runtime::policy;
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

@@ -6,6 +6,7 @@ mod close;
 mod drops;
 mod errors;
 mod fifo;
+mod futures;
 mod iter;
 mod programs;
 mod promises;

@@ -198,6 +198,25 @@ fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_was_kept() {
     });
 }
 
+/// A task is granted the first message, and a receiver behind it is promised the second one. The task is dropped. Fails if the
+/// receiver gets the second message, and then the first.
+#[test]
+fn what_a_task_gives_back_comes_before_what_was_promised_after_it() {
+    everyone(|crew| {
+        let (s, r) = bounded(1);
+        let mut granted = Box::pin(r.recv_async());
+        let task = common::foreign::Task::new();
+        assert!(task.poll(granted.as_mut()).is_pending());
+        let receives = {
+            let r = r.clone();
+            waiting(crew, move || [r.recv(), r.recv()])
+        };
+        s.send(1).unwrap();
+        in_suspense(crew, &s, || drop(granted), |promise, s| promise.send(s, 2).unwrap());
+        assert_eq!(receives.join(), [Ok(1), Ok(2)]);
+    });
+}
+
 /// Fails if a receive whose limit is over gives up at once, and leaves a sender behind that was there in time.
 #[test]
 fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {

@@ -95,6 +95,13 @@ pub enum Member<'a, T> {
 }
 
 impl<T> Member<'_, T> {
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Member::Goroutine(_, handle) => handle.is_finished(),
+            Member::Thread(_, handle) => handle.is_finished(),
+        }
+    }
+
     #[track_caller]
     pub fn join(self) -> T {
         match self {

@@ -2,13 +2,18 @@
 
 pub mod bolt;
 pub mod child;
+pub mod cpu;
 pub mod crew;
 pub mod descriptors;
+pub mod dns;
 pub mod dumps;
 pub mod example;
+pub mod foreign;
+pub mod futures;
 pub mod gate;
 pub mod history;
 pub mod loopback;
+pub mod policies;
 pub mod probe;
 pub mod random;
 pub mod room;

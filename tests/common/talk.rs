@@ -5,7 +5,14 @@ use std::io::{Read, Write};
 
 /// Bytes that differ from place to place and from stream to stream.
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at.wrapping_mul(31) ^ at >> 8 ^ seed.wrapping_mul(97)) as u8).collect()
+    // The same again from here on.
+    const PERIOD: usize = 1 << 16;
+    let byte = |at: usize| (at.wrapping_mul(31) ^ at >> 8 ^ seed.wrapping_mul(97)) as u8;
+    let mut bytes: Vec<_> = (0..len.min(PERIOD)).map(byte).collect();
+    while bytes.len() < len {
+        bytes.extend_from_within(..PERIOD.min(len - bytes.len()));
+    }
+    bytes
 }
 
 /// Sends back what comes, to the end.

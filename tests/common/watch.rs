@@ -1,9 +1,10 @@
 //! A runtime with so many Ps, and an end for what hangs.
 
+use crate::cpu::process_time;
 use gmp::Runtime;
 use std::io::Write;
 use std::panic::Location;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ pub const PROCS: [usize; 4] = [1, 2, 4, 8];
 
 /// No property takes a tenth of it, on a machine that others use too.
 const LIMIT: Duration = Duration::from_secs(60);
+/// So many limits may pass while the process gets some of the cores.
+const PATIENCE: u32 = 10;
+/// What a process uses at most in the whole limit when all of it waits.
+const ASLEEP: Duration = Duration::from_millis(100);
 /// What hangs may keep the lock that whoever tells of it needs.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -42,10 +47,10 @@ pub fn watched_telling<T>(
     let at = Location::caller();
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let limit = LIMIT * effort().max(1);
-    let text = format!("\n{name} at {at}, procs = {procs}: no end after {limit:?}\n");
+    let text = format!("\n{name} at {at}, procs = {procs}: no end after {limit:?} of sleep, or of work\n");
     let (alive, ended) = channel::<()>();
     let watchdog = thread::spawn(move || {
-        if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        if !ends_within(limit, &ended) {
             // Past the capture of the test's output, which dies with the process.
             let say = |text: &str| std::io::stderr().write_all(text.as_bytes());
             let _written = say(&text);
@@ -62,6 +67,31 @@ pub fn watched_telling<T>(
     drop(alive);
     watchdog.join().expect("the watchdog does not panic");
     value
+}
+
+/// Waits for the end. A process that gets little of the cores may take longer than `limit`, by the clock; one that sleeps
+/// through it, or that has used it up, hangs.
+fn ends_within(limit: Duration, ended: &Receiver<()>) -> bool {
+    let begun = process_time();
+    for _ in 0..PATIENCE {
+        let before = process_time();
+        if ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
+            return true;
+        }
+        let now = process_time();
+        if now - before < ASLEEP || now - begun > limit {
+            return false;
+        }
+    }
+    false
+}
+
+/// Tells what the calling test leaves out here, past the capture of its output: `./test` shows that line.
+pub fn skipped(why: impl std::fmt::Display) {
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    std::io::stderr()
+        .write_all(format!("\nskipped: {why}\n  by {name}\n").as_bytes())
+        .expect("stderr takes it");
 }
 
 /// Waits for what others do, and gives them the core meanwhile. On goroutines and threads.

@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::asleep::runtime;
 use crate::parent::{LONG, lives, lives_and_says, lives_under, stays};
+use common::futures::Signal;
 use common::seccomp::refuse;
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::context::Context;
@@ -10,6 +11,7 @@ use gmp::go;
 use gmp::net::TcpListener;
 use gmp::process::Command;
 use gmp::signal::{self, SIGALRM};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,10 @@ pub const TESTS: &[Test] = &[
     ("another_runtimes_timer_is_waited_for", || lives("other_timer")),
     ("a_runtime_inside_another_is_waited_for", || lives("nested_sleeper")),
     ("a_listener_is_waited_for", || stays("listener")),
+    ("a_future_is_waited_for", || {
+        lives("future");
+        lives_under("future", "deadlock=always");
+    }),
     ("a_socket_is_waited_for", || lives("socket")),
     ("a_receiver_of_signals_is_waited_for", || {
         lives("signal");
@@ -122,6 +128,20 @@ pub const CHILDREN: &[(&str, fn())] = &[
         let _timer = gmp::time::after_func(LONG, move || sender.send(()).unwrap());
         // SAFETY: nothing here is bound to a thread.
         unsafe { gmp::run(move || receiver.recv().unwrap()) }
+    }),
+    ("future", || {
+        run_receiving(|sender| {
+            let signal = Arc::new(Signal::default());
+            let theirs = Arc::clone(&signal);
+            drop(go(move || {
+                gmp::block_on(signal.take());
+                sender.send(()).unwrap();
+            }));
+            drop(thread::spawn(move || {
+                thread::sleep(LONG);
+                theirs.give();
+            }));
+        });
     }),
     ("signal", || {
         run_receiving(|sender| {

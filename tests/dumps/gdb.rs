@@ -41,7 +41,7 @@ fn gdb_shows_the_stack_of_a_parked_goroutine() {
         return parked();
     }
     if Command::new("gdb").arg("--version").output().is_err() {
-        return println!("skipped: gdb is not there");
+        return common::skipped("gdb is not there");
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/gmp-gdb.py");
     let mut gdb = Command::new("gdb");
@@ -55,7 +55,7 @@ fn gdb_shows_the_stack_of_a_parked_goroutine() {
     let text =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     if ["ptrace: ", "Could not trace the inferior"].iter().any(|refused| text.contains(refused)) {
-        return println!("skipped: no process may be traced here\n{text}");
+        return common::skipped(format_args!("no process may be traced here\n{text}"));
     }
     let count = |what: &str| text.matches(what).count();
     assert_eq!(count("'patient' [waiting, event]\n"), 3, "{text}");

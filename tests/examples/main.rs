@@ -2,8 +2,10 @@
 //! The examples, as programs of their own.
 
 mod echo;
+mod port_forward;
 mod printed;
 mod process_pool;
 mod program;
 mod static_files;
 mod stops;
+mod udp_dns;

@@ -5,14 +5,18 @@ use common::example::{LIMIT, example};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a server takes that has no `--listen ADDR`, or needs more.
-const ARGS: &[(&str, &[&str])] = &[("process_pool", &[])];
+/// What a server takes that has no `--listen ADDR`, or needs more. `TARGET` stands for an address that takes connections.
+const ARGS: &[(&str, &[&str])] = &[
+    ("process_pool", &[]),
+    ("port_forward", &["--listen", "127.0.0.1:0", "--to", "TARGET"]),
+    ("udp_dns", &["--listen", "127.0.0.1:0", "--upstream", "TARGET"]),
+];
 /// They bind sockets, and end by themselves.
 const NO_SERVERS: &[&str] = &["blocking_call"];
 /// How long a stop may take; and how often it is tried, as other tests run beside it.
@@ -42,6 +46,10 @@ fn examples() -> BTreeMap<String, String> {
         .collect()
 }
 
+fn binds_tcp(text: &str) -> bool {
+    text.contains("TcpListener::bind(") || text.contains("ListenConfig::new(")
+}
+
 fn servers() -> BTreeMap<String, String> {
     examples().into_iter().filter(|(_, text)| text.contains("SIGTERM")).collect()
 }
@@ -50,9 +58,13 @@ fn servers() -> BTreeMap<String, String> {
 #[test]
 fn what_serves_listens_to_signals() {
     let (all, servers) = (examples(), servers());
-    assert!(["echo_server", "process_pool", "static_files"].iter().all(|&name| servers.contains_key(name)));
+    assert!(
+        ["echo_server", "port_forward", "process_pool", "static_files"]
+            .iter()
+            .all(|&name| servers.contains_key(name))
+    );
     for (name, text) in &all {
-        let binds = text.contains("::bind(");
+        let binds = text.contains("::bind(") || binds_tcp(text);
         assert!(
             !binds || servers.contains_key(name) || NO_SERVERS.contains(&name.as_str()),
             "{name} binds a socket: it is to stop by SIGINT and SIGTERM, or stands in NO_SERVERS"
@@ -83,14 +95,19 @@ fn each_server_stops_within_a_second_and_tells_its_connections() {
 
 /// Starts it, gives it something to do, and stops it: how long that took.
 fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
+    // Nobody accepts here: the kernel does.
+    let target = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let target = (target.local_addr().expect("it listens").to_string(), target);
     let mut command = example(name);
     match ARGS.iter().find(|row| row.0 == name) {
-        Some((_, args)) => command.args(*args),
+        Some((_, args)) => {
+            command.args(args.iter().map(|&arg| if arg == "TARGET" { target.0.as_str() } else { arg }))
+        }
         None => command.args(["--listen", "127.0.0.1:0"]),
     };
     let mut program = Program::start(command.env("GMPMAXPROCS", procs).stdin(Stdio::piped()));
     let mut input = program.child.0.stdin.take().expect("piped");
-    let connections = if text.contains("TcpListener::bind(") {
+    let connections = if binds_tcp(text) {
         let addr = program.listening();
         connected(&program, addr)
     } else if text.contains("UdpSocket::bind(") {

@@ -1,7 +1,10 @@
 #![cfg(not(gmp_loom))]
 //! Goroutines: how one starts, what it has of its own, and how it ends.
 
+mod awaits;
 mod backend_smoke;
+mod block_on;
+mod block_on_ends;
 mod ends;
 mod goexit;
 mod handle;

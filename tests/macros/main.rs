@@ -22,6 +22,15 @@ fn settings_are_the_builders() {
     assert!(std::thread::current().name().unwrap().starts_with("tested-"));
 }
 
+thread_local! {
+    static ENTERED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[gmp::test(unsafe, procs = 1, on_thread_start = || { ENTERED.set(ENTERED.get() + 1); (1, 2) })]
+fn a_function_for_each_thread_is_a_setting() {
+    assert_eq!(ENTERED.get(), 1);
+}
+
 #[gmp::test(unsafe, shutdown_timeout = Duration::from_millis(20))]
 fn a_test_may_return_a_result() -> Result<(), Box<dyn Error>> {
     let number: u32 = "17".parse()?;

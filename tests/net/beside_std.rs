@@ -356,7 +356,7 @@ fn the_table_is_whole() {
     let (version, promised) = (tell(&["--version"]).unwrap_or_default(), env!("CARGO_PKG_RUST_VERSION"));
     let std = tell(&["--print", "sysroot"]).unwrap_or_default() + "/share/doc/rust/html/std";
     if !version.starts_with(&format!("rustc {promised}")) || !fs::exists(format!("{std}/net")).unwrap() {
-        println!("skipped: no documentation of std {promised}");
+        common::skipped(format_args!("no documentation of std {promised}"));
         return;
     }
     let mut found = BTreeSet::new();

@@ -4,9 +4,11 @@
 mod beside_std;
 mod close;
 mod config;
+mod connects;
 mod context;
 mod deadline;
 mod dial;
+mod polls;
 mod shared;
 mod socket;
 mod stream;

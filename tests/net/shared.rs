@@ -5,9 +5,9 @@ use common::crew::{Member, on_thread};
 use common::loopback::{listen, pair};
 use common::talk::{echo, ping};
 use common::{everywhere, runtime, until};
-use gmp::net::TcpStream;
+use gmp::net::{TcpStream, UnixStream};
 use gmp::{go, yield_now};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -143,6 +143,49 @@ fn a_stream_may_change_hands_between_threads_and_runtimes() {
         }
         drop(near);
         server.join().unwrap();
+    });
+}
+
+/// A read waits, so that the poller watches for reads; then writes wait, in one runtime after the other. Fails by a hang when
+/// a poller is not told of the writes, as the socket knows of the last runtime's.
+#[test]
+fn writes_wait_where_only_reads_have_waited() {
+    const LEN: usize = 1 << 20;
+    everywhere(|first| {
+        let procs = first.procs();
+        let (near, far) = UnixStream::pair().unwrap();
+        let far = Arc::new(far);
+        let exchange = || {
+            let moment = Some(Duration::from_millis(1));
+            near.set_read_timeout(moment).unwrap();
+            assert_eq!((&near).read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+            near.set_write_timeout(moment).unwrap();
+            let mut sent = 0;
+            let full = loop {
+                match (&near).write(&[1; 4096]) {
+                    Ok(count) => sent += count,
+                    Err(full) => break full,
+                }
+            };
+            assert_eq!(full.kind(), ErrorKind::TimedOut);
+            near.set_write_timeout(None).unwrap();
+            let far = Arc::clone(&far);
+            let drain = go(move || {
+                let mut buffer = [0; 1000];
+                let mut left = sent + LEN;
+                while left > 0 {
+                    let room = left.min(1000);
+                    left -= (&*far).read(&mut buffer[..room]).unwrap();
+                }
+            });
+            (&near).write_all(&vec![2; LEN]).unwrap();
+            drain.join().unwrap();
+        };
+        first.run(exchange);
+        drop(first);
+        for _ in 0..2 {
+            runtime(procs).run(exchange);
+        }
     });
 }
 

@@ -1,11 +1,13 @@
 //! Unix sockets: what they have beside TCP, and where the kernel tells less of them.
 
+use common::cpu::thread_time;
 use common::crew::{each, everyone, join_all};
 use common::{everywhere, until};
 use gmp::net::unix::SocketAddr;
 use gmp::net::{UnixDatagram, UnixListener, UnixStream};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::path::PathBuf;
@@ -88,15 +90,21 @@ fn stream_socket() -> OwnedFd {
 }
 
 fn bind_to(socket: &impl AsRawFd, addr: &SocketAddr) {
+    bind_to_name(
+        socket,
+        &match (addr.as_pathname(), addr.as_abstract_name()) {
+            (Some(path), _) => path.to_str().unwrap().as_bytes().to_vec(),
+            (_, Some(name)) => [b"\0", name].concat(),
+            _ => unreachable!("an address with a name"),
+        },
+    );
+}
+
+fn bind_to_name(socket: &impl AsRawFd, name: &[u8]) {
     // SAFETY: all zeros is a valid address.
     let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     raw.sun_family = libc::AF_UNIX as _;
-    let name = match (addr.as_pathname(), addr.as_abstract_name()) {
-        (Some(path), _) => path.to_str().unwrap().as_bytes().to_vec(),
-        (_, Some(name)) => [b"\0", name].concat(),
-        _ => unreachable!("an address with a name"),
-    };
-    for (to, from) in raw.sun_path.iter_mut().zip(&name) {
+    for (to, from) in raw.sun_path.iter_mut().zip(name) {
         *to = *from as _;
     }
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len();
@@ -189,23 +197,14 @@ fn a_datagram_that_is_cut_says_so() {
     });
 }
 
-fn cpu_time() -> Duration {
-    // SAFETY: one valid `timespec`, written.
-    unsafe {
-        let mut spent: libc::timespec = std::mem::zeroed();
-        assert_eq!(libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spent), 0);
-        Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
-    }
-}
-
 /// Fails by a sender that turns round its failed call: each makes an event, and none tells of room.
 #[test]
 fn sending_to_a_full_receiver_costs_little() {
     // The thread's own time: a goroutine of a runtime with one P stays on it, or sleeps.
     let work = |sender: UnixDatagram, to: SocketAddr| {
-        let begin = cpu_time();
+        let begin = thread_time();
         while sender.send_to_addr(b"x", &to).is_ok() {}
-        cpu_time().saturating_sub(begin)
+        thread_time().saturating_sub(begin)
     };
     everyone(|crew| {
         let (receiver, sender) = (UnixDatagram::bind_addr(&abstract_name()), UnixDatagram::unbound());
@@ -297,6 +296,14 @@ fn writing_to_nobody_is_an_error_and_no_signal() {
             assert_eq!((&near).write_vectored(&bytes).unwrap_err().kind(), ErrorKind::BrokenPipe);
             let refused = near.send_with_fds(&bytes, &[file.as_fd()]).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
+            let (near, _far) = common::loopback::pair();
+            near.shutdown(Shutdown::Write).unwrap();
+            assert_eq!((&near).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!((&near).write_vectored(&bytes).unwrap_err().kind(), ErrorKind::BrokenPipe);
+            let (near, far) = UnixDatagram::pair().unwrap();
+            far.shutdown(Shutdown::Both).unwrap();
+            assert_eq!(near.send(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(near.send_with_fds(&bytes, &[]).unwrap_err().kind(), ErrorKind::BrokenPipe);
             // SAFETY: as above.
             unsafe { libc::signal(libc::SIGPIPE, was) };
         });
@@ -367,12 +374,7 @@ fn another_sender_hides_nothing_behind_the_first() {
     everywhere(|rt| {
         rt.run(|| {
             let (near, far) = UnixStream::pair().unwrap();
-            let on = 1_i32;
-            let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
-            let fd = near.as_raw_fd();
-            // SAFETY: the option's value lives through the call.
-            let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PASSCRED, at, len) };
-            assert_eq!(set, 0);
+            set_option(&near, libc::SO_PASSCRED).unwrap();
             both_are_read(near, far.into(), |far| {
                 put(far, b"one", 0).unwrap();
                 let output = Stdio::from(far.try_clone().unwrap());
@@ -387,7 +389,7 @@ fn another_sender_hides_nothing_behind_the_first() {
 fn an_urgent_byte_hides_nothing_behind_it() {
     let (here, _there) = UnixStream::pair().unwrap();
     if put(&here, b"?", libc::MSG_OOB).is_err() {
-        println!("skipped: this kernel knows no urgent data on Unix sockets");
+        common::skipped("this kernel knows no urgent data on Unix sockets");
         return;
     }
     everywhere(|rt| {
@@ -421,6 +423,112 @@ fn messages_of_another_kind_of_socket_hide_nothing() {
                     put(far, b"two", 0).unwrap();
                 });
             }
+        });
+    });
+}
+
+fn set_option(socket: &impl AsRawFd, name: libc::c_int) -> io::Result<()> {
+    let on = 1_i32;
+    let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+    // SAFETY: the option's value lives through the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Fails by an error that costs the connection: the kernel takes a path that fills the address, which std does not make.
+#[test]
+fn a_peer_with_the_longest_path_is_accepted() {
+    everyone(|crew| {
+        crew.run(|| {
+            let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+            let mut path = std::env::temp_dir().join(name()).into_os_string().into_string().unwrap();
+            path.extend(std::iter::repeat_n('l', 108 - path.len()));
+            let path = Scratch(PathBuf::from(path));
+            let socket = std::os::unix::net::UnixDatagram::from(stream_socket());
+            bind_to_name(&socket, path.0.to_str().unwrap().as_bytes());
+            socket.connect_addr(&listener.local_addr().unwrap()).unwrap();
+            let (stream, peer) = listener.accept().unwrap();
+            assert_eq!(peer.as_pathname(), Some(&*path.0));
+            assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(&*path.0));
+        });
+    });
+}
+
+/// Not among the constants of `libc`.
+const SO_PASSPIDFD: libc::c_int = 76;
+const SO_TIMESTAMPNS: libc::c_int = 35;
+
+/// Fails by descriptors that get no room beside who the sender is, or by a loss that is told and is none.
+#[test]
+fn the_most_descriptors_come_beside_the_senders_name() {
+    for others in [&[][..], &[SO_PASSPIDFD], &[SO_PASSPIDFD, SO_TIMESTAMPNS]] {
+        everyone(|crew| {
+            crew.run(move || {
+                let (near, far) = UnixDatagram::pair().unwrap();
+                set_option(&far, libc::SO_PASSCRED).unwrap();
+                if others.iter().any(|&name| set_option(&far, name).is_err()) {
+                    common::skipped("this kernel knows less of senders");
+                    return;
+                }
+                let file = io::stderr();
+                near.send_with_fds(&[IoSlice::new(b"many")], &[file.as_fd(); 253]).unwrap();
+                let (mut bytes, mut fds) = ([0; 16], Vec::new());
+                let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+                assert_eq!((got.len(), fds.len(), got.lost_fds()), (4, 253, false));
+            });
+        });
+    }
+}
+
+/// Fails by a descriptor that nobody has and that stays open: on a socket that asks for it, each message brings one of the
+/// sender's process.
+#[test]
+fn a_descriptor_of_the_senders_process_is_closed() {
+    if !common::child::is_child() {
+        common::child::passes("a_descriptor_of_the_senders_process_is_closed", &[]);
+        return;
+    }
+    everyone(|crew| {
+        let (near, far) = UnixStream::pair().unwrap();
+        if let Err(refused) = set_option(&far, SO_PASSPIDFD) {
+            common::skipped(refused);
+            return;
+        }
+        crew.run(move || {
+            for _ in 0..4 {
+                near.send_with_fds(&[IoSlice::new(b"one")], &[io::stderr().as_fd()]).unwrap();
+                let (mut bytes, mut fds) = ([0; 3], Vec::new());
+                let got = far.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+                assert_eq!((got.len(), fds.len(), got.lost_fds()), (3, 1, false));
+                drop(fds);
+                put(&near, b"two", 0).unwrap();
+                assert_eq!((&far).read(&mut bytes).unwrap(), 3);
+            }
+            let links = std::fs::read_dir("/proc/self/fd").unwrap();
+            let links = links.filter_map(|fd| fd.ok()?.path().read_link().ok());
+            assert_eq!(links.filter(|link| link.to_string_lossy().contains("pidfd")).count(), 0);
+        });
+    });
+}
+
+/// Fails by a hang: nothing is there to be read, and nothing was asked for; or by descriptors that go with such a read.
+#[test]
+fn a_read_into_no_room_returns_at_once() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            assert_eq!((&near).read(&mut []).unwrap(), 0);
+            assert_eq!((&near).read_vectored(&mut []).unwrap(), 0);
+            assert_eq!((&near).read_vectored(&mut [IoSliceMut::new(&mut [])]).unwrap(), 0);
+            far.send_with_fds(&[IoSlice::new(b"one")], &[io::stderr().as_fd()]).unwrap();
+            assert_eq!((&near).read(&mut []).unwrap(), 0);
+            let (mut bytes, mut fds) = ([0; 16], Vec::new());
+            let got = near.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((got.len(), fds.len()), (3, 1));
+            near.close().unwrap();
+            assert!(gmp::net::is_closed(&(&near).read(&mut []).unwrap_err()));
         });
     });
 }

@@ -93,6 +93,15 @@ fn ends(
     (proxy.join().unwrap_err(), server)
 }
 
+/// The close of `stream` will be a reset.
+fn resets_on_close(stream: &TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let (at, len) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
+    // SAFETY: the option's value lives through the call.
+    let set = unsafe { libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, at, len) };
+    assert_eq!(set, 0);
+}
+
 /// Fails when the other direction goes on, or by another error or count.
 #[test]
 fn an_error_of_one_direction_ends_both() {
@@ -108,17 +117,59 @@ fn an_error_of_one_direction_ends_both() {
         assert_eq!(failed.copied(), (6, 7));
 
         let (failed, server) = ends(crew, |_, _, client| {
-            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-            let (at, len) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
-            // SAFETY: the option's value lives through the call.
-            let set =
-                unsafe { libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, at, len) };
-            assert_eq!(set, 0);
+            resets_on_close(&client);
         });
         assert_eq!(failed.kind(), ErrorKind::ConnectionReset, "{failed}");
         assert_eq!((failed.copied(), failed.undelivered()), ((6, 7), (&b""[..], &b""[..])));
         // Both ends were dropped with the proxy.
         assert_eq!(crew.run(move || whole(&server)), b"");
+    });
+}
+
+/// Fails by an end that the client sees: the kernel tells of a reset once, and both directions wait for that socket. The one
+/// that asks second reads zero bytes.
+#[test]
+fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
+    everyone(|crew| {
+        for _ in 0..10 {
+            let ((client, a), (b, server)) = (common::loopback::pair(), common::loopback::pair());
+            let proxy = crew.go(move || (copy_bidirectional(&a, &b).map(drop), a, b));
+            // The server does not read, until the proxy waits to write.
+            client.set_write_timeout(Some(Duration::from_millis(30))).unwrap();
+            let fills = crew.go(move || {
+                while (&client).write(&[7; 64 << 10]).is_ok() {}
+                client
+            });
+            let client = fills.join();
+            resets_on_close(&server);
+            drop(server);
+            let (failed, _a, _b) = proxy.join();
+            // By the direction that comes first: the reset is told to one of the two, and the other one's write is refused.
+            let failed = failed.unwrap_err().kind();
+            assert!(matches!(failed, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{failed}");
+            let silent = crew.run(move || {
+                client.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+                (&client).read(&mut [0])
+            });
+            assert_eq!(silent.map_err(|silent| silent.kind()), Err(ErrorKind::TimedOut));
+        }
+    });
+}
+
+/// Fails by a reset that is made of a proper end: this side had ended its writes before, so the kernel is through with the
+/// connection when the peer's end comes.
+#[test]
+fn a_stream_whose_writes_have_ended_before_ends_properly() {
+    everyone(|crew| {
+        let ((client, a), (b, server)) = (common::loopback::pair(), common::loopback::pair());
+        a.shutdown(Shutdown::Write).unwrap();
+        let proxy = crew.go(move || (copy_bidirectional(&a, &b).map_err(|failed| failed.to_string()), a, b));
+        (&client).write_all(b"last words").unwrap();
+        assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+        drop(client);
+        assert_eq!(whole(&server), b"last words");
+        drop(server);
+        assert_eq!(proxy.join().0, Ok((10, 0)));
     });
 }
 

@@ -8,9 +8,9 @@ use common::{dumps, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::fs::unix::FileExt;
 use gmp::fs::{self, File};
-use gmp::net::UdpSocket;
+use gmp::net::{DialConfig, TcpStream, UdpSocket};
 use gmp::{JoinHandle, Runtime};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -171,6 +171,43 @@ fn a_context_ends_the_wait_in_line_and_not_the_call() {
             assert!(in_the_call.join().unwrap().unwrap());
             assert!(behind.join().unwrap().unwrap());
             assert_eq!(gate.came(), [0, 3]);
+        });
+    }
+}
+
+/// Fails by a dial that waits in line beyond its time, that looks up afterwards, or that keeps the turn.
+#[test]
+fn a_dials_time_ends_the_wait_in_line() {
+    let soon = || Instant::now() + Duration::from_millis(5);
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = |who| Gated(Arc::clone(&gate), who);
+            let bind = |gated: Gated| rt.go(move || drop(UdpSocket::bind(gated).unwrap()));
+            let in_the_call = bind(gated(0));
+            until(|| gate.came().len() == 1);
+            let dials: [fn(Gated, Instant) -> io::Result<TcpStream>; 3] = [
+                |gated, at| TcpStream::connect_deadline(gated, at),
+                |gated, at| DialConfig::new().deadline(at).connect(gated),
+                |gated, at| DialConfig::new().timeout(at - Instant::now()).connect(gated),
+            ];
+            for dial in dials {
+                let (gated, at) = (gated(1), soon());
+                let refused = rt.go(move || dial(gated, at).unwrap_err()).join().unwrap();
+                assert!(Instant::now() >= at);
+                assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
+                assert!(refused.to_string().contains("name look-up"), "{refused}");
+            }
+            let behind = bind(gated(2));
+            until_in_line(&rt, &behind);
+            gate.let_out(2);
+            [in_the_call, behind].into_iter().for_each(|goroutine| goroutine.join().unwrap());
+            assert_eq!(gate.came(), [0, 2]);
+            // Nobody looks a name up for which there is no time left.
+            let late = gated(3);
+            let late = move || TcpStream::connect_deadline(late, Instant::now()).unwrap_err();
+            assert_eq!(rt.go(late).join().unwrap().kind(), ErrorKind::TimedOut);
+            assert_eq!(gate.came(), [0, 2]);
         });
     }
 }
@@ -344,6 +381,78 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
             assert!(at_once <= BOUND && at_once > BOUND / 4, "{at_once} at once");
             assert!(most - before <= BOUND + 8, "{most} threads, {before} before");
             assert!(sleeps > 20 && late * 10 <= sleeps, "{late} of {sleeps} sleeps were late");
+        });
+    }
+}
+
+/// A path, or addresses, that make two calls of their kind when they are asked, and when they are dropped.
+struct Nests(Arc<AtomicUsize>, fn());
+
+impl Nests {
+    fn calls(&self) {
+        (self.1)();
+        // A wait of another kind in the middle.
+        gmp::time::sleep(Duration::from_millis(1));
+        (self.1)();
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl AsRef<Path> for Nests {
+    fn as_ref(&self) -> &Path {
+        self.calls();
+        Path::new("/proc")
+    }
+}
+
+impl ToSocketAddrs for Nests {
+    type Iter = std::vec::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        self.calls();
+        ("127.0.0.1", 0).to_socket_addrs().map(|addrs| addrs.collect::<Vec<_>>().into_iter())
+    }
+}
+
+impl Drop for Nests {
+    fn drop(&mut self) {
+        self.calls();
+    }
+}
+
+/// Fails by a hang: a goroutine that has a turn waits for another one, alone, or with as many as there are turns.
+#[test]
+fn a_call_within_a_call_needs_no_second_turn() {
+    const COUNT: usize = 20;
+    for (procs, bound) in [(1, 1), (4, 1), (1, 4), (4, 4)] {
+        watched(procs, || {
+            let (rt, calls) = (narrow(procs, bound), Arc::new(AtomicUsize::new(0)));
+            let all: Vec<_> = (0..COUNT)
+                .map(|number| {
+                    let nests = |call| Nests(Arc::clone(&calls), call);
+                    let path = nests(|| assert!(fs::exists("/proc").unwrap()));
+                    let addrs = nests(|| drop(UdpSocket::bind("localhost:0").unwrap()));
+                    rt.go(move || match number % 2 {
+                        0 => assert!(fs::exists(path).unwrap()),
+                        _ => drop(UdpSocket::bind(addrs).unwrap()),
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+            // Each one, when it was asked and when it was dropped; and the other half, which nobody asked.
+            assert_eq!(calls.load(SeqCst), 3 * COUNT);
+            // All turns are back.
+            let gate = Arc::new(Gate::default());
+            let full: Vec<_> = (0..bound)
+                .map(|who| {
+                    let gated = Gated(Arc::clone(&gate), who);
+                    rt.go(move || fs::exists(gated).unwrap())
+                })
+                .collect();
+            until(|| gate.came().len() == bound);
+            gate.let_out(bound);
+            full.into_iter().for_each(|goroutine| assert!(goroutine.join().unwrap()));
+            assert!(!rt.dump().contains("file calls"));
         });
     }
 }

@@ -3,12 +3,16 @@
 
 mod bidirectional;
 mod copy;
+mod copy_edges;
 mod fs;
+mod fs_cached;
 mod fs_files;
 mod fs_line;
 mod fs_odd;
+mod fs_positions;
 mod pipe;
 mod process;
 mod process_edges;
+mod process_ends;
 mod signal;
 mod watched;

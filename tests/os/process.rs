@@ -71,17 +71,17 @@ fn waiting_for_children_takes_no_threads() {
     let threads = || fs::read_dir("/proc/self/task").unwrap().count();
     if child::is_child() {
         let rt = common::runtime(1);
-        let started: Vec<_> = (0..CHILDREN)
+        // One after the other: a start may take a thread, which stays for a while.
+        let (pipes, waits): (Vec<_>, Vec<_>) = (0..CHILDREN)
             .map(|_| {
-                rt.go(|| {
+                let starts = rt.go(|| {
                     let mut child = waiting().spawn().unwrap();
                     let stdin = child.stdin.take().unwrap();
                     (stdin, gmp::go(move || child.wait().unwrap()))
-                })
+                });
+                starts.join().unwrap()
             })
-            .collect();
-        let (pipes, waits): (Vec<_>, Vec<_>) =
-            started.into_iter().map(|started| started.join().unwrap()).unzip();
+            .unzip();
         until(|| {
             let dump = rt.dump();
             common::dumps::read(&dump).iter().filter(|g| g.1.starts_with("IO wait")).count() == CHILDREN

@@ -49,6 +49,14 @@ fn children() -> usize {
     lists.map(|list| list.split_whitespace().count()).sum()
 }
 
+/// How many threads of this process are in one of these system calls.
+fn in_calls(numbers: &[libc::c_long]) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
+    let number = |call: String| call.split(' ').next().and_then(|number| number.parse().ok());
+    calls.filter_map(number).filter(|number| numbers.contains(number)).count()
+}
+
 /// Fails by a status that is another child's, a zombie, a descriptor that stays, or a thread for each child.
 #[test]
 fn a_storm_of_children_leaves_nothing() {
@@ -118,6 +126,8 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
                     .into_iter()
                     .map(|mut child| (child.stdin.take(), gmp::go(move || child.wait().unwrap().code())))
                     .unzip();
+                // They wait before there is an end to be found.
+                until(|| in_calls(&[libc::SYS_wait4, libc::SYS_waitid]) == CHILDREN);
                 drop(pipes);
                 let codes = Vec::from_iter(waits.into_iter().map(|wait| wait.join().unwrap().unwrap()));
                 assert_eq!(codes, [0, 1, 2, 3, 4]);
@@ -134,7 +144,8 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
             // On a plain thread nothing is lost.
             assert!(shell("exit 0").status().unwrap().success());
             let refused = rt.shutdown(Duration::from_secs(20)).refused();
-            assert_eq!(refused.child_waits(), CHILDREN as u64 + 1, "{refused:?}");
+            // The one that was killed may have ended before it was waited for.
+            assert!((CHILDREN as u64..=CHILDREN as u64 + 1).contains(&refused.child_waits()), "{refused:?}");
         });
     }
 }
@@ -380,10 +391,10 @@ fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     }
 }
 
-/// Fails by a panic, by a hang, or by a child that stays.
+/// Fails by an error: reading both streams takes another goroutine, which can't be had, or a thread.
 #[test]
-fn without_a_second_reader_the_output_is_an_error() {
-    const NAME: &str = "without_a_second_reader_the_output_is_an_error";
+fn reading_the_output_takes_nobody_else() {
+    const NAME: &str = "reading_the_output_takes_nobody_else";
     const STACK: usize = 256 << 10;
     if !child::is_child() {
         child::passes(NAME, &[]);
@@ -394,14 +405,24 @@ fn without_a_second_reader_the_output_is_an_error() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let rt = unsafe { builder.build() }.unwrap();
         rt.run(|| {
-            let mut command = shell("echo out; echo err >&2");
-            let failed = command.output().unwrap_err();
-            assert_eq!(failed.kind(), ErrorKind::QuotaExceeded, "{failed}");
-            let told = failed.to_string();
-            assert!(told.starts_with("wait_with_output: a second reader can't be started: "), "{told}");
-            assert_eq!(command.stderr(Stdio::null()).output().unwrap().stdout, b"out\n");
+            let mut child = shell("read line; echo out; echo err >&2")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let stdin = child.stdin.take();
+            let before = entries("/proc/self/task");
+            let ends = thread::spawn(move || {
+                until(|| common::dumps::read(&gmp::dump()).iter().any(|g| g.1.starts_with("IO wait")));
+                let most = entries("/proc/self/task");
+                drop(stdin);
+                most
+            });
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+            assert!(ends.join().unwrap() <= before + 1);
         });
-        until(|| children() == 0);
     }
 }
 

@@ -5,7 +5,7 @@ use common::crew::{Crew, everyone};
 use gmp::io::Watched;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ fn a_borrowed_descriptor_stays_its_owners() {
     });
 }
 
-/// Fails by an error for what epoll does not take.
+/// Fails by an error for what epoll does not take; or by a wait for what nothing will ever end, a thread's with all of a CPU.
 #[test]
 fn a_regular_file_is_read_as_well() {
     everyone(|crew| {
@@ -105,6 +105,8 @@ fn a_regular_file_is_read_as_well() {
             let mut magic = [0; 4];
             file.read_with(|mut file| file.read_exact(&mut magic)).unwrap();
             assert_eq!(&magic, b"\x7fELF");
+            let never = file.read_with(|_| Err::<(), _>(ErrorKind::WouldBlock.into())).unwrap_err();
+            assert_eq!(never.kind(), ErrorKind::Unsupported, "{never}");
         });
     });
 }
@@ -115,8 +117,7 @@ fn a_regular_file_is_read_as_well() {
 fn standard_input_is_waited_for() {
     if child::is_child() {
         let rt = common::runtime(1);
-        let reads =
-            rt.go(|| BufReader::new(gmp::io::stdin()).lines().map(|line| line.unwrap()).collect::<Vec<_>>());
+        let reads = rt.go(|| gmp::io::stdin().lines().map(|line| line.unwrap()).collect::<Vec<_>>());
         common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
         // The only P is free meanwhile.
         println!("{} waits", rt.go(|| "it").join().unwrap());
@@ -138,4 +139,163 @@ fn standard_input_is_waited_for() {
     drop(writer);
     assert!(said.any(|line| line.contains(r#"lines: ["one", "two"]"#)));
     assert!(child.wait().unwrap().success());
+}
+
+/// Lines go to whoever asks for them, one reader at a time, and a copy begins with what the buffer has. Fails by a line that
+/// two have or nobody has, by half a line, or by a copy that skips bytes.
+#[test]
+fn readers_of_standard_input_share_its_buffer() {
+    if child::is_child() {
+        let rt = common::runtime(2);
+        let read = |_| {
+            rt.go(|| {
+                let mut lines = Vec::new();
+                for _ in 0..500 {
+                    let mut line = String::new();
+                    assert!(gmp::io::stdin().read_line(&mut line).unwrap() > 0);
+                    lines.push(line.trim_end().parse::<u32>().unwrap());
+                }
+                lines
+            })
+        };
+        let readers = [0, 1].map(read);
+        let mut lines: Vec<_> = readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect();
+        lines.sort_unstable();
+        assert!(lines.into_iter().eq(0..1000));
+        rt.go(|| {
+            let mut two = gmp::io::stdin().lock();
+            let mut byte = [0];
+            two.read_exact(&mut byte).unwrap();
+            assert_eq!(&byte, b"r");
+            assert_eq!(two.fill_buf().unwrap()[0], b'e');
+            drop(two);
+            assert!(!gmp::io::stdin().is_terminal());
+            let (reader, writer) = gmp::io::pipe().unwrap();
+            let rest = gmp::go(move || std::io::read_to_string(reader).unwrap());
+            assert_eq!(gmp::io::copy(&gmp::io::stdin(), &writer).unwrap(), 3);
+            drop(writer);
+            assert_eq!(rest.join().unwrap(), "est");
+            assert_eq!(gmp::io::stdin().read_line(&mut String::new()).unwrap(), 0);
+        })
+        .join()
+        .unwrap();
+        println!("all is read");
+        return;
+    }
+    let mut child = child::command("readers_of_standard_input_share_its_buffer")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines: String = (0..1000).map(|n| format!("{n}\n")).collect();
+    stdin.write_all((lines + "rest").as_bytes()).unwrap();
+    drop(stdin);
+    let said = child.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success() && out.contains("all is read"), "{out}");
+}
+
+/// Makes a call on the only P's thread, which lasts until another goroutine has run. Returns whether one could.
+fn others_run_during(
+    rt: &gmp::Runtime,
+    call: impl FnOnce(&dyn Fn() -> bool) -> bool + Send + 'static,
+) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (began, begins) = std::sync::mpsc::channel();
+    let calls = rt.go(move || {
+        call(&|| {
+            began.send(()).unwrap();
+            told.recv_timeout(std::time::Duration::from_secs(2)).is_ok()
+        })
+    });
+    begins.recv().unwrap();
+    let tells = rt.go(move || tell.send(()));
+    let run = calls.join().unwrap();
+    assert_eq!(tells.join().unwrap().is_ok(), run);
+    run
+}
+
+fn set_blocking(fd: &impl AsRawFd, blocks: bool) {
+    let mode = if blocks { 0 } else { libc::O_NONBLOCK };
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, mode) }, 0);
+}
+
+/// Fails by a goroutine that has to wait for the one that reads: whoever shares the open file has made it a blocking one
+/// during the wait.
+#[test]
+fn the_mode_may_change_during_a_wait() {
+    child::without_retakes("the_mode_may_change_during_a_wait", || {
+        let rt = common::runtime(1);
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        set_blocking(&reader, false);
+        let shared = reader.try_clone().unwrap();
+        let reader = Watched::new(reader);
+        let run = others_run_during(&rt, move |others_run| {
+            let mut waited = false;
+            let during = reader.read_with(|_| {
+                if waited {
+                    return Ok(others_run());
+                }
+                waited = true;
+                set_blocking(&shared, true);
+                writer.write_all(b"!").unwrap();
+                Err(ErrorKind::WouldBlock.into())
+            });
+            during.unwrap()
+        });
+        assert!(run);
+    });
+}
+
+/// Fails by a goroutine that has to wait for the one that reads: no disk knows of a mode in which it does not block.
+#[test]
+fn a_regular_file_blocks_in_every_mode() {
+    child::without_retakes("a_regular_file_blocks_in_every_mode", || {
+        let rt = common::runtime(1);
+        for blocks in [true, false] {
+            let file = File::open(std::env::current_exe().unwrap()).unwrap();
+            set_blocking(&file, blocks);
+            let file = Watched::new(file);
+            let read = move |others_run: &dyn Fn() -> bool| file.read_with(|_| Ok(others_run())).unwrap();
+            assert!(others_run_during(&rt, read), "blocks: {blocks}");
+        }
+    });
+}
+
+/// Fails by an error, or by a read that no event ends: a message queue looks like a regular file.
+#[test]
+fn a_message_queue_is_waited_for() {
+    let name = std::ffi::CString::new(format!("/gmp-{}", std::process::id())).unwrap();
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
+    // SAFETY: a name, a mode, and null for the default sizes.
+    let queue = unsafe { libc::mq_open(name.as_ptr(), flags, 0o600, std::ptr::null_mut::<libc::mq_attr>()) };
+    if queue < 0 {
+        return common::skipped(format!("no message queue: {}", std::io::Error::last_os_error()));
+    }
+    // SAFETY: the name; and the descriptor, which nobody else has.
+    let queue = unsafe {
+        libc::mq_unlink(name.as_ptr());
+        OwnedFd::from_raw_fd(queue)
+    };
+    let sends = queue.try_clone().unwrap();
+    let rt = common::runtime(1);
+    let queue = Watched::new(queue);
+    let reads = rt.go(move || {
+        let mut message = vec![0_u8; 8192];
+        let read = queue.read_with(|queue| {
+            let (to, room) = (message.as_mut_ptr().cast(), message.len());
+            // SAFETY: the room is as long as told.
+            match unsafe { libc::mq_receive(queue.as_raw_fd(), to, room, std::ptr::null_mut()) } {
+                -1 => Err(std::io::Error::last_os_error()),
+                len => Ok(len as usize),
+            }
+        });
+        read.map(|len| message[..len].to_vec())
+    });
+    common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+    // SAFETY: five bytes.
+    assert_eq!(unsafe { libc::mq_send(sends.as_raw_fd(), c"hello".as_ptr(), 5, 0) }, 0);
+    assert_eq!(reads.join().unwrap().unwrap(), b"hello");
 }

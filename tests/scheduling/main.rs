@@ -7,6 +7,7 @@
 
 mod fairness;
 mod measure;
+mod policies;
 mod quiet;
 mod spread;
 mod timers;

@@ -1,15 +1,32 @@
 //! What is measured, and how it is judged on a machine that others use too: by quantiles.
 
+use common::child;
 use std::collections::HashSet;
+use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The process belongs to the caller until it drops this. What waits here costs nothing meanwhile.
-pub fn alone() -> MutexGuard<'static, ()> {
+/// What `alone` gives; the fields are in the order in which they are let go.
+pub struct Alone {
+    _builds: Option<File>,
+    _process: MutexGuard<'static, ()>,
+}
+
+/// The process belongs to the caller until it drops this, and no other build of these tests measures meanwhile: `./test` runs
+/// two side by side. What waits here costs nothing.
+pub fn alone() -> Alone {
     static PROCESS: Mutex<()> = Mutex::new(());
     // A test that has failed leaves nothing here.
-    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+    let process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    // A child has its parent's.
+    let builds = (!child::is_child()).then(|| {
+        let file = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/measures"))
+            .expect("cargo has made the folder");
+        file.lock().expect("a file can be locked");
+        file
+    });
+    Alone { _builds: builds, _process: process }
 }
 
 #[inline(never)]

@@ -10,9 +10,10 @@
 
 use crate::measure::{alone, percentile};
 use common::child;
+use common::policies::policies;
 use common::{runtime, watched};
 use gmp::sync::Event;
-use gmp::yield_now;
+use gmp::{Runtime, yield_now};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -96,6 +97,10 @@ impl Transfer {
 
 /// How long each leader spun.
 fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
+    transfer_in(&runtime(procs), goroutines, others)
+}
+
+fn transfer_in(rt: &Runtime, goroutines: usize, others: Others) -> Vec<Duration> {
     let transfer = Arc::new(Transfer {
         others,
         round: AtomicUsize::new(0),
@@ -104,7 +109,6 @@ fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
         calls: (0..goroutines).map(|_| Event::new()).collect(),
         took: Mutex::default(),
     });
-    let rt = runtime(procs);
     let all: Vec<_> = (0..goroutines)
         .map(|me| {
             let transfer = Arc::clone(&transfer);
@@ -198,4 +202,23 @@ fn without_helping_the_first_rounds_do_not_end() {
     let _gone = child.kill();
     child.wait().unwrap();
     assert!(ended.is_none(), "{ROUNDS} rounds ended: {ended:?}");
+}
+
+/// Under every policy all leaders are acknowledged, and the figures are printed. Fails by no end. How long a leader spins is
+/// the default's promise alone; another policy may leave it to the monitor, which takes a P after 10 ms.
+#[test]
+fn transfer_under_every_policy() {
+    let _alone = alone();
+    for policy in policies() {
+        for others in [Others::Yield, Others::Park] {
+            // SAFETY: the goroutines keep nothing of a thread.
+            let rt =
+                unsafe { Runtime::builder().procs(2).stack_size(64 << 10).policy(policy).build() }.unwrap();
+            let took = watched(2, || transfer_in(&rt, FEW, others));
+            let [p50, p99, worst] = [50, 99, 100].map(|percent| percentile(&took, percent));
+            println!(
+                "transfer, {policy}, the others {others:?}, procs 2: p50 {p50:?}, p99 {p99:?}, worst {worst:?}"
+            );
+        }
+    }
 }

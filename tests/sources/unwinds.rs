@@ -5,7 +5,7 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 15] = [
+const PUBLIC: [&str; 16] = [
     "chan/",
     "context/",
     "net/",
@@ -14,6 +14,7 @@ const PUBLIC: [&str; 15] = [
     "time/",
     "goroutine/mod.rs",
     "goroutine/abort.rs",
+    "goroutine/block_on.rs",
     "goroutine/join.rs",
     "goroutine/local.rs",
     "goroutine/park.rs",

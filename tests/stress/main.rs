@@ -5,10 +5,12 @@
 //! about a million for each of the races between Ps, and a tenth of it in a debug build.
 
 mod channels;
+mod futures;
 mod idle;
 mod runtimes;
 mod sockets;
 mod spawns;
 mod support;
+mod tasks;
 mod timers;
 mod wakes;

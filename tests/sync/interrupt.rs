@@ -106,20 +106,24 @@ fn counters_are_left_as_they_were() {
 }
 
 /// Waiters that come again and again, each under a context that ends soon. Fails by the count: a round that opened with one
-/// that was unwound.
+/// that was unwound. They come so often that the last ones are too few for a round: under a policy that runs all waiters before
+/// their cancelers no other is unwound.
 #[test]
 fn a_round_lets_as_many_go_on_as_it_is_for() {
     const SIZE: usize = 3;
+    const WAITERS: usize = 8;
+    let visits = rounds(3000) + 1;
+    assert_ne!(WAITERS * visits % SIZE, 0, "some are left over");
     everywhere(|rt| {
         let barrier = Arc::new(Barrier::new(SIZE));
         let [leaders, others, canceled] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
-        let waiters: Vec<_> = (0..8)
+        let waiters: Vec<_> = (0..WAITERS)
             .map(|seed| {
                 let barrier = Arc::clone(&barrier);
                 let (leaders, others, canceled) =
                     (Arc::clone(&leaders), Arc::clone(&others), Arc::clone(&canceled));
                 rt.go(move || {
-                    for round in 0..rounds(3000) {
+                    for round in 0..visits {
                         let (context, cancel) = Context::background().with_cancel();
                         let spins = (seed * 7 + round * 3) % 40;
                         let canceler = gmp::go(move || {

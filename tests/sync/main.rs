@@ -3,6 +3,7 @@
 
 mod condvar;
 mod flight;
+mod futures;
 mod interrupt;
 mod left;
 mod lock_api;

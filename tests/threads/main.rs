@@ -2,6 +2,7 @@
 //! Threads and Ps: a runtime's beginning and end, how many there are, and what happens when a goroutine keeps its thread.
 
 mod blocking;
+mod bound;
 mod handoff;
 mod left_behind;
 mod lifecycle;
@@ -11,3 +12,4 @@ mod procs;
 mod refused;
 mod shutdown;
 mod thread_ends;
+mod thread_start;

@@ -2,19 +2,24 @@
 
 use common::child;
 use common::example::{example, output, refusal};
+use common::futures::Signal;
 use common::{everywhere, runtime, until, watched};
 use gmp::context::Context;
 use gmp::net::TcpListener;
 use gmp::sync::{Barrier, Condvar, Event, Mutex, RwLock, Semaphore, WaitGroup};
 use gmp::time::sleep;
-use gmp::{Runtime, blocking, chan, go, lock_os_thread, select, unlock_os_thread, yield_now};
+use gmp::{Runtime, block_on, blocking, chan, go, lock_os_thread, select, unlock_os_thread, yield_now};
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const MIGRATE: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1")];
+/// Without a P that is retaken: the one that is to wait finds itself alone with it, and what it waits for is not there yet.
+const MIGRATE_BY_PARKS: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1,handoff=0")];
 
 #[inline(never)]
 fn tid() -> i32 {
@@ -23,7 +28,7 @@ fn tid() -> i32 {
 }
 
 /// Each parks once, when no other goroutine runs at the same time: what is waited for comes only then.
-const PARKS: [(&str, fn()); 16] = [
+const PARKS: [(&str, fn()); 18] = [
     ("yield", yield_now),
     ("sleep", || sleep(MS / 10)),
     ("join", || drop(go(|| ()).join())),
@@ -72,6 +77,24 @@ const PARKS: [(&str, fn()); 16] = [
         let _notifies = go(move || theirs.notify_one());
         event.wait();
     }),
+    ("future", || {
+        let signal = Arc::new(Signal::default());
+        let theirs = Arc::clone(&signal);
+        let _gives = go(move || theirs.give());
+        block_on(signal.take());
+    }),
+    // Ready where it has wandered: after two turns for others the goroutine may be back on its thread.
+    ("future that wakes itself", || {
+        let (before, mut polls) = (tid(), 0);
+        block_on(poll_fn(|cx| {
+            polls += 1;
+            if tid() != before || polls > 100 {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }));
+    }),
     ("waitgroup", || {
         let group = WaitGroup::new();
         group.go(|| ());
@@ -112,7 +135,7 @@ const PARKS: [(&str, fn()); 16] = [
 #[test]
 fn every_park_resumes_on_another_thread() {
     if !child::is_child() {
-        child::passes("every_park_resumes_on_another_thread", &MIGRATE);
+        child::passes("every_park_resumes_on_another_thread", &MIGRATE_BY_PARKS);
         return;
     }
     watched(1, || {

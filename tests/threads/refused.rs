@@ -6,6 +6,7 @@ use common::seccomp::{refuse, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::{Refused, Runtime, chan, go, time, yield_now};
 use std::fs::File;
+use std::future::poll_fn;
 use std::hint::spin_loop;
 use std::io::{self, Read, Write};
 use std::ptr;
@@ -208,6 +209,24 @@ fn waits_end() {
         while far.read(&mut byte).unwrap() == 1 {
             far.write_all(&byte).unwrap();
         }
+    });
+    for sent in 0..20 {
+        let mut got = [!sent];
+        near.write_all(&[sent]).unwrap();
+        near.read_exact(&mut got).unwrap();
+        assert_eq!(got, [sent]);
+    }
+    drop(near);
+    echo.join().unwrap();
+    // A task, which polls.
+    let (mut near, far) = pair();
+    let echo = go(move || {
+        gmp::block_on(async {
+            let mut byte = [0];
+            while poll_fn(|cx| far.poll_read(cx, &mut byte)).await.unwrap() == 1 {
+                assert_eq!(poll_fn(|cx| far.poll_write(cx, &byte)).await.unwrap(), 1);
+            }
+        });
     });
     for sent in 0..20 {
         let mut got = [!sent];

@@ -3,5 +3,6 @@
 
 mod context;
 mod context_run;
+mod futures;
 mod sleep;
 mod timers;

@@ -36,6 +36,13 @@ impl<T> Buffer<T> {
         self.ring.push_back(message);
     }
 
+    /// As `push`. Not inlined, so that the other one is.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn push_seldom(&mut self, message: T) {
+        self.push(message);
+    }
+
     pub(crate) fn contains(&self, message: &T) -> bool
     where
         T: PartialEq,
@@ -58,6 +65,17 @@ impl<T> Buffer<T> {
         if self.grows && self.ring.capacity() > KEEP && self.ring.len() < self.ring.capacity() / 8 {
             self.shrink();
         }
+    }
+
+    /// As `pop`. Not inlined, so that the other one is.
+    ///
+    /// # Safety
+    /// As `pop`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn pop_seldom(&mut self, slot: *mut T) {
+        // SAFETY: by this function's contract.
+        unsafe { self.pop(slot) };
     }
 
     #[cold]

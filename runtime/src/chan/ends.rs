@@ -1,7 +1,7 @@
 //! The two ends of a channel: what sends, and what receives.
 
 use super::flow::{Abandoned, Chan, Ended};
-use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
+use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use crate::sched::park::{Commit, WaitReason};
@@ -202,9 +202,9 @@ impl<T> Receiver<T> {
         self.chan.as_deref()
     }
 
-    /// Closes the channel, even one that users can't close.
-    pub(crate) fn shut(&self) {
-        self.chan().map(Chan::shut);
+    /// Closes the channel, even one that users can't close. The caller readies those that are woken, without a lock.
+    pub(crate) fn shut_and_tell(&self, woken: &mut Woken) {
+        self.chan().map(|chan| chan.shut_and_tell(woken));
     }
 
     fn recv_until(&self, limit: Option<Nanos>) -> Result<T, Ended> {
@@ -301,7 +301,8 @@ impl<T> Receiver<T> {
 macro_rules! half {
     ($name:ident, $add:ident, $drop:ident, $text:literal) => {
         impl<T> $name<T> {
-            /// Returns `true` if there is no message in the buffer; always without a buffer.
+            /// Returns `true` if there is no message in the buffer; without a buffer always, unless a future was
+            /// dropped that a message was there for.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
@@ -311,7 +312,8 @@ macro_rules! half {
                 self.chan().is_none_or(Chan::is_full)
             }
 
-            /// Returns the number of messages in the buffer.
+            /// Returns the number of messages in the buffer. Of those for which futures were woken none counts; when
+            /// such a future is dropped its message does, even if there are more than the capacity then.
             pub fn len(&self) -> usize {
                 self.chan().map_or(0, Chan::len)
             }

@@ -3,12 +3,14 @@
 mod promise;
 mod recv;
 mod send;
+mod task;
 
 pub(crate) use promise::{Ask, Outcome, await_promise};
 pub(crate) use send::Abandoned;
+pub(crate) use task::{TaskReceive, TaskSend};
 
 use crate::chan::buffer::Buffer;
-use crate::chan::state::{Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
+use crate::chan::state::{Kind, Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell};
@@ -134,7 +136,7 @@ impl<T> Chan<T> {
     /// `slot` is valid for a write of a `T`.
     #[inline(always)]
     pub(crate) unsafe fn take(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
-        if state.capacity == 0
+        if state.meets
             && let Some(sender) = State::claim(&mut state.senders)
         {
             // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
@@ -159,8 +161,10 @@ impl<T> Chan<T> {
     /// As `take`.
     #[inline(never)]
     unsafe fn take_without_sender(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
+        let first = true;
+        mutant!(GivenBackIsPassed: let first = state.capacity > 0);
         // SAFETY: by this function's contract.
-        if unsafe { self.pop(state, slot) } {
+        if first && unsafe { self.pop(state, slot) } {
             mutant!(ChanNobodyMovesUp: return Taken::Done);
             self.refill(state, woken);
             return Taken::Done;
@@ -168,6 +172,10 @@ impl<T> Chan<T> {
         if state.tick.is_some() {
             // SAFETY: by this function's contract.
             return unsafe { self.take_tick(state, slot) };
+        }
+        if !state.meets && state.capacity == 0 {
+            // SAFETY: by this function's contract.
+            return unsafe { self.take_aside(state, slot, woken) };
         }
         if state.is_drained() { Taken::Closed } else { Taken::Nothing }
     }
@@ -190,7 +198,7 @@ impl<T> Chan<T> {
     unsafe fn deliver(&self, state: &mut State, message: *const T, woken: &mut Woken) {
         match state.claim_receiver(Message::Here) {
             // SAFETY: claimed just now; the message by this function's contract.
-            Some(receiver) => unsafe { self.hand(receiver, message, woken) },
+            Some(receiver) => unsafe { self.hand(state, receiver, message, woken) },
             None => {
                 // SAFETY: there is room; the message by this function's contract.
                 unsafe { self.push(state, message) };
@@ -202,10 +210,14 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `push`. The caller has claimed the receiver's wait, or made its record Served in this critical section; the
     /// record is out of its queue.
-    unsafe fn hand(&self, receiver: RecordPtr, message: *const T, woken: &mut Woken) {
+    unsafe fn hand(&self, state: &mut State, receiver: RecordPtr, message: *const T, woken: &mut Woken) {
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller holds; until then the
         // record lives, and its slot is valid for a write of a `T`.
         unsafe {
+            // Beside messages that are granted; or that a dropped task has given back while this receiver was promised one.
+            if state.granted > 0 || state.len > 0 {
+                return self.hand_beside_grants(receiver, message, woken);
+            }
             let it = &receiver.as_ref().value;
             it.slot().cast::<T>().copy_from_nonoverlapping(message, 1);
             if it.queue_state() != QueueState::Served {
@@ -213,6 +225,72 @@ impl<T> Chan<T> {
                 woken.add(receiver);
             }
         }
+    }
+
+    /// As `hand`, while the buffer has messages: perhaps the one that comes to this receiver, which is a task then.
+    ///
+    /// # Safety
+    /// As `hand`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn hand_beside_grants(&self, receiver: RecordPtr, message: *const T, woken: &mut Woken) {
+        // SAFETY: as in `hand`.
+        unsafe {
+            let it = &receiver.as_ref().value;
+            if it.kind == Kind::OfTask {
+                self.buffer.with_mut(|buffer| (*buffer).push_seldom(message.read()));
+                return woken.add(receiver);
+            }
+            self.exchange(message, it.slot().cast());
+            if it.queue_state() != QueueState::Served {
+                it.set_wait_result(WaitResult::Done);
+                woken.add(receiver);
+            }
+        }
+    }
+
+    /// Moves a message from a sender to a receiver while others are granted, that is, before it in the buffer: the
+    /// receiver gets the first of them, and the message takes its place behind them.
+    ///
+    /// # Safety
+    /// As `push`; the slot is valid for a write of a `T`.
+    unsafe fn exchange(&self, message: *const T, slot: *mut T) {
+        // SAFETY: by this function's contract.
+        mutant!(ChanHandsPastTheGranted: return unsafe { slot.copy_from_nonoverlapping(message, 1) });
+        // SAFETY: by this function's contract; the caller has the locked state.
+        self.buffer.with_mut(|buffer| unsafe {
+            (*buffer).push_seldom(message.read());
+            (*buffer).pop_seldom(slot);
+        });
+    }
+
+    /// As `take`, on a channel without a buffer in whose ring there may be messages that are granted, and no others.
+    ///
+    /// # Safety
+    /// As `take`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn take_aside(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
+        // SAFETY: by this function's contract.
+        unsafe {
+            state.meets = state.granted == 0;
+            let Some(sender) = State::claim(&mut state.senders) else {
+                return if state.is_drained() { Taken::Closed } else { Taken::Nothing };
+            };
+            let it = &sender.as_ref().value;
+            let from = it.slot().cast::<T>();
+            if from.is_null() {
+                return Taken::Promise(sender);
+            }
+            if state.granted > 0 || state.len > 0 {
+                self.exchange(from, slot);
+            } else {
+                slot.copy_from_nonoverlapping(from, 1);
+            }
+            it.set_wait_result(WaitResult::Done);
+            woken.add(sender);
+        }
+        Taken::Done
     }
 
     /// Fills the buffer from the senders that wait, as long as there is room. A sender without a message gets a
@@ -252,9 +330,14 @@ impl<T> Chan<T> {
     /// Closes the channel. Returns `true` if this call closed it.
     pub(crate) fn shut(&self) -> bool {
         let mut woken = Woken::new();
-        let closed = self.lock().close(&mut woken);
+        let closed = self.shut_and_tell(&mut woken);
         woken.ready();
         closed
+    }
+
+    /// As `shut`, for a caller that holds a lock, and readies those that are woken later.
+    pub(crate) fn shut_and_tell(&self, woken: &mut Woken) -> bool {
+        self.lock().close(woken)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -315,6 +398,8 @@ impl<T> Chan<T> {
             let left = {
                 let mut state = this.lock();
                 state.len = 0;
+                // Futures borrow a receiver: those that were granted a message were leaked.
+                (state.granted, state.meets) = (0, state.capacity == 0);
                 // SAFETY: the state is locked.
                 this.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()))
             };

@@ -14,6 +14,8 @@
 //! * [`broadcast`] has each receiver see each message, [`watch`] the last value: tokio's, in blocking style.
 //! * A call that blocks parks the goroutine, and the thread runs others; on a plain thread the call blocks the thread.
 //!   Goroutines and plain threads may share a channel.
+//! * [`recv_async`](Receiver::recv_async) and [`send_async`](Sender::send_async) are futures for tasks of any executor, which wait
+//!   in the same queues; [`PollReceiver`] and [`PollSender`] are what streams and sinks are made of.
 //!
 //! No message is lost or dropped twice: an operation that fails gives the message back, and an operation whose
 //! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some panics,
@@ -45,6 +47,7 @@ mod dynamic;
 mod ends;
 mod err;
 pub(crate) mod flow;
+mod future;
 mod iter;
 mod macros;
 #[cfg(gmp_loom)]
@@ -62,13 +65,14 @@ pub use err::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError, SendTimeoutError,
     TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
+pub use future::{PollReceiver, PollSender};
 pub use iter::{IntoIter, Iter, TryIter};
 #[doc(hidden)]
 pub use macros::internal;
 
 use crate::chan::buffer::Buffer;
 use crate::chan::flow::Chan;
-pub(crate) use crate::chan::state::Tick;
+pub(crate) use crate::chan::state::{Tick, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use gmp_timers::Nanos;

@@ -212,7 +212,9 @@ impl Bells {
     }
 
     pub(super) fn ring_all(&self) {
-        for (_, bell) in self.0.lock().iter().flatten() {
+        // Rung after the lock: a bell may wake a task, whose waker is foreign code.
+        let bells: Vec<_> = self.0.lock().iter().flatten().map(|(_, rings)| rings.clone()).collect();
+        for bell in bells {
             // The bell rings already, or its receiver is gone.
             let _rings = bell.try_send(());
         }
@@ -221,7 +223,11 @@ impl Bells {
     /// Rings one, whose receiver has left something behind.
     pub(super) fn ring(&self, bell: Option<&Bell>) {
         let Some(bell) = bell else { return };
-        if let Some((_, rings)) = self.0.lock().iter().flatten().find(|(number, _)| *number == bell.number) {
+        let mut rings = None;
+        if let Some((_, its)) = self.0.lock().iter().flatten().find(|(number, _)| *number == bell.number) {
+            rings = Some(its.clone());
+        }
+        if let Some(rings) = rings {
             let _rings = rings.try_send(());
         }
     }
@@ -235,13 +241,18 @@ impl Bells {
     /// A receiver goes, with its bell.
     pub(super) fn remove(&self, bell: Option<Bell>) {
         let Some(bell) = bell else { return };
-        if let Some(bells) = self.0.lock().as_mut() {
-            bells.retain(|(number, _)| *number != bell.number);
+        let mut rings = None;
+        if let Some(bells) = self.0.lock().as_mut()
+            && let Some(at) = bells.iter().position(|(number, _)| *number == bell.number)
+        {
+            rings = Some(bells.remove(at));
         }
+        drop(rings);
     }
 
     fn close(&self) {
-        drop(self.0.lock().take());
+        let bells = self.0.lock().take();
+        drop(bells);
     }
 }
 

@@ -28,23 +28,32 @@
 //!
 //! ```text
 //!   sender:    F1 lock: the ticket's record out of `promised`; claim its wait (or it is coming): the message into its slot
-//!              F2 none is there, or the claim fails: a plain send, with the limit of the select
+//!              F2 none is there, or it was left behind, or the claim fails: a plain send, with the limit of the select
 //!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
 //! ```
-//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes on, or
-//! the sender still has the message. If the message's expression unwinds, or the sender's goroutine is left behind by
-//! the runtime ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved place is
-//! given back and offered to the next sender. A partner receives anew. A record from the queue of receivers is put back
-//! to its place, and is *returned*: the owner is awake, and is about to take the lock; until then a sender may, under
-//! the lock, still put a message into the record's slot ([`QueueState`]).
+//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes
+//! on, or the sender still has the message. A receiver that was left behind may stand there with its wait open: it
+//! ran on past the end of its runtime, and its M claims the wait a moment after it has parked. If the message's
+//! expression unwinds, or the sender's goroutine is left behind by the runtime
+//! ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved place is given
+//! back and offered to the next sender. A partner receives anew. A record from the queue of receivers is put back
+//! to its place, and is *returned*: the owner is awake, and is about to take the lock; until then a sender may,
+//! under the lock, still put a message into the record's slot ([`QueueState`]).
+//!
+//! **A task.** A future may be dropped at any time, so no message is handed to a receive of a task. The message goes into the
+//! buffer, and the task is *granted* one (`chan/flow/task.rs`): it is claimed and woken, and takes in its next poll whichever
+//! message is the first by then. A message that was granted is none of the `len` that all may take, and takes no place, as one
+//! in the slot of a goroutine takes none. So nobody overtakes a task that was woken, and a future that is dropped gives back
+//! what was never moved. A send of a task is a sender like any other, whose message lies in the pinned future.
 //!
 //! Invariants, under the lock:
-//! 1. A receiver that can be claimed stands in the queue only while the buffer is empty; a sender only while
-//!    `len + reserved` is the capacity.
+//! 1. A receiver that can be claimed stands in the queue only while `len` is zero; a sender only while `len + reserved` is the
+//!    capacity, or more, after tasks gave messages back.
 //! 2. After the close no sender stands in the queue; and no receiver, once the buffer is empty and nothing is reserved.
 //! 3. A record's result changes from Open once for each wait number, by the thread that has claimed that number.
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
-//! 5. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
+//! 5. The ring of the buffer holds `len + granted` messages.
+//! 6. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
 
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
@@ -86,7 +95,10 @@ impl Tick {
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) closed: bool,
-    /// Messages in the buffer.
+    /// There is no buffer, and no message in it either: a receive takes the message of a sender that waits. Without a buffer,
+    /// `false` after a grant, until a receive finds that nothing is left of that.
+    pub(crate) meets: bool,
+    /// Messages in the buffer that anybody may take.
     pub(crate) len: usize,
     /// Reserved places in the buffer.
     pub(crate) reserved: usize,
@@ -96,6 +108,8 @@ pub(crate) struct State {
     /// Waiters of `Select::ready`: to be woken when a `recv`, or a `send`, could complete.
     pub(crate) receive_watchers: Queue<Record>,
     pub(crate) send_watchers: Queue<Record>,
+    /// Messages that are granted to tasks. They lie in the buffer, and take no place there.
+    pub(crate) granted: usize,
     pub(crate) tick: Option<Tick>,
     places: u64,
     /// Records of receivers to which a message was promised; in no order.
@@ -117,7 +131,7 @@ pub(crate) enum Message {
 
 /// Where a send's message is to go.
 pub(crate) enum Offer {
-    /// To this receiver, which is claimed (or Served) and out of the queue.
+    /// To this receiver, which is claimed (or Served, or granted a message) and out of the queue.
     Receiver(RecordPtr),
     /// There is room in the buffer.
     Room,
@@ -138,9 +152,11 @@ impl State {
             capacity,
             places: 0,
             closed: false,
+            meets: capacity == 0,
             tick: None,
             promised: Queue::new(),
             promises: 0,
+            granted: 0,
         }
     }
 
@@ -178,7 +194,7 @@ impl State {
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
             let claimed = match it.queue_state() {
-                QueueState::Open => it.claim(),
+                QueueState::Open | QueueState::OpenToGrants => it.claim(),
                 // The owner never takes the lock again, so a message in the record's slot would be lost.
                 QueueState::Returned if it.is_left().unless(ReturnedServedWhenLeft) => false,
                 QueueState::Returned if message == Message::Here => {
@@ -204,10 +220,35 @@ impl State {
         Self::claim_for(queue, Message::ToCome)
     }
 
-    /// Claims the first receiver to which a message can go.
+    /// Claims the first receiver to which a message can go. A task is granted one: the message that the caller has for it.
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
-        Self::claim_for(&mut self.receivers, message)
+        let first = self.receivers.front()?;
+        // SAFETY: the record stands in the queue, which is locked.
+        let it = unsafe { &first.as_ref().value };
+        if it.queue_state() == QueueState::Open && it.claim() {
+            // SAFETY: the record stands in the queue, which is locked.
+            unsafe { self.receivers.remove(first) };
+            return Some(first);
+        }
+        self.claim_further_receiver(message)
+    }
+
+    #[cold]
+    fn claim_further_receiver(&mut self, message: Message) -> Option<RecordPtr> {
+        let receiver = Self::claim_further(&mut self.receivers, message)?;
+        // SAFETY: claimed, or Served in this critical section.
+        self.grant(unsafe { &receiver.as_ref().value });
+        Some(receiver)
+    }
+
+    /// Counts the message that comes to this receiver, whose wait is claimed, if it is a task.
+    fn grant(&mut self, receiver: &Record) {
+        if receiver.kind == Kind::OfTask {
+            self.granted += 1;
+            self.meets = false;
+            receiver.set_wait_result(WaitResult::Granted);
+        }
     }
 
     /// On a channel without a buffer: takes the first Returned receiver and the sender that has waited longest out of
@@ -316,7 +357,7 @@ impl State {
 
     /// Returns `true` if no message is left to receive, and none will come.
     pub(crate) fn is_drained(&self) -> bool {
-        self.closed && self.len == 0 && self.reserved == 0
+        self.closed && self.len == 0 && self.reserved == 0 && !(self.granted > 0).unless(GrantedIsDrained)
     }
 
     /// Wakes the watchers for a `recv`, as one could complete now.
@@ -398,7 +439,7 @@ impl State {
             }
             at = queue.next(record);
             // As in `claim_further`: a record that is not Open keeps its owner's place.
-            if it.queue_state() == QueueState::Open {
+            if it.is_unclaimed() {
                 // SAFETY: the record stands in the queue, which is locked.
                 unsafe { queue.remove(record) };
             }

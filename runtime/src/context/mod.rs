@@ -14,6 +14,7 @@
 // Nodes: `tree.rs`. To run under a context: `run.rs`; what ends a wait: `wait/interrupt.rs`.
 mod deadline;
 mod done;
+mod ended;
 mod run;
 mod signals;
 mod tree;
@@ -265,6 +266,23 @@ impl Context {
     /// ```
     pub fn done(&self) -> &Receiver<()> {
         self.node.receiver()
+    }
+
+    /// Waits for the end of the context, as a future, whose output is the error that [`err`](Self::err) returns from then on.
+    /// A poll blocks nothing: any task may poll the future, on goroutines ([`block_on`](crate::block_on)), on plain threads
+    /// and under other executors, and the task that has polled last is woken. The future holds the context, and may be
+    /// dropped at any time. That of a context which is never done is never ready.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    ///
+    /// let (context, cancel) = Context::background().with_cancel();
+    /// let other = std::thread::spawn(move || cancel.cancel());
+    /// assert_eq!(gmp::block_on(context.ended()), ContextError::Canceled);
+    /// other.join().unwrap();
+    /// ```
+    pub fn ended(&self) -> impl Future<Output = ContextError> + Send + Sync + use<> {
+        ended::Ended::new(Arc::clone(&self.node))
     }
 
     /// Returns when the context is done at the latest: the earliest deadline among its own and those of the contexts

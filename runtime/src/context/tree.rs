@@ -11,9 +11,10 @@
 //! for one node:
 //!
 //! ```text
-//!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, nodes go on this walk's list
-//!            · C4 the channel is closed · C5 done, without ENDING        (C1 to C5 under the node's lock)
-//!            after the walk: S1 `swept` in each node of it · the calls that were asked for start
+//!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, tasks readied, nodes go on this
+//!            walk's list · C4 the channel is closed · C5 done, without ENDING        (C1 to C5 under the node's lock)
+//!            after the walk: S1 `swept` in each node of it · the wakers of the tasks are called · the calls that were asked
+//!            for start
 //!   err():   done? with ENDING: takes the lock, and so waits for C5
 //!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
 //! ```
@@ -22,7 +23,9 @@
 //! which waits for C5 as `err` does.
 //!
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well. So
-//! when any ender returns, the node that was to be ended and all nodes below are done.
+//! when any ender returns, the node that was to be ended and all nodes below are done. A call that is asked for when the
+//! node is done may come in the middle of an ender's walk: the asker first walks as a second ender, and then starts the
+//! call.
 //!
 //! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds those of two. Neither the user's code nor
 //! the end of another node runs under it.
@@ -35,7 +38,7 @@
 use super::deadline::{self, Alarm};
 use super::done::Done;
 use super::{Cause, ContextError};
-use crate::chan::Receiver;
+use crate::chan::{Receiver, Woken};
 use crate::g::Birth;
 use crate::goroutine;
 use crate::host::{Active, Clock, Host, Threads};
@@ -44,7 +47,8 @@ use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, R
 use crate::sched::Sched;
 use crate::wait::interrupt::{self, Interrupt};
 use crate::wait::queue::{self, Queue};
-use crate::wait::waiter::Runner;
+use crate::wait::task::Readied;
+use crate::wait::waiter::{Runner, Waiter};
 use gmp_timers::Nanos;
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -97,6 +101,8 @@ fn error_of(code: u32) -> Option<ContextError> {
 
 /// What the ender of a node tells.
 pub(super) enum Dependent {
+    /// A future that waits for the end of the node, and has the record.
+    Task(Waiter<Active>),
     /// A node below. That node leaves the list in `drop`, so its memory is there, but the last owner may have gone.
     Node(Weak<Node>),
     /// A runner under the node. The record lies on the runner's stack.
@@ -321,10 +327,10 @@ impl Node {
         if self.endless || self.swept.load(Acquire) {
             return;
         }
-        let (mut calls, mut walked) = (Vec::new(), Vec::new());
+        let (mut calls, mut walked, mut tasks) = (Vec::new(), Vec::new(), Readied::new());
         let mut open = vec![Arc::clone(self)];
         while let Some(node) = open.pop() {
-            node.end_one(verdict, &mut open, &mut calls);
+            node.end_one(verdict, &mut open, &mut calls, &mut tasks);
             walked.push(node);
         }
         for node in &walked {
@@ -333,11 +339,19 @@ impl Node {
         }
         // The nodes are dropped here, without a lock.
         drop(walked);
+        unless!(ContextWakesNoTask, tasks.call_wakers());
         calls.into_iter().for_each(AfterEnd::start);
     }
 
-    /// Ends this node, unless the node is done, and appends to `below` the nodes that are to be ended next.
-    fn end_one(&self, verdict: &Verdict, below: &mut Vec<Arc<Node>>, calls: &mut Vec<AfterEnd>) {
+    /// Ends this node, unless the node is done, and appends to `below` the nodes that are to be ended next, to `calls` the
+    /// functions to be called, and to `tasks` the tasks to be woken.
+    fn end_one(
+        &self,
+        verdict: &Verdict,
+        below: &mut Vec<Arc<Node>>,
+        calls: &mut Vec<AfterEnd>,
+        tasks: &mut Readied<Active>,
+    ) {
         let mut state = self.state.lock();
         let ends = self.done.load(Relaxed) == OPEN;
         mutant!(ContextSecondEndLeaves: if !ends { return });
@@ -352,7 +366,13 @@ impl Node {
             match unsafe { &place.as_ref().value } {
                 Dependent::Node(node) => below.extend(node.upgrade()),
                 Dependent::Runner(runner) if ends => runner.nudge(),
-                Dependent::Runner(_) => {}
+                Dependent::Task(waiter) if ends => {
+                    // The record stays in the list, for the future to take out.
+                    if waiter.claim() {
+                        waiter.ready_with(tasks);
+                    }
+                }
+                Dependent::Runner(_) | Dependent::Task(_) => {}
             }
         }
         if !ends {
@@ -360,21 +380,26 @@ impl Node {
         }
         let (alarm, kept) = (state.alarm.take(), state.kept.take());
         calls.extend(std::mem::take(&mut state.calls).into_values());
-        // C4.
+        // C4. Those that wait are readied after the lock, and tasks among them are told after the walk: their wakers are
+        // foreign code.
+        let mut woken = Woken::new();
         if let Some(channel) = self.channel() {
-            channel.close();
+            channel.close(&mut woken);
         }
         // C5. Release: C4, for a reader that finds the verdict without the lock; partner: `err`.
         self.done.store(verdict.code(), Release);
         drop(state);
+        woken.ready_with(tasks);
         drop((alarm, kept));
     }
 
     /// Keeps the call until the node is done, and returns the call's key; starts the call at once if the node is done.
-    pub(super) fn call_when_done(&self, call: AfterEnd) -> Option<u64> {
+    pub(super) fn call_when_done(self: &Arc<Self>, call: AfterEnd) -> Option<u64> {
         let mut state = self.state.lock();
-        if self.done.load(Relaxed) != OPEN {
+        if let Some(error) = error_of(self.done.load(Relaxed)) {
+            let verdict = Verdict { error, cause: state.cause.clone() };
             drop(state);
+            unless!(ContextCallsInTheWalk, self.end(&verdict));
             call.start();
             return None;
         }
@@ -404,12 +429,13 @@ impl Node {
             if self.channel().is_none() {
                 let done = self.done.load(Relaxed) != OPEN;
                 if done.unless(ContextShowsItsChannelOpen) {
-                    fresh.close();
+                    // Nobody waits there yet.
+                    fresh.close(&mut Woken::new());
                 }
                 // Release: partner `channel`.
                 self.channel.store(Box::into_raw(fresh), Release);
                 drop(state);
-                mutant!(ContextShowsItsChannelOpen: if done && let Some(channel) = self.channel() { channel.close() });
+                mutant!(ContextShowsItsChannelOpen: if done { self.channel().unwrap().close(&mut Woken::new()) });
             }
         }
         self.channel().expect("receiver: it was made above").receiver()

@@ -81,8 +81,11 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
                 continue;
             }
         };
-        // Release: what the goroutine did, and the M with the G, to the handle's owner: partners `life` and `drop_handle`.
-        match g.life.compare_exchange(life, next, Release.unless(EndRelaxed), look) {
+        // Release: what the goroutine did, and the M with the G, to the handle's owner: partners `life` and `look_for_drop`.
+        // Acquire: the exchange's own, as in `mark_left`: since the look the owner may have taken the hook back, and left it
+        // again under the same bits; partner `wait_for_end`.
+        let both = both(Acquire.unless(EndTakesAnOldHook), Release.unless(EndRelaxed));
+        match g.life.compare_exchange(life, next, both, look) {
             Ok(_) if next & LIVE == 0 => return,
             Ok(_) => break,
             Err(now) => life = now,
@@ -150,9 +153,14 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 /// If there is an outcome, it is dropped before the bit is cleared: after that the M may free the G, and the next
 /// goroutine may use it.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
+    give_handle_back(g, false, look_for_drop(g));
+}
+
+/// What `give_handle_back` of a handle that is dropped is told.
+#[inline]
+pub(crate) fn look_for_drop<H: Host>(g: GRef<H>) -> Life {
     // Acquire: see the outcome: partner `root`; and all that the goroutine did: partner `finish`.
-    let life = g.life.load(Acquire.unless(HandleLooksRelaxed));
-    give_handle_back(g, false, Life(life));
+    Life(g.life.load(Acquire.unless(HandleLooksRelaxed)))
 }
 
 /// As `drop_handle`, for an owner that has `seen` the life. `taken` is `true` if there was an outcome, and the caller has moved
@@ -160,7 +168,7 @@ pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
 pub(crate) fn give_handle_back<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G: partner `finish`.
     let release_order = Release.unless(HandleRelaxed);
-    // Acquire: as in `drop_handle`, with the same partners.
+    // Acquire: as in `look_for_drop`, with the same partners.
     let look = Acquire.unless(HandleLooksRelaxed);
     let Life(mut life) = seen;
     let mut dropped = Ok(());

@@ -52,7 +52,7 @@ mod life;
 
 use crate::g::pool::GPool;
 use crate::g::task::Task;
-use crate::host::Host;
+use crate::host::{Host, Stack};
 use crate::local::Locals;
 use crate::prim::hooks::*;
 use crate::prim::{
@@ -61,6 +61,7 @@ use crate::prim::{
 };
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
+use crate::sched::switch::Switching;
 use crate::sched::threads::locked::Ties;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::{Frame, InterruptPolicy, OnInterrupt, PendingInterrupts, Throws};
@@ -68,7 +69,9 @@ use crate::wait::status::{Status, StatusWord};
 use crate::wait::waiter::Waiter;
 use gmp_timers::Nanos;
 use life::{COUNTS, DONE, HANDLE, LIVE, WAITER};
-pub(crate) use life::{End, Life, drop_handle, drop_unrun, finish, give_handle_back, mark_left};
+pub(crate) use life::{
+    End, Life, drop_handle, drop_unrun, finish, give_handle_back, look_for_drop, mark_left,
+};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -120,6 +123,8 @@ pub(crate) struct Base {
     pub(crate) locals: Locals,
     /// The hooks that outlast a wait; null for none.
     standing_hooks: AtomicPtr<StandingHook>,
+    /// Where the goroutine stands between the functions around its switches.
+    switching: Switching,
 }
 
 /// A goroutine.
@@ -221,6 +226,12 @@ impl<H: Host> GRef<H> {
         self.0
     }
 
+    /// Returns the goroutine's part of `sched/switch.rs`; `None` before the run and after. For the goroutine.
+    pub(crate) fn switching<'a>(self) -> Option<&'a Switching> {
+        // SAFETY: the frame is there as long as `base` names it, and the goroutine that asks stands above that frame.
+        unsafe { self.base.get().as_ref() }.map(|base| &base.switching)
+    }
+
     pub(crate) fn to_raw(self) -> *mut G<H> {
         self.0.as_ptr()
     }
@@ -230,6 +241,18 @@ impl<H: Host> GRef<H> {
     pub(crate) fn fetch(self) {
         const LINE: usize = 64;
         (0..size_of::<G<H>>()).step_by(LINE).for_each(|at| prefetch(self.0.as_ptr().wrapping_byte_add(at)));
+    }
+
+    /// Has the cache bring the innermost frames of the goroutine.
+    ///
+    /// # Safety
+    /// The caller has claimed the goroutine's wait, has found the goroutine saved, and has not queued it yet.
+    #[inline(always)]
+    pub(crate) unsafe fn fetch_frames(self) {
+        // SAFETY: by this function's contract no M resumes the goroutine meanwhile.
+        if let Some(stack) = self.stack.with(|stack| unsafe { (*stack).as_ref() }) {
+            stack.fetch();
+        }
     }
 
     /// # Safety
@@ -312,10 +335,10 @@ impl<H: Host> G<H> {
         self.left.load(Relaxed)
     }
 
-    /// Returns `true` if the goroutine is parked for a descriptor, or was so last. The caller knows that no M runs the
-    /// goroutine.
+    /// Returns `true` if the goroutine is parked for a descriptor or a future, or was so last: something from outside may
+    /// wake it. The caller knows that no M runs the goroutine.
     pub(crate) fn waits_for_io(&self) -> bool {
-        matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite)
+        matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite | WaitReason::Future)
     }
 
     pub(crate) fn next(&self) -> Option<GRef<H>> {

@@ -8,6 +8,7 @@ use crate::local::Locals;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicPtr, Relaxed, Release};
 use crate::sched::Sched;
+use crate::sched::switch::Switching;
 use crate::wait::interrupt::{Interrupt, Thrown};
 use std::any::Any;
 use std::cell::Cell;
@@ -18,6 +19,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
         mark: Cell::new(std::ptr::null()),
         locals: Locals::new(),
         standing_hooks: AtomicPtr::new(std::ptr::null_mut()),
+        switching: Switching::new(),
     };
     g.base.set(&raw const base);
     let failure = if Sched::<H>::current().is_some_and(Sched::is_ending) {
@@ -41,7 +43,7 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     // SAFETY: called once, when the handle is gone, and so is every other right to the outcome.
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
-    // Release: the outcome is published to the handle's `drop`: partners `drop_handle` and `give_handle_back`. Of a
+    // Release: the outcome is published to the handle's `drop`: partners `look_for_drop` and `give_handle_back`. Of a
     // handle that is gone nothing has to be seen.
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
     // Relaxed: of a handle that is gone nothing has to be seen. HANDLE never comes back.

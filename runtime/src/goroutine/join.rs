@@ -1,26 +1,30 @@
 //! How a joiner learns of a goroutine's end: [`JoinHandle`], [`JoinError`].
 
 use super::GoroutineId;
-use crate::chan::{self, Receiver, limit_of};
+use crate::chan::{self, Receiver, Woken, limit_of};
 use crate::g::task::Failure;
 use crate::g::{self, End, EndHook, GRef, Life};
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::park::WaitReason;
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
+use crate::wait::task::{self, Readied};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The right to wait for a goroutine's end and to take its value.
 ///
 /// Dropping the handle detaches the goroutine, which runs on; the value is dropped at the goroutine's end, before the
-/// goroutine's [variables](crate::local::Local).
+/// goroutine's [variables](crate::local::Local). The handle is a future, too: an `async` function awaits it.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -197,18 +201,43 @@ impl<T> JoinHandle<T> {
     /// `done`, for the handle's owner, which does not wait.
     #[cold]
     fn announce(&self) -> Receiver<()> {
-        let hook = self.g.life().has_hook().then(|| self.g.take_hook_back()).flatten();
-        let hook = match hook {
-            Some(hook) => hook,
-            None => Announcement::leak(chan::signal()),
-        };
-        // SAFETY: the hook is an `Announcement`, and this caller's.
-        let done = unsafe { (*hook.cast::<Announcement>()).done.clone() };
-        if !self.g.leave_hook(hook, self.g.life()) {
-            // SAFETY: the hook is still this caller's.
-            unless!(EndHookForgotten, unsafe { EndHook::run(hook) });
+        let mut announcement = self.take_announcement();
+        let done = announcement.done.get_or_insert_with(chan::signal).clone();
+        if let Err(announcement) = self.leave(announcement) {
+            unless!(EndHookForgotten, announcement.act());
         }
         done
+    }
+
+    /// Takes the hook back that an earlier call has left, or makes another. For the handle's owner, which does not wait.
+    fn take_announcement(&self) -> Box<Announcement> {
+        let hook = self.g.life().has_hook().then(|| self.g.take_hook_back()).flatten();
+        // SAFETY: the hook is an `Announcement` out of a box, and this caller's.
+        hook.map_or_else(Announcement::new, |hook| unsafe { Announcement::of(hook) })
+    }
+
+    /// Leaves the hook for the end of the goroutine. If that has come the hook is the caller's again, which acts in its place.
+    fn leave(&self, announcement: Box<Announcement>) -> Result<(), Box<Announcement>> {
+        let hook = announcement.leak();
+        if self.g.leave_hook(hook, self.g.life()) {
+            return Ok(());
+        }
+        // SAFETY: `leak` has made the hook, which is still this caller's.
+        Err(unsafe { Announcement::of(hook) })
+    }
+
+    /// The handle goes: nobody is to be woken at the end of the goroutine.
+    #[cold]
+    fn forget_waker(&self) {
+        mutant!(EndHookKeepsItsWaker: return);
+        let mut announcement = self.take_announcement();
+        let waker = announcement.waker.take();
+        if announcement.done.is_some()
+            && let Err(announcement) = self.leave(announcement)
+        {
+            announcement.act();
+        }
+        task::discard::<Active>(waker);
     }
 
     pub(crate) fn g(&self) -> GRef<Active> {
@@ -267,30 +296,109 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// The channel of [`JoinHandle::done`], for the end of its goroutine to close.
+/// The end of the goroutine as a future, which any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain
+/// threads and under other executors; a poll blocks nothing, and the task that has polled last is woken. The output is what
+/// [`join`](JoinHandle::join) returns; when the runtime ends first, an error.
+///
+/// The future is the handle itself. `handle.await` consumes the handle, and a future that is dropped so detaches the
+/// goroutine. `(&mut handle).await` keeps the handle: what is dropped there, as in a `select!` of futures, is the borrow
+/// alone, and the handle may be awaited, or joined, later.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let answer = gmp::go(|| 6 * 7);
+///         let panics = gmp::go(|| panic!("no answer"));
+///         let (answer, panics) = gmp::block_on(async { (answer.await, panics.await) });
+///         assert_eq!(answer.unwrap(), 42);
+///         assert!(panics.unwrap_err().is_panic());
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// If an earlier poll was ready, or a call of [`join_timeout`](JoinHandle::join_timeout) has taken the outcome.
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    #[track_caller]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(outcome) = this.take() {
+            return Poll::Ready(outcome);
+        }
+        // Foreign code clones the waker, and may panic: before the hook is taken back, which may have a channel to close.
+        let waker = cx.waker().clone();
+        let mut announcement = this.take_announcement();
+        mutant!(EndHookKeepsTheOldWaker: let waker = announcement.waker.take().unwrap_or(waker));
+        let before = announcement.waker.replace(waker);
+        let left = this.leave(announcement);
+        task::discard::<Active>(before);
+        let Err(mut announcement) = left else { return Poll::Pending };
+        // The goroutine has ended meanwhile.
+        task::discard::<Active>(announcement.waker.take());
+        announcement.act();
+        this.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// What the end of a goroutine does for those that wait by [`JoinHandle::done`], or by a future.
 #[repr(C)]
 struct Announcement {
     hook: EndHook,
-    done: Receiver<()>,
+    /// The channel of `done`, to be closed.
+    done: Option<Receiver<()>>,
+    /// The waker of the task that has polled last.
+    waker: Option<Waker>,
 }
 
 impl Announcement {
-    fn leak(done: Receiver<()>) -> *const EndHook {
-        Box::into_raw(Box::new(Announcement { hook: EndHook::new(Self::run), done })).cast_const().cast()
+    fn new() -> Box<Self> {
+        Box::new(Announcement { hook: EndHook::new(Self::run), done: None, waker: None })
+    }
+
+    fn leak(self: Box<Self>) -> *const EndHook {
+        Box::into_raw(self).cast_const().cast()
+    }
+
+    /// # Safety
+    /// `leak` has made the hook, which is the caller's.
+    unsafe fn of(hook: *const EndHook) -> Box<Self> {
+        // SAFETY: by this function's contract.
+        unsafe { Box::from_raw(hook.cast_mut().cast()) }
     }
 
     /// # Safety
     /// As [`EndHook::run`], for a hook that `leak` has made.
     unsafe fn run(hook: *const EndHook) {
         // SAFETY: by this function's contract.
-        let this = unsafe { Box::from_raw(hook.cast_mut().cast::<Self>()) };
-        this.done.shut();
+        unsafe { Self::of(hook) }.act();
+    }
+
+    /// The goroutine has ended.
+    fn act(self) {
+        let Announcement { done, waker, .. } = self;
+        let (mut woken, mut readied) = (Woken::new(), Readied::new());
+        if let Some(done) = done {
+            done.shut_and_tell(&mut woken);
+        }
+        woken.ready_with(&mut readied);
+        readied.call_wakers_elsewhere();
+        if let Some(waker) = waker {
+            // Not by this thread: foreign code that polls the handle waits until this hook is over.
+            unless!(EndHookWakesNoTask, task::wake_elsewhere::<Active>(waker));
+        }
     }
 }
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        g::drop_handle(self.g);
+        let life = g::look_for_drop(self.g);
+        if life.has_hook() {
+            self.forget_waker();
+        }
+        g::give_handle_back(self.g, false, life);
     }
 }
 

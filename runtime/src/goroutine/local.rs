@@ -12,6 +12,8 @@
 
 use crate::host::Active;
 use crate::m::M;
+use crate::prim::Arc;
+use crate::wait::waker_cell::WakerCell;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ptr;
@@ -164,6 +166,33 @@ impl<T: 'static> Local<T> {
         }
     }
 
+    /// Calls `f` with the caller's own value if there is one; returns `None` if the value was not initialised, or was dropped
+    /// already. For what asks often and is seldom answered, as the functions of [`hooks`](crate::hooks). On a plain thread the
+    /// value is initialised.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// gmp::local! { static USED: Cell<u32> = Cell::new(0); }
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         assert_eq!(USED.peek(Cell::get), None);
+    ///         USED.set(1);
+    ///         assert_eq!(USED.peek(Cell::get), Some(1));
+    ///     })
+    /// }
+    /// ```
+    pub fn peek<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        match M::<Active>::current().and_then(M::g).map(|g| g.locals().look((&raw const *self).cast())) {
+            None => self.thread.try_with(f).ok(),
+            // SAFETY: as in `try_with`.
+            Some(Slot::Alive(value)) => Some(f(unsafe { &*value.cast::<T>() })),
+            Some(Slot::Gone | Slot::Absent) => None,
+        }
+    }
+
     fn find(&'static self, locals: &Locals) -> Result<*const T, AccessError> {
         let key: *const () = (&raw const *self).cast();
         match locals.look(key) {
@@ -294,8 +323,17 @@ enum Slot {
     Absent,
 }
 
-/// The variables of one goroutine, in the order in which they were initialised. Used by the goroutine alone.
-pub(crate) struct Locals(Cell<*mut Vec<Entry>>);
+/// What a goroutine has of its own on the heap.
+#[derive(Default)]
+struct List {
+    /// In the order in which they were initialised.
+    entries: Vec<Entry>,
+    /// What `block_on` used last.
+    waker_cell: Option<Arc<WakerCell<Active>>>,
+}
+
+/// The variables of one goroutine, and what its `block_on` keeps. Used by the goroutine alone.
+pub(crate) struct Locals(Cell<*mut List>);
 
 impl Locals {
     pub(crate) const fn new() -> Self {
@@ -303,9 +341,9 @@ impl Locals {
     }
 
     fn look(&self, key: *const ()) -> Slot {
-        // SAFETY: `add` made the list, `free` takes the list away; no other reference to the list is alive.
+        // SAFETY: `list` made the list, `free` takes the list away; no other reference to the list is alive.
         let Some(list) = (unsafe { self.0.get().as_ref() }) else { return Slot::Absent };
-        match list.iter().find(|entry| entry.key == key) {
+        match list.entries.iter().find(|entry| entry.key == key) {
             None => Slot::Absent,
             Some(entry) if entry.value.is_null() => Slot::Gone,
             Some(entry) => Slot::Alive(entry.value),
@@ -313,27 +351,49 @@ impl Locals {
     }
 
     fn add(&self, entry: Entry) {
+        // SAFETY: as in `look`.
+        unsafe { &mut *self.list() }.entries.push(entry);
+    }
+
+    /// The list, which is made if it is not there.
+    fn list(&self) -> *mut List {
         if self.0.get().is_null() {
             self.0.set(Box::into_raw(Box::default()));
         }
+        self.0.get()
+    }
+
+    /// Takes what the last `block_on` has left.
+    #[inline]
+    pub(crate) fn take_waker_cell(&self) -> Option<Arc<WakerCell<Active>>> {
         // SAFETY: as in `look`.
-        unsafe { &mut *self.0.get() }.push(entry);
+        unsafe { self.0.get().as_mut() }?.waker_cell.take()
+    }
+
+    /// Keeps it for the next `block_on`.
+    #[inline]
+    pub(crate) fn keep_waker_cell(&self, cell: Arc<WakerCell<Active>>) {
+        // SAFETY: as in `look`. A cell has no code of the user's.
+        unsafe { &mut *self.list() }.waker_cell = Some(cell);
     }
 
     /// Drops all, each inside a call of `quietly`. They are gone from then on.
     pub(crate) fn drop_all(&self, quietly: impl Fn(&mut dyn FnMut())) {
-        // SAFETY: as in `look`; asked again each time, as a drop may have made the list.
-        while let Some((value, drop)) = unsafe { self.0.get().as_mut() }.and_then(|list| Self::last(list)) {
+        let last = || {
+            // SAFETY: as in `look`; asked again each time, as a drop may have made the list.
+            unsafe { self.0.get().as_mut() }.and_then(|list| Self::last(&mut list.entries))
+        };
+        while let Some((value, drop)) = last() {
             // SAFETY: the entry has let go of the value. `drop` is for the value's type.
             quietly(&mut || unsafe { drop(value) });
         }
     }
 
-    /// Frees the list. The goroutine runs no user's code any more, and all was dropped.
+    /// Frees the list, with what `block_on` keeps. The goroutine runs no user's code any more, and all was dropped.
     pub(crate) fn free(&self) {
         let list = self.0.replace(ptr::null_mut());
         if !list.is_null() {
-            // SAFETY: `add` made the list from a box, and this call has taken the one pointer.
+            // SAFETY: `list` made the list from a box, and this call has taken the one pointer.
             drop(unsafe { Box::from_raw(list) });
         }
     }

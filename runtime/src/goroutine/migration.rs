@@ -12,7 +12,9 @@
 //!
 //! 1. **Keep nothing that belongs to a thread**: no reference out of a `thread_local!`, no `!Send` guard or handle
 //!    of a thread (a `std::sync::MutexGuard`, tokio's `EnterGuard`, tracing's `Entered`), nothing that shares state with a
-//!    thread-local (`rand`'s `ThreadRng` is an `Rc` of one).
+//!    thread-local (`rand`'s `ThreadRng` is an `Rc` of one). What functions of [`hooks`](crate::hooks) carry along may be kept:
+//!    `gmp-tracing` does so with spans. A context of tokio is entered by the runtime's threads, before any goroutine, with
+//!    `gmp-tokio`; a goroutine that enters one itself leaves it before it parks.
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
@@ -96,7 +98,7 @@
 //! # What may park
 //!
 //! [`yield_now`](crate::yield_now); [`park`](crate::park()), [`park_timeout`](crate::park_timeout) and
-//! [`park_until`](crate::park_until); [`JoinHandle::join`](crate::JoinHandle::join),
+//! [`park_until`](crate::park_until); [`block_on`](crate::block_on); [`JoinHandle::join`](crate::JoinHandle::join),
 //! [`join_timeout`](crate::JoinHandle::join_timeout), [`join_deadline`](crate::JoinHandle::join_deadline) and
 //! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the return of
 //! [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of

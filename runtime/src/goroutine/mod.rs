@@ -1,23 +1,27 @@
 //! Goroutines as the user sees them: [`go`], [`JoinHandle`], [`Builder`], [`yield_now`], [`goexit`], [`current`].
 
 mod abort;
+pub(crate) mod block_on;
+pub mod hooks;
 mod join;
 pub mod local;
 pub mod migration;
 pub(crate) mod park;
 pub(crate) mod scope;
 pub(crate) mod thread;
+pub(crate) mod waker;
 pub(crate) mod with_stack;
 
 pub use abort::{AbortHandle, go_abortable};
 pub use join::{JoinError, JoinHandle};
 
 use crate::g::{Birth, Name};
-use crate::host::Active;
+use crate::host::{Active, Process};
 use crate::m::{M, Window};
 use crate::runtime::Handle;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
+use crate::sched::switch;
 use crate::wait::interrupt::{self, Interrupt};
 use std::fmt;
 use std::io;
@@ -276,6 +280,9 @@ pub fn handle() -> Handle {
 /// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
 #[doc(alias = "Gosched")]
 pub fn yield_now() {
+    if Active::has_switch_hooks() {
+        return yield_with_hooks();
+    }
     let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
     if window.m().sched().is_ending() {
         drop(window);
@@ -283,6 +290,29 @@ pub fn yield_now() {
         window = Window::enter().expect("yield_now: a goroutine runs on an M");
     }
     window.suspend(Yield::Requeue);
+}
+
+/// As `yield_now`, where functions of [`hooks`] are registered.
+#[cold]
+#[inline(never)]
+fn yield_with_hooks() {
+    let Some(window) = Window::<Active>::enter() else { return std::thread::yield_now() };
+    let ends = window.m().sched().is_ending();
+    drop(window);
+    if ends {
+        interrupt::end_here::<Active>();
+    }
+    let_others_run();
+}
+
+/// The calling goroutine goes to the end of the queue, with the functions of [`hooks`] around that. Never unwinds.
+pub(crate) fn let_others_run() {
+    switch::suspend::<Active>();
+    // A plain thread leaves that to the kernel.
+    if let Some(window) = Window::<Active>::enter() {
+        window.suspend(Yield::Requeue);
+    }
+    switch::resume::<Active>();
 }
 
 /// Ends the calling goroutine: the stack is unwound, destructors run, and [`join`](JoinHandle::join) returns an error

@@ -9,7 +9,7 @@
 //! ```
 //! The count is taken before the child is spawned, and falls when nothing of the child can touch what the child borrows: not
 //! the closure, not the value. So the value carries the count ([`Counted`]), which falls when the value was dropped, by the
-//! goroutine, or by the owner of the handle, or was handed out by `join`.
+//! goroutine, or by the owner of the handle, or was handed out by `join`, or to an await.
 //!
 //! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is
 //! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the
@@ -25,9 +25,12 @@ use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{self, OnInterrupt};
 use crate::wait::waiter::{How, Wait, Waiter};
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns the value of `f` when
 /// all of these goroutines have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
@@ -181,7 +184,7 @@ impl fmt::Debug for Scope<'_, '_> {
 /// }
 /// ```
 pub struct ScopedJoinHandle<'scope, T> {
-    /// Until `join` has returned the result.
+    /// Until `join`, or a poll, has returned the result.
     handle: Option<JoinHandle<Counted<T>>>,
     fate: Arc<Fate>,
     children: Arc<Children>,
@@ -217,7 +220,39 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     fn handle(&self) -> &JoinHandle<Counted<T>> {
-        self.handle.as_ref().expect("handle: `join` consumes it")
+        self.handle.as_ref().expect("handle: a `join`, or a poll that was ready, has taken the outcome")
+    }
+}
+
+/// The end of the goroutine as a future, as [`JoinHandle`]'s is. Dropping the handle leaves the goroutine to the scope.
+///
+/// ```
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let words = ["one", "three"];
+///         let lengths = gmp::scope(|scope| {
+///             let [first, second] = [0, 1].map(|at| scope.go({ let words = &words; move || words[at].len() }));
+///             gmp::block_on(async { (first.await.unwrap(), second.await.unwrap()) })
+///         });
+///         assert_eq!(lengths, (3, 5));
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// If an earlier poll was ready.
+impl<T> Future for ScopedJoinHandle<'_, T> {
+    type Output = Result<T, JoinError>;
+
+    #[track_caller]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let handle = this.handle.as_mut().expect("poll: an earlier poll has taken the outcome");
+        let Poll::Ready(result) = Pin::new(handle).poll(cx) else { return Poll::Pending };
+        // It is joined: the drop of this handle tells the scope nothing.
+        this.handle = None;
+        Poll::Ready(result.map(|counted| counted.value))
     }
 }
 

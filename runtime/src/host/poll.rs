@@ -17,6 +17,15 @@ pub(crate) enum PollWait {
     Forever,
 }
 
+/// In which directions a descriptor is watched.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Interest {
+    /// For reads alone: no event says that there is room to write.
+    Reads,
+    /// For reads and writes.
+    Both,
+}
+
 /// Whether `break_poll` ended the poller's wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
@@ -39,8 +48,11 @@ pub(crate) trait Poll: Threads {
     ) -> io::Result<Broken>;
     /// Ends the wait of the M that blocks in `poll`, or that M's next one. An error means that the wait goes on.
     fn break_poll(&self) -> io::Result<()>;
-    /// Has the poller watch a descriptor, edge-triggered, in both directions.
-    fn watch(&self, fd: RawFd, key: Key) -> io::Result<()>;
+    /// Has the poller watch a descriptor, edge-triggered.
+    fn watch(&self, fd: RawFd, key: Key, interest: Interest) -> io::Result<()>;
+    /// Has the poller watch a descriptor in both directions that it has watched for reads. What is ready already is
+    /// reported.
+    fn watch_writes(&self, fd: RawFd, key: Key) -> io::Result<()>;
     /// Ends the watch of a descriptor.
     fn unwatch(&self, fd: RawFd) -> io::Result<()>;
 }

@@ -56,11 +56,15 @@ pub(crate) trait Process: Sized {
     type Shared: 'static;
     /// Returns that value.
     fn shared() -> &'static Self::Shared;
-    /// Has SIGQUIT ask for a dump from now on, as `shared` defines it, unless the program has set the signal's
-    /// action.
-    fn catch_quit();
-    /// Returns `true` if this is the address of the handler that `catch_quit` installs. Does what a signal handler may.
-    fn answers_quit(handler: usize) -> bool;
+    /// Returns `true` if `switch_hooks` is not null: one plain load.
+    fn has_switch_hooks() -> bool;
+    /// Returns the functions of `sched/switch.rs`, which the host keeps for the process; null for none.
+    fn switch_hooks() -> *const ();
+    /// Replaces `before` by `now`. Returns `false` if there was something else.
+    fn set_switch_hooks(before: *const (), now: *const ()) -> bool;
+    /// Returns the address of a handler by which SIGQUIT asks for a dump, as `shared` defines it; `None` without one. Does
+    /// what a signal handler may.
+    fn quit_handler() -> Option<usize>;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
     /// Whether the frames of running goroutines can be read: `frames_here`, `ask`.

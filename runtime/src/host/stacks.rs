@@ -17,6 +17,9 @@ pub(crate) trait Stack<L>: Send {
     /// ended.
     unsafe fn resume(&mut self, local: &L, g: *mut ()) -> usize;
 
+    /// Has the cache bring the innermost frames of a suspended stack. A hint.
+    fn fetch(&self);
+
     /// Returns how many bytes of a suspended stack are in use, if the host knows.
     fn depth(&self) -> Option<usize>;
 

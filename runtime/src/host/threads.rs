@@ -1,6 +1,7 @@
 //! Threads: starting them, their sleep and wake-up, what each knows of itself, and barriers on all of them.
 
 use crate::prim::{Arc, AtomicU32};
+use crate::runtime::cpu_sets::CpuSet;
 use std::any::Any;
 use std::io;
 use std::time::Duration;
@@ -60,10 +61,24 @@ pub(crate) trait Threads: Sized + 'static {
     fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>>;
     /// Returns a number without a pattern, for a choice between equals.
     fn random() -> u32;
+
+    /// The calling thread's next numbers from `random` follow from `seed`, which is not zero.
+    fn seed_random(seed: u32);
     /// Returns the CPU on which the calling thread runs, for now. Zero if that is not known.
     fn cpu() -> u32;
     /// Returns a number for the last-level cache of a CPU. The same for all CPUs if nothing is known.
     fn cache_of(cpu: u32) -> u32;
+    /// Returns whether CPUs have different last-level caches.
+    fn has_several_caches() -> bool;
+    /// Returns the CPUs on which the calling thread may run.
+    fn own_affinity() -> io::Result<CpuSet>;
+    /// Returns the CPUs on which the thread of an M may run; 0 stands for the calling one. `local` is what the host keeps
+    /// for the M of that thread.
+    fn affinity(local: &Self::Local, thread: u32) -> io::Result<CpuSet>;
+    /// Sets the CPUs on which the thread of an M may run, as `affinity` names it.
+    fn set_affinity(local: &Self::Local, thread: u32, cpus: &CpuSet) -> io::Result<()>;
+    /// Returns the CPUs that a thread of this process has after it has asked for `cpus`.
+    fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet>;
     /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
     /// the number may change.
     fn parallelism() -> usize;

@@ -140,6 +140,11 @@ impl Judged {
     pub(crate) fn entries(self) -> Entries {
         entries(self.0)
     }
+
+    /// Returns `true` if this is the lease that was judged, and taken since.
+    pub(crate) fn is_of(self, lease: Lease) -> bool {
+        self.0 == lease.0
+    }
 }
 
 /// The retaker's side. There is one retaker at a time.

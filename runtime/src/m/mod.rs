@@ -31,6 +31,7 @@
 //!
 //! Checked by `models/window.rs`.
 
+mod bound;
 pub(crate) mod handoff;
 pub(crate) mod note;
 mod window;
@@ -39,6 +40,7 @@ pub(crate) use window::{Inside, Window};
 
 use crate::g::{G, GRef};
 use crate::host::Host;
+use crate::m::bound::Bound;
 use crate::m::handoff::{Entries, Entry, Lease};
 use crate::m::note::Note;
 use crate::p::P;
@@ -49,6 +51,8 @@ use crate::prim::{
 };
 use crate::sched::Sched;
 use crate::sched::park::Yield;
+use crate::sched::run::globq::Dice;
+use crate::sched::switch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -98,6 +102,8 @@ pub(crate) struct M<H: Host> {
     /// or the poller's break, and read after the sleep.
     pub(crate) note: Note<H>,
     assignment: UnsafeCell<Option<Assignment<H>>>,
+    /// The CPUs of the thread, where Ps are bound to CPUs.
+    bound: Bound,
     pub(crate) local: H::Local,
 }
 
@@ -117,6 +123,7 @@ unsafe impl<H: Host> Sync for M<H> {}
 
 impl<H: Host> M<H> {
     pub(crate) fn new(id: u32, sched: &Sched<H>) -> Self {
+        let drawn = sched.config.policy.seed().map_or(0, |seed| Dice::new(seed).next());
         M {
             in_runtime: AtomicU32::new(INSIDE),
             thread: AtomicU32::new(0),
@@ -129,7 +136,7 @@ impl<H: Host> M<H> {
             g: SingleWriter::new(None),
             spinning: SingleWriterFlag::new(false),
             // Odd, so never zero, and different for each M.
-            dice: Cell::new(id.wrapping_mul(0x9e37_79b9) | 1),
+            dice: Cell::new((id.wrapping_mul(0x9e37_79b9) ^ drawn as u32) | 1),
             ends: Cell::new(false),
             parting_p: Cell::new(None),
             attached: Cell::new(false),
@@ -139,6 +146,7 @@ impl<H: Host> M<H> {
             stacks: AtomicI64::new(0),
             note: Note::new(),
             assignment: UnsafeCell::new(None),
+            bound: Bound::new(),
             local: H::Local::default(),
         }
     }
@@ -249,6 +257,12 @@ impl<H: Host> M<H> {
     /// Makes `p`, which the caller took out of the idle list or was given, this M's own.
     #[doc(alias = "acquirep")]
     pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
+        self.acquire_in_lock(p);
+        self.go_where_the_p_belongs();
+    }
+
+    /// As `acquire`, for a caller that holds the scheduler's lock, and calls `go_where_the_p_belongs` after it.
+    pub(crate) fn acquire_in_lock(&self, p: NonNull<P<H>>) {
         assert!(self.p.get().is_none(), "acquire: the M already holds a P");
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         let there = unsafe { p.as_ref() };
@@ -312,10 +326,16 @@ impl<H: Host> M<H> {
 
     /// Takes the assignment that the waker has left, and acts on it: acquires the P, or spins.
     pub(crate) fn take_assignment(&self) {
+        self.take_assignment_in_lock();
+        self.go_where_the_p_belongs();
+    }
+
+    /// As `take_assignment`, for a caller that holds the scheduler's lock, and calls `go_where_the_p_belongs` after it.
+    pub(crate) fn take_assignment_in_lock(&self) {
         // SAFETY: the note's wake, or the scheduler's lock, came after `assign` and before this.
         if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
             match assignment {
-                Assignment::P(p) => self.acquire(p),
+                Assignment::P(p) => self.acquire_in_lock(p),
                 Assignment::Summons => self.spinning.set(true.unless(StartForgetsSpinning)),
             }
         }
@@ -329,6 +349,12 @@ impl<H: Host> M<H> {
         }
         // Release: a retaker that reads Outside, in `is_inside`, its partner, sees all that was done to the P inside.
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
+    }
+
+    /// The goroutine, which is inside and holds no P, is about to suspend itself for one: the M's stack is always inside.
+    fn stay_inside(&self) {
+        // Relaxed: without a P no retaker looks here.
+        self.in_runtime.store(INSIDE, Relaxed);
     }
 
     /// E1 to E3. Returns `false` if the P may be lost.
@@ -363,6 +389,31 @@ impl<H: Host> M<H> {
         }
     }
 
+    /// The goroutine calls functions of `gmp::hooks`: each entry takes the slow way from here on, and finds that.
+    pub(crate) fn bar_windows(&self) {
+        self.quick.set(None);
+    }
+
+    /// The functions have returned. The P may be lost by now: the next entry finds that.
+    pub(crate) fn admit_windows(&self) {
+        let lease =
+            self.lease.get().filter(|lease| self.p.get().is_some() && lease.entries() == Entries::Quick);
+        self.quick.set(lease);
+    }
+
+    /// The rest of a look that found the word changed. Returns `true` if the M has no P for the caller.
+    #[cold]
+    fn looks_in_vain(&self) -> bool {
+        if switch::is_in_hook(self) {
+            return true;
+        }
+        let lost = self.settle() == Entry::Lost;
+        if lost {
+            self.lose_p();
+        }
+        lost
+    }
+
     /// Forgets a P that was taken away.
     fn lose_p(&self) {
         if let Some(p) = self.p.take() {
@@ -378,15 +429,15 @@ impl<H: Host> M<H> {
         Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
     }
 
-    /// Enters for a call that never parks. Returns `None` if the M holds no P: the call then goes on as a plain
-    /// thread's would. On the M's own stack, and inside a window, the M is inside already.
+    /// Enters for a call that never parks. Returns `None` if the M holds no P, or the goroutine is in a function of
+    /// `gmp::hooks`: the call then goes on as a plain thread's would. On the M's own stack, and inside a window, the M is
+    /// inside already.
     #[inline]
     pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
         if self.in_runtime.load(Relaxed) == INSIDE {
             return self.p().map(|p| Inside { m: self, p, leave: false });
         }
-        if !self.enter() && self.settle() == Entry::Lost {
-            self.lose_p();
+        if !self.enter() && self.looks_in_vain() {
             self.leave();
             return None;
         }

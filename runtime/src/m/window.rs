@@ -6,6 +6,7 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::p::P;
 use crate::sched::park::Yield;
+use crate::sched::switch;
 use std::ptr::NonNull;
 
 /// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. The drop leaves.
@@ -53,13 +54,24 @@ impl<H: Host> Window<H> {
     #[cold]
     #[inline(never)]
     fn reenter(mut m: &M<H>) -> &M<H> {
+        switch::refuse_in_hook(m, "what may park");
         loop {
             match m.settle() {
                 Entry::In => return m,
                 Entry::Lost => {
                     m.lose_p();
+                    // A wait of the same call may have called the functions before.
+                    let calls = H::has_switch_hooks() && switch::is_here(m);
+                    if calls {
+                        m.leave();
+                        switch::call_for_suspend::<H>();
+                        m.stay_inside();
+                    }
                     // SAFETY: this goroutine runs on `m`, and is inside the runtime.
                     unsafe { m.suspend(Yield::Return) };
+                    if calls {
+                        switch::call_for_resume::<H>();
+                    }
                 }
             }
             // The M that resumed this goroutine held a P, and left the runtime before the resume: enter as a fresh

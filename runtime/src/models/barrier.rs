@@ -1,10 +1,12 @@
 //! `sync::Barrier`: a waiter that is counted goes on, and one that does not go on is not counted.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::Barrier;
 use loom::thread;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,12 +48,29 @@ fn a_waiter_that_is_left_does_not_count() {
     });
 }
 
+/// A task has arrived, and is dropped; a thread and another task arrive after that. Fails by deadlock when the dropped one
+/// counts in the place of one of them.
+#[test]
+fn a_future_that_is_dropped_does_not_count() {
+    Model::new().check("barrier_task_dropped", || {
+        let barrier = Arc::new(Barrier::new(2));
+        let mut arrives = Box::pin(barrier.wait_async());
+        assert!(poll(arrives.as_mut(), &Foreign::new()).is_pending());
+        drop(arrives);
+        let theirs = Arc::clone(&barrier);
+        let second = thread::spawn(move || theirs.wait().is_leader());
+        let leads = run(pin!(barrier.wait_async()), &Foreign::new()).is_leader();
+        assert_ne!(leads, second.join().unwrap(), "a round has one leader");
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::BarrierUnwindsTheCounted, "an_interrupted_waiter_goes_on_or_does_not_count"),
+            (Mutant::BarrierDropsTheCounted, "a_future_that_is_dropped_does_not_count"),
             (Mutant::BarrierCountsTheLeft, "a_waiter_that_is_left_does_not_count"),
         ],
     );

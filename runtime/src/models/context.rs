@@ -1,11 +1,13 @@
 //! The end of a context: what `err`, `done` and `cancel` tell fits together at every moment.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::chan::TryRecvError;
 use crate::context::{Context, ContextError};
 use crate::model::{Model, Mutant};
 use crate::sync::Semaphore;
 use loom::thread;
+use std::pin::pin;
 use std::sync::Arc;
 
 fn is_closed(context: &Context) -> bool {
@@ -76,6 +78,20 @@ fn a_cancel_returns_when_all_below_are_done() {
     });
 }
 
+/// A call is asked for while another thread cancels. Fails by the assertion: the call starts while a context below is not done.
+#[test]
+fn a_call_starts_when_all_below_are_done() {
+    Model::new().unbounded().check("context_late_call", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let (below, _cancel) = context.with_cancel();
+        let canceler = thread::spawn(move || cancel.cancel());
+        let _call = context.after_func(move || {
+            assert!(below.err().is_some(), "the call has started, and a context below is open");
+        });
+        canceler.join().unwrap();
+    });
+}
+
 /// A call returns the context's error instead of unwinding. Fails by the assertion: the call returns the error before the
 /// channel is closed.
 #[test]
@@ -94,6 +110,36 @@ fn a_call_returns_the_error_when_the_channel_is_closed() {
     });
 }
 
+/// A task waits for the end of a context, beside the cancel of the one above. Fails by deadlock when the task is not woken, by
+/// the assertion when it is woken while the channel is open.
+#[test]
+fn a_task_hears_of_the_end_of_a_context() {
+    Model::new().check("context_task", || {
+        let (above, cancel) = Context::background().with_cancel();
+        let (context, _cancel) = above.with_cancel();
+        assert!(!is_closed(&context));
+        let canceler = thread::spawn(move || cancel.cancel());
+        assert_eq!(run(pin!(context.ended()), &Foreign::new()), ContextError::Canceled);
+        assert!(is_closed(&context), "the task goes on, and the channel is open");
+        canceler.join().unwrap();
+    });
+}
+
+/// A future that waits for the end is dropped beside two cancels. Fails by a causality violation when an ender reads the place
+/// that has gone.
+#[test]
+fn a_future_that_is_dropped_beside_the_end_is_not_read() {
+    Model::new().preemptions(2).check("context_task_dropped", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let mut ends = Box::pin(context.ended());
+        assert!(poll(ends.as_mut(), &Foreign::new()).is_pending());
+        let cancelers = [cancel.clone(), cancel].map(|cancel| thread::spawn(move || cancel.cancel()));
+        drop(ends);
+        cancelers.into_iter().for_each(|canceler| canceler.join().unwrap());
+        assert_eq!(context.err(), Some(ContextError::Canceled));
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -103,6 +149,8 @@ fn mutants() {
             (Mutant::ContextErrDoesNotWait, "a_call_returns_the_error_when_the_channel_is_closed"),
             (Mutant::ContextShowsItsChannelOpen, "a_channel_that_is_made_late_is_shown_closed"),
             (Mutant::ContextSecondEndLeaves, "a_cancel_returns_when_all_below_are_done"),
+            (Mutant::ContextWakesNoTask, "a_task_hears_of_the_end_of_a_context"),
+            (Mutant::ContextCallsInTheWalk, "a_call_starts_when_all_below_are_done"),
         ],
     );
 }

@@ -8,7 +8,7 @@ mod sched;
 
 pub use net::{IoLock, PollDesc, Socket};
 pub use runq::{Gs, Runq};
-pub use sched::{Handle, Held, Made, p_number, switch_point, touch_window};
+pub use sched::{Handle, Held, Made, cpus, p_number, switch_point, touch_window};
 
 use crate::host::{Active, Clock, Process};
 use crate::prim::{AtomicBool, Relaxed, UnsafeCell};
@@ -143,7 +143,7 @@ pub struct InlineCall(Guard<Active>);
 impl InlineCall {
     /// Armed for `dur` from now.
     pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
-        InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Inline, f))
+        InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Wakes, f))
     }
     /// Returns `true` if the callback was armed.
     pub fn stop(&self) -> bool {

@@ -1,8 +1,11 @@
 //! Join: a joiner is told of the goroutine's end, and finds the goroutine's value.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
+use std::pin::Pin;
+use std::sync::Arc;
 
 /// Fails by deadlock when the end comes between the joiner's look and its store of itself as the joiner, and no M
 /// tells the joiner.
@@ -214,6 +217,77 @@ fn a_hook_that_is_taken_back_at_the_end_is_called_once() {
     });
 }
 
+/// A task of another executor's awaits the end. Fails by deadlock when it is not woken, or by a causality violation.
+#[test]
+fn a_task_hears_of_the_end() {
+    Model::new().check("join_task", || {
+        let runtime = at_rest::<1>();
+        let mut one = runtime.go(|| 1);
+        assert_eq!(run(Pin::new(&mut one), &Foreign::new()).unwrap(), 1);
+        done();
+    });
+}
+
+/// A goroutine awaits the end by `block_on`.
+#[test]
+fn a_goroutine_that_polls_hears_of_the_end() {
+    Model::new().preemptions(1).check("join_block_on", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        runtime.run(|| {
+            loom::explore();
+            assert_eq!(crate::block_on(crate::go(|| 1)).unwrap(), 1);
+            done();
+        });
+    });
+}
+
+/// Two tasks poll, one after the other, beside the end. Fails by deadlock when only the first is woken.
+#[test]
+fn the_task_that_has_polled_last_hears_of_the_end() {
+    Model::new().check("join_task_moved", || {
+        let runtime = runtime(1, 1);
+        let [mut ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        if poll(Pin::new(&mut ends), &Foreign::new()).is_pending() {
+            run(Pin::new(&mut ends), &Foreign::new()).unwrap();
+        }
+        done();
+    });
+}
+
+/// A handle is dropped beside the end, that a task has polled, and for whose end a receiver waits. Fails by deadlock when the
+/// channel stays open.
+#[test]
+fn a_handle_that_was_polled_is_dropped_beside_the_end() {
+    Model::new().check("join_task_dropped", || {
+        let runtime = runtime(1, 1);
+        let [mut ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        let closes = ends.done();
+        let _maybe = poll(Pin::new(&mut ends), &Foreign::new());
+        drop(ends);
+        assert!(closes.recv().is_err());
+        done();
+    });
+}
+
+/// A task polls a handle, which is dropped while its goroutine runs. Fails by the count when the waker stays with the
+/// goroutine.
+#[test]
+fn a_handle_that_was_polled_and_is_dropped_leaves_no_waker() {
+    Model::new().check("join_task_forgotten", || {
+        let (runtime, ends) = (runtime(1, 1), Flag::default());
+        let theirs = ends.clone();
+        let mut runs = runtime.go(move || theirs.wait_on_thread());
+        let task = Foreign::new();
+        assert!(poll(Pin::new(&mut runs), &task).is_pending());
+        loom::explore();
+        drop(runs);
+        assert_eq!(Arc::strong_count(&task), 1, "the waker is still there");
+        ends.raise();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
@@ -229,6 +303,10 @@ fn mutants() {
             (Mutant::JoinLooksRelaxed, hears),
             (Mutant::EndRelaxed, hears),
             (Mutant::EndHookForgotten, "a_channel_hears_of_the_end"),
+            (Mutant::EndTakesAnOldHook, "the_task_that_has_polled_last_hears_of_the_end"),
+            (Mutant::EndHookWakesNoTask, "a_task_hears_of_the_end"),
+            (Mutant::EndHookKeepsTheOldWaker, "the_task_that_has_polled_last_hears_of_the_end"),
+            (Mutant::EndHookKeepsItsWaker, "a_handle_that_was_polled_and_is_dropped_leaves_no_waker"),
             (Mutant::JoinEndsEarly, interrupted),
             (Mutant::JoinEndsRelaxed, interrupted),
             (Mutant::EndForgetsTheTeller, left),

@@ -1,10 +1,12 @@
 //! `sync::Mutex`: one holder at a time, and each waiter in the queue is notified.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::context::Context;
 use crate::model::{Flag, Model, Mutant, at_rest, done};
 use crate::sync::{Mutex, MutexGuard};
 use loom::thread;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,8 +108,8 @@ fn one_who_times_out_takes_no_call_with_it() {
     });
 }
 
-/// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when no waiter is notified in its place,
-/// by the count when the goroutine has the lock and is unwound all the same.
+/// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when no waiter is notified in its
+/// place, by the count when the goroutine has the lock and is unwound all the same.
 #[test]
 fn one_who_is_interrupted_takes_no_call_with_it() {
     Model::new().check("mutex_interrupt", || {
@@ -170,8 +172,8 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
     });
 }
 
-/// Two goroutines wait, and a thread takes the lock between an unlock and the queue; so two unlocks come to the queue. Fails by
-/// deadlock when the second one notifies the other goroutine as well: the word counts one.
+/// Two goroutines wait, and a thread takes the lock between an unlock and the queue; so two unlocks come to the queue.
+/// Fails by deadlock when the second one notifies the other goroutine as well: the word counts one.
 #[test]
 fn of_two_unlocks_one_calls() {
     Model::new().preemptions(1).check("mutex_two_unlocks", || {
@@ -196,6 +198,69 @@ fn of_two_unlocks_one_calls() {
     });
 }
 
+/// A task locks beside a thread that locks twice, and so may be woken in vain, and handed the lock. Fails by deadlock, or
+/// by the count.
+#[test]
+fn a_task_that_lost_to_a_barger_is_called_again() {
+    Model::new().check("mutex_task", || {
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let mut locks = Box::pin(lock.lock_async());
+        let task = Foreign::new();
+        assert!(poll(locks.as_mut(), &task).is_pending());
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || {
+            *theirs.lock() += 1;
+            *theirs.lock() += 1;
+        });
+        drop(guard);
+        *run(locks.as_mut(), &task) += 1;
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 3);
+    });
+}
+
+/// A task waits, and a thread behind it; the future is dropped as it is woken, or handed the lock. Fails by deadlock when
+/// that goes with the future.
+#[test]
+fn a_future_that_is_dropped_takes_no_call_with_it() {
+    for fair in [false, true] {
+        Model::new().check("mutex_task_dropped", move || {
+            let lock = Arc::new(Mutex::new(0));
+            let guard = lock.lock();
+            let mut locks = Box::pin(lock.lock_async());
+            assert!(poll(locks.as_mut(), &Foreign::new()).is_pending());
+            let theirs = Arc::clone(&lock);
+            let other = thread::spawn(move || *theirs.lock() += 1);
+            if fair {
+                MutexGuard::unlock_fair(guard)
+            } else {
+                drop(guard)
+            }
+            drop(locks);
+            other.join().unwrap();
+            assert_eq!(*lock.lock(), 1);
+        });
+    }
+}
+
+/// As above, with the unlock on another thread, beside the drop. Fails by a causality violation when the future goes while
+/// the unlock reads it.
+#[test]
+fn a_future_that_is_dropped_beside_the_unlock_takes_no_call_with_it() {
+    Model::new().check("mutex_task_unlock", || {
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock_arc();
+        let mut locks = Box::pin(lock.lock_async());
+        assert!(poll(locks.as_mut(), &Foreign::new()).is_pending());
+        let unlocks = thread::spawn(move || drop(guard));
+        drop(locks);
+        *run(pin!(lock.lock_async()), &Foreign::new()) += 1;
+        unlocks.join().unwrap();
+        assert_eq!(*lock.lock(), 1);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -206,6 +271,8 @@ fn mutants() {
             (Mutant::MutexCallsTwo, "of_two_unlocks_one_calls"),
             (Mutant::MutexWokenStays, "one_who_lost_to_a_barger_is_called_again"),
             (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),
+            (Mutant::MutexDropsTheCall, "a_future_that_is_dropped_takes_no_call_with_it"),
+            (Mutant::MutexWokenStays, "a_task_that_lost_to_a_barger_is_called_again"),
             (Mutant::MutexLeftBehind, "what_was_handed_to_a_left_goroutine_is_not_lost"),
         ],
     );

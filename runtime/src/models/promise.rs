@@ -269,6 +269,29 @@ fn a_message_goes_past_one_that_parks_too_late() {
     });
 }
 
+/// As above, and the message is one that was promised to the goroutine after its runtime had ended.
+#[test]
+fn a_promised_message_goes_past_one_that_parks_too_late() {
+    Model::new().preemptions(1).check("promise_partner_too_late", || {
+        let (rt, begins) = (runtime(1, 1), Flag::default());
+        let (s, r) = chan::bounded(0);
+        drop(rt.go({
+            let (r, begins) = (r.clone(), begins.clone());
+            move || {
+                begins.raise();
+                loom::explore();
+                let _never = r.recv();
+            }
+        }));
+        begins.wait_on_thread();
+        let _report = rt.shutdown(Duration::ZERO);
+        let other = loom::thread::spawn(move || r.recv());
+        promise(&s).send(&s, 7).unwrap();
+        assert_eq!(other.join().unwrap(), Ok(7));
+        done();
+    });
+}
+
 /// A promise is withdrawn while a select waits to send; the select's message comes first. Fails when a later send goes to the
 /// receiver.
 #[test]
@@ -466,6 +489,7 @@ fn mutants() {
             (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
             (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),
+            (Mutant::PromiseKeptToTheLate, "a_promised_message_goes_past_one_that_parks_too_late"),
             (Mutant::ChanSendOvertakes, "a_send_does_not_overtake_a_select_that_waits"),
             (Mutant::PromiseToOneAwake, "a_receiver_that_comes_back_is_promised_nothing"),
             (Mutant::ReturnedNotHeld, "a_receiver_that_waits_for_a_promise_is_not_served_in_its_place"),

@@ -52,6 +52,29 @@ fn each_g_is_taken_once_by_its_owner_or_a_thief() {
     });
 }
 
+/// A thief of one. Fails when owner and thief take the same G, or when neither does.
+#[test]
+fn one_g_is_stolen_beside_its_owner() {
+    Model::new().unbounded().check("runq_pop_vs_steal_one", || {
+        let [own, thiefs] = queues(4);
+        let mut taken = own.push_batch(&[0, 1, 2]);
+        let thief = loom::thread::spawn({
+            let (own, thiefs) = (Arc::clone(&own), Arc::clone(&thiefs));
+            move || {
+                let got = Vec::from_iter(thiefs.steal_one_from(&own));
+                assert!(thiefs.is_empty(), "a thief of one has queued another");
+                got
+            }
+        });
+        taken.extend(own.pop());
+        taken.extend(own.push(3));
+        taken.extend(own.pop());
+        let stolen = thief.join().unwrap();
+        taken.extend(rest(&own));
+        assert_each_once(4, &[taken, stolen]);
+    });
+}
+
 /// Fails when the owner overwrites a slot that a thief reads, or gives away what a thief has claimed.
 #[test]
 fn a_full_ring_overflows_beside_a_thief() {
@@ -331,6 +354,7 @@ fn mutants() {
             (Mutant::RingHeadLoadRelaxed, pop),
             (Mutant::RingHeadStore, pop),
             (Mutant::RingPopRelaxed, pop),
+            (Mutant::RingHeadStore, "one_g_is_stolen_beside_its_owner"),
             (Mutant::RingPopRelaxed, popped),
             (Mutant::RingPushHeadRelaxed, overflow),
             (Mutant::RingReleaseRelaxed, overflow),

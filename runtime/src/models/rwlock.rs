@@ -1,10 +1,12 @@
 //! `sync::RwLock`: readers together, a writer alone, and each waiter that was held back goes on.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use loom::thread;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,6 +239,38 @@ fn a_recursive_read_passes_the_writer_that_waits() {
     });
 }
 
+/// A task that writes is dropped as it is granted the lock. Fails by deadlock when it keeps the lock.
+#[test]
+fn a_future_that_is_dropped_beside_its_grant_keeps_nothing() {
+    Model::new().check("rwlock_task_granted", || {
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read_arc();
+        let mut writes = Box::pin(lock.write_async());
+        assert!(poll(writes.as_mut(), &Foreign::new()).is_pending());
+        let ends = thread::spawn(move || drop(reads));
+        drop(writes);
+        let seen = *run(pin!(lock.read_async()), &Foreign::new());
+        ends.join().unwrap();
+        assert_eq!(seen, 0);
+        assert!(!lock.is_locked());
+    });
+}
+
+/// A task that waits to write holds a reader back, and is dropped. Fails by deadlock when the reader waits on.
+#[test]
+fn a_writing_future_that_is_dropped_lets_readers_go() {
+    Model::new().check("rwlock_task_dropped", || {
+        let lock = Arc::new(RwLock::new(0));
+        let reads = lock.read();
+        let mut writes = Box::pin(lock.write_async());
+        assert!(poll(writes.as_mut(), &Foreign::new()).is_pending());
+        let reader = beside(&lock, |lock| *lock.read());
+        drop(writes);
+        assert_eq!(reader.join().unwrap(), 0);
+        drop(reads);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -247,6 +281,8 @@ fn mutants() {
             (Mutant::RwLockWriteRelaxed, "a_reader_and_a_writer"),
             (Mutant::RwLockGrantRelaxed, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockLastReaderLeaves, "a_writer_comes_after_two_readers"),
+            (Mutant::RwLockDropsTheGrant, "a_future_that_is_dropped_beside_its_grant_keeps_nothing"),
+            (Mutant::RwLockDropsQuietly, "a_writing_future_that_is_dropped_lets_readers_go"),
             (Mutant::RwLockLeavesQuietly, "a_writer_that_times_out_lets_the_reader_go_on"),
             (Mutant::RwLockUpgradeForgotten, "an_upgrade_comes_after_the_readers_and_before_the_writer"),
             (Mutant::RwLockLeftKeepsTheGrant, "an_upgrade_that_is_left_holds_no_reader_back"),

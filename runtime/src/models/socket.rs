@@ -211,6 +211,50 @@ fn data_and_the_end_in_one_event_arrive() {
     });
 }
 
+/// A read has the poller watch the socket for reads alone; then a write has to wait. Fails by deadlock when the poller is
+/// not told to watch for writes, or tells of room only if that comes later.
+#[test]
+fn room_that_comes_as_a_write_asks_for_it_is_seen() {
+    Model::new().check("room", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, room) = (Arc::new(Socket::new()), Arc::new(Mutex::new(0)));
+        let handle = Handle::of(&runtime);
+        handle.fill();
+        runtime.run({
+            let (socket, handle) = (Arc::clone(&socket), Handle::of(&runtime));
+            move || {
+                let (mut kernel, mut calls) = (Kernel::default(), 0);
+                let got = socket.read(8, || {
+                    calls += 1;
+                    if calls == 2 {
+                        kernel.bytes = 1;
+                    }
+                    let got = kernel.read(8);
+                    handle.deliver(Readiness::READABLE);
+                    got
+                });
+                assert_eq!((got.unwrap(), calls), (1, 2));
+            }
+        });
+        loom::explore();
+        let writer = runtime.go({
+            let (socket, room) = (Arc::clone(&socket), Arc::clone(&room));
+            move || {
+                let sent = socket.write(|| match std::mem::take(&mut *room.lock().unwrap()) {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    room => Ok(room),
+                });
+                assert_eq!(sent.unwrap(), 2);
+                done();
+            }
+        });
+        *room.lock().unwrap() = 2;
+        handle.deliver(Readiness::WRITABLE);
+        writer.join().unwrap();
+    });
+}
+
 /// A descriptor that a close takes away.
 struct Descriptor(UnsafeCell<()>);
 
@@ -314,6 +358,7 @@ fn mutants() {
             (Mutant::SocketStaysDrained, "what_a_full_read_leaves_is_read_at_once"),
             (Mutant::SocketFullReadDrains, "what_a_full_read_leaves_is_read_at_once"),
             (Mutant::PollTakesTheEvent, "an_event_outlives_the_read_that_found_it_and_gave_up"),
+            (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),

@@ -3,11 +3,14 @@
 
 use super::caught;
 use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends, timer_thread_is_quiet};
+use super::task::{Foreign, poll, run};
 use crate::Runtime;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
-use crate::time::{Timer, after_func, sleep};
+use crate::time::{Timer, after_func, sleep, sleep_async};
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::sync::{Condvar, Mutex};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -342,6 +345,67 @@ fn a_ready_hears_of_an_earlier_time() {
     });
 }
 
+/// Outside of any runtime: a task that sleeps for long is given an earlier time. Fails by the clock when the timer stays,
+/// by deadlock when it wakes nobody.
+#[test]
+fn a_task_that_sleeps_is_given_an_earlier_time() {
+    Model::new().check("sleep_moved", || {
+        let (mut sleep, task) = (sleep_async(LONG), Foreign::new());
+        let before = sleep.deadline();
+        assert!(poll(Pin::new(&mut sleep), &task).is_pending());
+        sleep.reset(sleep.deadline() - LONG);
+        // Before the next poll, which would see by the clock that the time has come.
+        task.until_woken();
+        run(Pin::new(&mut sleep), &task);
+        // The clock has not come to the time of before.
+        assert!(sleep_async(Duration::ZERO).deadline() < before, "woken late");
+        done();
+        timer_thread_ends();
+    });
+}
+
+/// A goroutine awaits a time, which a thread moves on beside the firing. Fails by deadlock when the goroutine, which is woken
+/// early, is not woken again; by the assertion when the future is ready early.
+#[test]
+fn a_sleep_is_moved_on_beside_the_firing() {
+    Model::new().check("sleep_moved_on", || {
+        let (runtime, sleep) = (runtime(1, 1), Arc::new(Mutex::new(sleep_async(4 * LONG))));
+        let theirs = Arc::clone(&sleep);
+        let sleeper = runtime.go(move || {
+            crate::block_on(std::future::poll_fn(|cx| {
+                let mut sleep = theirs.lock().expect("no panic under a model's lock");
+                let polled = Pin::new(&mut *sleep).poll(cx);
+                assert!(polled.is_pending() || sleep.is_elapsed(), "ready early");
+                polled
+            }));
+        });
+        fall_asleep::<1>(&runtime);
+        loom::explore();
+        for times in [1, 3] {
+            let mut sleep = sleep.lock().expect("no panic under a model's lock");
+            let soon = if times == 1 { sleep.deadline() - 4 * LONG } else { sleep.deadline() };
+            sleep.reset(soon + times * DELAY);
+        }
+        sleeper.join().unwrap();
+        done();
+    });
+}
+
+/// A future that sleeps is dropped as its time comes. Fails by a causality violation, or by an assertion of the word, when
+/// the timer wakes a wait that has gone; by the count when a waker stays behind.
+#[test]
+fn a_sleep_is_dropped_beside_the_firing() {
+    Model::new().check("sleep_dropped", || {
+        let (mut sleep, task) = (sleep_async(LONG), Foreign::new());
+        assert!(poll(Pin::new(&mut sleep), &task).is_pending());
+        sleep.reset(sleep.deadline() - LONG);
+        drop(sleep);
+        timer_thread_ends();
+        assert_eq!(Arc::strong_count(&task), 1, "the waker is still there");
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const IDLE: &str = "a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle";
@@ -350,6 +414,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::SleepKeepsItsTimer, "a_task_that_sleeps_is_given_an_earlier_time"),
+            (Mutant::SleepEndsEarly, "a_sleep_is_moved_on_beside_the_firing"),
             (Mutant::TimerThreadFiresUnseen, "a_call_of_the_timers_thread_is_awake"),
             (Mutant::TickMovesNoWatcher, "a_ready_hears_of_an_earlier_time"),
             (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),

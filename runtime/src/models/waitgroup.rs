@@ -1,11 +1,13 @@
 //! `sync::WaitGroup`: the last `done` wakes the waiters.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::WaitGroup;
 use loom::cell::UnsafeCell;
 use loom::thread;
+use std::pin::pin;
 use std::sync::Arc;
 
 struct Value(UnsafeCell<u32>);
@@ -96,6 +98,32 @@ fn one_who_is_interrupted_leaves_the_others_to_be_called() {
     });
 }
 
+/// A task waits beside the last `done`, and a future that waited is dropped there. Fails by deadlock when the one that goes
+/// takes the other's wake with it, or when the task is not woken; by a causality violation when it does not see what was
+/// done.
+#[test]
+fn a_task_sees_what_was_done_when_another_is_dropped() {
+    Model::new().check("waitgroup_task", || {
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let value = Arc::new(Value(UnsafeCell::new(0)));
+        let (task, mut goes, mut stays) =
+            (Foreign::new(), Box::pin(tasks.wait_async()), pin!(tasks.wait_async()));
+        assert!(poll(goes.as_mut(), &task).is_pending() && poll(stays.as_mut(), &task).is_pending());
+        let (theirs, writes) = (tasks.clone(), Arc::clone(&value));
+        let other = thread::spawn(move || {
+            // SAFETY: written before `done`, and read after the wait.
+            writes.0.with_mut(|value| unsafe { *value = 1 });
+            theirs.done();
+        });
+        drop(goes);
+        run(stays, &task);
+        // SAFETY: the task wrote its value before its `done`.
+        assert_eq!(value.0.with(|value| unsafe { *value }), 1);
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_wait_sees_what_was_done";
@@ -105,6 +133,7 @@ fn mutants() {
             (Mutant::WaitGroupWakesNobody, model),
             (Mutant::WaitGroupNoRecheck, model),
             (Mutant::WaitGroupDoneRelaxed, model),
+            (Mutant::WaitGroupLeavesUnmarked, "a_task_sees_what_was_done_when_another_is_dropped"),
             (Mutant::WaitGroupLeavesUnmarked, "one_who_is_interrupted_leaves_the_others_to_be_called"),
             (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),
         ],

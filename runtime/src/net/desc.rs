@@ -31,20 +31,30 @@
 //! read stops short). As long as none of them was seen, a read that filled less than its buffer has drained the
 //! socket, and the next read may wait for an event before its system call.
 //!
+//! A task, which polls instead of waiting, has a word and a waker beside the slot: `desc/tasks.rs`.
+//!
 //! Checked by `models/polldesc.rs`.
 
 use crate::g::list::GList;
 use crate::g::{G, GRef};
-use crate::host::Host;
+use crate::host::{Host, Interest};
 use crate::m::M;
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutex, Rank, Relaxed, Release};
+use crate::prim::{
+    AcqRel, Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutex, Rank, Relaxed, Release,
+};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::status::{Then, WaitNumber};
+use crate::wait::task::FoundTasks;
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
 use gmp_timers::Nanos;
+
+mod tasks;
+
+pub(crate) use tasks::{Begun, Kept, Turn};
+use tasks::{TaskWord, Wakers};
 
 /// What a goroutine waits for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -76,6 +86,7 @@ struct Side<H: Host> {
     gate: Mutex<()>,
     /// Touched by O3, and by the owner that runs again; for loom, which checks that the two never overlap.
     committing: Ghost,
+    tasks: TaskWord,
 }
 
 // SAFETY: atomics and a lock; the ghost holds nothing, and loom checks which threads touch it.
@@ -90,6 +101,7 @@ impl<H: Host> Side<H> {
             ticket: AtomicU64::new(0),
             gate: Mutex::new(Rank::Gate, ()),
             committing: Ghost::new(),
+            tasks: TaskWord::new(),
         }
     }
 
@@ -257,7 +269,13 @@ impl<H: Host> Side<H> {
                     // goroutine belongs to this poller's runtime, whose pool lives: the caller is an M of that runtime,
                     // or holds the scheduler.
                     let g = unsafe { GRef::from_raw(owner) };
-                    return (g.word.claim(number) && g.word.ready() == Then::Queue).then_some(g);
+                    if g.word.claim(number) && g.word.ready() == Then::Queue {
+                        // Where a thousand connections are served, the frames have left the cache since the last event.
+                        // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
+                        unsafe { g.fetch_frames() };
+                        return Some(g);
+                    }
+                    return None;
                 }
                 Ok(()) => return None,
                 Err(now) => seen = now,
@@ -272,11 +290,23 @@ pub(crate) struct PollDesc<H: Host> {
     read: Side<H>,
     write: Side<H>,
     seen: AtomicU32,
+    /// Whether the poller reports room to write. Written by whoever registers the descriptor, and then under the lock of the
+    /// socket's registrations.
+    watches_writes: AtomicBool,
+    /// Those of the tasks that wait, of both sides.
+    wakers: Wakers,
 }
 
 impl<H: Host> PollDesc<H> {
     pub(crate) fn new() -> Self {
-        PollDesc { read: Side::new(), write: Side::new(), seen: AtomicU32::new(0) }
+        let watches_writes = AtomicBool::new(true);
+        PollDesc {
+            read: Side::new(),
+            write: Side::new(),
+            seen: AtomicU32::new(0),
+            watches_writes,
+            wakers: tasks::no_wakers(),
+        }
     }
 
     fn side(&self, direction: Direction) -> &Side<H> {
@@ -316,13 +346,20 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).wait(wait, How::new(reason).ends(OnInterrupt::Returning), look)
     }
 
-    /// Delivers an event: appends the goroutines that are readied to `found`.
-    pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>) {
+    /// Delivers an event: appends the goroutines that are readied to `found`, and the wakers of tasks to `tasks`.
+    #[inline(always)]
+    pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>, tasks: &mut FoundTasks) {
         unless!(PollSeenLate, self.see(readiness));
         for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
         {
-            if wakes && let Some(g) = side.unblock(Cause::Ready) {
+            if !wakes {
+                continue;
+            }
+            if let Some(g) = side.unblock(Cause::Ready) {
                 found.push(g);
+            }
+            if side.tasks.is_used() {
+                self.tell_task(side, tasks);
             }
         }
         mutant!(PollSeenLate: self.see(readiness));
@@ -342,12 +379,27 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).unblock(Cause::Look)
     }
 
-    /// Empties the pollDesc: the old runtime is over, and another runtime takes the place.
-    pub(crate) fn reset(&self) {
+    /// Whether the poller reports room to write.
+    #[inline]
+    pub(crate) fn watches_writes(&self) -> bool {
+        // Acquire: the poller watches for writes: partner `note_watched_writes`.
+        self.watches_writes.load(Acquire)
+    }
+
+    /// The poller reports room to write from now on. Under the lock of the socket's registrations.
+    pub(crate) fn note_watched_writes(&self) {
+        // Release: partner `watches_writes`.
+        self.watches_writes.store(true, Release);
+    }
+
+    /// Empties the pollDesc, which a runtime's poller is to watch: the old runtime, if there was one, is over.
+    pub(crate) fn reset(&self, interest: Interest) {
         for side in [&self.read, &self.write] {
             // Relaxed: published with the place in the poller's table.
             side.slot.store(Slot::NIL.to_bits(), Relaxed);
         }
+        self.reset_tasks();
         self.seen.store(0, Relaxed);
+        self.watches_writes.store(interest == Interest::Both, Relaxed);
     }
 }

@@ -44,6 +44,7 @@ use crate::prim::{
     fence_after_exchange,
 };
 use crate::sched::park::{Commit, WaitReason};
+use crate::sched::switch;
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::queue::{Node, Queue};
@@ -113,7 +114,14 @@ impl<H: Host> IoLock<H> {
         &self,
         look: impl Fn() -> Result<Option<Nanos>, E>,
     ) -> Result<Holder<'_, H>, Denied<E>> {
-        let g = M::current().and_then(M::g);
+        let m = M::<H>::current();
+        if H::has_switch_hooks()
+            && let Some(m) = m
+        {
+            // Also where nobody holds the lock: the goroutine has one abandon hook, which is that of the wait it is in.
+            switch::refuse_in_hook(m, "what may park");
+        }
+        let g = m.and_then(M::g);
         // Acquire: what the last holder did in this direction: partners `pass` and `hand_over`. For loom, IoLockFence says as
         // much.
         let got = match self.word.compare_exchange(FREE, HELD, Acquire, Relaxed) {

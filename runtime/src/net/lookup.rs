@@ -1,7 +1,9 @@
 //! Name look-ups, which block a thread each: at most so many at once.
 
-use crate::host::Active;
+use crate::host::{Active, Clock};
+use crate::net::limit::timed_out;
 use crate::sched::Sched;
+use gmp_timers::Nanos;
 use std::any::type_name;
 use std::io;
 use std::iter::Cloned;
@@ -15,9 +17,23 @@ use std::{option, slice};
 /// As with std; and the context's, under which the caller runs, when the context ends the wait in line. A look-up that is under
 /// way is not ended.
 pub(crate) fn resolve<A: ToSocketAddrs>(addr: &A) -> io::Result<A::Iter> {
+    resolve_until(addr, None)
+}
+
+/// As `resolve`, if a look-up can begin by then. One that is under way is not ended.
+///
+/// # Errors
+/// As `resolve`; `TimedOut` after that time.
+pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) -> io::Result<A::Iter> {
+    if !may_be_a_name::<A>() {
+        return addr.to_socket_addrs();
+    }
+    if until.is_some_and(|until| until <= Active::now()) {
+        return Err(timed_out());
+    }
     match Sched::<Active>::current() {
-        Some(sched) if may_be_a_name::<A>() => sched.lines.lookups.call(|_turn| addr.to_socket_addrs()),
-        _ => addr.to_socket_addrs(),
+        Some(sched) => sched.lines.lookups.call_until(until, |_turn| addr.to_socket_addrs()),
+        None => addr.to_socket_addrs(),
     }
 }
 

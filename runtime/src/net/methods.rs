@@ -270,4 +270,133 @@ macro_rules! writes {
     };
 }
 
-pub(crate) use {error_option, incoming, ip_options, limits, reads, writes};
+/// Implements the polls of a stream. `$poll` is the socket's method for such a read; `$read`, into bytes that may be
+/// uninitialised, `$read_vectored`, `$send` and `$send_vectored` make the system calls.
+macro_rules! stream_polls {
+    ($name:ident, $poll:ident, $read:expr, $read_vectored:expr, $send:expr, $send_vectored:expr) => {
+        impl $name {
+            /// Reads what there is into `buf`, or has the task woken when there may be something: as a future does in its
+            /// poll. Zero bytes are the end of the stream. Never blocks; the deadlines and timeouts of the socket are for
+            /// calls that block, and do not end a task's wait.
+            ///
+            /// The task that was last told `Pending` is woken, one for reads and one for writes of a handle. A goroutine may
+            /// wait in `read` meanwhile: both are woken, and who comes first gets the bytes. A future that is dropped
+            /// between two polls has taken nothing. The poller of the runtime whose goroutine polls tells the task, so
+            /// poll within [`block_on`](crate::block_on); a thread outside of a runtime, with an executor of its own, is told
+            /// by a runtime whose goroutines have waited for this socket before.
+            ///
+            /// ```
+            #[doc = concat!("use gmp::net::", stringify!($name), ";")]
+            /// use std::future::poll_fn;
+            /// use std::io;
+            ///
+            #[doc = concat!("/// Sends back what comes, until the peer has no more.\nasync fn echo(stream: &", stringify!($name), ") -> io::Result<()> {")]
+            ///     let mut buf = [0; 512];
+            ///     loop {
+            ///         let got = poll_fn(|cx| stream.poll_read(cx, &mut buf)).await?;
+            ///         if got == 0 {
+            ///             return Ok(());
+            ///         }
+            ///         let mut rest = &buf[..got];
+            ///         while !rest.is_empty() {
+            ///             let sent = poll_fn(|cx| stream.poll_write(cx, rest)).await?;
+            ///             rest = &rest[sent..];
+            ///         }
+            ///     }
+            /// }
+            /// # use std::io::{Read, Write};
+            /// # // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            /// # unsafe {
+            /// #     gmp::run(|| {
+            #[doc = crate::net::methods::pair_for_docs!($name)]
+            /// #         let echoes = gmp::go(move || gmp::block_on(echo(&far)));
+            /// #         near.write_all(b"hello").unwrap();
+            /// #         near.shutdown(std::net::Shutdown::Write).unwrap();
+            /// #         let mut text = String::new();
+            /// #         near.read_to_string(&mut text).unwrap();
+            /// #         assert_eq!(text, "hello");
+            /// #         echoes.join().unwrap().unwrap();
+            /// #     })
+            /// # }
+            /// ```
+            ///
+            /// # Errors
+            /// As with `read`; `Unsupported` where no runtime can tell the task: on a thread outside, if no runtime that
+            /// lives watches the socket.
+            pub fn poll_read(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut [u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let (start, len) = (buf.as_mut_ptr().cast(), buf.len());
+                // SAFETY: the same bytes. The call writes initialised ones alone.
+                self.poll_read_uninit(cx, unsafe { std::slice::from_raw_parts_mut(start, len) })
+            }
+
+            /// As [`poll_read`](Self::poll_read), into bytes that need not be initialised: as many as it returns are, from the
+            /// first on.
+            ///
+            /// # Errors
+            /// As [`poll_read`](Self::poll_read).
+            pub fn poll_read_uninit(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut [std::mem::MaybeUninit<u8>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                self.0.$poll(cx, buf.len(), |stream| $read(stream, buf))
+            }
+
+            /// As [`poll_read`](Self::poll_read), into several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As [`poll_read`](Self::poll_read).
+            pub fn poll_read_vectored(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let len = bufs.iter().map(|buf| buf.len()).sum();
+                self.0.$poll(cx, len, |stream| $read_vectored(stream, bufs))
+            }
+
+            /// Writes `buf`, or the part for which there is room, or has the task woken when there may be room; otherwise as
+            /// [`poll_read`](Self::poll_read), where the example is.
+            ///
+            /// # Errors
+            /// As with `write`; `Unsupported` as [`poll_read`](Self::poll_read).
+            pub fn poll_write(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                buf: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                self.0.poll(cx, Direction::Write, |stream| $send(stream, buf))
+            }
+
+            /// As [`poll_write`](Self::poll_write), from several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As [`poll_write`](Self::poll_write).
+            pub fn poll_write_vectored(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                self.0.poll(cx, Direction::Write, |stream| $send_vectored(stream, bufs))
+            }
+        }
+    };
+}
+
+/// The hidden line of an example that makes a connection.
+macro_rules! pair_for_docs {
+    (TcpStream) => {
+        "#         let listener = gmp::net::TcpListener::bind(\"127.0.0.1:0\").unwrap();\n\
+         #         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();\n\
+         #         let far = listener.accept().unwrap().0;"
+    };
+    (UnixStream) => {
+        "#         let (mut near, far) = UnixStream::pair().unwrap();"
+    };
+}
+
+pub(crate) use {error_option, incoming, ip_options, limits, pair_for_docs, reads, stream_polls, writes};

@@ -22,6 +22,14 @@
 //! that would only answer `EAGAIN`. The read does not wait first if the peer's end, or an error, was seen: that may
 //! have come in the same event as the data, and no other event will follow. The event slot is emptied before each
 //! system call, never after it; a drained read that finds an event in the slot takes it and makes the system call.
+//!
+//! *Reads alone.* A socket that waits for data has room to write nearly always, and the kernel would report that room with
+//! each event, and make an event of its own for each datagram that was sent. So a registration that a read has made is for
+//! reads, until a write has to wait: W1 the write's system call gets `EAGAIN` · W2 the poller watches both directions · W3
+//! wait. At W2 the kernel reports the room that it has; so room that came between W1 and W2 is reported, too.
+//!
+//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's, and
+//! then wakes the tasks that wait.
 
 use crate::host::Active;
 use crate::net::desc::Direction;
@@ -42,6 +50,7 @@ use std::time::{Duration, Instant};
 
 mod operation;
 mod registry;
+mod task;
 
 use registry::{Registration, Watch};
 
@@ -232,6 +241,7 @@ impl<S: AsFd> Socket<S> {
         mutant!(SocketCloseForgetsWrites: let directions = [Direction::Read; 2]);
         directions.into_iter().for_each(|direction| self.lane(direction).io_lock.wait_idle());
         self.users.wait_idle();
+        self.wake_tasks();
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).wake_fd.free());
         if self.users.is_lent() {
@@ -331,6 +341,14 @@ impl<S: AsFd> Socket<S> {
         self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
+    /// Returns until when a read that begins now may last.
+    ///
+    /// # Errors
+    /// `TimedOut` if that time has passed.
+    pub(crate) fn read_until(&self) -> io::Result<Option<Nanos>> {
+        self.read.limit.until(self.read.limit.begin())
+    }
+
     /// As `run` for writing, for a call after which no event says that another try is worth it: connecting to a Unix
     /// listener whose queue is full, sending to a Unix socket that is not the connected peer. Such a call is tried again
     /// after pauses.
@@ -346,15 +364,19 @@ impl<S: AsFd> Socket<S> {
         len: usize,
         mut call: impl FnMut(&S) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        // A read of zero bytes from a stream makes no system call and never waits, as with std.
         if len == 0 && kind == ShortRead::Drained {
-            return if self.users.is_closed() { Err(closed()) } else { Ok(0) };
+            return self.read_nothing();
         }
         let begun = self.read.limit.begin();
         // Zero bytes are the end of the stream, and all later reads return zero as well.
         mutant!(SocketFullReadDrains: let len = len + 1);
         let short = |&got: &usize| got > 0 && got < len;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
+    }
+
+    /// A read of zero bytes from a stream, which makes no system call and never waits.
+    fn read_nothing(&self) -> io::Result<usize> {
+        if self.users.is_closed() { Err(closed()) } else { Ok(0) }
     }
 
     /// As `run_read` of a stream, for a call that tells by its second value whether the kernel may have ended the read short
@@ -364,6 +386,9 @@ impl<S: AsFd> Socket<S> {
         len: usize,
         mut call: impl FnMut(&S) -> io::Result<(usize, Rest)>,
     ) -> io::Result<usize> {
+        if len == 0 {
+            return self.read_nothing();
+        }
         let begun = self.read.limit.begin();
         let short =
             |&(got, rest): &(usize, Rest)| got > 0 && got < len && rest == Rest::AsTold && !self.foreign;

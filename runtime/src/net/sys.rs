@@ -89,6 +89,12 @@ pub(crate) fn check_len(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
+/// Receives from a stream into bytes that may be uninitialised; as many as it returns are initialised then.
+pub(super) fn recv(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    // SAFETY: the buffer is as long as told, and lives through the call.
+    check_len(unsafe { libc::recv(socket.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) })
+}
+
 /// Reads from any descriptor; here and below.
 pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as told, and lives through the call.
@@ -113,17 +119,45 @@ pub(crate) fn write_vectored(fd: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Re
     check_len(unsafe { libc::writev(fd.as_raw_fd(), bufs.as_ptr().cast(), count) })
 }
 
+/// Returns a message of `bufs`, without a name and without control messages.
+pub(super) fn message(bufs: *mut libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: all zeros is a valid message, of nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = bufs;
+    // More than the kernel takes at once is left for the next call, as with std.
+    message.msg_iovlen = count.min(libc::UIO_MAXIOV as usize) as _;
+    message
+}
+
+/// Writes `bufs` to a stream. A peer that has gone is an error, without a signal.
+pub(super) fn send_vectored(socket: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    // An IoSlice has the layout of an iovec; the kernel only reads.
+    let message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
+    // SAFETY: the message and its buffers live through the call.
+    check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+}
+
 /// Makes a set of descriptors, which is readable when one of them has an event: an epoll descriptor.
-pub(super) fn new_set() -> io::Result<OwnedFd> {
+pub(crate) fn new_set() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: as in `accept`.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has `set` report `key` when the connect of `fd` has ended, once. Closing the descriptor takes it out of the set.
-pub(super) fn add_to_set(set: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: (libc::EPOLLOUT | libc::EPOLLET) as u32, u64: key };
+/// Has `set` report `key` once each time that `fd` becomes ready in this direction: for writing, also when its connect has
+/// ended. Closing the descriptor takes it out of the set.
+pub(crate) fn add_to_set(
+    set: BorrowedFd<'_>,
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    key: u64,
+) -> io::Result<()> {
+    let ready = match direction {
+        Direction::Read => libc::EPOLLIN,
+        Direction::Write => libc::EPOLLOUT,
+    };
+    let mut event = libc::epoll_event { events: (ready | libc::EPOLLET) as u32, u64: key };
     // SAFETY: the event lives through the call.
     let added =
         unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
@@ -131,7 +165,7 @@ pub(super) fn add_to_set(set: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> i
 }
 
 /// Takes an event out of `set`, and returns its key; `WouldBlock` if there is none.
-pub(super) fn take_from_set(set: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn take_from_set(set: BorrowedFd<'_>) -> io::Result<u64> {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     // SAFETY: room for one event, which lives through the call.
     match check(unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, 0) })? {
@@ -192,6 +226,24 @@ pub(super) fn poll(
 pub(crate) fn is_blocking(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: no pointers.
     Ok(check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })? & libc::O_NONBLOCK == 0)
+}
+
+/// Returns `true` for a regular file, a directory or a disk that epoll does not take. Some that look like a regular file are
+/// taken: message queues, and files of procfs, sysfs and tracefs that tell of changes.
+pub(crate) fn is_on_disk(fd: BorrowedFd<'_>) -> bool {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: room for the answer, which lives through the call.
+    if unsafe { libc::fstat(fd.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: zeroed and then filled by the kernel; all bit patterns are valid.
+    let mode = unsafe { found.assume_init_ref() }.st_mode;
+    if !matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK) {
+        return false;
+    }
+    // Without a descriptor for the question it is taken for what it mostly is.
+    let added = new_set().and_then(|set| add_to_set(set.as_fd(), fd, Direction::Read, 0));
+    !matches!(added, Ok(()))
 }
 
 /// Sets whether calls on the descriptor block the thread: for an open file that nobody shares.
@@ -258,6 +310,34 @@ pub(super) fn bury(fd: RawFd) -> io::Result<()> {
     let dead = dead()?;
     // SAFETY: no pointers; the caller owns `fd`.
     check(unsafe { libc::dup3(dead.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
+}
+
+// States of a TCP connection, by their numbers in linux/tcp_states.h. In CLOSE all is over.
+const FIN_WAIT1: u8 = 4;
+const FIN_WAIT2: u8 = 5;
+const CLOSE: u8 = 7;
+const LAST_ACK: u8 = 9;
+const CLOSING: u8 = 11;
+
+/// Returns `true` if this side of the TCP connection has ended its writes, or the connection is over.
+pub(super) fn has_ended_writes(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok([FIN_WAIT1, FIN_WAIT2, CLOSE, LAST_ACK, CLOSING].contains(&tcp_state(fd)?))
+}
+
+/// Returns `true` if the kernel has given the TCP connection up: each side has ended its direction, or a reset has come, or no
+/// answer for too long.
+pub(super) fn is_over(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(tcp_state(fd)? == CLOSE)
+}
+
+fn tcp_state(fd: BorrowedFd<'_>) -> io::Result<u8> {
+    let (mut state, mut len) = (0_u8, 1);
+    // SAFETY: the kernel writes at most `len` bytes: the first field of `tcp_info`, which is the state.
+    check(unsafe {
+        let state = (&raw mut state).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, state, &raw mut len)
+    })?;
+    Ok(state)
 }
 
 /// Shuts the connection down in both directions, for all its descriptors. Needs no new descriptor.

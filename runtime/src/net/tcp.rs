@@ -4,7 +4,7 @@ use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit;
 use crate::net::lookup;
-use crate::net::methods::{ip_options, limits, reads, with_a_frame, writes};
+use crate::net::methods::{ip_options, limits, reads, stream_polls, with_a_frame, writes};
 use crate::net::socket::{ShortRead, Socket};
 use crate::net::sys;
 use crate::net::traits::socket_traits;
@@ -86,14 +86,15 @@ impl TcpStream {
     ///
     /// # Errors
     /// That of the kernel for a single address. If every one of several addresses fails, an error that says what became of
-    /// each, of the kind of the last. `InvalidInput` if `addr` has no address.
+    /// each, of the kind of the last that could be asked. `InvalidInput` if `addr` has no address.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut addrs = lookup::resolve(&addr)?;
         with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut sys::begin_connect))
     }
 
     /// As [`connect`](Self::connect), and gives up at `deadline`, which holds for all addresses together. The time that a
-    /// name's resolution takes counts, but does not end that.
+    /// name's resolution takes counts, but a resolution that is under way is not ended; the wait for a turn to resolve the
+    /// name is ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). With a deadline that has passed nobody is asked.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -121,7 +122,7 @@ impl TcpStream {
     /// Otherwise as [`connect`](Self::connect).
     pub fn connect_deadline<A: ToSocketAddrs>(addr: A, deadline: Instant) -> io::Result<Self> {
         let pace = Pace::until(Some(Active::nanos(deadline)));
-        let mut addrs = lookup::resolve(&addr)?;
+        let mut addrs = lookup::resolve_until(&addr, pace.until)?;
         with_a_frame(race::connect(&mut addrs, pace, &mut sys::begin_connect))
     }
 
@@ -235,8 +236,21 @@ reads!(
 writes!(
     TcpStream,
     |mut stream: &net::TcpStream, buf| stream.write(buf),
-    |mut stream: &net::TcpStream, bufs| stream.write_vectored(bufs)
+    // std's is `writev`, which has no flag against the signal of a stream without a peer.
+    |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
+);
+stream_polls!(
+    TcpStream,
+    poll_read,
+    |stream: &net::TcpStream, buf| sys::recv(stream.as_fd(), buf),
+    |mut stream: &net::TcpStream, bufs| io::Read::read_vectored(&mut stream, bufs),
+    |mut stream: &net::TcpStream, buf| io::Write::write(&mut stream, buf),
+    |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(TcpStream, net::TcpStream);
 copy_end!(TcpStream, Socket, Drained: Source Sink);
-duplex_end!(TcpStream);
+duplex_end!(TcpStream, |socket| sys::has_ended_writes(socket.as_fd()), |socket| Ok(sys::is_over(
+    socket.as_fd()
+)? && socket
+    .take_error()?
+    .is_none()));

@@ -8,6 +8,7 @@ use crate::net::traits::socket_traits;
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll};
 
 /// A UDP socket.
 ///
@@ -147,6 +148,71 @@ impl UdpSocket {
     /// As with std; an expired limit is `TimedOut`.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
+    }
+
+    /// Receives a datagram, and tells who sent it, or has the task woken when there may be one. What does not fit into `buf` is
+    /// lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was last told `Pending`
+    /// is woken, one for receiving and one for sending; a goroutine may wait in [`recv_from`](Self::recv_from) meanwhile.
+    /// Whose poller tells the task: as with [`TcpStream::poll_read`](super::TcpStream::poll_read).
+    ///
+    /// ```
+    /// use gmp::net::UdpSocket;
+    /// use std::future::poll_fn;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    ///         let address = far.local_addr().unwrap();
+    ///         let receives = gmp::go(move || {
+    ///             let mut buf = [0; 16];
+    ///             let (len, from) = gmp::block_on(poll_fn(|cx| far.poll_recv_from(cx, &mut buf))).unwrap();
+    ///             (buf[..len].to_vec(), from)
+    ///         });
+    ///         gmp::block_on(poll_fn(|cx| near.poll_send_to(cx, b"hello", address))).unwrap();
+    ///         assert_eq!(receives.join().unwrap(), (b"hello".to_vec(), near.local_addr().unwrap()));
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from); `Unsupported` as [`TcpStream::poll_read`](super::TcpStream::poll_read).
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.0.poll(cx, Direction::Read, |socket| socket.recv_from(buf))
+    }
+
+    /// Receives a datagram, as [`poll_recv_from`](Self::poll_recv_from); on a connected socket from the peer only.
+    ///
+    /// # Errors
+    /// As [`poll_recv_from`](Self::poll_recv_from).
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Read, |socket| socket.recv(buf))
+    }
+
+    /// Sends a datagram to the connected peer, or has the task woken when there may be room; otherwise as
+    /// [`poll_recv_from`](Self::poll_recv_from).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `Unsupported` as [`poll_recv_from`](Self::poll_recv_from).
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Write, |socket| socket.send(buf))
+    }
+
+    /// As [`poll_send`](Self::poll_send), to `addr`.
+    ///
+    /// # Errors
+    /// As [`poll_send`](Self::poll_send).
+    pub fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        addr: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Write, |socket| socket.send_to(buf, addr))
     }
 
     /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine;

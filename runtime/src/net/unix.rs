@@ -19,6 +19,7 @@ pub use stream::UnixStream;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net;
 use std::path::Path;
 
 /// Makes a socket that is non-blocking and closed on exec.
@@ -33,7 +34,7 @@ fn new_socket(kind: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 /// Accepts a connection as a descriptor that is non-blocking and closed on exec, in one system call.
-fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+fn accept(listener: BorrowedFd<'_>) -> io::Result<(net::UnixStream, SocketAddr)> {
     // SAFETY: all zeros is a valid address, of no family.
     let mut addr: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&addr) as libc::socklen_t;
@@ -44,11 +45,16 @@ fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just made the descriptor, and only this function knows it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    Ok((fd, to_addr(&addr, len as usize)?))
+    let stream = net::UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // std makes no address of the longest path, but returns one that the kernel has.
+    let addr = to_addr(&addr, len as usize).or_else(|_| stream.peer_addr())?;
+    Ok((stream, addr))
 }
 
 /// Returns an address of the kernel's, of which `len` bytes count, as std's type.
+///
+/// # Errors
+/// For the longest path.
 fn to_addr(addr: &libc::sockaddr_un, len: usize) -> io::Result<SocketAddr> {
     let path = addr.sun_path.map(|byte| byte as u8);
     let path = &path[..len.saturating_sub(std::mem::offset_of!(libc::sockaddr_un, sun_path)).min(path.len())];
@@ -57,7 +63,7 @@ fn to_addr(addr: &libc::sockaddr_un, len: usize) -> io::Result<SocketAddr> {
         [] => SocketAddr::from_pathname(Path::new("")),
         [0, name @ ..] => SocketAddr::from_abstract_name(name),
         path => {
-            // The kernel counts the zero at the end, which is missing where the path fills the field.
+            // The kernel counts the zero at the end. A path that fills the field has none, and is refused here.
             let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
             SocketAddr::from_pathname(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(
                 &path[..end],

@@ -26,6 +26,7 @@ use crate::p::runq::Runq;
 use crate::prim::{
     Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, Weak, capacity,
 };
+use crate::runtime::policy::Policy;
 use crate::sched::Sched;
 use crate::sched::run::help::QueueAge;
 use crate::sched::run::look::PollSchedule;
@@ -65,6 +66,9 @@ pub(crate) struct P<H: Host> {
     fresh: Cell<bool>,
     /// How often an owner entered the kernel to wake an M, and came back: odd while an owner is there.
     wakes: AtomicU32,
+    /// Owner: how often the owner took goroutines from another P's queue.
+    #[cfg(gmp_policies)]
+    pub(crate) thefts: AtomicU64,
 }
 
 // SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
@@ -73,23 +77,25 @@ unsafe impl<H: Host> Send for P<H> {}
 unsafe impl<H: Host> Sync for P<H> {}
 
 impl<H: Host> P<H> {
-    pub(crate) fn new(id: u32, sched: &Weak<Sched<H>>) -> Self {
+    pub(crate) fn new(id: u32, sched: &Weak<Sched<H>>, policy: Policy) -> Self {
         P {
             id,
             handoff: HandoffWord::new(),
             holder: AtomicPtr::new(null_mut()),
-            runq: Runq::new(),
+            runq: Runq::new(policy),
             timers: Arc::new(Timers::of_p(id, sched)),
             owner: Ghost::new(),
             free_gs: FreeGs::new(),
             stack_cache: UnsafeCell::new(H::StackCache::default()),
             ids: Cell::new((0, 0)),
             tick: AtomicU32::new(0),
-            poll_schedule: PollSchedule::new(),
+            poll_schedule: PollSchedule::new(policy),
             queue_age: QueueAge::new(),
             inherited: Cell::new(0),
             fresh: Cell::new(true),
             wakes: AtomicU32::new(0),
+            #[cfg(gmp_policies)]
+            thefts: AtomicU64::new(0),
         }
     }
 
@@ -105,6 +111,19 @@ impl<H: Host> P<H> {
     pub(crate) fn is_waking(&self) -> bool {
         // Relaxed: a hint, which tells of no other memory.
         self.wakes.load(Relaxed) % 2 == 1
+    }
+
+    /// Owner: has taken goroutines from another P.
+    #[cfg(gmp_policies)]
+    pub(crate) fn count_theft(&self) {
+        // Relaxed: a count.
+        self.thefts.fetch_add(1, Relaxed);
+    }
+
+    /// How often an owner woke an M.
+    #[cfg(gmp_policies)]
+    pub(crate) fn wakes(&self) -> u64 {
+        u64::from(self.wakes.load(Relaxed) / 2)
     }
 
     /// For a thief: returns another number once the owner has run a goroutine, gone to wake an M, or come back from

@@ -47,6 +47,8 @@ mod head;
 mod mutants;
 
 mod claim;
+#[cfg(gmp_policies)]
+mod locked;
 
 use crate::g::list::GList;
 use crate::g::{G, GRef};
@@ -56,6 +58,7 @@ use crate::prim::hooks::*;
 use crate::prim::{
     Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, prefetch, relax, stays_the_same,
 };
+use crate::runtime::policy::{Policy, Steal};
 use claim::Claim;
 use head::Head;
 use std::mem::MaybeUninit;
@@ -89,6 +92,11 @@ pub(crate) struct Runq<H: Host> {
     head: AtomicU64,
     /// Written by the owner only.
     tail: AtomicU32,
+    /// In place of the ring.
+    #[cfg(gmp_policies)]
+    locked: Option<locked::Locked<H>>,
+    /// How many Gs the ring holds: its size, or none, where the policy has all Gs in the global queue.
+    most: u32,
     /// Null for none.
     runnext: AtomicPtr<G<H>>,
     slots: [UnsafeCell<MaybeUninit<GRef<H>>>; RUNQ as usize],
@@ -100,13 +108,22 @@ unsafe impl<H: Host> Send for Runq<H> {}
 unsafe impl<H: Host> Sync for Runq<H> {}
 
 impl<H: Host> Runq<H> {
-    pub(crate) fn new() -> Self {
-        Self::starting_at(0)
+    /// An empty queue. Where the policy has all Gs in the global queue each one that is pushed here finds the ring full.
+    pub(crate) fn new(policy: Policy) -> Self {
+        Runq {
+            most: if policy.has_one_queue() { 0 } else { RUNQ },
+            #[cfg(gmp_policies)]
+            locked: policy.has_locked_queues().then(locked::Locked::new),
+            ..Self::starting_at(0)
+        }
     }
 
     /// An empty queue, whose first G will be at position `start`.
     pub(crate) fn starting_at(start: u32) -> Self {
         Runq {
+            most: RUNQ,
+            #[cfg(gmp_policies)]
+            locked: None,
             head: AtomicU64::new(Head::new(start, start).0),
             tail: AtomicU32::new(start),
             runnext: AtomicPtr::new(null_mut()),
@@ -116,6 +133,10 @@ impl<H: Host> Runq<H> {
 
     /// Returns about how many goroutines are in the ring.
     pub(crate) fn len(&self) -> u32 {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            return locked.len();
+        }
         // Relaxed: a hint. Heads newer than the tail count as an empty ring, older ones at most as a full one.
         let (head, tail) = (Head(self.head.load(Relaxed)), self.tail.load(Relaxed));
         (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
@@ -161,8 +182,13 @@ impl<H: Host> Runq<H> {
 
     #[inline(always)]
     fn push_by(&self, g: GRef<H>, publish: impl FnOnce(u32)) -> Option<GRef<H>> {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            locked.push(g);
+            return None;
+        }
         let (head, tail) = (self.owners_head(), self.owners_tail());
-        if tail.wrapping_sub(head.steal()) == RUNQ {
+        if tail.wrapping_sub(head.steal()) >= self.most {
             return Some(g);
         }
         // SAFETY: the owner's call, and the slot is free.
@@ -209,8 +235,13 @@ impl<H: Host> Runq<H> {
 
     /// Owner only. Takes all Gs of the ring, in order, to be gone through once and before anything else is queued. `None`
     /// while a thief is in the ring.
+    #[cfg(not(gmp_policies))]
     #[must_use]
     pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
+        self.take_ring()
+    }
+
+    fn take_ring(&self) -> Option<impl Iterator<Item = GRef<H>>> {
         let head = self.owners_head();
         self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
     }
@@ -239,8 +270,12 @@ impl<H: Host> Runq<H> {
 
     /// Owner only. As `push_batch`, for Gs that `next` returns one by one, as long as there is room.
     pub(crate) fn push_from(&self, mut next: impl FnMut() -> Option<GRef<H>>) {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            return locked.push_from(next);
+        }
         let (head, tail) = (self.owners_head(), self.owners_tail());
-        let (mut end, limit) = (tail, head.steal().wrapping_add(RUNQ));
+        let (mut end, limit) = (tail, head.steal().wrapping_add(self.most));
         while end != limit
             && let Some(g) = next()
         {
@@ -255,13 +290,23 @@ impl<H: Host> Runq<H> {
 
     /// Owner only. Returns for how many Gs there is room. Slots that a thief copies are no room.
     pub(crate) fn room(&self) -> u32 {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            // More than there are goroutines.
+            return u32::MAX >> locked.len().min(1);
+        }
         let (head, tail) = (self.owners_head(), self.owners_tail());
         mutant!(RoomFromReal: return RUNQ - tail.wrapping_sub(head.real()));
-        RUNQ - tail.wrapping_sub(head.steal())
+        self.most - tail.wrapping_sub(head.steal())
     }
 
     /// Owner only. Puts all of `gs`, for which there is room, at the tail of the ring, in one publication.
     pub(crate) fn push_all(&self, gs: impl ExactSizeIterator<Item = GRef<H>>) {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            let mut gs = gs;
+            return locked.push_from(|| gs.next());
+        }
         let (count, room, tail) = (gs.len() as u32, self.room(), self.owners_tail());
         assert!(count <= room, "push_all: no room for so many ({count}, {room})");
         for (at, g) in (0..count).zip(gs) {
@@ -273,6 +318,10 @@ impl<H: Host> Runq<H> {
 
     /// Owner only: the positions of the next G to be popped, and of the next to be pushed.
     pub(crate) fn ends(&self) -> (u32, u32) {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            return locked.ends();
+        }
         // Relaxed: for a count. A thief may move the head meanwhile, up to the tail.
         (Head(self.head.load(Relaxed)).real(), self.owners_tail())
     }
@@ -298,6 +347,10 @@ impl<H: Host> Runq<H> {
     #[inline]
     #[doc(alias = "runqget")]
     pub(crate) fn pop(&self) -> Option<GRef<H>> {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            return locked.pop();
+        }
         let tail = self.owners_tail();
         // Relaxed: the owner wrote the slots, and an out-of-date value fails the exchange. Nor does such a value make
         // the ring look empty: real never passes the tail.
@@ -333,6 +386,11 @@ impl<H: Host> Runq<H> {
     /// if the ring was empty all the time between, when `runnext` was read. (Go reads the tail before and after.)
     #[doc(alias = "runqempty")]
     pub(crate) fn is_empty(&self) -> bool {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            // Acquire: as below, with the same partner.
+            return locked.is_empty(|| self.runnext.load(Acquire).is_null());
+        }
         mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
         // Acquire: partners the exchanges of `pop` and of `claim`.
         let head = Head(self.head.load(Acquire.unless(EmptyHeadRelaxed)));
@@ -347,16 +405,25 @@ impl<H: Host> Runq<H> {
     }
 
     /// Owner only, of `self`; `victim` is the queue of another P. Takes half of the victim's ring, rounded up, as far
-    /// as there is room: the oldest G is returned to be run, the others go to the tail of this ring, in order.
+    /// as there is room, or one G, as the policy has it: the oldest G is returned to be run, the others go to the tail of
+    /// this ring, in order.
     #[must_use]
     #[doc(alias = "runqsteal")]
     #[doc(alias = "runqgrab")]
-    pub(crate) fn steal_from(&self, victim: &Runq<H>, next: StealNext<'_>) -> Option<GRef<H>> {
+    pub(crate) fn steal_from(&self, victim: &Runq<H>, steal: Steal, next: StealNext<'_>) -> Option<GRef<H>> {
+        #[cfg(gmp_policies)]
+        if let (Some(own), Some(of)) = (&self.locked, &victim.locked) {
+            return own.steal_from(of, steal).or_else(|| match next {
+                StealNext::IfLeft(ran) => victim.steal_next(ran),
+                StealNext::No => None,
+            });
+        }
         let (head, tail) = (self.owners_head(), self.owners_tail());
         let begin = head.steal();
         mutant!(StealReckonsFromReal: let begin = head.real());
         let most = RUNQ - tail.wrapping_sub(begin) + 1;
         mutant!(StealBeyondTheRoom: let most = RUNQ);
+        let most = if steal == Steal::One { 1 } else { most };
         let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
             Ok(claim) => claim,
             Err(refused) => {
@@ -384,6 +451,10 @@ impl<H: Host> Runq<H> {
     /// Any thread. Takes all Gs that a thief can take: the ring, then `runnext`. Waits for a thief that is in the ring;
     /// Gs that the owner queues meanwhile may stay.
     pub(crate) fn drain(&self, mut out: impl FnMut(GRef<H>)) {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            locked.take_all().into_iter().for_each(&mut out);
+        }
         loop {
             match self.claim(|waiting| waiting) {
                 Ok(claim) => claim.gs().for_each(&mut out),

@@ -30,6 +30,8 @@ pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
 /// How many goroutines in a row may come from `runnext`. Two that wake each other share a P with the others in the
 /// proportion of this number to one round of the queue.
 pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
+/// How often a future that was woken in its own poll is polled again without a turn for others, while none is seen to wait.
+pub(crate) const POLLS_ALONE: u32 = if cfg!(gmp_loom) { 1 } else { 16 };
 /// How long a thread without work stays. A model's threads stay for ever.
 pub(crate) const KEEP_ALIVE: Option<Duration> =
     if cfg!(gmp_loom) { None } else { Some(Duration::from_secs(10)) };

@@ -29,7 +29,7 @@ use std::ops::{Deref, DerefMut};
 pub(crate) enum Rank {
     /// A node in the tree of contexts: `context/tree.rs`. The node's channel is closed under it.
     Context,
-    /// The bells of a channel with many receivers: `chan/several.rs`. They are rung under it.
+    /// The bells of a channel with many receivers: `chan/several.rs`.
     Bells,
     /// A channel's state: `chan/state.rs`. A select holds those of all its arms.
     Channel,
@@ -39,6 +39,8 @@ pub(crate) enum Rank {
     WaitQueue,
     /// The children of a scope that live: `goroutine/scope.rs`.
     Scope,
+    /// Who makes a call that blocks a thread: `runtime/lines.rs`.
+    LineCallers,
     /// What the directions of a copy tell each other: `os/io/copy/bidirectional.rs`.
     Copies,
     /// Which semaphore limits a group: `sync/err_group.rs`.
@@ -59,6 +61,9 @@ pub(crate) enum Rank {
     TimerThread,
     /// A scheduler's central lock: `sched/mod.rs`. The judge of a deadlock holds those of all runtimes.
     Central,
+    /// The queue of a P, in the bench of policies: `p/runq/locked.rs`.
+    #[cfg(gmp_policies)]
+    LockedQueue,
     /// The timers of a P, or of no runtime: `sched/timers/mod.rs`.
     Timers,
     /// What the keys of the poller stand for: `sched/poll.rs`.
@@ -69,12 +74,16 @@ pub(crate) enum Rank {
     Stacks,
     /// What debuggers are shown: `host/native/debugger.rs`.
     Debugger,
+    /// The CPUs of a thread: `m/bound.rs`. They are set under it.
+    Bound,
     /// The state of a thread as the kernel tells it: `host/native/watch.rs`.
     ThreadWatch,
     /// The right to ask threads for their frames: `host/native/sample/mod.rs`.
     Asker,
     /// What another thread is to run: `host/native/thread.rs`.
     Aside,
+    /// The waker of a task that waits: `wait/task.rs`.
+    TaskWaker,
 }
 
 impl Rank {
@@ -91,6 +100,9 @@ macro_rules! ranked {
         $(#[$doc])*
         pub(crate) struct $mutex<T> {
             tag: check::Tag,
+            /// How often it was taken, for the bench of policies.
+            #[cfg(gmp_policies)]
+            taken: std::sync::atomic::AtomicU64,
             plain: $plain,
         }
 
@@ -98,7 +110,17 @@ macro_rules! ranked {
             #[inline(always)]
             pub(crate) fn lock(&self) -> $guard<'_, T> {
                 let held = self.tag.take(self.place());
+                // Relaxed: a count.
+                #[cfg(gmp_policies)]
+                self.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 $guard { plain: self.plain.lock(), _held: held }
+            }
+
+            /// How often the lock was taken.
+            #[cfg(gmp_policies)]
+            #[allow(dead_code, reason = "of one of the types")]
+            pub(crate) fn taken(&self) -> u64 {
+                self.taken.load(std::sync::atomic::Ordering::Relaxed)
             }
 
             /// Where the lock comes among those of its rank.
@@ -160,7 +182,12 @@ ranked! {
 impl<T> Mutex<T> {
     super::const_fn! {
         pub(crate) fn new(rank: Rank, value: T) -> Self {
-            Mutex { tag: check::Tag::new(rank), plain: plain::Mutex::new(value) }
+            Mutex {
+                tag: check::Tag::new(rank),
+                #[cfg(gmp_policies)]
+                taken: std::sync::atomic::AtomicU64::new(0),
+                plain: plain::Mutex::new(value),
+            }
         }
     }
 }
@@ -168,7 +195,12 @@ impl<T> Mutex<T> {
 #[cfg(gmp_loom)]
 impl<T> HostMutex<T> {
     pub(crate) const fn new(rank: Rank, value: T) -> Self {
-        HostMutex { tag: check::Tag::new(rank), plain: parking_lot::Mutex::new(value) }
+        HostMutex {
+            tag: check::Tag::new(rank),
+            #[cfg(gmp_policies)]
+            taken: std::sync::atomic::AtomicU64::new(0),
+            plain: parking_lot::Mutex::new(value),
+        }
     }
 }
 
@@ -181,7 +213,7 @@ mod check {
     use super::{Rank, plain};
     use std::cell::Cell;
 
-    const RANKS: usize = Rank::Aside as usize + 1;
+    const RANKS: usize = Rank::TaskWaker as usize + 1;
 
     /// What a thread holds of each rank.
     pub(crate) struct Ranks([Cell<Kind>; RANKS]);

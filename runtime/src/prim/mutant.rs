@@ -133,6 +133,8 @@ pub enum Mutant {
     VisitQueuesInSilence,
     /// An M that runs a sleeper before those in its queue wakes no M for them.
     SleeperWakesNobody,
+    /// An M looks at its ring alone for goroutines that wait, where all stand in the global queue.
+    OnlyQueueUnseen,
     /// A sleeper that was to go first, and that another goroutine goes before, is queued, and no M is woken.
     SleeperQueuedInSilence,
     /// An M that has moved goroutines at the end of a round wakes no M for them.
@@ -209,6 +211,12 @@ pub enum Mutant {
     WindowLeaveRelaxed,
     /// A retaker looks without Acquire whether the M is inside.
     WindowLookRelaxed,
+    /// A retaker leaves the thread from which it has taken the P bound to that P's CPUs.
+    RetakeKeepsTheCpus,
+    /// A retaker gives a thread its own CPUs back although it has acquired another P meanwhile.
+    UnbindLooksAtNoLease,
+    /// An M that gives its P away to block its thread leaves the thread bound to the P's CPUs.
+    BlockingKeepsTheCpus,
     /// A starter does not count the threads that were asked for and have not started.
     LimitForgetsTheAsked,
     /// An M gives a P away as an idle one although its queue is not empty.
@@ -354,6 +362,12 @@ pub enum Mutant {
     /// A readier that meets the scan bit leaves no mark for the holder.
     ReadyIgnoresScan,
 
+    // Parking with functions around the switch (`models/switch.rs`).
+    /// A goroutine that publishes its wait by itself does not look saved to an interrupter.
+    AnnounceUnsaved,
+    /// A goroutine that publishes its wait by itself does not look for an interrupt.
+    AnnounceForgetsInterrupts,
+
     // Interrupts, nudges and cancellation (`models/interrupt.rs`).
     /// A goroutine that comes back without a P in the middle of a wait stores its word instead of exchanging it.
     RequeueStores,
@@ -415,6 +429,14 @@ pub enum Mutant {
     JoinEndsEarly,
     /// A hook that is left after the end is not called.
     EndHookForgotten,
+    /// The M that ends a goroutine does not see the hook that its owner has left once more.
+    EndTakesAnOldHook,
+    /// The end of a goroutine wakes no task that awaits the handle.
+    EndHookWakesNoTask,
+    /// A poll of a handle leaves the waker of an earlier poll at the goroutine.
+    EndHookKeepsTheOldWaker,
+    /// A handle that is dropped leaves its waker at the goroutine.
+    EndHookKeepsItsWaker,
     /// An interrupted joiner waits for that M without Acquire.
     JoinEndsRelaxed,
     /// An M says without Release that a goroutine has ended.
@@ -463,6 +485,8 @@ pub enum Mutant {
     SpawnLooksOnce,
     /// A thread that is no M drops the closure of a goroutine as the runtime ends, and does not tell the ender.
     UnrunNotTold,
+    /// The same, and the goroutine is counted as live meanwhile.
+    UnrunIsCounted,
     /// The end of a runtime reads which goroutines the Ms have at hand before it looks for those that sleep.
     ShutdownReadsHandsFirst,
     /// An M shows without Release which goroutine it runs.
@@ -558,6 +582,28 @@ pub enum Mutant {
     /// A sender that let the lock go to come back to a P waits without another look.
     ChanSendOpensBlindly,
 
+    // Tasks that wait for a channel (`models/chan_task.rs`).
+    /// A future that was granted a message is dropped, and gives nothing back.
+    TaskKeepsItsGrant,
+    /// A send future that is dropped drops its message, though a receiver has it.
+    TaskKeepsWhatWasSent,
+    /// A message that was given back is not offered to who waits.
+    GivenBackToNobody,
+    /// The last message, given back by a task and taken at once, does not tell the others that the channel is drained.
+    GivenBackEndsNobody,
+    /// A message that was given back is not told to those that watch.
+    GivenBackInSilence,
+    /// A closed channel is drained, though a granted message may come back.
+    GrantedIsDrained,
+    /// A task that takes the last message of a closed channel tells nobody.
+    GrantEndsNobody,
+    /// A promised message is granted on a closed channel.
+    GrantedBehindTheEnd,
+    /// A message goes to a goroutine past those that are granted to tasks.
+    ChanHandsPastTheGranted,
+    /// A select finds no message that was given back to a channel without a buffer.
+    GivenBackIsPassed,
+
     // Promises of a channel (`models/promise.rs`).
     /// A sender gives a promised message to a receiver whose wait another waker has claimed.
     PromiseKeptWithoutClaim,
@@ -569,6 +615,8 @@ pub enum Mutant {
     ReturnedServedWhenLeft,
     /// A sender puts a promised message into the slot of a select that was left behind on its way to look.
     PromiseKeptToTheLeft,
+    /// A sender puts a promised message into the slot of a receiver that was left behind, and has parked for it since.
+    PromiseKeptToTheLate,
     /// A message is promised to a receiver that is awake.
     PromiseToOneAwake,
     /// A receiver whose promise is withdrawn is not served in its place until it comes itself.
@@ -704,6 +752,30 @@ pub enum Mutant {
     /// The serving thread reads the bits, and clears them in a second step.
     SignalTakenInTwoSteps,
 
+    // Futures (`models/block_on.rs`).
+    /// An owner takes the wakes without Acquire.
+    WakerTakeRelaxed,
+    /// An owner publishes its wait without Release.
+    WakerParkRelaxed,
+    /// An owner parks although a wake has come.
+    WakerParksBlindly,
+    /// A wake finds a parked owner without Acquire.
+    WakerFindsRelaxed,
+    /// A wake is left without Release.
+    WakerWakesRelaxed,
+    /// A waker looks whether the owner is parked before it leaves its mark.
+    WakerLooksFirst,
+    /// A waker acts on an owner that is not parked.
+    WakerActsUnasked,
+    /// An owner that was interrupted leaves its wait to wakers.
+    WakerLeavesParked,
+    /// An owner that was interrupted does not wait for a waker that reads its wait.
+    WakerLeavesBesideTheClaim,
+    /// A waker that has lost the claim does not say so.
+    WakerKeepsParked,
+    /// A waker that has lost the claim says so without Release.
+    WakerLosesRelaxed,
+
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.
     ContextErrDoesNotWait,
@@ -711,6 +783,40 @@ pub enum Mutant {
     ContextShowsItsChannelOpen,
     /// A second canceller of a context does not look at the contexts below it.
     ContextSecondEndLeaves,
+    /// A call that is asked for while an ender walks starts at once.
+    ContextCallsInTheWalk,
+    /// An ender readies the tasks that wait for the end, and wakes none.
+    ContextWakesNoTask,
+
+    // Tasks that wait (`models/task.rs`).
+    /// A poll looks whether the wait is over before it keeps its waker.
+    TaskLooksFirst,
+    /// A poll does not keep its waker.
+    TaskKeepsTheOldWaker,
+    /// A notifier calls the waker before it readies the task.
+    TaskIsCalledEarly,
+    /// A future that is dropped does not wait for the ready of the notifier that has claimed its wait.
+    TaskLeavesBesideTheReady,
+    /// A future that was notified is dropped, and passes nothing on.
+    EventForgetsItsNotification,
+    /// A notifier of several tasks calls the waker of one before it has readied the next.
+    NotifiedCallsInBetween,
+    /// A request for permits that was granted is dropped, and keeps them.
+    SemaphoreDropsTheGrant,
+    /// A request for permits is dropped, and lets nobody go that it held back.
+    SemaphoreDropsQuietly,
+    /// A future that was woken for the lock, or handed it, is dropped, and calls nobody.
+    MutexDropsTheCall,
+    /// A future that was granted the lock is dropped, and keeps it.
+    RwLockDropsTheGrant,
+    /// A future is dropped, and grants the lock to nobody that it held back.
+    RwLockDropsQuietly,
+    /// A future that has arrived is dropped, and counts on.
+    BarrierDropsTheCounted,
+    /// A future that sleeps and is given another time leaves its timer as it was.
+    SleepKeepsItsTimer,
+    /// A future that sleeps and was woken early does not set its timer again.
+    SleepEndsEarly,
 
     // The slot of a descriptor (`models/polldesc.rs`).
     /// A commit that finds an event parks the owner all the same.
@@ -729,6 +835,34 @@ pub enum Mutant {
     PollNoGate,
     /// An owner that finds an event takes it before it knows that a system call follows.
     PollTakesTheEvent,
+
+    // Tasks at a descriptor (`models/polltask.rs`).
+    /// The poller wakes the task that waits, and does not mark the event.
+    TaskEventUnmarked,
+    /// The poller marks an event without Release.
+    TaskMarksRelaxed,
+    /// A task takes the mark of an event without Acquire.
+    TaskBeginsRelaxed,
+    /// A task that takes the mark of an event begins no other turn.
+    TaskKeepsItsTurn,
+    /// A task that has kept its waker does not look whether an event has come.
+    TaskDoesNotLookAgain,
+    /// The first task of a direction does not exchange the slot.
+    TaskFirstUseUnordered,
+    /// A task that has drained the socket waits for an event although it has seen the peer's end.
+    TaskTrustsAfterHup,
+    /// A task says that it waits before it has kept its waker.
+    TaskWaitsBeforeItsWaker,
+    /// The poller takes no waker.
+    TaskWakerForgotten,
+    /// A task that comes when the runtime has ended does not see that.
+    TaskMissesTheEnd,
+    /// The end of a runtime wakes no task.
+    TaskEndTellsNobody,
+    /// A closer wakes no task.
+    TaskCloseTellsNobody,
+    /// A task that waits to write does not have the poller watch a descriptor for writes that is watched for reads.
+    TaskWatchesReadsAlone,
 
     // The I/O lock (`models/io_lock.rs`).
     /// A holder of an I/O lock passes it on without Release.
@@ -781,6 +915,8 @@ pub enum Mutant {
     SocketStaysDrained,
     /// A read that fills its buffer counts as short.
     SocketFullReadDrains,
+    /// A writer that waits does not have the poller watch a descriptor for writes that is watched for reads.
+    SocketWatchesReadsAlone,
     /// A closer looks without Acquire whether the descriptor is used.
     UsersIdleRelaxed,
     /// A user of the descriptor leaves without Release.

@@ -4,7 +4,10 @@ use super::lines::{MAX_FILE_CALLS, MAX_LOOKUPS};
 use super::{DROP_LIMIT, MAX_THREADS, Runtime, STACK_SIZE};
 use crate::host::{self, Active, Threads};
 use crate::prim::capacity;
+use crate::runtime::cpu_sets::CpuSets;
 use crate::runtime::knobs::Knobs;
+use crate::runtime::policy::Policy;
+use crate::runtime::thread_start::ThreadStarts;
 use crate::sched::threads::procs::check_procs;
 use crate::sched::{Config, Sched};
 use std::ffi::OsStr;
@@ -24,6 +27,7 @@ use std::time::Duration;
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
 /// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; a P without still does | `1` |
+/// | `policy=fifo` | the [policy](crate::policy) of each runtime whose builder has set none: `fifo`, `random:SEED`, or `stealing` with its variants, as in `policy=stealing:steal=one:tick=7` | `stealing` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
 /// | `refusals=all` | each time that a goroutine should have been unwound but waits on, because a panic there might end the process: a line on standard error, which names the frame that is to blame | `first` in the process |
@@ -58,6 +62,9 @@ pub struct RuntimeBuilder {
     keep_alive: Option<Duration>,
     shutdown_timeout: Option<Duration>,
     thread_name: Option<String>,
+    thread_starts: ThreadStarts,
+    policy: Option<Policy>,
+    cpu_sets: Option<Vec<Vec<usize>>>,
 }
 
 impl RuntimeBuilder {
@@ -199,9 +206,152 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets how goroutines are queued and taken: see [`policy`](crate::policy). Default: what `GMPDEBUG=policy=..` says, else
+    /// work stealing as in Go.
+    ///
+    /// ```
+    /// use gmp::policy::Policy;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(1).policy(Policy::GlobalFifo).build()? };
+    /// let order = std::sync::Mutex::new(Vec::new());
+    /// runtime.run(|| {
+    ///     let order = &order;
+    ///     gmp::scope(|s| (0..3).for_each(|who| drop(s.go(move || order.lock().unwrap().push(who)))));
+    /// });
+    /// assert_eq!(order.into_inner().unwrap(), [0, 1, 2]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
+        self.policy = Some(policy.into());
+        self
+    }
+
+    /// Binds each P to CPUs: while a thread runs goroutines with P number i, it runs on the CPUs of set i alone.
+    ///
+    /// Without [`procs`](Self::procs) there are as many Ps as sets. Where there are more Ps than sets, from `procs` or later by
+    /// [`set_procs`](crate::set_procs), the next P begins again with the first set; after `set_procs` of fewer, the first sets
+    /// are in use. A set may lie outside of the CPUs with which the process was started (`taskset(1)`), but not outside of its
+    /// cgroup's.
+    ///
+    /// What it buys is that no other P's goroutines come to these CPUs, and that the caches stay warm; it costs the kernel's
+    /// freedom to move a thread to a CPU that has nothing to do. Prefer sets of all CPUs under one last-level cache to single
+    /// CPUs. A thread that comes to another P's set, or leaves one, makes two system calls; one that takes the same P again,
+    /// none. See `docs/threads.md`, "Bound to CPUs".
+    ///
+    /// # Which thread has which CPUs
+    /// * **The set follows the P.** Goroutines move between Ps as ever, and so between sets.
+    /// * **A thread that loses its P gets back what it had before**, as soon as it goes on with the program's code: in
+    ///   [`blocking`](crate::blocking), in calls of this library that block a thread, and when the monitor has taken the P from
+    ///   a goroutine that runs on and on, or blocks its thread unmarked. For threads of the runtime that is what the thread had
+    ///   that called `build`; for the caller of [`run_locked`](crate::Runtime::run_locked), what that thread had before the
+    ///   call, and it has that again when the call returns.
+    /// * **A [locked](crate::lock_os_thread) goroutine** runs on the set of the P that its thread has at the moment, as any
+    ///   other.
+    /// * **What the program sets on a thread by itself stays**: before each change the runtime reads what the thread has, and
+    ///   if that is not what the runtime has given it, the thread keeps it until the program puts back what it found. The same
+    ///   goes for a change by the kernel, when a CPU goes offline or the cgroup changes: start the runtime anew then.
+    /// * **What a goroutine starts inherits the set** of its P: threads of std, other runtimes, and children that are not
+    ///   started by [`process`](crate::process). On a goroutine [`std::thread::available_parallelism`] counts the CPUs of that
+    ///   set. Within [`blocking`](crate::blocking) both are as elsewhere in the process.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = match unsafe { gmp::Runtime::builder().cpu_sets([[0], [1]]).build() } {
+    ///     Ok(runtime) => runtime,
+    ///     // As on a machine with one CPU.
+    ///     Err(refused) => return println!("{refused}"),
+    /// };
+    /// assert_eq!(runtime.procs(), 2);
+    /// // Or ranges: .cpu_sets([0..4, 4..8])
+    /// runtime.run(|| println!("on CPU 0 or CPU 1"));
+    /// ```
+    ///
+    /// # Errors
+    /// Of [`build`](Self::build), `InvalidInput`: no set, an empty one, more sets than `procs`, a CPU above 1023, and a CPU that
+    /// the machine does not have, that is offline, or that the process may not use. The kernel's error where it refuses to bind
+    /// threads at all. A refusal later is reported on standard error and counted
+    /// ([`Refused::affinities`](crate::Refused::affinities)).
+    #[doc(alias = "affinity")]
+    pub fn cpu_sets<S>(mut self, sets: impl IntoIterator<Item = S>) -> Self
+    where
+        S: IntoIterator<Item = usize>,
+    {
+        self.cpu_sets = Some(sets.into_iter().map(|set| set.into_iter().collect()).collect());
+        self
+    }
+
     /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of the name.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = Some(name.into());
+        self
+    }
+
+    /// Has each thread that is to run goroutines call `f` before the first of them, and drop what `f` has returned after the
+    /// last of them, on the same thread. For what belongs to a thread and what goroutines rely on: the context of another
+    /// library, which hands out a guard that is not `Send`; the thread's priority; its registration with a profiler. Several
+    /// functions are called in the order in which they were set, and the guards are dropped in the opposite order.
+    ///
+    /// Each such thread calls `f` once, on the thread's own stack: the first one, those that are started when there is more
+    /// work, and those that take over from a thread that blocks. A goroutine that blocks its thread stays on that thread, so
+    /// nothing is called then. A thread that calls [`Runtime::run_locked`] is one of them for as long as that call lasts: it
+    /// calls `f` first, and has dropped the guard when the call returns, or unwinds. Threads that run no goroutine do not call
+    /// `f`: the monitor, the thread that ends a runtime, and those for timers outside of runtimes.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    ///
+    /// static THREADS: AtomicUsize = AtomicUsize::new(0);
+    ///
+    /// struct Entered;
+    ///
+    /// impl Entered {
+    ///     fn new() -> Self {
+    ///         THREADS.fetch_add(1, SeqCst);
+    ///         Entered
+    ///     }
+    /// }
+    ///
+    /// impl Drop for Entered {
+    ///     fn drop(&mut self) {
+    ///         THREADS.fetch_sub(1, SeqCst);
+    ///     }
+    /// }
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().on_thread_start(Entered::new).build()? };
+    /// assert!(runtime.run(|| THREADS.load(SeqCst)) >= 1);
+    /// assert!(runtime.shutdown_timeout(std::time::Duration::from_secs(60)));
+    /// assert_eq!(THREADS.load(SeqCst), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// In an attribute of the feature `macros`: `#[gmp::main(unsafe, on_thread_start = Entered::new)]`.
+    ///
+    /// # What the function may do
+    /// In `f`, and in the drop of what it returns, the thread is a plain one: [`current`](crate::current) returns `None`, and
+    /// what would park a goroutine blocks the thread. While `f` runs, a P and the goroutines in its queue may wait for this
+    /// thread: keep `f` short, and do not wait for a goroutine of the same runtime, which may be one of them. The end of the
+    /// runtime waits for functions and drops like for goroutines, within its time limit.
+    ///
+    /// # Panics
+    /// A panic of `f` on a thread of the runtime ends the process by SIGABRT, after the panic's message: goroutines rely on
+    /// what `f` does, and the runtime has counted on the thread. An `f` that may fail returns what says so, and goroutines ask.
+    /// In `run_locked` such a panic unwinds that call, before its function has run. A panic in the drop of a guard is printed,
+    /// and changes nothing else.
+    ///
+    /// # When a thread ends
+    /// When it has had nothing to do for [`thread_keep_alive`](Self::thread_keep_alive), with a goroutine that
+    /// [has locked itself](crate::lock_os_thread) to the thread, and with the runtime. Threads that the end of the runtime
+    /// leaves behind, and those that are there when the program's `main` returns, drop nothing. A drop that waits for the end
+    /// of its own runtime waits for its own thread, for the whole limit. While a drop takes longer than a second, a deadlock of
+    /// the goroutines may go unreported.
+    pub fn on_thread_start<F, T>(mut self, f: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: 'static,
+    {
+        self.thread_starts.push(f);
         self
     }
 
@@ -235,7 +385,8 @@ impl RuntimeBuilder {
     }
 
     pub(super) fn settle(self) -> io::Result<Config> {
-        let (procs, procs_follow) = match self.procs {
+        let cpu_sets = self.cpu_sets.map(|sets| CpuSets::settle(&sets, self.procs)).transpose()?;
+        let (procs, procs_follow) = match self.procs.or(cpu_sets.as_ref().map(CpuSets::len)) {
             Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
             None => default_procs()?,
         };
@@ -252,6 +403,8 @@ impl RuntimeBuilder {
                 format!("thread_name: {thread_name:?} contains a zero byte"),
             ));
         }
+        let knobs = knobs()?;
+        let policy = self.policy.or(knobs.policy).unwrap_or_default().check().map_err(invalid)?;
         Ok(Config {
             procs,
             procs_follow,
@@ -265,7 +418,11 @@ impl RuntimeBuilder {
             keep_alive: self.keep_alive.or(capacity::KEEP_ALIVE),
             end_limit: self.shutdown_timeout.unwrap_or(DROP_LIMIT),
             thread_name,
-            knobs: knobs()?,
+            thread_starts: self.thread_starts,
+            policy,
+            has_one_queue: policy.has_one_queue(),
+            cpu_sets,
+            knobs,
         })
     }
 }

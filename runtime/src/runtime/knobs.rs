@@ -1,9 +1,10 @@
 //! `GMPDEBUG`: what an operator may ask of a runtime from outside, read once, at the build.
 
+use crate::runtime::policy::Policy;
 use std::time::Duration;
 
 /// For the error about a name that is none of these.
-const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, deadlock, sigquit, dumpsignal, refusals, stackuse";
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, policy, deadlock, sigquit, dumpsignal, refusals, stackuse";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,6 +21,8 @@ pub(crate) struct Knobs {
     pub(crate) handoff: bool,
     /// `helping=0` switches helping off.
     pub(crate) helping: bool,
+    /// `policy=`: how goroutines are queued and taken, unless the program says.
+    pub(crate) policy: Option<Policy>,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
     /// `refusals=all`: each wait that can't be ended is reported.
@@ -53,6 +56,7 @@ impl Default for Knobs {
             panic_abort: false,
             handoff: true,
             helping: true,
+            policy: None,
             deadlock_always: false,
             all_refusals: false,
             sigquit: Sigquit::Exit,
@@ -83,6 +87,9 @@ impl Knobs {
                 "migrate" => switch(&mut knobs.migrate, value),
                 "handoff" => switch(&mut knobs.handoff, value),
                 "helping" => switch(&mut knobs.helping, value),
+                "policy" => value.parse().map(|policy| knobs.policy = Some(policy)).map_err(|_| {
+                    "fifo, random:SEED, or stealing with :steal=one|half :overflow=one|half :global=one|share|all :tick=N".to_owned()
+                }),
                 "stackuse" => switch(&mut knobs.stack_use, value),
                 "dumpsignal" => switch(&mut knobs.dump_signal, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
@@ -123,11 +130,12 @@ fn one_of(knob: &mut bool, value: &str, on: &str, off: &str) -> Result<(), Strin
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
     use super::*;
+    use crate::runtime::policy::{Steal, WorkStealing};
 
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0,stackuse=1";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,policy=stealing:steal=one,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0,stackuse=1";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -135,6 +143,7 @@ mod tests {
             panic_abort: true,
             handoff: false,
             helping: false,
+            policy: Some(WorkStealing::new().steal(Steal::One).into()),
             deadlock_always: true,
             all_refusals: true,
             sigquit: Sigquit::Dump,
@@ -151,6 +160,11 @@ mod tests {
         assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": there is no such knob, but {NAMES}"));
         assert_eq!(refused("handoff=no"), "\"handoff=no\": handoff is 1 or 0");
         assert_eq!(refused("sigquit=core"), "\"sigquit=core\": sigquit is exit, dump or off");
+        let policies = refused("policy=lifo");
+        assert!(
+            policies.starts_with("\"policy=lifo\": policy is fifo, random:SEED, or stealing with "),
+            "{policies}"
+        );
         assert_eq!(refused("panic"), "\"panic\": panic is abort or unwind");
         assert_eq!(refused("schedtrace"), "\"schedtrace\": schedtrace is a number of milliseconds");
     }

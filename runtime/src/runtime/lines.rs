@@ -9,14 +9,20 @@
 //! was granted one comes from an M that is at hand. Were the permit given back first, the next call would start another thread
 //! while the last one's is still on its way back.
 //!
+//! A call within a call, by a destructor or an argument of the outer one, needs no second turn: goroutines that hold all turns
+//! would wait for another one for ever. It blocks the thread of the outer call.
+//!
 //! A call for which another process has to do something, which may never come, does not wait in line: such calls might take
 //! all permits, and the call that would end them would wait behind.
 
 use crate::context::interrupted;
 use crate::goroutine::blocking;
 use crate::host::Active;
+use crate::m::M;
+use crate::prim::{Mutex, Rank};
 use crate::sched::park::WaitReason;
 use crate::sync::{Semaphore, SemaphorePermit};
+use gmp_timers::Nanos;
 use std::io;
 
 /// A disk with a queue of commands works best with some tens of them, and few queues are much longer.
@@ -48,17 +54,43 @@ impl Lines {
 pub(crate) struct Line {
     bound: usize,
     permits: Semaphore,
+    /// The goroutines that have a turn, by their numbers: at most `bound`.
+    callers: Mutex<Vec<u64>>,
     reason: WaitReason,
     /// What the calls are called in dumps.
     calls: &'static str,
 }
 
 /// The right to have a call under way.
-pub(crate) type Turn<'a> = SemaphorePermit<'a>;
+pub(crate) struct Turn<'a> {
+    // Dropped first: a goroutine that is among the callers has a turn.
+    _caller: Option<Caller<'a>>,
+    _permit: SemaphorePermit<'a>,
+}
+
+/// A goroutine that has a turn. The drop says that it has none any more.
+struct Caller<'a>(&'a Line, u64);
+
+impl<'a> Caller<'a> {
+    fn enter(line: &'a Line, caller: u64) -> Self {
+        line.callers.lock().push(caller);
+        Caller(line, caller)
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let mut callers = self.0.callers.lock();
+        if let Some(at) = callers.iter().position(|&caller| caller == self.1) {
+            callers.swap_remove(at);
+        }
+    }
+}
 
 impl Line {
     fn new(bound: usize, reason: WaitReason, calls: &'static str) -> Self {
-        Line { bound, permits: Semaphore::new(bound), reason, calls }
+        let callers = Mutex::new(Rank::LineCallers, Vec::new());
+        Line { bound, permits: Semaphore::new(bound), callers, reason, calls }
     }
 
     /// Makes a call that blocks the thread, as the calling goroutine, when it is that goroutine's turn. `call` may give the
@@ -70,9 +102,36 @@ impl Line {
         &'a self,
         call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
     ) -> io::Result<R> {
-        let mut turn = Some(self.permits.enter(self.reason).map_err(interrupted::<Active>)?);
+        self.call_until(None, call)
+    }
+
+    /// As `call`, if the turn comes by then. The call itself has no limit.
+    ///
+    /// # Errors
+    /// As `call`; `TimedOut` after that time.
+    pub(crate) fn call_until<'a, R>(
+        &'a self,
+        until: Option<Nanos>,
+        call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let caller = M::<Active>::current().and_then(M::g).map(|g| g.id.get());
+        if caller.is_some_and(|caller| self.callers.lock().contains(&caller)) {
+            return blocking(|| call(&mut None));
+        }
+        let permit = self.permits.enter(self.reason, until).map_err(|ended| match ended {
+            Some(why) => interrupted::<Active>(why).into(),
+            None => self.too_late(),
+        })?;
+        let mut turn =
+            Some(Turn { _caller: caller.map(|caller| Caller::enter(self, caller)), _permit: permit });
         // Given back by an unwind of `call` as well.
         blocking(|| call(&mut turn))
+    }
+
+    #[cold]
+    fn too_late(&self) -> io::Error {
+        let why = format!("the time is over, behind the {} that are under way", self.calls);
+        io::Error::new(io::ErrorKind::TimedOut, why)
     }
 
     fn tell(&self) -> Option<String> {

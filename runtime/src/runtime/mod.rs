@@ -1,10 +1,13 @@
 //! Starting and ending a runtime: [`run`], [`Runtime`].
 
+pub(crate) mod cpu_sets;
 pub(crate) mod knobs;
 pub(crate) mod lines;
+pub mod policy;
 
 mod builder;
 mod handle;
+pub(crate) mod thread_start;
 
 use crate::g::{Birth, Name};
 use crate::goroutine::{self, JoinHandle};
@@ -54,7 +57,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// * a thread is inside `run`, of this or any other runtime of the process;
 /// * every goroutine of every runtime is parked, by this library: a goroutine that blocks its thread, in a lock of std for
 ///   example, is not;
-/// * none waits for a descriptor, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
+/// * none waits for a descriptor or, in [`block_on`](crate::block_on), for a future, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
 /// * the process has no threads but the library's own and those that wait inside `run`. Any other thread might still do
 ///   something. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, the harness's, and so has a program
 ///   that calls `run` on a thread and joins that.
@@ -236,7 +239,8 @@ impl Runtime {
     /// nothing may look for the frames of the thread that calls this.
     ///
     /// # Panics
-    /// With the panic of `f`; and when a goroutine calls this, which has no thread to give.
+    /// With the panic of `f`, and of a function of [`on_thread_start`](RuntimeBuilder::on_thread_start); and when a goroutine
+    /// calls this, which has no thread to give.
     #[track_caller]
     pub unsafe fn run_locked<F, T>(&self, f: F) -> T
     where
@@ -247,6 +251,8 @@ impl Runtime {
             M::<Active>::current().is_none(),
             "run_locked: called on a goroutine; it needs a plain thread, most often the process's first"
         );
+        // First, so that they are dropped last, when the thread is no M any more.
+        let _guards = self.sched.config.thread_starts.call();
         let birth = self.birth(Some("main"));
         let presence = Presence::<Active>::begin_as_m();
         // SAFETY: as in `run`.
@@ -300,6 +306,12 @@ impl Runtime {
         self.stopped = true;
         let until = <Active as crate::host::Clock>::now().saturating_add(limit);
         self.sched.leave(until, &mut Patience::of::<Active>(limit))
+    }
+
+    /// For the bench of policies: see `Sched::counters`.
+    #[cfg(gmp_policies)]
+    pub(crate) fn counters(&self) -> [u64; 3] {
+        self.sched.counters()
     }
 
     #[cfg(gmp_loom)]
@@ -502,8 +514,9 @@ impl Runtime {
 ///
 /// The signal is caught when the first runtime of the process starts, unless the program has set the signal's action
 /// before: a handler of the program stays, and so does a signal that is ignored. A handler that the program sets later
-/// replaces this one. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime SIGQUIT ends the process
-/// as ever.
+/// replaces this one. A receiver of [`signal::notify`](crate::signal::notify), also one from before the first runtime, has the
+/// signal until it is dropped; then SIGQUIT asks for a dump again. `GMPDEBUG=sigquit=off` leaves the signal alone. While there
+/// is no runtime SIGQUIT ends the process as ever.
 ///
 /// A shell without job control, as in a script, has a program that it starts by `&` ignore the signal;
 /// `env --default-signal=QUIT PROGRAM &` does not.

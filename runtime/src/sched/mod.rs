@@ -15,6 +15,7 @@
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |
 //! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie |
 //! | `park` | how a goroutine leaves its M, and the commit hook |
+//! | `switch` | the user's functions around each switch of a goroutine |
 //! | `poll` | the poller: which M waits in it, breaking the wait |
 //! | `timers` | which goroutine sleeps until when; what is due |
 //! | `timers/callback` | timers that call a function |
@@ -50,6 +51,7 @@ mod process;
 pub(crate) mod run;
 mod stacks;
 mod stop;
+pub(crate) mod switch;
 pub(crate) mod threads;
 pub(crate) mod timers;
 pub(crate) mod watch;
@@ -60,13 +62,17 @@ use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
+use crate::os::signal::registry::catch_quit;
 use crate::p::P;
 use crate::prim::{
     Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Rank, Relaxed, SingleWriterWord,
     Weak,
 };
+use crate::runtime::cpu_sets::CpuSets;
 use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::runtime::lines::Lines;
+use crate::runtime::policy::Policy;
+use crate::runtime::thread_start::ThreadStarts;
 use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
 use crate::sched::run::globq::{GlobalLen, GlobalQueue};
@@ -106,6 +112,14 @@ pub(crate) struct Config {
     pub(crate) end_limit: Duration,
     /// What the runtime's threads are called, followed by their number.
     pub(crate) thread_name: String,
+    /// What each thread of an M calls first.
+    pub(crate) thread_starts: ThreadStarts,
+    /// How goroutines are queued and taken. Read in cold places only.
+    pub(crate) policy: Policy,
+    /// `policy` keeps all goroutines in the global queue. Read at each submission and each yield.
+    pub(crate) has_one_queue: bool,
+    /// The CPUs to which Ps are bound, if they are. Read for each P that is acquired or given away.
+    pub(crate) cpu_sets: Option<CpuSets>,
     /// What `GMPDEBUG` says.
     pub(crate) knobs: Knobs,
 }
@@ -155,9 +169,10 @@ pub(crate) struct Central<H: Host> {
 unsafe impl<H: Host> Send for Central<H> {}
 
 impl<H: Host> Central<H> {
-    fn new(procs: u32, procs_follow: bool, idle_ps: Vec<NonNull<P<H>>>) -> Self {
+    fn new(config: &Config, idle_ps: Vec<NonNull<P<H>>>) -> Self {
+        let (procs, procs_follow) = (config.procs, config.procs_follow);
         Central {
-            globq: GlobalQueue::new(),
+            globq: GlobalQueue::new(config.policy.seed()),
             stackless: GList::new(),
             aside: GList::new(),
             idle: IdleSet::of(idle_ps),
@@ -185,6 +200,8 @@ impl<H: Host> Central<H> {
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
+    /// Ps are bound to CPUs, or CPUs have different last-level caches: an M that acquires a P takes its place.
+    pub(crate) has_places: bool,
     central: Mutex<Central<H>>,
     /// Read at each submission, written when an M begins or ends to spin or sleep.
     census: CachePadded<Census>,
@@ -242,7 +259,7 @@ impl<H: Host> Sched<H> {
             return Err(refused);
         }
         if sched.config.knobs.sigquit != Sigquit::Off {
-            H::catch_quit();
+            catch_quit::<H>();
         }
         if let Some(runtimes) = &H::shared().runtimes {
             runtimes.begin(&sched);
@@ -253,15 +270,16 @@ impl<H: Host> Sched<H> {
     fn new(weak: &Weak<Self>, host: H, config: Config) -> Self {
         let procs = config.procs;
         let ps = Ps::new();
-        let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak))).collect();
+        let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak, config.policy))).collect();
         // The P with the lowest number is taken first.
         idle_ps.reverse();
-        let procs_follow = config.procs_follow;
+        let central = Central::new(&config, idle_ps);
         let lines = Lines::new(config.max_file_calls, config.max_lookups);
         Sched {
             host,
+            has_places: config.cpu_sets.is_some() || H::has_several_caches(),
             config,
-            central: Mutex::new(Rank::Central, Central::new(procs, procs_follow, idle_ps)),
+            central: Mutex::new(Rank::Central, central),
             census: CachePadded::new(Census::new(procs)),
             stopping: AtomicBool::new(false),
             ending: AtomicBool::new(false),
@@ -286,6 +304,14 @@ impl<H: Host> Sched<H> {
             monitor_note: Note::new(),
             ender: Note::new(),
         }
+    }
+
+    /// How often the central lock was taken, goroutines were stolen, and an M was woken by an M.
+    #[cfg(gmp_policies)]
+    pub(crate) fn counters(&self) -> [u64; 3] {
+        let of = |f: fn(&P<H>) -> u64| self.ps.iter().map(|p| f(p)).sum();
+        let thefts = of(|p| p.thefts.load(Relaxed));
+        [self.central.taken(), thefts, of(|p| p.wakes())]
     }
 
     /// How many goroutines have not ended.

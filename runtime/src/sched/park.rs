@@ -18,6 +18,8 @@
 //! then. The M moves the hook to the M's own stack before running the hook, and neither the hook nor the M touches the G after
 //! the record was published, except for the G's word: the G may have run on and ended.
 //!
+//! Where the user has functions around each switch, a goroutine does K2 by itself, and suspends itself later: `switch.rs`.
+//!
 //! Checked by `models/park.rs`.
 
 use crate::g::{self, GRef};
@@ -52,6 +54,8 @@ pub(crate) enum WaitReason {
     Event,
     /// `gmp::park`.
     Park,
+    /// `gmp::block_on`: a future is pending.
+    Future,
     /// A channel has no message.
     ChanReceive,
     /// A channel has no room.
@@ -104,6 +108,7 @@ impl WaitReason {
             WaitReason::IoClose => "IO wait, close",
             WaitReason::Event => "event",
             WaitReason::Park => "park",
+            WaitReason::Future => "future",
             WaitReason::ChanReceive => "chan receive",
             WaitReason::ChanSend => "chan send",
             WaitReason::Select => "select",
@@ -203,6 +208,14 @@ impl Said {
     }
 }
 
+/// Notes for dumps why the calling goroutine waits, and since when.
+#[inline(always)]
+pub(crate) fn note<H: Host>(window: &Window<H>, reason: WaitReason) {
+    let g = window.g();
+    g.reason.set(reason);
+    g.since.set(window.m().sched().coarse_now());
+}
+
 /// Parks the calling goroutine until the wait is readied or nudged, or `commit` refuses.
 #[inline]
 pub(crate) fn gopark<H: Host>(
@@ -211,9 +224,7 @@ pub(crate) fn gopark<H: Host>(
     reason: WaitReason,
     commit: impl FnOnce() -> Commit,
 ) {
-    let g = window.g();
-    g.reason.set(reason);
-    g.since.set(window.m().sched().coarse_now());
+    note(&window, reason);
     let commit = ManuallyDrop::new(commit);
     window.suspend(Yield::Park(number, Hook::new(&commit)));
 }

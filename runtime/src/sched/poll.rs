@@ -35,13 +35,15 @@ use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
 use crate::prim::hooks::*;
-use crate::prim::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Rank, Relaxed, event, fence};
+use crate::prim::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Rank, Relaxed, event, fence};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
+use crate::wait::task::FoundTasks;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use std::io;
 use std::ptr::NonNull;
+use std::task::Waker;
 use std::time::Duration;
 
 /// `poll_until` while no M waits: no timer is earlier.
@@ -147,14 +149,15 @@ impl<H: Host> Sched<H> {
         mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
         self.leave_poller(&mut central);
         if was_broken {
-            m.take_assignment();
+            m.take_assignment_in_lock();
         }
         if m.p().is_none()
             && let Some(p) = self.pidleget_or(&mut central, m.last_p())
         {
-            m.acquire(p);
+            m.acquire_in_lock(p);
         }
         drop(central);
+        m.go_where_the_p_belongs();
         mutant!(PollResultsDropped: if m.p().is_none() { return });
         self.submit_found(m, found);
         if until.is_some().unless(PollerRunsNoTimers) {
@@ -184,9 +187,13 @@ impl<H: Host> Sched<H> {
     }
 
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
-        let polled = self
-            .host
-            .poll(local, self.within_reach(wait), |key, readiness| self.descs.unblock(key, readiness, found));
+        // Locked once for all events, by the first.
+        let (mut entries, mut tasks) = (None, FoundTasks::None);
+        let polled = self.host.poll(local, self.within_reach(wait), |key, readiness| {
+            entries.get_or_insert_with(|| self.descs.lock()).unblock(key, readiness, found, &mut tasks);
+        });
+        drop(entries);
+        tasks.wake(self, found);
         // Relaxed: a hint for the monitor; two that count at once may count as one.
         self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
         polled.unwrap_or_else(|refused| self.poll_blindly(wait, found, &refused))
@@ -219,7 +226,9 @@ impl<H: Host> Sched<H> {
             // A sleep that is never woken.
             H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(pause));
         }
-        self.descs.unblock_all(found);
+        let mut tasks = FoundTasks::None;
+        self.descs.unblock_all(found, &mut tasks);
+        tasks.wake(self, found);
         Broken::No
     }
 
@@ -256,9 +265,11 @@ struct Entry<H: Host> {
     desc: Option<Arc<PollDesc<H>>>,
 }
 
-struct Entries<H: Host> {
+pub(crate) struct Entries<H: Host> {
     all: Vec<Entry<H>>,
     free: Vec<u32>,
+    /// Whether no M polls any more.
+    is_over: bool,
 }
 
 /// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells an
@@ -272,7 +283,10 @@ pub(crate) struct PollTable<H: Host> {
 impl<H: Host> PollTable<H> {
     pub(crate) fn new() -> Self {
         PollTable {
-            entries: Mutex::new(Rank::PollTable, Entries { all: Vec::new(), free: Vec::new() }),
+            entries: Mutex::new(
+                Rank::PollTable,
+                Entries { all: Vec::new(), free: Vec::new(), is_over: false },
+            ),
             watched: AtomicU64::new(0),
         }
     }
@@ -286,6 +300,10 @@ impl<H: Host> PollTable<H> {
     /// Makes room for a descriptor, under the key that the poller is to report.
     pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>) -> Key {
         let mut entries = self.entries.lock();
+        if entries.is_over {
+            // Nobody waits there yet.
+            let _none = desc.end_for_tasks();
+        }
         let index = entries.free.pop().unwrap_or_else(|| {
             entries.all.push(Entry { generation: 0, desc: None });
             (entries.all.len() - 1) as u32
@@ -310,21 +328,44 @@ impl<H: Host> PollTable<H> {
     }
 
     /// Something may have happened to each descriptor: each parker makes its system call again.
-    fn unblock_all(&self, found: &mut GList<H>) {
+    fn unblock_all(&self, found: &mut GList<H>, tasks: &mut FoundTasks) {
         let entries = self.entries.lock();
         for desc in entries.all.iter().filter_map(|entry| entry.desc.as_ref()) {
-            desc.unblock(Readiness::READABLE | Readiness::WRITABLE, found);
+            desc.unblock(Readiness::READABLE | Readiness::WRITABLE, found, tasks);
         }
     }
 
-    /// Wakes the parkers that wait for this readiness; goroutines that become runnable go to `found`.
-    pub(crate) fn unblock(&self, key: Key, readiness: Readiness, found: &mut GList<H>) {
-        let entries = self.entries.lock();
-        if let Some(entry) = entries.all.get(key.index as usize)
+    /// No M polls any more: returns the wakers of the tasks that would wait for ever. A task that comes later finds its
+    /// descriptor over.
+    pub(crate) fn end(&self) -> Vec<Waker> {
+        let mut entries = self.entries.lock();
+        entries.is_over = true;
+        let descs = entries.all.iter().filter_map(|entry| entry.desc.as_ref());
+        descs.flat_map(|desc| desc.end_for_tasks()).flatten().collect()
+    }
+
+    /// Locks the table, for the events of one look.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Entries<H>> {
+        self.entries.lock()
+    }
+}
+
+impl<H: Host> Entries<H> {
+    /// Wakes the parkers that wait for this readiness; goroutines that become runnable go to `found`, the wakers of tasks to
+    /// `tasks`.
+    #[inline(always)]
+    pub(crate) fn unblock(
+        &self,
+        key: Key,
+        readiness: Readiness,
+        found: &mut GList<H>,
+        tasks: &mut FoundTasks,
+    ) {
+        if let Some(entry) = self.all.get(key.index as usize)
             && entry.generation == key.generation
             && let Some(desc) = &entry.desc
         {
-            desc.unblock(readiness, found);
+            desc.unblock(readiness, found, tasks);
         }
     }
 }

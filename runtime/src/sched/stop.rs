@@ -36,7 +36,8 @@
 //!    must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
 //!    its closure on the ender's thread, which has no time limit there. A thread that is no M (`Handle`) stands in no snapshot.
 //!    The thread looks at `ending` once more in the section of the lock in which it queues a new goroutine: it finds E1 there,
-//!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. An M without a
+//!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. In the same
+//!    section the goroutine is counted, so one that its thread drops is not among those that are left. An M without a
 //!    goroutine alone may queue a new one as late as step 2: that of a callback's firing, or of a function that a context
 //!    calls after its end. What is dropped of these goes to the timer thread, or to a thread of its own.
 //!
@@ -54,7 +55,8 @@
 //!    aside what is queued.
 //! 3. **What is parked or queued will not run again.** The waits are claimed, so that no waker hands them anything; the
 //!    joiners of these goroutines are told that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O
-//!    lock goes to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`).
+//!    lock goes to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`). Tasks
+//!    that wait for a descriptor are woken (`net/desc/tasks.rs`).
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; the goroutine is left behind, with everything that it refers to.
 //! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay parked: their
@@ -79,6 +81,7 @@ use crate::sched::watch::told::{Refusal, Refused};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::{Asleep, Doing, Then};
+use crate::wait::task::wake_aside;
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -371,13 +374,6 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The closure of a goroutine that was just made is dropped: no more begin.
-    #[cold]
-    pub(crate) fn drop_fresh(&self, g: GRef<H>) {
-        self.live.fetch_sub(i64::from(g.counts()), Relaxed);
-        g::drop_unrun(g);
-    }
-
     fn begin_stop(&self) {
         if let Some(runtimes) = &H::shared().runtimes {
             runtimes.end(self);
@@ -410,6 +406,13 @@ impl<H: Host> Sched<H> {
         self.leave_parked();
         self.leave_timers();
         self.set_queued_aside();
+        unless!(TaskEndTellsNobody, self.leave_tasks());
+    }
+
+    /// Step 3 for the tasks that wait for a descriptor: each is polled again, and told that this runtime's poller watches
+    /// nothing any more.
+    fn leave_tasks(&self) {
+        wake_aside::<H>(self.descs.end());
     }
 
     /// An M leaves for good, with the P.
@@ -523,7 +526,8 @@ impl<H: Host> Sched<H> {
     fn drop_if_unrun(&self, g: GRef<H>) {
         // SAFETY: `g` stood in a queue, so no M runs `g`, and this caller has taken it out.
         if g.stack.with(|stack| unsafe { (*stack).is_none() }) {
-            self.drop_fresh(g);
+            self.count_live_outside(-i64::from(g.counts()));
+            g::drop_unrun(g);
         }
     }
 }

@@ -53,6 +53,7 @@ use std::ptr;
 use super::annotate;
 use super::traceback;
 use crate::host::Frames;
+use crate::prim::prefetch;
 use crate::stack::pool::{StackCache, StackMem, StackPool};
 
 /// A saved stack pointer. At that address lie the label to jump to, rbx and rbp.
@@ -170,6 +171,14 @@ impl Coro {
         annotate::back(away, &self.told);
         self.sp = Sp(sp);
         answer
+    }
+
+    /// Has the cache bring the innermost frames of a suspended context: those of a wait for a socket, and the beginning of
+    /// the caller's buffer.
+    #[inline(always)]
+    pub(crate) fn fetch(&self) {
+        const FRAMES: usize = 768;
+        (0..FRAMES).step_by(64).for_each(|at| prefetch(self.sp.0.wrapping_byte_add(at)));
     }
 
     /// Bytes of the stack in use during a suspension, with those above the start. Not known while the goroutine goes on

@@ -153,6 +153,26 @@ impl<T: ?Sized> Mutex<T> {
         ArcMutexGuard::of(self)
     }
 
+    /// As [`lock_async`](Self::lock_async), with a guard that owns an `Arc` of the mutex. The future owns one, too, and so
+    /// may be spawned.
+    ///
+    /// ```
+    /// use gmp::sync::Mutex;
+    /// use std::sync::Arc;
+    ///
+    /// let total = Arc::new(Mutex::new(1));
+    /// let locks = total.lock_arc_async();
+    /// std::thread::spawn(|| *gmp::block_on(locks) += 1).join().unwrap();
+    /// assert_eq!(*total.lock(), 2);
+    /// ```
+    pub fn lock_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcMutexGuard<T>> + use<T> {
+        let lock = Arc::clone(self);
+        async move {
+            lock.raw.lock_async().await;
+            ArcMutexGuard::holds(lock)
+        }
+    }
+
     /// As [`lock_arc`](Self::lock_arc) if the mutex is free; `None` if it is locked. Does not block.
     pub fn try_lock_arc(self: &Arc<Self>) -> Option<ArcMutexGuard<T>> {
         self.raw.try_lock().then(|| ArcMutexGuard::of(self))
@@ -223,6 +243,36 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read_arc(self: &Arc<Self>) -> ArcRwLockReadGuard<T> {
         self.raw.lock(Kind::Read, None);
         ArcRwLockReadGuard::of(self)
+    }
+
+    /// As [`read_async`](Self::read_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
+    /// may be spawned.
+    pub fn read_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcRwLockReadGuard<T>> + use<T> {
+        let lock = Arc::clone(self);
+        async move {
+            lock.raw.lock_async(Kind::Read).await;
+            ArcRwLockReadGuard::holds(lock)
+        }
+    }
+
+    /// As [`write_async`](Self::write_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
+    /// may be spawned.
+    ///
+    /// ```
+    /// use gmp::sync::RwLock;
+    /// use std::sync::Arc;
+    ///
+    /// let names = Arc::new(RwLock::new(vec!["g"]));
+    /// let writes = names.write_arc_async();
+    /// std::thread::spawn(|| gmp::block_on(writes).push("m")).join().unwrap();
+    /// assert_eq!(*gmp::block_on(names.read_arc_async()), ["g", "m"]);
+    /// ```
+    pub fn write_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcRwLockWriteGuard<T>> + use<T> {
+        let lock = Arc::clone(self);
+        async move {
+            lock.raw.lock_async(Kind::Write).await;
+            ArcRwLockWriteGuard::holds(lock)
+        }
     }
 
     /// As [`read_arc`](Self::read_arc) if that is possible at once; `None` otherwise. Does not block.

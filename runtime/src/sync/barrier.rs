@@ -12,9 +12,13 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{Gone, HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
+use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// Blocks the waiters until `n` have come, and then lets all of them go on; any number of times. Signatures and
 /// behaviour are those of `std::sync::Barrier`.
@@ -67,6 +71,19 @@ struct Membership {
 unsafe impl Send for Membership {}
 
 impl State {
+    /// Counts a waiter that arrives. Returns `true` if it is the last of `size`: then the round is open, and the others are
+    /// notified.
+    fn arrive(&mut self, size: usize, notified: &mut Notified<Membership>) -> bool {
+        self.arrived += 1;
+        let last = self.arrived >= size;
+        if last {
+            self.arrived = 0;
+            self.round = self.round.wrapping_add(1);
+            self.waiters.notify_all(notified);
+        }
+        last
+    }
+
     /// Takes a waiter of `round` off the count, unless that round has opened. Returns `true` if the count has fallen.
     fn leave(&mut self, round: usize) -> bool {
         let closed = self.round == round;
@@ -131,13 +148,9 @@ impl Barrier {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> BarrierWaitResult {
         let wait = Wait::begin();
+        let mut notified = Notified::new();
         let mut state = self.state.lock();
-        state.arrived += 1;
-        if state.arrived >= self.size {
-            let mut notified = Notified::new();
-            state.arrived = 0;
-            state.round = state.round.wrapping_add(1);
-            state.waiters.notify_all(&mut notified);
+        if state.arrive(self.size, &mut notified) {
             drop(state);
             wait.withdraw();
             notified.ready();
@@ -154,6 +167,81 @@ impl Barrier {
                 drop(state);
                 by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>()
             }
+        }
+    }
+}
+
+impl Barrier {
+    /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
+    ///
+    /// The future arrives in its first poll. One that is dropped before the round opens does not count any more; one that is
+    /// dropped after that has counted, polled again or not. Polled after its end it arrives once more.
+    ///
+    /// ```
+    /// use gmp::sync::Barrier;
+    /// use std::sync::Arc;
+    ///
+    /// let barrier = Arc::new(Barrier::new(2));
+    /// let theirs = Arc::clone(&barrier);
+    /// let other = std::thread::spawn(move || theirs.wait().is_leader());
+    /// let leads = gmp::block_on(barrier.wait_async()).is_leader();
+    /// assert_ne!(leads, other.join().unwrap());
+    /// ```
+    pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> + Send + Sync + use<'_> {
+        Arrival { barrier: self, round: 0, task: TaskIn::new() }
+    }
+}
+
+/// A future that waits for the end of a round.
+struct Arrival<'a> {
+    barrier: &'a Barrier,
+    /// The round, while the future waits.
+    round: usize,
+    task: TaskIn<State>,
+}
+
+impl<'a> Arrival<'a> {
+    fn parts(self: Pin<&mut Self>) -> (&'a Barrier, &mut usize, Pin<&mut TaskIn<State>>) {
+        // SAFETY: `task` is pinned with the future; nothing moves it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (this.barrier, &mut this.round, Pin::new_unchecked(&mut this.task))
+        }
+    }
+}
+
+impl Future for Arrival<'_> {
+    type Output = BarrierWaitResult;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BarrierWaitResult> {
+        let (barrier, round, task) = self.parts();
+        if task.is_waiting() {
+            return task.poll(cx).map(|_membership| BarrierWaitResult(false));
+        }
+        let wait = TaskWait::open(cx.waker());
+        let mut notified = Notified::new();
+        let mut state = barrier.state.lock();
+        if state.arrive(barrier.size, &mut notified) {
+            drop(state);
+            wait.withdraw();
+            notified.ready();
+            return Poll::Ready(BarrierWaitResult(true));
+        }
+        *round = state.round;
+        let membership = Membership { barrier, round: *round };
+        task.join(wait, &mut state, (membership, Position::Back));
+        Poll::Pending
+    }
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+        let (barrier, round, task) = unsafe { Pin::new_unchecked(self) }.parts();
+        if let Some(Gone::Left(mut state)) = task.leave(&barrier.state) {
+            mutant!(BarrierDropsTheCounted: return);
+            state.leave(*round);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::prim::{Mutex as Lock, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
-use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in_and};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::fmt;
@@ -210,10 +210,13 @@ impl Condvar {
         state.mutex = mutex;
         mutant!(CondvarUnlocksFirst: drop(state); mutex.unlock(); state = self.state.lock());
         // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
-        // notifier that changes the value from here on finds this waiter in the queue.
-        unless!(CondvarUnlocksFirst, mutex.unlock());
+        // notifier that changes the value from here on finds this waiter in the queue. Whom the mutex calls next is
+        // readied after the lock.
+        let called = true.unless(CondvarUnlocksFirst).then(|| mutex.unlock_and_tell());
         let how = How::new(WaitReason::Condvar).until(until);
-        let interrupt = match wait_in(wait, &self.state, state, ((), Position::Back), how) {
+        let (place, tell) =
+            (((), Position::Back), || called.into_iter().for_each(Notified::ready_beside_a_wait));
+        let interrupt = match wait_in_and(wait, (&self.state, state), place, how, tell) {
             Ok(()) => {
                 mutex.lock_surely();
                 return WaitTimeoutResult(false);

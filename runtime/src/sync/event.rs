@@ -1,23 +1,50 @@
 //! A notification that is kept for the next waiter.
 
+mod future;
+
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::queue::{Node, Queue};
+use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
+use std::cell::Cell;
 use std::fmt;
+use std::future::Future;
 use std::ptr::NonNull;
 
 /// A waiter.
 struct Record {
     waiter: Waiter<Active>,
+    /// `notify_one` has notified this waiter, and no other. Written by the notifier that has claimed the wait.
+    alone: Cell<bool>,
 }
+
+impl Record {
+    fn new(waiter: Waiter<Active>) -> Self {
+        Record { waiter, alone: Cell::new(false) }
+    }
+
+    /// For the owner of a record that was notified: whether a notification is lost if the owner does not act on it.
+    fn is_the_only_one(&self) -> bool {
+        self.alone.get()
+    }
+}
+
+// SAFETY: the cell belongs to the notifier that has claimed the wait, and from the ready on to the owner.
+unsafe impl Send for Record {}
 
 struct State {
     /// A notification that no waiter has taken yet. Never set while a waiter that can be claimed is in the queue.
     permit: bool,
     waiters: Queue<Record>,
+}
+
+impl State {
+    fn take_permit(&mut self) -> bool {
+        std::mem::take(&mut self.permit)
+    }
 }
 
 /// A notification for a waiter: like a condition variable, but without a mutex, and with one permit.
@@ -72,12 +99,12 @@ impl Event {
     pub fn wait(&self) {
         let mut wait = Wait::begin();
         let mut state = self.state.lock();
-        if std::mem::take(&mut state.permit) {
+        if state.take_permit() {
             drop(state);
             wait.withdraw();
             return;
         }
-        let record = Node::new(Record { waiter: wait.waiter() });
+        let record = Node::new(Record::new(wait.waiter()));
         let node = NonNull::from(&record);
         // SAFETY: before this frame ends the record is taken out of the queue, by the notifier that has claimed the
         // wait or below.
@@ -94,6 +121,22 @@ impl Event {
         }
     }
 
+    /// As [`wait`](Self::wait), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future joins the queue in its first poll. A future
+    /// that is dropped before it is ready leaves the queue, and one that was notified by [`notify_one`](Self::notify_one)
+    /// passes the notification on. Polled again after its end it waits for another notification.
+    ///
+    /// ```
+    /// use gmp::sync::Event;
+    ///
+    /// let event = Event::new();
+    /// event.notify_one();
+    /// gmp::block_on(event.wait_async());
+    /// ```
+    pub fn wait_async(&self) -> impl Future<Output = ()> + Send + Sync + use<'_> {
+        future::EventWait::new(self)
+    }
+
     /// Wakes the waiter that has waited longest, or leaves a permit. Does not block.
     pub fn notify_one(&self) {
         let mut state = self.state.lock();
@@ -103,6 +146,7 @@ impl Event {
             let record = unsafe { &first.as_ref().value };
             // A waiter that can't be claimed was interrupted, or left behind by its runtime: the next one is tried.
             if record.waiter.claim() {
+                record.alone.set(true);
                 break Some(record);
             }
         };
@@ -125,7 +169,9 @@ impl Event {
             }
         }
         drop(state);
-        woken.iter().for_each(Waiter::ready);
+        let mut readied = Readied::new();
+        woken.iter().for_each(|waiter| waiter.ready_with(&mut readied));
+        readied.call_wakers();
     }
 }
 

@@ -111,6 +111,31 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
 
+    /// As [`lock`](Self::lock), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
+    /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
+    ///
+    /// The future may be dropped at any time: a lock that it was handed, or was woken for, goes to the next waiter, and a
+    /// future that was not woken leaves the queue. One that was woken, and is neither polled nor dropped, holds the
+    /// waiters behind it up.
+    ///
+    /// ```
+    /// use gmp::sync::Mutex;
+    ///
+    /// let count = Mutex::new(1);
+    /// gmp::block_on(async {
+    ///     // A guard may be held across an await.
+    ///     let mut held = count.lock_async().await;
+    ///     std::future::ready(()).await;
+    ///     *held += 1;
+    /// });
+    /// assert_eq!(count.into_inner(), 2);
+    /// ```
+    pub async fn lock_async(&self) -> MutexGuard<'_, T> {
+        self.raw.lock_async().await;
+        self.guard()
+    }
+
     /// As `lock`, until then at most, or for ever.
     #[inline]
     pub(crate) fn lock_within(&self, until: Option<Nanos>) -> Option<MutexGuard<'_, T>> {

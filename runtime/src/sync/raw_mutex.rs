@@ -24,7 +24,7 @@
 //! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the
 //! lock, or with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then
 //! sees QUEUED without WOKEN, and notifies again. If the waiter's runtime ends before the waiter runs, its abandon
-//! hook clears WOKEN, or releases the lock that was handed to it.
+//! hook clears WOKEN, or releases the lock that was handed to it; so does the drop of a future that was notified.
 //!
 //! Invariants:
 //! 1. While the lock is not free, only the holder of the queue's lock changes the word, except for the unlock's
@@ -33,6 +33,8 @@
 //! 3. STARVING excludes WOKEN.
 //!
 //! Checked by `models/mutex.rs`.
+
+mod future;
 
 use crate::host::{Active, Clock};
 use crate::m::M;
@@ -74,7 +76,7 @@ impl HasWaitQueue for Waiters {
 }
 
 /// What a waiter leaves in the queue.
-struct Ask {
+pub(super) struct Ask {
     mutex: *const RawMutex,
     since: Nanos,
     /// The waiter was handed the lock. Written by the unlocker that notifies the waiter.
@@ -159,6 +161,11 @@ impl RawMutex {
             }
         }
         false
+    }
+
+    /// Locks, as a future.
+    pub(super) fn lock_async(&self) -> impl Future<Output = ()> + Send + Sync + use<'_> {
+        future::Locking::new(self)
     }
 
     /// Locks. The error is the interrupt that ended the wait, or `None` for the time limit.
@@ -248,8 +255,16 @@ impl RawMutex {
         let before = self.word.fetch_sub(LOCKED, Release.unless(MutexUnlockRelaxed));
         debug_assert!(before & LOCKED != 0, "unlock: the mutex is not locked");
         if before != LOCKED {
-            self.call_next(before);
+            self.call_next(before).ready();
         }
+    }
+
+    /// As `unlock`, for a caller that holds a lock, and readies the waiter later.
+    pub(super) fn unlock_and_tell(&self) -> Notified<Ask> {
+        // Release: as in `unlock`, with the same partners.
+        let before = self.word.fetch_sub(LOCKED, Release);
+        debug_assert!(before & LOCKED != 0, "unlock_and_tell: the mutex is not locked");
+        if before == LOCKED { Notified::new() } else { self.call_next(before) }
     }
 
     /// As `unlock`, but hands the lock to the first waiter.
@@ -257,13 +272,14 @@ impl RawMutex {
     pub(super) fn unlock_fair(&self) {
         // Release: as in `unlock`, with the same partners.
         if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
-            self.hand_over(self.waiters.lock());
+            self.hand_over(self.waiters.lock()).ready();
         }
     }
 
-    /// The rest of an unlock that found more than LOCKED.
+    /// The rest of an unlock that found more than LOCKED. The caller readies the waiter.
     #[cold]
-    fn call_next(&self, before: u32) {
+    fn call_next(&self, before: u32) -> Notified<Ask> {
+        let mut notified = Notified::new();
         if before & (QUEUED | WOKEN) == QUEUED || before & STARVING != 0 {
             let mut waiters = self.waiters.lock();
             if before & STARVING != 0 {
@@ -271,20 +287,19 @@ impl RawMutex {
             }
             // Relaxed: the marks change under the queue's lock, or with LOCKED being set.
             if (self.word.load(Relaxed) & (HELD | WOKEN) != 0).unless(MutexCallsTwo) {
-                return;
+                return notified;
             }
-            let mut notified = Notified::new();
             let woken = if waiters.0.notify(&mut notified).is_some() { WOKEN } else { 0 };
             let emptied = if waiters.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
             // Relaxed: the notified waiter is ordered by the wake, and takes the lock by an exchange.
             self.word.fetch_add(woken.wrapping_sub(emptied), Relaxed);
-            drop(waiters);
-            notified.ready();
         }
+        notified
     }
 
-    /// Hands the lock to the first waiter. The caller has the lock, or has freed LOCKED with STARVING set.
-    fn hand_over(&self, mut waiters: MutexGuard<'_, Waiters>) {
+    /// Hands the lock to the first waiter, which the caller readies. The caller has the lock, or has freed LOCKED with
+    /// STARVING set.
+    fn hand_over(&self, mut waiters: MutexGuard<'_, Waiters>) -> Notified<Ask> {
         // Relaxed: the word stays as it is from here on (invariant 1). The last waiter may have left the queue
         // meanwhile.
         let seen = self.word.load(Relaxed);
@@ -303,10 +318,10 @@ impl RawMutex {
         // Release: as in `unlock`, with the same partners; a waiter that is handed the lock is ordered by the wake.
         self.word.store(next, Release);
         drop(waiters);
-        notified.ready();
+        notified
     }
 
-    /// For a notified waiter that never runs: releases the lock that was handed to it, or clears WOKEN.
+    /// For a notified waiter that never runs, or was dropped: releases the lock that was handed to it, or clears WOKEN.
     fn settle(&self, handed: bool) {
         if handed {
             self.unlock();

@@ -25,7 +25,7 @@
 //! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the
 //! readers behind a writer that has left go on at once. For a goroutine that its runtime leaves behind in a queue the
 //! abandon hook does so, and releases a grant that the goroutine never used; of an upgrade it keeps the upgradable read,
-//! as of any guard.
+//! as of any guard. The drop of a future that waits does as that hook does.
 //!
 //! Invariants, whenever the lock of the queues is free:
 //! 1. QUEUED is set if and only if a waiter stands in a queue.
@@ -36,6 +36,8 @@
 //!    The reader then grants as an unlock does, for the waiter that is admitted without UPGRADABLE.
 //!
 //! Checked by `models/rwlock.rs`.
+
+mod future;
 
 use crate::host::Active;
 use crate::prim::hooks::*;
@@ -52,7 +54,7 @@ const UPGRADABLE: u32 = 4;
 const READER: u32 = 8;
 /// The limit of the count above which no reader takes the lock by itself: so many guards can only have been leaked.
 /// The other half of the range is for waiters in the queue, which are granted the lock without a check; each has a
-/// stack or a thread, so they never fill it.
+/// stack, a thread or a future, so they never fill it.
 const MOST: u32 = 1 << 31;
 
 /// What a caller wants the lock for.
@@ -128,7 +130,7 @@ impl HasWaitQueue for Queues {
         }
     }
     fn settle(ask: &Ask, notified: bool) {
-        // SAFETY: the record's owner never runs again, and borrows the lock for good.
+        // SAFETY: the record's owner never runs again, and borrows the lock for good; or it is a future, whose drop calls this.
         let lock = unsafe { &*ask.lock };
         match (notified, ask.kind) {
             (true, Kind::Read | Kind::Recursive) => lock.unlock_read(),
@@ -223,6 +225,11 @@ impl RawRwLock {
     /// As `lock`; an interrupt does not end the wait.
     pub(super) fn lock_surely(&self, kind: Kind, until: Option<Nanos>) -> bool {
         self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Never)
+    }
+
+    /// Locks, as a future; not for `Upgrade`, whose guard would have to go with the future.
+    pub(super) fn lock_async(&self, kind: Kind) -> impl Future<Output = ()> + Send + Sync + use<'_> {
+        future::Locking::new(self, kind)
     }
 
     #[cold]

@@ -117,6 +117,46 @@ impl<T: ?Sized> RwLock<T> {
         self.write_guard()
     }
 
+    /// As [`read`](Self::read), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
+    /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
+    ///
+    /// The future may be dropped at any time: a lock that it was granted meanwhile goes to the next waiters, and a future
+    /// that was not granted it leaves the queue, and holds no others back. One that was granted the lock, and is neither
+    /// polled nor dropped, keeps the lock.
+    ///
+    /// ```
+    /// use gmp::sync::RwLock;
+    ///
+    /// let names = RwLock::new(vec!["a"]);
+    /// let sum = gmp::block_on(async { names.read_async().await.len() + names.read_async().await.len() });
+    /// assert_eq!(sum, 2);
+    /// ```
+    pub async fn read_async(&self) -> RwLockReadGuard<'_, T> {
+        self.raw.lock_async(Kind::Read).await;
+        self.read_guard()
+    }
+
+    /// As [`write`](Self::write), as a future; see [`read_async`](Self::read_async).
+    ///
+    /// ```
+    /// use gmp::sync::RwLock;
+    ///
+    /// let names = RwLock::new(vec!["a"]);
+    /// gmp::block_on(async { names.write_async().await.push("b") });
+    /// assert_eq!(names.into_inner(), ["a", "b"]);
+    /// ```
+    pub async fn write_async(&self) -> RwLockWriteGuard<'_, T> {
+        self.raw.lock_async(Kind::Write).await;
+        self.write_guard()
+    }
+
+    /// As [`upgradable_read`](Self::upgradable_read), as a future; see [`read_async`](Self::read_async).
+    pub async fn upgradable_read_async(&self) -> RwLockUpgradableReadGuard<'_, T> {
+        self.raw.lock_async(Kind::Upgradable).await;
+        self.upgradable_guard()
+    }
+
     /// Locks for reading if that is possible at once; `None` while a writer has the lock or waits. Does not block.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {

@@ -5,6 +5,7 @@
 //! and `add_permits` moves those that fit now. `close` notifies all waiters, and tells them so in their records.
 
 mod err;
+mod future;
 mod permit;
 
 pub use err::{AcquireContextError, AcquireError, AcquireTimeoutError, TryAcquireError};
@@ -18,6 +19,7 @@ use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::fmt;
 
@@ -246,15 +248,21 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire_guard`](Self::acquire_guard) for one permit of a semaphore that is never closed. Dumps say `reason`.
+    /// As [`acquire_guard`](Self::acquire_guard) for one permit of a semaphore that is never closed, at most until then. Dumps
+    /// say `reason`.
     ///
     /// # Errors
-    /// The interrupt that ended the wait.
-    pub(crate) fn enter(&self, reason: WaitReason) -> Result<SemaphorePermit<'_>, Interrupt> {
-        match self.acquire_in(1, How::new(reason).ends(OnInterrupt::Returning)) {
+    /// The interrupt that ended the wait; `None` if the time is over.
+    pub(crate) fn enter(
+        &self,
+        reason: WaitReason,
+        until: Option<Nanos>,
+    ) -> Result<SemaphorePermit<'_>, Option<Interrupt>> {
+        match self.acquire_in(1, How::new(reason).ends(OnInterrupt::Returning).until(until)) {
             Ok(()) => Ok(self.guard(1)),
-            Err(Refused::Interrupted(why)) => Err(why),
-            Err(Refused::Closed | Refused::Late) => unreachable!("enter: neither a close nor a limit"),
+            Err(Refused::Interrupted(why)) => Err(Some(why)),
+            Err(Refused::Late) => Err(None),
+            Err(Refused::Closed) => unreachable!("enter: nobody closes it"),
         }
     }
 

@@ -14,9 +14,13 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{Gone, HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
+use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 const WAITED: i64 = 1;
 const COUNT: i64 = 2;
@@ -165,36 +169,38 @@ impl WaitGroup {
         }
         let wait = Wait::begin();
         let waiters = inner.waiters.lock();
-        let mut seen = inner.word.load(Relaxed);
-        loop {
-            let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
-            // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
-            match inner.word.compare_exchange_weak(
-                seen,
-                if zero { seen } else { seen | WAITED },
-                Acquire,
-                Relaxed,
-            ) {
-                Ok(_) if zero => {
-                    drop(waiters);
-                    wait.withdraw();
-                    return;
-                }
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
+        if inner.is_zero_or_waited() {
+            drop(waiters);
+            wait.withdraw();
+            return;
         }
         let how = How::new(WaitReason::WaitGroup);
         if let Err(Left { state: waiters, by }) =
             wait_in(wait, &inner.waiters, waiters, ((), Position::Back), how)
         {
-            mutant!(WaitGroupLeavesUnmarked: { inner.word.fetch_and(!WAITED, Relaxed); });
-            if waiters.0.is_empty() {
-                inner.word.fetch_and(!WAITED, Relaxed);
-            }
+            inner.note_left(&waiters);
             drop(waiters);
             by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
         }
+    }
+
+    /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
+    /// woken. The future looks at the count in each poll, and waits for zero from the first one on that finds another count.
+    /// It holds a clone of the group, and may be dropped at any time.
+    ///
+    /// ```
+    /// use gmp::sync::WaitGroup;
+    ///
+    /// let tasks = WaitGroup::new();
+    /// tasks.add(1);
+    /// let theirs = tasks.clone();
+    /// let other = std::thread::spawn(move || theirs.done());
+    /// gmp::block_on(tasks.wait_async());
+    /// other.join().unwrap();
+    /// ```
+    pub fn wait_async(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        Zero { group: self.clone(), task: TaskIn::new() }
     }
 
     /// Returns `true` if the count is zero at this moment.
@@ -216,6 +222,80 @@ impl WaitGroup {
             let Task { f, done: _done } = task;
             f();
         }));
+    }
+}
+
+impl Inner {
+    /// With the waiters locked: returns `true` if the count is zero; else sets WAITED, for a waiter that is about to queue.
+    fn is_zero_or_waited(&self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
+            let next = if zero { seen } else { seen | WAITED };
+            // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
+            match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
+                Ok(_) => return zero,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// With the waiters locked: clears WAITED if the waiter that has left was the last.
+    fn note_left(&self, waiters: &Waiting) {
+        mutant!(WaitGroupLeavesUnmarked: { self.word.fetch_and(!WAITED, Relaxed); });
+        if waiters.0.is_empty() {
+            self.word.fetch_and(!WAITED, Relaxed);
+        }
+    }
+}
+
+/// A future that waits for zero.
+struct Zero {
+    group: WaitGroup,
+    task: TaskIn<Waiting>,
+}
+
+impl Zero {
+    fn parts(self: Pin<&mut Self>) -> (&Inner, Pin<&mut TaskIn<Waiting>>) {
+        // SAFETY: `task` is pinned with the future; nothing moves it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (&this.group.0, Pin::new_unchecked(&mut this.task))
+        }
+    }
+}
+
+impl Future for Zero {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let (inner, task) = self.parts();
+        if task.is_waiting() {
+            return task.poll(cx);
+        }
+        // Acquire: as in `wait`, with the same partners.
+        if inner.word.load(Acquire) < COUNT {
+            return Poll::Ready(());
+        }
+        let wait = TaskWait::open(cx.waker());
+        let mut waiters = inner.waiters.lock();
+        if inner.is_zero_or_waited() {
+            drop(waiters);
+            wait.withdraw();
+            return Poll::Ready(());
+        }
+        task.join(wait, &mut waiters, ((), Position::Back));
+        Poll::Pending
+    }
+}
+
+impl Drop for Zero {
+    fn drop(&mut self) {
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+        let (inner, task) = unsafe { Pin::new_unchecked(self) }.parts();
+        if let Some(Gone::Left(waiters)) = task.leave(&inner.waiters) {
+            inner.note_left(&waiters);
+        }
     }
 }
 

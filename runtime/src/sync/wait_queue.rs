@@ -13,14 +13,22 @@
 //! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier
 //! tries the next one. A waiter that was left behind never leaves the queue itself; the waiter's abandon hook does
 //! ([`HasWaitQueue::settle`]).
+//!
+//! A future stands in the queue by a record of its own ([`TaskIn`]), which the drop takes out, or whose notification the drop
+//! passes on.
+
+mod future;
 
 use crate::host::Active;
+use crate::prim::hooks::*;
 use crate::prim::{Mutex, MutexGuard};
 use crate::sched::park::Commit;
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::{Node, Queue};
+use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
+pub(crate) use future::{Gone, TaskIn};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -121,11 +129,24 @@ impl<W> Notified<W> {
     }
 
     /// Readies them. Called after the lock.
-    pub(crate) fn ready(mut self) {
+    pub(crate) fn ready(self) {
+        self.ready_in_silence().call_wakers();
+    }
+
+    /// As `ready`, for a caller whose own wait is open.
+    pub(crate) fn ready_beside_a_wait(self) {
+        self.ready_in_silence().call_wakers_elsewhere();
+    }
+
+    /// As `ready`; the caller calls the wakers of tasks.
+    fn ready_in_silence(mut self) -> Readied<Active> {
+        let mut readied = Readied::new();
         while let Some(first) = self.0.pop_front() {
             // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
-            unsafe { &first.as_ref().value }.waiter.ready();
+            unsafe { &first.as_ref().value }.waiter.ready_with(&mut readied);
+            mutant!(NotifiedCallsInBetween: std::mem::replace(&mut readied, Readied::new()).call_wakers());
         }
+        readied
     }
 }
 
@@ -165,11 +186,23 @@ pub(crate) struct Left<'a, S> {
 /// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Returns `want`, with
 /// what the notifier has written there.
 pub(crate) fn wait_in<'a, S: HasWaitQueue>(
-    mut wait: Wait<Active>,
+    wait: Wait<Active>,
     lock: &'a Mutex<S>,
-    mut state: MutexGuard<'a, S>,
+    state: MutexGuard<'a, S>,
+    place: (S::Want, Position),
+    how: How,
+) -> Result<S::Want, Left<'a, S>> {
+    wait_in_and(wait, (lock, state), place, how, || {})
+}
+
+/// As `wait_in`; calls `then` after the lock, before the caller blocks.
+#[inline]
+pub(crate) fn wait_in_and<'a, S: HasWaitQueue>(
+    mut wait: Wait<Active>,
+    (lock, mut state): (&'a Mutex<S>, MutexGuard<'a, S>),
     (want, position): (S::Want, Position),
     how: How,
+    then: impl FnOnce(),
 ) -> Result<S::Want, Left<'a, S>> {
     let hook = AbandonHook::new(run::<S>);
     let record = Node::new(Record { hook, want, waiter: wait.waiter(), notified: Cell::new(false) });
@@ -186,6 +219,7 @@ pub(crate) fn wait_in<'a, S: HasWaitQueue>(
     }
     let woke = wait.park(how, move || {
         drop(state);
+        then();
         Commit::Park
     });
     wait.on_abandon(std::ptr::null());

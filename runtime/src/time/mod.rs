@@ -1,8 +1,10 @@
-//! Time: [`sleep`], [`sleep_until`], [`Timer`], [`Ticker`], [`after_func`].
+//! Time: [`sleep`], [`sleep_until`], [`Timer`], [`Ticker`], [`after_func`]; for futures [`Sleep`], [`timeout_async`].
 
+mod future;
 mod source;
 mod timer;
 
+pub use future::{Sleep, sleep_async, timeout_async};
 pub use timer::{Ticker, Timer, after_func};
 
 use crate::context::{Context, ContextError};

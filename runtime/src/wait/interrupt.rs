@@ -416,6 +416,67 @@ pub(crate) fn end_here<H: Host>() {
     Wait::<H>::begin().stay()
 }
 
+/// While this value lives no interrupt ends a wait of the caller, a goroutine or a plain thread: for destructors that run
+/// because of an interrupt, before its throw. As in destructors that run under the unwinding, their waits go on.
+pub(crate) struct Undisturbed<H: Host> {
+    g: Option<GRef<H>>,
+    frame: *const Frame,
+    exits: bool,
+    throws: u8,
+}
+
+impl<H: Host> Undisturbed<H> {
+    pub(crate) fn begin() -> Self {
+        match M::<H>::current().and_then(M::g) {
+            Some(g) => {
+                let (frame, exits, throws) =
+                    (g.frame.replace(std::ptr::null()), g.exits.replace(false), g.throws.0.get());
+                // The ender waits for the goroutine, within the ender's limit.
+                g.throws.end();
+                Undisturbed { g: Some(g), frame, exits, throws }
+            }
+            None => {
+                let frame = H::thread_frame().cast();
+                H::set_thread_frame(std::ptr::null());
+                Undisturbed { g: None, frame, exits: false, throws: 0 }
+            }
+        }
+    }
+}
+
+impl<H: Host> Drop for Undisturbed<H> {
+    fn drop(&mut self) {
+        match self.g {
+            Some(g) => {
+                g.frame.set(self.frame);
+                // A destructor may have called `goexit`.
+                g.exits.set(g.exits.get() | self.exits);
+                g.throws.0.set(self.throws);
+            }
+            None => H::set_thread_frame(self.frame.cast()),
+        }
+    }
+}
+
+/// Between two polls of a future that was woken again: the interrupt that is due for the caller, if a throw may pass.
+/// Returns `None` at once where nothing is. An interrupt that may not be thrown is masked from here on.
+pub(crate) fn due<H: Host>(g: Option<GRef<H>>, masked: &mut Masked) -> Option<Interrupt> {
+    let pending = match (g, Sched::<H>::current()) {
+        (Some(g), Some(sched)) => g.pending_interrupts(sched),
+        _ => PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false },
+    };
+    if !pending.listens::<H>(OnInterrupt::Unwinding) {
+        return None;
+    }
+    if pending.ends {
+        if Interrupt::Shutdown.may_throw::<H>() {
+            return Some(Interrupt::Shutdown);
+        }
+        Wait::<H>::begin().stay()
+    }
+    pending.interrupt::<H>(OnInterrupt::Unwinding, masked)
+}
+
 /// The interrupts that can't end a wait.
 pub(crate) struct Masked {
     to_frame: *const Frame,

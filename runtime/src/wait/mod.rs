@@ -7,4 +7,6 @@ pub(crate) mod abandon;
 pub(crate) mod interrupt;
 pub(crate) mod queue;
 pub(crate) mod status;
+pub(crate) mod task;
 pub(crate) mod waiter;
+pub(crate) mod waker_cell;

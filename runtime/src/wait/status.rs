@@ -177,6 +177,15 @@ impl StatusWord {
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
+    /// In place of `park`, by the owner, which publishes the wait by itself and sleeps later, by `park_again`. No other thread
+    /// knows the number yet.
+    pub(crate) fn announce(&self, number: WaitNumber) {
+        let saved = SAVED;
+        mutant!(AnnounceUnsaved: let saved = 0);
+        // Relaxed: the commit hook publishes the number with the record, and nobody reads the context of a Running word.
+        self.0.store(number.0 << NUMBER | OPEN | saved | Status::Running as u64, Relaxed);
+    }
+
     /// Waiting → Running, by the M whose commit hook refused, if no waker was faster.
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
         // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there has the G run,

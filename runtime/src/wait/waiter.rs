@@ -1,16 +1,16 @@
 //! A parker as it is represented in a queue, and how a parker is woken.
 //!
-//! A [`Waiter`] names a goroutine or a plain thread together with the number of a wait. A waker that finds a Waiter in a queue
-//! claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch the
-//! record's other fields, or a thread that holds the lock of the queue in which the record stands.
+//! A [`Waiter`] names a goroutine, a plain thread or a task together with the number of a wait. A waker that finds a Waiter in
+//! a queue claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch
+//! the record's other fields, or a thread that holds the lock of the queue in which the record stands.
 //!
 //! The owner unlinks its records, or the waker that has claimed the wait does, before the waker readies the owner. So the owner
 //! finds no record of its own in a queue when its call returns, and a record may lie on the owner's stack. What keeps the
 //! memory behind a Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
-//! lives; a thread's parker is counted. A claim under an old number fails and touches nothing else.
+//! lives; the parker of a thread or a task is counted. A claim under an old number fails and touches nothing else.
 //!
 //! A [`Wait`] is the owner's side: it opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
-//! thread:
+//! thread (a task does not block: `wait/task.rs`):
 //!
 //! ```text
 //! let mut wait = Wait::begin();        // the number is drawn
@@ -31,27 +31,71 @@ mod wait;
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::note::Note;
-use crate::prim::Arc;
+use crate::prim::hooks::*;
+use crate::prim::{Arc, assert_none_held};
 use crate::sched::Sched;
 use crate::sched::run::wake;
 use crate::wait::interrupt::Frame;
 use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber};
+use crate::wait::task::{self, Readied};
 pub(crate) use wait::{How, Opened, Wait, Woke};
 
-/// Where a plain thread waits: the claim word, and the note on which the thread sleeps.
+/// Where a plain thread or a task waits: the claim word, and what is woken.
 pub(crate) struct Parker<H: Host> {
-    word: StatusWord,
-    note: Note<H>,
+    pub(super) word: StatusWord,
+    bed: Bed<H>,
+}
+
+/// Who waits in a parker.
+enum Bed<H: Host> {
+    /// A plain thread, which sleeps on the note.
+    Thread(Note<H>),
+    /// What polls a future.
+    Task(task::Bed<H>),
 }
 
 impl<H: Host> Parker<H> {
+    /// For a plain thread.
     pub(crate) fn new() -> Arc<Self> {
+        Self::with(Bed::Thread(Note::new()))
+    }
+
+    /// For a task.
+    pub(super) fn of_task(bed: task::Bed<H>) -> Arc<Self> {
+        Self::with(Bed::Task(bed))
+    }
+
+    fn with(bed: Bed<H>) -> Arc<Self> {
         let word = StatusWord::new(Status::Idle);
         word.spawn();
-        // A thread is never in a run queue, and counts as running from the start, also while asleep.
+        // Neither is ever in a run queue, and each counts as running from the start, also while asleep.
         let ran = word.run();
         debug_assert_eq!(ran, Run::Go);
-        Arc::new(Parker { word, note: Note::new() })
+        Arc::new(Parker { word, bed })
+    }
+
+    /// The note of a plain thread.
+    fn note(&self) -> &Note<H> {
+        match &self.bed {
+            Bed::Thread(note) => note,
+            Bed::Task(_) => unreachable!("note: a task does not sleep"),
+        }
+    }
+
+    /// The bed of a task.
+    pub(super) fn task(&self) -> &task::Bed<H> {
+        match &self.bed {
+            Bed::Task(bed) => bed,
+            Bed::Thread(_) => unreachable!("task: a thread waits here"),
+        }
+    }
+
+    /// Wakes the thread or the task.
+    fn alarm(&self) {
+        match &self.bed {
+            Bed::Thread(note) => note.alarm(),
+            Bed::Task(bed) => bed.alarm(),
+        }
     }
 
     /// For the waits of the calling thread, which is no M's: the parker of the thread's outermost frame, or a new one.
@@ -75,15 +119,15 @@ impl<H: Host> Parker<H> {
 pub(crate) enum Waiter<H: Host> {
     /// A goroutine.
     G(GRef<H>, WaitNumber),
-    /// A thread outside of any runtime.
-    Thread(Arc<Parker<H>>, WaitNumber),
+    /// A thread outside of any runtime, or a task.
+    Parker(Arc<Parker<H>>, WaitNumber),
 }
 
 impl<H: Host> Clone for Waiter<H> {
     fn clone(&self) -> Self {
         match self {
             Waiter::G(g, number) => Waiter::G(*g, *number),
-            Waiter::Thread(parker, number) => Waiter::Thread(Arc::clone(parker), *number),
+            Waiter::Parker(parker, number) => Waiter::Parker(Arc::clone(parker), *number),
         }
     }
 }
@@ -95,7 +139,7 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn claim(&self) -> bool {
         match self {
             Waiter::G(g, number) => g.word.claim(*number),
-            Waiter::Thread(parker, number) => parker.word.claim(*number),
+            Waiter::Parker(parker, number) => parker.word.claim(*number),
         }
     }
 
@@ -104,7 +148,7 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn g(&self) -> Option<GRef<H>> {
         match self {
             Waiter::G(g, _) => Some(*g),
-            Waiter::Thread(..) => None,
+            Waiter::Parker(..) => None,
         }
     }
 
@@ -112,7 +156,7 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Waiter::G(g, number) => g.word.is_open(*number),
-            Waiter::Thread(parker, number) => parker.word.is_open(*number),
+            Waiter::Parker(parker, number) => parker.word.is_open(*number),
         }
     }
 
@@ -120,24 +164,52 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn is_left(&self) -> bool {
         match self {
             Waiter::G(g, _) => g.is_left(),
-            Waiter::Thread(..) => false,
+            Waiter::Parker(..) => false,
         }
     }
 
-    /// Lets the owner go on. Only after a won `claim`. The Waiter may lie in the owner's own record, which may be gone
-    /// when this returns.
+    /// Lets the owner go on. Only after a won `claim`, and with no lock held, as a task's waker is foreign code. The Waiter
+    /// may lie in the owner's own record, which may be gone when this returns.
     #[inline]
     pub(crate) fn ready(&self) {
+        assert_none_held();
         match self {
             Waiter::G(g, _) => wake::goready(*g),
-            Waiter::Thread(parker, _) => {
-                // Counted: the thread may go on, and drop its own reference.
-                let parker = Arc::clone(parker);
-                let then = parker.word.ready();
-                debug_assert_eq!(then, Then::Leave, "a thread is in no run queue");
-                parker.note.alarm();
+            Waiter::Parker(parker, _) => {
+                mutant!(TaskIsCalledEarly: { Arc::clone(parker).alarm(); Self::ready_parker(parker); return });
+                Self::ready_parker(parker).alarm();
             }
         }
+    }
+
+    /// As `ready`, except that the waker of a task is called by [`Readied::call_wakers`]. For one of several that are
+    /// readied; a task may be readied under a lock.
+    #[inline]
+    pub(crate) fn ready_with(&self, readied: &mut Readied<H>) {
+        match self {
+            Waiter::G(g, _) => {
+                assert_none_held();
+                wake::goready(*g);
+            }
+            Waiter::Parker(parker, _) => {
+                let parker = Self::ready_parker(parker);
+                match parker.bed {
+                    Bed::Thread(_) => parker.alarm(),
+                    Bed::Task(_) => readied.push(parker),
+                }
+            }
+        }
+    }
+
+    /// Lets the thread, or the task, go on; it may be asleep still. Counted: it may drop its own reference.
+    fn ready_parker(parker: &Arc<Parker<H>>) -> Arc<Parker<H>> {
+        let parker = Arc::clone(parker);
+        if let Bed::Task(bed) = &parker.bed {
+            bed.touch();
+        }
+        let then = parker.word.ready();
+        debug_assert_eq!(then, Then::Leave, "a parker is in no run queue");
+        parker
     }
 
     /// Claims and readies. Returns `false` if another waker was first.
@@ -153,7 +225,7 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<H> {
         let home = match self {
             Waiter::G(g, _) => g.home().upgrade(),
-            Waiter::Thread(..) => None,
+            Waiter::Parker(..) => None,
         };
         UpgradedWaiter { waiter: self.clone(), home }
     }
@@ -162,11 +234,11 @@ impl<H: Host> Waiter<H> {
     pub(crate) fn nudge(&self) {
         match self {
             Waiter::G(g, number) => wake::nudge(*g, *number),
-            Waiter::Thread(parker, number) => {
+            Waiter::Parker(parker, number) => {
                 let parker = Arc::clone(parker);
                 let then = parker.word.nudge(*number);
-                debug_assert_eq!(then, Then::Leave, "a thread is in no run queue");
-                parker.note.alarm();
+                debug_assert_eq!(then, Then::Leave, "a parker is in no run queue");
+                parker.alarm();
             }
         }
     }
@@ -204,7 +276,7 @@ impl<H: Host> Runner<H> {
         match self {
             Runner::G(g) => wake::nudge_any(*g),
             // The thread sleeps only after a look that came after the last alarm.
-            Runner::Thread(parker) => parker.note.alarm(),
+            Runner::Thread(parker) => parker.alarm(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Every test ends within `example::LIMIT` for each of its steps. What is checked of a connection is checked by content that
 //! depends on the connection and the message.
 
-mod clients;
+pub mod clients;
 mod server;
 
 use clients::{content, converse, exchange, expect, expect_end, fill, reset, send_with_end};

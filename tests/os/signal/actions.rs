@@ -1,14 +1,12 @@
 //! Whose action is taken, and which comes back.
 
-use super::{action, alone, dies_by, handler, limit, raise, set};
+use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
 use common::until;
 use gmp::process::Command;
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-
-static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn counts(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
@@ -123,26 +121,6 @@ fn handlers_from_before_go_on() {
         until(|| CALLS.load(SeqCst) == 4);
         assert_eq!(handler(SIGUSR1), counting());
     });
-}
-
-static BELOW: AtomicUsize = AtomicUsize::new(0);
-
-/// As a library does that is installed later, and calls whom it found.
-extern "C" fn passes_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    CALLS.fetch_add(1, SeqCst);
-    type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-    // SAFETY: what stands there has the flag SA_SIGINFO.
-    let below: Full = unsafe { std::mem::transmute(BELOW.load(SeqCst)) };
-    below(number, info, context);
-}
-
-fn install_over(signal: Signal) {
-    let mut over = action(signal);
-    assert!(over.sa_flags & libc::SA_SIGINFO != 0);
-    BELOW.store(over.sa_sigaction, SeqCst);
-    over.sa_sigaction = passes_on as *const () as usize;
-    // SAFETY: a handler that does what one may.
-    assert_eq!(unsafe { libc::sigaction(signal.as_raw(), &raw const over, std::ptr::null_mut()) }, 0);
 }
 
 /// Fails by a handler from later that is taken out, by two handlers that call each other for ever, or by a signal that is lost.

@@ -2,20 +2,26 @@
 
 mod actions;
 mod context;
+mod quit;
 mod receivers;
+mod storm;
 
 use common::child;
 use gmp::signal::Signal;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// Runs `f` in a process of its own, where nothing is ignored that is not for Rust programs.
 #[track_caller]
 fn alone(test: &str, f: impl FnOnce()) {
     if child::is_child() {
-        // A shell's background job ignores it, and so would this.
-        set(libc::SIGINT, libc::SIG_DFL);
+        // A shell's background job ignores the one, a program that nohup has started the other, and so would this.
+        for signal in [libc::SIGINT, libc::SIGHUP] {
+            set(signal, libc::SIG_DFL);
+        }
         f();
     } else {
         child::passes(test, &[]);
@@ -78,4 +84,26 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 fn limit() -> Instant {
     Instant::now() + LIMIT
+}
+
+/// How often handlers of these tests were called.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+
+/// As a library does that is installed later, and calls whom it found.
+extern "C" fn passes_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    CALLS.fetch_add(1, SeqCst);
+    type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+    // SAFETY: what stands there has the flag SA_SIGINFO.
+    let below: Full = unsafe { std::mem::transmute(BELOW.load(SeqCst)) };
+    below(number, info, context);
+}
+
+fn install_over(signal: Signal) {
+    let mut over = action(signal);
+    assert!(over.sa_flags & libc::SA_SIGINFO != 0);
+    BELOW.store(over.sa_sigaction, SeqCst);
+    over.sa_sigaction = passes_on as *const () as usize;
+    // SAFETY: a handler that does what one may.
+    assert_eq!(unsafe { libc::sigaction(signal.as_raw(), &raw const over, std::ptr::null_mut()) }, 0);
 }

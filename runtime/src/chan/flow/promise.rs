@@ -189,6 +189,12 @@ impl<T> Chan<T> {
             }
             Promised::To(ticket) => {
                 let mut state = self.lock();
+                if (state.closed && state.is_promised_to_task(ticket)).unless(GrantedBehindTheEnd) {
+                    // Nothing may be granted here: a task that gave the message back would have it come behind the end.
+                    drop(state);
+                    self.withdraw(promised);
+                    return Err(message);
+                }
                 let Some(receiver) = state.keep_promise(ticket) else {
                     drop(state);
                     return self.send_whole(message, limit);
@@ -196,7 +202,7 @@ impl<T> Chan<T> {
                 let (mut woken, message) = (Woken::new(), ManuallyDrop::new(message));
                 // SAFETY: `keep_promise` has claimed the receiver's wait, or made its record Served. The message lies
                 // in `message`, whose destructor never runs.
-                unsafe { self.hand(receiver, &raw const *message, &mut woken) };
+                unsafe { self.hand(&mut state, receiver, &raw const *message, &mut woken) };
                 drop(state);
                 woken.ready();
                 Ok(())
@@ -229,15 +235,10 @@ impl<T> Chan<T> {
             Promised::Reserved => self.give_reserved_back(),
             Promised::To(ticket) => {
                 let (mut state, mut woken) = (self.lock(), Woken::new());
-                let receiver = state.break_promise(ticket);
+                state.break_promise(ticket, &mut woken);
                 self.feed(&mut state, &mut woken);
                 drop(state);
                 woken.ready();
-                if let Some(receiver) = receiver {
-                    mutant!(PromiseWithdrawnSilently: return);
-                    // SAFETY: `break_promise` has claimed the receiver's wait, and the receiver sleeps until this.
-                    unsafe { receiver.as_ref() }.value.ready();
-                }
             }
         }
     }
@@ -268,9 +269,9 @@ impl<T> Chan<T> {
         woken.ready();
     }
 
-    /// Serves the receivers whose records were put back to their places, in order: from the buffer, or on a channel
-    /// without one from the senders that wait.
-    fn feed(&self, state: &mut State, woken: &mut Woken) {
+    /// Serves the receivers that wait while there are messages, and those whose records were put back to their places, in
+    /// order: from the buffer, or on a channel without one from the senders that wait.
+    pub(super) fn feed(&self, state: &mut State, woken: &mut Woken) {
         while state.len > 0
             && let Some(receiver) = state.claim_receiver(Message::Here)
         {
@@ -278,6 +279,12 @@ impl<T> Chan<T> {
             // write of a `T`.
             unsafe {
                 let it = &receiver.as_ref().value;
+                if it.kind == Kind::OfTask {
+                    // It was granted the message that is in the buffer.
+                    state.len -= 1;
+                    woken.add(receiver);
+                    continue;
+                }
                 self.pop(state, it.slot().cast());
                 if it.queue_state() != QueueState::Served {
                     it.set_wait_result(WaitResult::Done);
@@ -289,7 +296,7 @@ impl<T> Chan<T> {
             // SAFETY: the sender is claimed, and its message lies in its slot; the receiver's record is Served.
             unsafe {
                 let it = &sender.as_ref().value;
-                self.hand(receiver, it.slot().cast(), woken);
+                self.hand(state, receiver, it.slot().cast(), woken);
                 it.set_wait_result(WaitResult::Done);
                 woken.add(sender);
             }

@@ -72,10 +72,10 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `send`.
     #[inline(always)]
-    unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
+    pub(super) unsafe fn put(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Option<Ended> {
         match state.offer() {
             // SAFETY: `offer` has claimed the receiver; the message by this function's contract.
-            Offer::Receiver(receiver) => unsafe { self.hand(receiver, slot, woken) },
+            Offer::Receiver(receiver) => unsafe { self.hand(state, receiver, slot, woken) },
             Offer::Room => {
                 // SAFETY: there is room; the message by this function's contract.
                 unsafe { self.push(state, slot) };

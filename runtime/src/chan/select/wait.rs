@@ -174,7 +174,7 @@ impl Search<'_, '_> {
             (WaitResult::Partner(ticket), _) => Chosen::Sends(Promised::To(ticket)),
             (WaitResult::Reserved, _) => Chosen::Sends(Promised::Reserved),
             (WaitResult::Done, Direction::Send) if self.intent == Intent::Watch => Chosen::Drained,
-            (WaitResult::Open | WaitResult::Done, _) => {
+            (WaitResult::Open | WaitResult::Done | WaitResult::Granted, _) => {
                 unreachable!("settle: an arm was dealt with by {wait_result:?}")
             }
         };

@@ -31,7 +31,7 @@ impl State {
             at = self.receivers.next(record);
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
-            if (it.queue_state() != QueueState::Open).unless(PromiseToOneAwake) {
+            if (!it.is_unclaimed()).unless(PromiseToOneAwake) {
                 continue;
             }
             // A record that can't be claimed is removed: the owner is leaving, or was left behind by the runtime.
@@ -70,6 +70,31 @@ impl State {
             self.give_place(partner);
             self.wait_for_promise(partner)
         }
+    }
+
+    /// Has a task wait for the message of a send that it has claimed, under the task's own record, which keeps its
+    /// place if it has one. Returns the ticket for the sender.
+    ///
+    /// # Safety
+    /// As `ask`; the record is of a task, stands among the receivers or in no queue, and its wait is open.
+    pub(crate) unsafe fn ask_for_task(&mut self, record: RecordPtr) -> Ticket {
+        self.promises += 1;
+        // SAFETY: by this function's contract.
+        unsafe {
+            if !self.receivers.remove(record) {
+                self.give_place(record);
+            }
+            self.wait_for_promise(record)
+        }
+    }
+
+    /// Returns `true` if the receiver with this ticket is a task that has not left.
+    pub(crate) fn is_promised_to_task(&self, ticket: Ticket) -> bool {
+        self.promised.iter().any(|at| {
+            // SAFETY: the records stand in the queue, which is locked.
+            let it = unsafe { &at.as_ref().value };
+            it.kind == Kind::OfTask && it.ticket() == ticket
+        })
     }
 
     /// A ticket under which no receiver waits.
@@ -116,8 +141,7 @@ impl State {
         Some(record)
     }
 
-    /// F1: returns the receiver for a promised message that is there now, claimed or Served; `None` if the receiver
-    /// has left.
+    /// F1: returns the receiver for a promised message that is there now; `None` if the receiver has left.
     pub(crate) fn keep_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         let record = self.redeem(ticket)?;
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
@@ -128,27 +152,32 @@ impl State {
                 it.set_queue_state(QueueState::Served);
                 true
             }
+            // Its M parks it after the end of their runtime, and has not claimed the wait yet (`Sched::leave_late`).
+            _ if it.is_left().unless(PromiseKeptToTheLate) => false,
             _ => it.claim(),
         };
         mutant!(PromiseKeptWithoutClaim: let gets = gets || it.queue_state() != QueueState::Coming);
+        if gets {
+            self.grant(it);
+        }
         gets.then_some(record)
     }
 
-    /// Withdraws a promise. Returns a receiver that is claimed and to be readied; the caller serves records that were
-    /// put back (`Chan::feed`).
-    pub(crate) fn break_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
-        let record = self.redeem(ticket)?;
+    /// Withdraws a promise. A receiver that is claimed for that is added to `woken`, as the first; the caller serves records
+    /// that were put back (`Chan::feed`).
+    pub(crate) fn break_promise(&mut self, ticket: Ticket, woken: &mut Woken) {
+        let Some(record) = self.redeem(ticket) else { return };
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
         let it = unsafe { &record.as_ref().value };
         if it.queue_state() == QueueState::Coming {
             // SAFETY: `redeem` has taken the record out; the owner takes the record out again before returning.
             unsafe { self.stand_again(record, QueueState::Returned) };
-            return None;
+            return;
         }
         if !it.claim() {
             // The receiver is leaving: its G2 takes the record out of `promised` only, so the record must not go to
             // another queue.
-            return None;
+            return;
         }
         it.set_wait_result(WaitResult::Withdrawn);
         match it.kind {
@@ -157,8 +186,11 @@ impl State {
             Kind::Partner(Some(held)) => unsafe { unless!(PromiseHoldsOn, held.as_ref().value.end_hold()) },
             // SAFETY: as for a Coming record, above.
             Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
+            // A task has no slot for a message of another sender. It looks for one itself, from the place that it keeps.
+            // SAFETY: as for a Coming record, above.
+            Kind::OfTask => unsafe { self.stand_again(record, QueueState::Held) },
         }
-        Some(record)
+        unless!(PromiseWithdrawnSilently, woken.add_linked(record));
     }
 
     /// Puts a record back to its place among the receivers.

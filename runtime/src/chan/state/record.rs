@@ -4,6 +4,7 @@ use crate::host::Active;
 use crate::prim::UnsafeCell;
 use crate::sched::run::wake::goready;
 use crate::wait::queue::{Node, Queue};
+use crate::wait::task::Readied;
 use crate::wait::waiter::{UpgradedWaiter, Waiter};
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
@@ -24,6 +25,8 @@ pub(crate) enum WaitResult {
     Partner(Ticket),
     /// A select's send was chosen: a place in the buffer is reserved for the message.
     Reserved,
+    /// A message is granted to the task: it lies in the buffer, and the next one that the task takes from there is its own.
+    Granted,
     /// A select's receive was promised a message: the owner has to take the lock and see whether the message is there.
     Promised,
     /// The message that was promised to a receiver will not come.
@@ -52,6 +55,8 @@ pub(crate) enum Kind {
     Alone,
     /// An arm of a select.
     OfSelect,
+    /// A receive of a task, which has no slot, and waits in this queue alone.
+    OfTask,
     /// A wait for a promised message; with the record that keeps the owner's place in the same channel's queue.
     Partner(Option<RecordPtr>),
 }
@@ -61,6 +66,8 @@ pub(crate) enum Kind {
 pub(crate) enum QueueState {
     /// The owner waits under the record's wait number: a claim decides.
     Open,
+    /// As Open, of a task. A state of its own, so that who hands a message to the first receiver looks at one byte.
+    OpenToGrants,
     /// The owner is awake, and has not taken the lock yet. A message may still be put into the record's slot.
     Returned,
     /// As Returned, and a message was put into the slot. The record is out of the queue.
@@ -81,18 +88,19 @@ pub(crate) struct Record {
     wait_result: UnsafeCell<WaitResult>,
     queue_state: UnsafeCell<QueueState>,
     pub(super) place: UnsafeCell<u64>,
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 impl Record {
     /// `slot` is null for a send whose message is not evaluated yet.
     #[inline(always)]
     pub(crate) fn new(waiter: Waiter<Active>, slot: *mut (), kind: Kind) -> Node<Record> {
+        let open = if kind == Kind::OfTask { QueueState::OpenToGrants } else { QueueState::Open };
         Node::new(Record {
             waiter: UnsafeCell::new(waiter),
             slot: UnsafeCell::new(slot),
             wait_result: UnsafeCell::new(WaitResult::Open),
-            queue_state: UnsafeCell::new(QueueState::Open),
+            queue_state: UnsafeCell::new(open),
             place: UnsafeCell::new(0),
             kind,
         })
@@ -135,12 +143,15 @@ impl Record {
         }
     }
 
+    /// A copy of the waiter. The caller has claimed the wait, and has not readied the owner.
+    fn waiter(&self) -> Waiter<Active> {
+        // SAFETY: the owner sleeps, and the record stays, until the owner is readied.
+        self.waiter.with(|waiter| unsafe { (*waiter).clone() })
+    }
+
     #[cold]
-    pub(super) fn ready_thread(&self) {
-        // SAFETY: the caller of `ready` has claimed the wait, so the owner sleeps, and the record stays, until the
-        // owner is readied here.
-        let waiter = self.waiter.with(|waiter| unsafe { (*waiter).clone() });
-        waiter.ready();
+    fn ready_thread(&self) {
+        self.waiter().ready();
     }
 
     /// The waiter, kept alive so that the caller can nudge the waiter after the lock.
@@ -172,7 +183,13 @@ impl Record {
         // SAFETY: others read the waiter under the lock only, which the owner has here.
         self.waiter.with_mut(|old| unsafe { *old = waiter });
         self.set_wait_result(WaitResult::Open);
-        self.set_queue_state(QueueState::Open);
+        let of_task = self.kind == Kind::OfTask;
+        self.set_queue_state(if of_task { QueueState::OpenToGrants } else { QueueState::Open });
+    }
+
+    /// Returns `true` if the owner has not been claimed by a counterpart that has noted it here. Under the lock.
+    pub(super) fn is_unclaimed(&self) -> bool {
+        matches!(self.queue_state(), QueueState::Open | QueueState::OpenToGrants)
     }
 
     /// Under the lock.
@@ -233,19 +250,31 @@ impl Woken {
     #[inline]
     pub(crate) fn ready(self) {
         if let Some(first) = self.first {
-            // SAFETY: by the contract of `add` the owner sleeps until this.
-            unsafe { first.as_ref() }.value.ready();
-            if !self.others.is_empty() {
-                Self::ready_all(self.others);
+            if self.others.is_empty() {
+                // SAFETY: by the contract of `add` the owner sleeps until this.
+                unsafe { first.as_ref() }.value.ready();
+            } else {
+                Self::ready_all(first, self.others);
             }
         }
     }
 
+    /// The wakers of tasks are called last: one may drop a future that waits to be readied here.
     #[cold]
-    pub(super) fn ready_all(mut records: Queue<Record>) {
-        while let Some(record) = records.pop_front() {
+    fn ready_all(first: RecordPtr, others: Queue<Record>) {
+        let mut readied = Readied::new();
+        Woken { first: Some(first), others }.ready_with(&mut readied);
+        readied.call_wakers();
+    }
+
+    /// As `ready`; the caller calls the wakers of tasks.
+    pub(crate) fn ready_with(mut self, readied: &mut Readied<Active>) {
+        let mut at = self.first;
+        while let Some(record) = at {
+            // Taken out before the owner goes on, and the record with it.
+            at = self.others.pop_front();
             // SAFETY: by the contract of `add` the owner sleeps until this.
-            unsafe { record.as_ref() }.value.ready();
+            unsafe { record.as_ref() }.value.waiter().ready_with(readied);
         }
     }
 }

@@ -1,15 +1,17 @@
 //! [`Host`], played: a thread is a loom thread, a note's sleep a mutex and a condition variable.
 
 use super::barrier::{REFUSED, RETAKER, Retaker, Switches};
-use super::search::THREADS_REFUSED;
+use super::search::{SWITCH_HOOKS, THREADS_REFUSED};
 use super::stack::{PANIC, entry, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
 use super::{ModelStack, StackCache, schedule};
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Lack, Poll, PollWait, Process, Stacks, Symbol, Threads,
+    Answer, Bar, Broken, Clock, Frames, Host, Interest, Lack, Poll, PollWait, Process, Stacks, Symbol,
+    Threads,
 };
 use crate::m::M;
-use crate::prim::{Arc, AtomicU32, Ordering, fence};
+use crate::prim::{Arc, AtomicU32, Ordering, UnsafeCell, fence};
+use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
 use crate::stack::switch::{Coro, Home};
 use crate::wait::interrupt::is_interrupt;
@@ -41,11 +43,18 @@ pub struct Local {
     pub(super) home: Home,
     pub(super) panic: Cell<Option<Box<dyn Any + Send>>>,
     pub(super) switches: Switches,
+    /// The CPUs of the M's thread. Whoever looks, or changes it, holds a lock: loom checks that.
+    cpus: UnsafeCell<CpuSet>,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Local { home: Home::new(), panic: Cell::new(None), switches: Switches::new() }
+        Local {
+            home: Home::new(),
+            panic: Cell::new(None),
+            switches: Switches::new(),
+            cpus: UnsafeCell::new(CpuSet::EMPTY),
+        }
     }
 }
 
@@ -138,6 +147,8 @@ impl Threads for ModelHost {
         0
     }
 
+    fn seed_random(_seed: u32) {}
+
     fn cpu() -> u32 {
         // Each M has a cache of its own.
         M::<Self>::current().map_or(0, |m| m.id)
@@ -145,6 +156,30 @@ impl Threads for ModelHost {
 
     fn cache_of(_cpu: u32) -> u32 {
         0
+    }
+
+    fn has_several_caches() -> bool {
+        false
+    }
+
+    fn own_affinity() -> io::Result<CpuSet> {
+        Ok(CpuSet::EMPTY)
+    }
+
+    fn affinity(local: &Local, _thread: u32) -> io::Result<CpuSet> {
+        // SAFETY: the caller holds the lock of `m/bound.rs`.
+        Ok(local.cpus.with(|cpus| unsafe { *cpus }))
+    }
+
+    fn set_affinity(local: &Local, _thread: u32, cpus: &CpuSet) -> io::Result<()> {
+        schedule::add(format_args!("gives a thread CPUs {cpus}"));
+        // SAFETY: as in `affinity`; or the thread has just begun.
+        local.cpus.with_mut(|own| unsafe { *own = *cpus });
+        Ok(())
+    }
+
+    fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet> {
+        Ok(*cpus)
     }
 
     fn parallelism() -> usize {
@@ -243,13 +278,18 @@ impl Poll for ModelHost {
         Ok(())
     }
 
-    fn watch(&self, _fd: RawFd, key: Key) -> io::Result<()> {
+    fn watch(&self, _fd: RawFd, key: Key, interest: Interest) -> io::Result<()> {
         let mut world = self.world();
-        world.watched.push(key);
-        // The kernel reports at once the events that the descriptor has already.
-        let level = world.level | Readiness::WRITABLE;
-        world.events.push((key, level));
-        self.happened.notify_all();
+        world.watched.push((key, interest));
+        self.report(&mut world, key);
+        Ok(())
+    }
+
+    fn watch_writes(&self, _fd: RawFd, key: Key) -> io::Result<()> {
+        let mut world = self.world();
+        let watched = world.watched.iter_mut().find(|(watched, _)| *watched == key);
+        watched.expect("watch_writes: the descriptor is watched").1 = Interest::Both;
+        self.report(&mut world, key);
         Ok(())
     }
 
@@ -332,10 +372,21 @@ impl Process for ModelHost {
         &SHARED
     }
 
-    fn catch_quit() {}
+    fn has_switch_hooks() -> bool {
+        !SWITCH_HOOKS.get().is_null()
+    }
 
-    fn answers_quit(_handler: usize) -> bool {
-        false
+    fn switch_hooks() -> *const () {
+        SWITCH_HOOKS.get()
+    }
+
+    fn set_switch_hooks(_before: *const (), now: *const ()) -> bool {
+        SWITCH_HOOKS.set(now);
+        true
+    }
+
+    fn quit_handler() -> Option<usize> {
+        None
     }
 
     fn is_panicking() -> bool {

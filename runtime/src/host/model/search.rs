@@ -27,6 +27,8 @@ thread_local! {
     static WEIGHS: Cell<bool> = const { Cell::new(false) };
     /// In this execution no thread can be started any more.
     pub(super) static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// The functions around the switches of this execution's goroutines.
+    pub(super) static SWITCH_HOOKS: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Returns `true` if the queue that a thief looks at does not change meanwhile.
@@ -164,6 +166,7 @@ impl Model {
             REFUSALS.set(refusals);
             REFUSED.set(false);
             THREADS_REFUSED.set(false);
+            SWITCH_HOOKS.set(std::ptr::null());
             f();
         });
         let executions = schedule::reset();

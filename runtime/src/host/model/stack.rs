@@ -66,6 +66,10 @@ impl Stack<Local> for ModelStack {
         }
     }
 
+    fn fetch(&self) {
+        self.coro.fetch();
+    }
+
     fn depth(&self) -> Option<usize> {
         self.coro.depth()
     }

@@ -1,5 +1,6 @@
 //! The world of a model: a clock that stands still, and a poller that is a list of posted events.
 
+use crate::host::Interest;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
 use loom::sync::{Condvar, Mutex};
@@ -22,9 +23,11 @@ pub(super) struct World {
     /// Threads that block in the poller.
     pub(super) polling: usize,
     /// The descriptors that the poller watches; a model has one at most.
-    pub(super) watched: Vec<Key>,
+    pub(super) watched: Vec<(Key, Interest)>,
     /// All readiness that was ever posted for the watched descriptor.
     pub(super) level: Readiness,
+    /// Whether only `level` says that there is room to write.
+    pub(super) is_full: bool,
     pub(super) events: Vec<(Key, Readiness)>,
     /// Where stacks are limited: those that no goroutine and no cache has.
     pub(super) stacks: usize,
@@ -75,13 +78,28 @@ impl ModelHost {
         self.world().polling > 0
     }
 
-    /// Plays the kernel: the descriptor has become ready. Returns the keys under which it is watched.
+    /// The kernel reports at once what a descriptor has that is watched anew. Until a model has said something else, there
+    /// is room to write.
+    pub(super) fn report(&self, world: &mut World, key: Key) {
+        let level = if world.is_full { world.level } else { world.level | Readiness::WRITABLE };
+        let seen = world.seen(level);
+        world.events.extend(seen.into_iter().filter(|&(watched, _)| watched == key));
+        self.happened.notify_all();
+    }
+
+    /// Plays the kernel: there is no room to write until `happen` or `post` says so.
     #[cfg(test)]
-    pub(crate) fn happen(&self, readiness: Readiness) -> Vec<Key> {
+    pub(crate) fn fill(&self) {
+        self.world().is_full = true;
+    }
+
+    /// Plays the kernel: the descriptor has become ready. Returns what the poller sees of that.
+    #[cfg(test)]
+    pub(crate) fn happen(&self, readiness: Readiness) -> Vec<(Key, Readiness)> {
         super::schedule::add(format_args!("the kernel has {readiness:?}"));
         let mut world = self.world();
         world.level |= readiness;
-        world.watched.clone()
+        world.seen(readiness)
     }
 
     /// As `happen`, and leaves the event for the poller to find.
@@ -90,8 +108,19 @@ impl ModelHost {
         super::schedule::add(format_args!("the kernel posts {readiness:?}"));
         let mut world = self.world();
         world.level |= readiness;
-        let posted: Vec<_> = world.watched.iter().map(|&key| (key, readiness)).collect();
+        let posted = world.seen(readiness);
         world.events.extend(posted);
         self.happened.notify_all();
+    }
+}
+
+impl World {
+    /// What the poller sees of `readiness`: no room to write where a descriptor is watched for reads.
+    fn seen(&self, readiness: Readiness) -> Vec<(Key, Readiness)> {
+        let both = readiness.to_bits();
+        let reads = both & !Readiness::WRITABLE.to_bits();
+        let bits = |interest| if interest == Interest::Both { both } else { reads };
+        let seen = self.watched.iter().map(|&(key, interest)| (key, Readiness::from_bits(bits(interest))));
+        seen.filter(|&(_, readiness)| readiness != Readiness::EMPTY).collect()
     }
 }

@@ -92,6 +92,7 @@ const WHYS: &[Why] = &[
     Why::IoClose,
     Why::Event,
     Why::Park,
+    Why::Future,
     Why::ChanReceive,
     Why::ChanSend,
     Why::Select,

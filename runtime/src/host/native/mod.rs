@@ -3,6 +3,7 @@
 //! Below the line: this code takes no decision of the scheduler. Everything that depends on an OS or a CPU is in this
 //! folder and in `gmp_netpoll::Poller`.
 
+mod affinity;
 mod barrier;
 #[cfg(gmp_bench)]
 pub(crate) mod bench;
@@ -29,9 +30,11 @@ mod segment;
 mod stack;
 
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Lack, Poll, PollWait, Process, Stacks, Symbol, Threads,
+    Answer, Bar, Broken, Clock, Frames, Host, Interest, Lack, Poll, PollWait, Process, Stacks, Symbol,
+    Threads,
 };
-use crate::prim::{AtomicBool, AtomicU32, Relaxed};
+use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, Relaxed, Release};
+use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
@@ -84,6 +87,9 @@ std::thread_local! {
     static THREAD_TOKEN: OnceCell<Arc<dyn Any + Send + Sync>> = const { OnceCell::new() };
     static DICE: Cell<u32> = Cell::new(seed());
 }
+
+/// The functions around the switches of goroutines.
+static SWITCH_HOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How many descriptors one poll reports at most.
 const EVENTS: usize = 128;
@@ -230,12 +236,36 @@ impl Threads for Native {
         x
     }
 
+    fn seed_random(seed: u32) {
+        DICE.set(seed);
+    }
+
     fn cpu() -> u32 {
         topology::cpu()
     }
 
     fn cache_of(cpu: u32) -> u32 {
         topology::cache_of(cpu)
+    }
+
+    fn has_several_caches() -> bool {
+        topology::has_several_caches()
+    }
+
+    fn own_affinity() -> io::Result<CpuSet> {
+        affinity::get(0)
+    }
+
+    fn affinity(_local: &Local, thread: u32) -> io::Result<CpuSet> {
+        affinity::get(thread)
+    }
+
+    fn set_affinity(_local: &Local, thread: u32, cpus: &CpuSet) -> io::Result<()> {
+        affinity::set(thread, cpus)
+    }
+
+    fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet> {
+        affinity::on_trial(cpus)
     }
 
     fn parallelism() -> usize {
@@ -317,9 +347,18 @@ impl Poll for Native {
         self.poller.wake()
     }
 
-    fn watch(&self, fd: RawFd, key: Key) -> io::Result<()> {
+    fn watch(&self, fd: RawFd, key: Key, interest: Interest) -> io::Result<()> {
         // SAFETY: the socket that asks owns the descriptor and outlives the call.
-        self.poller.add(unsafe { BorrowedFd::borrow_raw(fd) }, key)
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        match interest {
+            Interest::Reads => self.poller.add_for_reads(fd, key),
+            Interest::Both => self.poller.add(fd, key),
+        }
+    }
+
+    fn watch_writes(&self, fd: RawFd, key: Key) -> io::Result<()> {
+        // SAFETY: as in `watch`.
+        self.poller.add_writes(unsafe { BorrowedFd::borrow_raw(fd) }, key)
     }
 
     fn unwatch(&self, fd: RawFd) -> io::Result<()> {
@@ -401,12 +440,24 @@ impl Process for Native {
         SHARED.get_or_init(|| Shared::new(Some(Runtimes::default())))
     }
 
-    fn catch_quit() {
-        quit::catch();
+    #[inline(always)]
+    fn has_switch_hooks() -> bool {
+        // Relaxed: the functions are read behind `switch_hooks`. Beside the registration the answer is a guess.
+        !SWITCH_HOOKS.load(Relaxed).is_null()
     }
 
-    fn answers_quit(handler: usize) -> bool {
-        quit::is(handler)
+    fn switch_hooks() -> *const () {
+        // Acquire: partner `set_switch_hooks`: the list.
+        SWITCH_HOOKS.load(Acquire)
+    }
+
+    fn set_switch_hooks(before: *const (), now: *const ()) -> bool {
+        // Release: partner `switch_hooks`.
+        SWITCH_HOOKS.compare_exchange(before.cast_mut(), now.cast_mut(), Release, Relaxed).is_ok()
+    }
+
+    fn quit_handler() -> Option<usize> {
+        Some(quit::handler())
     }
 
     #[inline(never)]

@@ -24,6 +24,11 @@ impl Stack<Local> for NativeStack {
         unsafe { self.coro.resume(&local.home, word) }
     }
 
+    #[inline(always)]
+    fn fetch(&self) {
+        self.coro.fetch();
+    }
+
     fn depth(&self) -> Option<usize> {
         self.coro.depth()
     }

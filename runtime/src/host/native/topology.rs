@@ -1,6 +1,7 @@
 //! Which CPUs share their last-level cache, as `/sys/devices/system/cpu` tells. Read once a process.
 //!
-//! A cache is named by the lowest CPU that it serves. If nothing can be read, all CPUs share one.
+//! A cache is named by the lowest CPU online that it serves. A CPU of which nothing can be read has a cache of its own; if
+//! that is so of all, or the list of CPUs can't be read, all share one. So they do where all that are online share one.
 
 use std::fs;
 use std::path::Path;
@@ -22,6 +23,11 @@ pub(super) fn cpu() -> u32 {
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
+/// Returns `true` if the CPUs do not all share one cache.
+pub(super) fn has_several_caches() -> bool {
+    CACHES.get().is_some_and(|caches| !caches.is_empty())
+}
+
 /// Returns the number of the CPU's cache.
 pub(super) fn cache_of(cpu: u32) -> u32 {
     CACHES.get().and_then(|caches| caches.get(cpu as usize)).copied().unwrap_or(0)
@@ -30,7 +36,7 @@ pub(super) fn cache_of(cpu: u32) -> u32 {
 /// Reads some four small files for each cache, not for each CPU: one CPU's files tell of all that share its cache.
 fn read(cpus: &Path) -> Box<[u32]> {
     let text = |path: &Path| fs::read_to_string(path).ok();
-    let mut caches = vec![None; 0];
+    let (mut caches, mut tells) = (vec![None; 0], false);
     for cpu in text(&cpus.join("online")).and_then(|list| parse_list(&list)).unwrap_or_default() {
         if caches.get(cpu).is_some_and(Option::is_some) {
             continue;
@@ -39,26 +45,29 @@ fn read(cpus: &Path) -> Box<[u32]> {
             let folder = cpus.join(format!("cpu{cpu}/cache/index{index}"));
             Some((text(&folder.join("level"))?, text(&folder.join("shared_cpu_list"))?))
         });
-        for sharer in last_level(levels).unwrap_or_else(|| vec![cpu]) {
+        let sharers = last_level(cpu, levels);
+        tells |= sharers.is_some();
+        for sharer in sharers.unwrap_or_else(|| vec![cpu]) {
             if caches.len() <= sharer {
                 caches.resize(sharer + 1, None);
             }
             caches[sharer] = Some(cpu as u32);
         }
     }
-    one_if_equal(caches.into_iter().map(|cache| cache.unwrap_or(0)).collect())
+    let mut known = caches.iter().flatten();
+    let first = known.next();
+    if !tells || known.all(|cache| Some(cache) == first) {
+        return Box::default();
+    }
+    // A CPU that was offline, or a number that there is none of.
+    caches.into_iter().enumerate().map(|(cpu, cache)| cache.unwrap_or(cpu as u32)).collect()
 }
 
-/// Returns an empty list if all CPUs have the same cache.
-fn one_if_equal(caches: Vec<u32>) -> Box<[u32]> {
-    if caches.iter().all(|cache| *cache == caches[0]) { Box::default() } else { caches.into() }
-}
-
-/// Returns the CPUs that share the cache of the highest level, from pairs of `level` and `shared_cpu_list`.
-fn last_level(levels: impl Iterator<Item = (String, String)>) -> Option<Vec<usize>> {
+/// Returns the CPUs that share the CPU's cache of the highest level, from pairs of `level` and `shared_cpu_list`.
+fn last_level(cpu: usize, levels: impl Iterator<Item = (String, String)>) -> Option<Vec<usize>> {
     let known =
         levels.filter_map(|(level, list)| Some((level.trim().parse::<u32>().ok()?, parse_list(&list)?)));
-    known.max_by_key(|(level, _)| *level).map(|(_, list)| list)
+    known.filter(|(_, list)| list.contains(&cpu)).max_by_key(|(level, _)| *level).map(|(_, list)| list)
 }
 
 /// Parses the kernel's form of a set of CPUs, as in `0-3,8,10-11`. `None` if the text is not that.
@@ -80,6 +89,8 @@ fn parse_list(text: &str) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
     fn lists_of_cpus_are_read() {
@@ -92,29 +103,131 @@ mod tests {
 
     #[test]
     fn the_highest_level_counts() {
-        let levels = [("1", "0"), ("1", "0"), ("3", "0-1,4"), ("2", "0"), ("4", "nonsense")];
+        let levels = [("1", "0"), ("1", "0"), ("3", "0-1,4"), ("2", "0"), ("4", "nonsense"), ("5", "7")];
         let levels = levels.map(|(level, list)| (level.to_owned(), list.to_owned()));
-        assert_eq!(last_level(levels.into_iter()).unwrap(), [0, 1, 4]);
-        assert_eq!(last_level(std::iter::empty()), None);
+        assert_eq!(last_level(0, levels.into_iter()).unwrap(), [0, 1, 4]);
+        assert_eq!(last_level(0, std::iter::empty()), None);
     }
 
-    /// A machine of two sockets, played in a folder; and a machine that tells nothing.
-    #[test]
-    fn cpus_of_a_cache_have_its_number() {
-        let root = std::env::temp_dir().join(format!("gmp-topology-{}", std::process::id()));
-        assert_eq!(read(&root), Box::default());
-        for (cpu, shared) in [(0, "0,2\n"), (1, "1,3\n")] {
-            for (index, level, list) in [(0, "1\n", format!("{cpu}\n")), (1, "3\n", shared.to_owned())] {
-                let folder = root.join(format!("cpu{cpu}/cache/index{index}"));
+    /// A machine that is played in a folder.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(online: &str) -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let number = COUNT.fetch_add(1, Relaxed);
+            let root = std::env::temp_dir().join(format!("gmp-topology-{}-{number}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            fs::write(root.join("online"), online).unwrap();
+            Machine(root)
+        }
+
+        /// A CPU with these caches: their levels, and who shares them.
+        fn cpu(self, cpu: usize, caches: &[(&str, &str)]) -> Self {
+            for (index, (level, list)) in caches.iter().enumerate() {
+                let folder = self.0.join(format!("cpu{cpu}/cache/index{index}"));
                 fs::create_dir_all(&folder).unwrap();
-                fs::write(folder.join("level"), level).unwrap();
-                fs::write(folder.join("shared_cpu_list"), list).unwrap();
+                fs::write(folder.join("level"), format!("{level}\n")).unwrap();
+                fs::write(folder.join("shared_cpu_list"), format!("{list}\n")).unwrap();
+            }
+            self
+        }
+
+        /// CPUs of which these share a last-level cache, and each has another one of its own.
+        fn sharing(mut self, list: &str) -> Self {
+            for cpu in parse_list(list).unwrap() {
+                self = self.cpu(cpu, &[("1", &cpu.to_string()), ("2", &cpu.to_string()), ("3", list)]);
+            }
+            self
+        }
+
+        fn without(self, file: &str) -> Self {
+            fs::remove_file(self.0.join(file)).unwrap();
+            self
+        }
+
+        fn read(&self) -> Box<[u32]> {
+            read(&self.0)
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            // As far as it goes.
+            let _removed = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn eight_cores_under_two_caches_are_two_groups() {
+        let machine = Machine::new("0-7\n").sharing("0-3").sharing("4-7");
+        assert_eq!(*machine.read(), [0, 0, 0, 0, 4, 4, 4, 4]);
+    }
+
+    /// Fails where the two threads of a core, which have each other's number far away, are in different groups, or the cores'
+    /// own caches make groups.
+    #[test]
+    fn threads_of_a_core_are_in_the_group_of_its_cache() {
+        let mut machine = Machine::new("0-7\n");
+        for core in 0..4 {
+            let (core_list, group) =
+                (format!("{core},{}", core + 4), if core < 2 { "0-1,4-5" } else { "2-3,6-7" });
+            for cpu in [core, core + 4] {
+                machine = machine
+                    .cpu(cpu, &[("1", &core_list), ("1", &core_list), ("2", &core_list), ("3", group)]);
             }
         }
-        fs::write(root.join("online"), "0-3\n").unwrap();
-        let caches = read(&root);
-        fs::remove_dir_all(&root).unwrap();
-        assert_eq!(*caches, [0, 1, 0, 1]);
+        assert_eq!(*machine.read(), [0, 0, 2, 2, 0, 0, 2, 2]);
+    }
+
+    /// Fails where all share one cache, and CPUs that are not there seem to have another one.
+    #[test]
+    fn cpus_that_are_offline_and_holes_in_the_numbers_make_no_groups() {
+        assert_eq!(*Machine::new("4-5,9\n").sharing("4-5,9").read(), []);
+        let two = Machine::new("1,3-4,6\n").sharing("1,3").sharing("4,6");
+        assert_eq!(*two.read(), [0, 1, 2, 1, 4, 5, 4]);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_or_nonsense_has_one_cache() {
+        assert_eq!(read(Path::new("/nowhere")), Box::default());
+        assert_eq!(*Machine::new("0-3\n").read(), [], "no caches");
+        for online in ["", "\n", "x", "3-1", "0-99999999999"] {
+            assert_eq!(*Machine::new(online).sharing("0-1").sharing("2-3").read(), [], "{online:?}");
+        }
+        let nonsense = [("three", "0-1"), ("3", "a-b"), ("", "")];
+        assert_eq!(*Machine::new("0-1\n").cpu(0, &nonsense).cpu(1, &nonsense).read(), []);
+    }
+
+    /// Fails where a file that is missing hides more than its cache, or the CPU joins another one's group.
+    #[test]
+    fn what_is_missing_of_one_cpu_concerns_that_one_alone() {
+        let machine = || Machine::new("0-3\n").sharing("0-1").cpu(2, &[("3", "2-3")]).cpu(3, &[("3", "2-3")]);
+        assert_eq!(*machine().read(), [0, 0, 2, 2]);
+        // Number 3 tells of the cache.
+        let without = machine().without("cpu2/cache/index0/level");
+        assert_eq!(*without.read(), [0, 0, 3, 3]);
+        let without =
+            machine().without("cpu2/cache/index0/level").without("cpu3/cache/index0/shared_cpu_list");
+        assert_eq!(*without.read(), [0, 0, 2, 3]);
+        // Of number 0 the second level is the last one that is known; then number 1 tells of both.
+        let without = machine().without("cpu0/cache/index2/shared_cpu_list");
+        assert_eq!(*without.read(), [1, 1, 2, 2]);
+    }
+
+    /// Fails where a file of each CPU is read: of 1024 CPUs, eight tell of all.
+    #[test]
+    fn one_cpu_tells_of_all_that_share_its_cache() {
+        let mut machine = Machine::new("0-1023\n");
+        for first in (0..1024).step_by(128) {
+            machine = machine.cpu(first, &[("3", &format!("{first}-{}", first + 127))]);
+        }
+        let caches = machine.read();
+        assert_eq!(caches.len(), 1024);
+        assert!(
+            caches.iter().enumerate().all(|(cpu, cache)| *cache as usize == cpu / 128 * 128),
+            "{caches:?}"
+        );
     }
 
     #[test]

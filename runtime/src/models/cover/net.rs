@@ -6,11 +6,13 @@ use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
 use crate::net::socket::{ShortRead, Socket as Sock};
+use crate::wait::task::FoundTasks;
 use crate::wait::waiter::Wait;
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
 use std::fs::File;
 use std::io;
+use std::task::{Context, Poll};
 
 /// `net/desc.rs`, the reading side.
 pub struct PollDesc(Desc<Active>);
@@ -49,8 +51,9 @@ impl PollDesc {
     }
     /// Does what the poller does, on a thread of the model's own.
     pub fn event(&self, runtime: &Handle, readiness: Readiness) {
-        let mut found = GList::new();
-        self.0.unblock(readiness, &mut found);
+        let (mut found, mut tasks) = (GList::new(), FoundTasks::None);
+        self.0.unblock(readiness, &mut found, &mut tasks);
+        tasks.wake(&runtime.0, &mut found);
         runtime.0.inject(found);
     }
     /// Does what a close does.
@@ -151,6 +154,23 @@ impl Socket {
     /// Those of `call`, except `WouldBlock`.
     pub fn write(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         self.0.run(Direction::Write, |_| call())
+    }
+    /// One poll of a task for a read of at most `len` bytes as from a stream, by `call`.
+    pub fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        len: usize,
+        mut call: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_read(cx, len, |_| call())
+    }
+    /// One poll of a task for a write, by `call`.
+    pub fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Write, |_| call())
     }
     /// Calls `call` without an I/O lock.
     ///

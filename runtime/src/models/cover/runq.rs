@@ -5,6 +5,7 @@ use crate::g::{G, GRef};
 use crate::host::Active;
 use crate::p::runq::{Runq as Queue, StealNext};
 use crate::prim::Arc;
+use crate::runtime::policy::Steal;
 
 /// Gs that are only queued, told apart by their numbers.
 #[derive(Clone)]
@@ -102,7 +103,14 @@ impl Runq {
     }
     /// By the owner of `self`. Takes `runnext`, too, when the victim's ring is empty.
     pub fn steal_from(&self, victim: &Self) -> Option<usize> {
-        self.queue.steal_from(&victim.queue, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
+        self.steal(victim, Steal::Half)
+    }
+    /// As `steal_from`, of one goroutine at most.
+    pub fn steal_one_from(&self, victim: &Self) -> Option<usize> {
+        self.steal(victim, Steal::One)
+    }
+    fn steal(&self, victim: &Self, steal: Steal) -> Option<usize> {
+        self.queue.steal_from(&victim.queue, steal, StealNext::IfLeft(&|| 0)).map(|g| self.gs.took(g))
     }
     /// By any thread.
     pub fn drain(&self) -> Vec<usize> {

@@ -10,6 +10,7 @@ use crate::p::P;
 use crate::prim::Arc;
 use crate::sched::Sched;
 use crate::sched::watch::deadlock::{Verdict, judge};
+use crate::wait::task::FoundTasks;
 use gmp_netpoll::Readiness;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -34,13 +35,18 @@ impl Handle {
     pub fn post(&self, readiness: Readiness) {
         self.0.host.post(readiness);
     }
+    /// Plays the kernel: the descriptor has no room to write until an event says so.
+    pub fn fill(&self) {
+        self.0.host.fill();
+    }
     /// Plays the kernel and the M that comes back from the poller: if the descriptor is watched, the calling thread
     /// delivers the event.
     pub fn deliver(&self, readiness: Readiness) {
-        let mut found = GList::new();
-        for key in self.0.host.happen(readiness) {
-            self.0.descs.unblock(key, readiness, &mut found);
+        let (mut found, mut tasks) = (GList::new(), FoundTasks::None);
+        for (key, readiness) in self.0.host.happen(readiness) {
+            self.0.descs.lock().unblock(key, readiness, &mut found, &mut tasks);
         }
+        tasks.wake(&self.0, &mut found);
         self.0.inject(found);
     }
     /// Makes a goroutine, and does not queue it yet.
@@ -96,6 +102,10 @@ impl Handle {
     /// Returns how many Ps are in use, idle, retired; asserts that the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
         self.0.count_ps()
+    }
+    /// S2 and S3 of a submission, after `queue_in_silence`.
+    pub fn wake(&self) {
+        self.0.wakep();
     }
     /// Returns `true` if an M waits in the poller.
     pub fn somebody_polls(&self) -> bool {
@@ -196,6 +206,11 @@ impl Held {
 /// On a plain thread, and without a P.
 pub fn p_number() -> u32 {
     M::<Active>::current().and_then(M::p).expect("p_number: on a goroutine whose M holds a P").id
+}
+
+/// Returns the CPUs that the caller's thread was given, as the kernel shows them. Called on a goroutine.
+pub fn cpus() -> String {
+    M::<Active>::current().expect("cpus: on a goroutine").cpus().to_string()
 }
 
 /// A runtime call that only enters and leaves. Called on a goroutine.

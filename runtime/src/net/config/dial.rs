@@ -78,8 +78,9 @@ impl DialConfig {
     }
 
     /// Sets how long each [`connect`](Self::connect) waits, for all addresses together; with a
-    /// [deadline](Self::deadline) as well, the earlier end counts. The time that a name's resolution takes counts, but does
-    /// not end that. Default: for ever.
+    /// [deadline](Self::deadline) as well, the earlier end counts. The time that a name's resolution takes counts, but a
+    /// resolution that is under way is not ended; the wait for a turn to resolve the name is
+    /// ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). Default: for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -142,7 +143,7 @@ impl DialConfig {
         }
         let timeout = self.timeout.map(|timeout| Active::now().saturating_add(timeout));
         let until = timeout.into_iter().chain(self.deadline.map(Active::nanos)).min();
-        let mut addrs = lookup::resolve(&addr)?;
+        let mut addrs = lookup::resolve_until(&addr, until)?;
         let pace = Pace { stagger: self.stagger.unwrap_or(STAGGER), until };
         race::connect(&mut addrs, pace, &mut |addr| self.begin(addr))
     }

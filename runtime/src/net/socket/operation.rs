@@ -171,11 +171,17 @@ impl<'s, S: AsFd> Operation<'s, S> {
     /// Returns the registration with the poller of `sched`, which is made if there is none.
     #[inline(always)]
     fn register(&mut self, sched: &'s Sched<Active>) -> io::Result<&'s PollDesc<Active>> {
-        match self.desc {
-            Some(desc) => Ok(desc),
+        let desc = match self.desc {
+            Some(desc) => desc,
             // When a descriptor is added, the kernel reports events that are ready already.
-            None => Ok(*self.desc.insert(self.socket.register(sched)?)),
+            None => *self.desc.insert(self.socket.register(sched, self.direction)?),
+        };
+        if self.direction == Direction::Write && !desc.watches_writes() {
+            mutant!(SocketWatchesReadsAlone: return Ok(desc));
+            // The kernel reports room that has come since the call that found none.
+            self.socket.watch_writes(sched, desc)?;
         }
+        Ok(desc)
     }
 
     /// Parks the calling goroutine until an event comes or the goroutine has to call `look` again; `look` as with

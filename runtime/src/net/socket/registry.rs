@@ -2,13 +2,29 @@
 //! that has to wait.
 
 use super::Socket;
-use crate::host::{Active, Poll};
-use crate::net::desc::PollDesc;
+use crate::host::{Active, Interest, Poll};
+use crate::net::desc::{Direction, PollDesc};
+use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicPtr, Relaxed, Release, Weak};
 use crate::sched::Sched;
+use crate::wait::task;
 use gmp_netpoll::Key;
 use std::io;
 use std::os::fd::AsFd;
+
+/// Whether events are marked for tasks from the first on.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Marks {
+    Yes,
+    No,
+}
+
+/// Whether a registration was made by this call: then the poller reports what there is already.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Fresh {
+    Yes,
+    No,
+}
 
 /// The entry in which the goroutines of a runtime find the socket's pollDesc.
 pub(super) struct Registration {
@@ -46,13 +62,28 @@ impl<S: AsFd> Socket<S> {
         None
     }
 
-    /// Registers the descriptor in the runtime's poller. The caller holds an I/O lock and does not rest, so the
-    /// descriptor stays open.
-    pub(super) fn register(&self, sched: &Sched<Active>) -> io::Result<&PollDesc<Active>> {
+    /// Registers the descriptor in the runtime's poller, for the caller's direction at least. The caller holds that
+    /// direction's I/O lock and does not rest, or is a user of the descriptor, so the descriptor stays open.
+    pub(super) fn register(
+        &self,
+        sched: &Sched<Active>,
+        direction: Direction,
+    ) -> io::Result<&PollDesc<Active>> {
+        self.register_for(sched, direction, Marks::No).map(|(desc, _)| desc)
+    }
+
+    /// As `register`. Tells whether the caller has registered the descriptor just now, and for tasks has each event marked
+    /// from then on.
+    pub(super) fn register_for(
+        &self,
+        sched: &Sched<Active>,
+        direction: Direction,
+        marks: Marks,
+    ) -> io::Result<(&PollDesc<Active>, Fresh)> {
         let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
         let mut watches = self.watches.lock();
         if let Some(desc) = self.registered(sched) {
-            return Ok(desc);
+            return Ok((desc, Fresh::No));
         }
         // Reuses the entry of a runtime that has ended: none of that runtime's goroutines runs any more, and the poller
         // is gone.
@@ -62,9 +93,16 @@ impl<S: AsFd> Socket<S> {
             Some(left) => Arc::clone(&unsafe { &*watches[left].entry }.desc),
             None => Arc::new(PollDesc::new()),
         };
-        desc.reset();
+        let interest = match direction {
+            Direction::Read => Interest::Reads,
+            Direction::Write => Interest::Both,
+        };
+        desc.reset(interest);
+        if marks == Marks::Yes {
+            desc.mark_from_the_first();
+        }
         let key = sched.descs.insert(Arc::clone(&desc));
-        if let Err(refused) = sched.host.watch(self.fd(), key) {
+        if let Err(refused) = sched.host.watch(self.fd(), key, interest) {
             sched.descs.remove(key);
             return Err(match refused.kind() {
                 io::ErrorKind::AlreadyExists => self.is_watched_already(),
@@ -94,7 +132,37 @@ impl<S: AsFd> Socket<S> {
         };
         drop(watches);
         // SAFETY: entries live until the socket is dropped.
-        Ok(unsafe { &(*entry).desc })
+        Ok((unsafe { &(*entry).desc }, Fresh::Yes))
+    }
+
+    /// Returns a runtime that has not ended and whose poller watches the descriptor, with its pollDesc, which is no other
+    /// runtime's as long as the caller has the scheduler. The caller is a user of the descriptor.
+    pub(super) fn watched_somewhere(&self) -> Option<(Arc<Sched<Active>>, &PollDesc<Active>)> {
+        let watches = self.watches.lock();
+        let live = |watch: &Watch| watch.key.and(watch.sched.upgrade()).map(|sched| (sched, watch.entry));
+        let live: Vec<_> = watches.iter().filter_map(live).collect();
+        drop(watches);
+        // Not under the lock: a reference that is dropped here may be the last to a runtime.
+        // SAFETY: entries live until the socket is dropped.
+        let with_desc = live.into_iter().map(|(sched, entry)| (sched, &*unsafe { &*entry }.desc));
+        with_desc.into_iter().find(|(_, desc)| !desc.is_over())
+    }
+
+    /// Has the runtime's poller, which watches the descriptor for reads, watch it for writes as well. The caller holds the
+    /// write direction's I/O lock and does not rest, or is a user of the descriptor.
+    #[cold]
+    pub(super) fn watch_writes(&self, sched: &Sched<Active>, desc: &PollDesc<Active>) -> io::Result<()> {
+        let watches = self.watches.lock();
+        // SAFETY: entries live until the socket is dropped.
+        let of_desc = |watch: &&Watch| std::ptr::eq(&*unsafe { &*watch.entry }.desc, desc);
+        let watch = watches.iter().find(of_desc).expect("watch_writes: the pollDesc is the socket's");
+        let key = watch.key.expect("watch_writes: a holder's descriptor is watched");
+        // Under the lock, as `register`: a task and a goroutine may ask at once.
+        if !desc.watches_writes() {
+            sched.host.watch_writes(self.fd(), key)?;
+            desc.note_watched_writes();
+        }
+        Ok(())
     }
 
     #[cold]
@@ -118,6 +186,19 @@ impl<S: AsFd> Socket<S> {
             // the next wait reports that.
             let _unwatched = sched.host.unwatch(self.fd());
             sched.descs.remove(key);
+        }
+    }
+
+    /// Wakes the tasks that wait, each of which then finds the socket closed. The caller has marked the socket closed, and has
+    /// waited for its users.
+    pub(super) fn wake_tasks(&self) {
+        mutant!(TaskCloseTellsNobody: return);
+        // Acquire: partner `register`.
+        let mut at = self.registrations.load(Acquire);
+        // SAFETY: entries live until the socket is dropped.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            entry.desc.take_wakers().into_iter().flatten().for_each(task::wake::<Active>);
+            at = entry.next;
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::net::traits::socket_traits;
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// A socket that listens for connections.
@@ -79,6 +80,33 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::new(fd.into())), addr))
+    }
+
+    /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
+    /// wait. The task that was last told `Pending` is woken; a goroutine may wait in [`accept`](Self::accept) meanwhile.
+    /// Whose poller tells the task: as with [`TcpStream::poll_read`].
+    ///
+    /// ```
+    /// use gmp::net::{TcpListener, TcpStream};
+    /// use std::future::poll_fn;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    ///         let address = listener.local_addr().unwrap();
+    ///         let client = gmp::go(move || TcpStream::connect(address).unwrap().local_addr().unwrap());
+    ///         let (_stream, peer) = gmp::block_on(poll_fn(|cx| listener.poll_accept(cx))).unwrap();
+    ///         assert_eq!(client.join().unwrap(), peer);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept); `Unsupported` as [`TcpStream::poll_read`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        let accepted = self.0.poll(cx, Direction::Read, |listener| sys::accept(listener.as_fd()));
+        accepted.map_ok(|(fd, addr)| (TcpStream(Socket::new(fd.into())), addr))
     }
 
     /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every

@@ -29,6 +29,7 @@ use super::TcpStream;
 use crate::context::ContextError;
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
+use crate::net::limit::timed_out;
 use crate::net::socket::Socket;
 use crate::net::sys;
 use gmp_timers::Nanos;
@@ -55,6 +56,10 @@ impl Pace {
     pub(in crate::net) fn until(until: Option<Nanos>) -> Self {
         Pace { stagger: STAGGER, until }
     }
+
+    fn is_over(self) -> bool {
+        self.until.is_some_and(|until| until <= Active::now())
+    }
 }
 
 /// Makes a socket and begins to connect.
@@ -70,6 +75,7 @@ pub(in crate::net) fn connect(
         return Err(io::Error::new(ErrorKind::InvalidInput, "connect: no address to try"));
     };
     match addrs.next() {
+        None if pace.is_over() => Err(timed_out()),
         None => finish(begin(&first)?.into(), pace.until),
         Some(second) => {
             let addrs = [first, second].into_iter().chain(addrs).collect();
@@ -122,6 +128,13 @@ fn is_over(ended: &io::Error) -> bool {
     ended.kind() == ErrorKind::TimedOut && ended.raw_os_error().is_none() && !by_a_context()
 }
 
+/// Returns the last refusal; before one that says that the address was none to ask, such as one of the other family than the
+/// caller's own, the last of those that were asked.
+fn decisive(refused: &[(SocketAddr, io::Error)]) -> Option<&io::Error> {
+    let asked = |refused: &&(SocketAddr, io::Error)| refused.1.kind() != ErrorKind::InvalidInput;
+    refused.iter().rfind(asked).or(refused.last()).map(|refused| &refused.1)
+}
+
 /// The attempts of one call.
 struct Race<'a> {
     untried: vec::IntoIter<SocketAddr>,
@@ -164,7 +177,7 @@ impl<'a> Race<'a> {
     }
 
     fn is_too_late(&self) -> bool {
-        self.pace.until.is_some_and(|until| until <= Active::now())
+        self.pace.is_over()
     }
 
     /// R1 and R2.
@@ -215,7 +228,9 @@ impl<'a> Race<'a> {
             },
         };
         let key = self.attempts.len();
-        if let Err(refused) = set.with(|set| sys::add_to_set(set.as_fd(), stream.as_fd(), key as u64)) {
+        if let Err(refused) =
+            set.with(|set| sys::add_to_set(set.as_fd(), stream.as_fd(), Direction::Write, key as u64))
+        {
             return Ok(self.refuse(addr, refused));
         }
         self.attempts.push(Some((addr, stream)));
@@ -265,7 +280,7 @@ impl<'a> Race<'a> {
     #[cold]
     fn failure(&mut self, how: Failed) -> io::Error {
         let (kind, alone) = match how {
-            Failed::Refused => (self.refused.last().map_or(ErrorKind::Other, |last| last.1.kind()), None),
+            Failed::Refused => (decisive(&self.refused).map_or(ErrorKind::Other, io::Error::kind), None),
             Failed::TooLate(alone) => (ErrorKind::TimedOut, alone),
         };
         let under_way = self.attempts.iter().flatten().map(|attempt| attempt.0).chain(alone).collect();
@@ -302,7 +317,7 @@ impl fmt::Display for NoAnswer {
 
 impl Error for NoAnswer {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.refused.last().map(|last| &last.1 as _)
+        decisive(&self.refused).map(|refused| refused as _)
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net;
 use std::path::Path;
+use std::task::{Context, Poll};
 
 /// A Unix socket for datagrams. The kernel keeps their order, and loses none.
 ///
@@ -181,6 +182,58 @@ impl UnixDatagram {
     /// `true`.
     pub fn recv_with_fds(&self, bufs: &mut [IoSliceMut<'_>], fds: &mut Vec<OwnedFd>) -> io::Result<Passed> {
         with_a_frame(self.0.run(Direction::Read, |socket| pass::receive(socket.as_fd(), bufs, fds)))
+    }
+
+    /// Receives a datagram, and tells who sent it, or has the task woken when there may be one. What does not fit into `buf` is
+    /// lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was last told `Pending`
+    /// is woken, one for receiving and one for sending; a goroutine may wait in [`recv_from`](Self::recv_from) meanwhile.
+    /// Whose poller tells the task: as with [`UnixStream::poll_read`](super::UnixStream::poll_read).
+    ///
+    /// ```
+    /// use gmp::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (near, far) = UnixDatagram::pair().unwrap();
+    ///         let receives = gmp::go(move || {
+    ///             let mut buf = [0; 16];
+    ///             let (len, _from) = gmp::block_on(poll_fn(|cx| far.poll_recv_from(cx, &mut buf))).unwrap();
+    ///             buf[..len].to_vec()
+    ///         });
+    ///         gmp::block_on(poll_fn(|cx| near.poll_send(cx, b"hello"))).unwrap();
+    ///         assert_eq!(receives.join().unwrap(), b"hello");
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from); `Unsupported` as [`UnixStream::poll_read`](super::UnixStream::poll_read).
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.0.poll(cx, Direction::Read, |socket| socket.recv_from(buf))
+    }
+
+    /// Receives a datagram, as [`poll_recv_from`](Self::poll_recv_from).
+    ///
+    /// # Errors
+    /// As [`poll_recv_from`](Self::poll_recv_from).
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Read, |socket| socket.recv(buf))
+    }
+
+    /// Sends a datagram to the connected peer, or has the task woken when there may be room; otherwise as
+    /// [`poll_recv_from`](Self::poll_recv_from). There is no such poll to another receiver than
+    /// the peer: the kernel does not tell when that has room again.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `Unsupported` as [`poll_recv_from`](Self::poll_recv_from).
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll(cx, Direction::Write, |socket| socket.send(buf))
     }
 
     /// Returns the peer's address.

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net;
 use std::path::Path;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// A Unix socket that listens for connections.
@@ -73,9 +74,39 @@ impl UnixListener {
     /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
     /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let (fd, addr) =
+        let (stream, addr) =
             with_a_frame(self.0.run(Direction::Read, |listener| super::accept(listener.as_fd())))?;
-        Ok((UnixStream(Socket::new(fd.into())), addr))
+        Ok((UnixStream(Socket::new(stream)), addr))
+    }
+
+    /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
+    /// wait. The task that was last told `Pending` is woken; a goroutine may wait in [`accept`](Self::accept) meanwhile.
+    /// Whose poller tells the task: as with [`UnixStream::poll_read`].
+    ///
+    /// ```
+    /// use gmp::net::unix::{SocketAddr, UnixListener, UnixStream};
+    /// use std::future::poll_fn;
+    /// use std::os::linux::net::SocketAddrExt;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let name = format!("gmp-poll-accept-{}", std::process::id());
+    ///         let address = SocketAddr::from_abstract_name(name).unwrap();
+    ///         let listener = UnixListener::bind_addr(&address).unwrap();
+    ///         let client = gmp::go(move || UnixStream::connect_addr(&address).unwrap());
+    ///         let (_stream, peer) = gmp::block_on(poll_fn(|cx| listener.poll_accept(cx))).unwrap();
+    ///         assert!(peer.is_unnamed());
+    ///         client.join().unwrap();
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept); `Unsupported` as [`UnixStream::poll_read`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
+        let accepted = self.0.poll(cx, Direction::Read, |listener| super::accept(listener.as_fd()));
+        accepted.map_ok(|(stream, addr)| (UnixStream(Socket::new(stream)), addr))
     }
 
     /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every

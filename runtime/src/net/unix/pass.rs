@@ -1,6 +1,7 @@
 //! Messages with descriptors (`SCM_RIGHTS`).
 
 use crate::net::socket::Rest;
+use crate::net::sys::{self, message};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -8,7 +9,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 /// As many descriptors as the kernel takes in one message (`SCM_MAX_FD`).
 const MOST: usize = 253;
 
-/// Room for the control message of `MOST` descriptors, aligned as its header.
+/// A control message with a descriptor of the sender's process (`SO_PASSPIDFD`); not among the constants of `libc`.
+const SCM_PIDFD: libc::c_int = 4;
+
+/// Room for the control message of `MOST` descriptors, aligned as its header, and for those that a socket made outside
+/// may ask for: who the sender is, and when.
 #[repr(C)]
 struct Control {
     _align: [libc::cmsghdr; 0],
@@ -16,7 +21,8 @@ struct Control {
 }
 
 // SAFETY: arithmetic on its argument only.
-const ROOM: usize = unsafe { libc::CMSG_SPACE((MOST * size_of::<RawFd>()) as u32) } as usize;
+const ROOM: usize = unsafe { libc::CMSG_SPACE((MOST * size_of::<RawFd>()) as u32) } as usize + OTHERS;
+const OTHERS: usize = 512;
 
 impl Control {
     fn new() -> Self {
@@ -51,16 +57,6 @@ impl Passed {
     }
 }
 
-/// Returns a message of `bufs`, without a name and without control messages.
-fn message(bufs: *mut libc::iovec, count: usize) -> libc::msghdr {
-    // SAFETY: all zeros is a valid message, of nothing.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = bufs;
-    // More than the kernel takes at once is left for the next call, as with std.
-    message.msg_iovlen = count.min(libc::UIO_MAXIOV as usize) as _;
-    message
-}
-
 /// Reads into `bufs`, and drops the descriptors that come with the bytes.
 ///
 /// The kernel ends a read short, with more behind, at a message with descriptors, and, on a socket that asks for the
@@ -71,7 +67,17 @@ pub(super) fn read_vectored(
     bufs: &mut [IoSliceMut<'_>],
 ) -> io::Result<(usize, Rest)> {
     // An IoSliceMut has the layout of an iovec.
-    let mut message = message(bufs.as_mut_ptr().cast(), bufs.len());
+    receive_bytes(socket, message(bufs.as_mut_ptr().cast(), bufs.len()))
+}
+
+/// As `read_vectored`, into bytes that may be uninitialised; as many as it returns are initialised then.
+pub(super) fn read(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::Result<(usize, Rest)> {
+    let mut all = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    receive_bytes(socket, message(&raw mut all, 1))
+}
+
+/// The buffers of the message are the caller's.
+fn receive_bytes(socket: BorrowedFd<'_>, mut message: libc::msghdr) -> io::Result<(usize, Rest)> {
     // SAFETY: the buffers of the message live through the call.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
@@ -86,12 +92,6 @@ pub(super) fn send(socket: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Writes `bufs`.
-pub(super) fn send_vectored(socket: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    // An IoSlice has the layout of an iovec; the kernel only reads.
-    send_message(socket, &message(bufs.as_ptr().cast_mut().cast(), bufs.len()))
-}
-
 /// Sends `bufs` with duplicates of `fds`.
 pub(super) fn send_with_fds(
     socket: BorrowedFd<'_>,
@@ -99,7 +99,7 @@ pub(super) fn send_with_fds(
     fds: &[BorrowedFd<'_>],
 ) -> io::Result<usize> {
     if fds.is_empty() {
-        return send_vectored(socket, bufs);
+        return sys::send_vectored(socket, bufs);
     }
     if fds.len() > MOST {
         let refused = format!("send_with_fds: {} descriptors, a message has room for {MOST}", fds.len());
@@ -120,17 +120,11 @@ pub(super) fn send_with_fds(
         let numbers = fds.as_ptr().cast::<u8>();
         numbers.copy_to_nonoverlapping(libc::CMSG_DATA(header), size_of_val(fds));
     }
-    send_message(socket, &message)
+    // SAFETY: the buffers and the control message live through the call.
+    sys::check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
 }
 
-/// Sends `message`. The caller keeps the buffers and the control messages alive through the call.
-fn send_message(socket: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
-    // SAFETY: both callers have the buffers and the control messages until this returns.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-/// Receives into `bufs`; appends what descriptors there are to `fds`.
+/// Receives into `bufs`; appends what descriptors were sent to `fds`.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     bufs: &mut [IoSliceMut<'_>],
@@ -149,11 +143,16 @@ pub(super) fn receive(
     while !header.is_null() {
         // SAFETY: the header is one of those that the kernel has written, and the data are as long as the header says.
         unsafe {
-            if ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-                let first = libc::CMSG_DATA(header).cast::<RawFd>();
-                // The descriptors are new, and only this function knows them.
-                fds.extend((0..count).map(|at| OwnedFd::from_raw_fd(first.add(at).read_unaligned())));
+            let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+            let first = libc::CMSG_DATA(header).cast::<RawFd>();
+            // The descriptors are new, and only this function knows them. A negative number is the error of a process's.
+            let new = (0..count).map(|at| first.add(at).read_unaligned()).filter(|&fd| fd >= 0);
+            let new = new.map(|fd| OwnedFd::from_raw_fd(fd));
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => fds.extend(new),
+                // Nobody here has asked for it.
+                (libc::SOL_SOCKET, SCM_PIDFD) => new.for_each(drop),
+                _ => {}
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }

@@ -2,8 +2,9 @@
 
 use super::{Passed, SocketAddr, new_socket, pass};
 use crate::net::desc::Direction;
-use crate::net::methods::{error_option, limits, reads, with_a_frame, writes};
+use crate::net::methods::{error_option, limits, reads, stream_polls, with_a_frame, writes};
 use crate::net::socket::Socket;
+use crate::net::sys;
 use crate::net::traits::socket_traits;
 use crate::os::io::copy::{copy_end, duplex_end};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -184,8 +185,17 @@ reads!(
 writes!(
     UnixStream,
     |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
-    |stream: &net::UnixStream, bufs| pass::send_vectored(stream.as_fd(), bufs)
+    |stream: &net::UnixStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
+);
+stream_polls!(
+    UnixStream,
+    poll_read_of_messages,
+    |stream: &net::UnixStream, buf| pass::read(stream.as_fd(), buf),
+    |stream: &net::UnixStream, bufs| pass::read_vectored(stream.as_fd(), bufs),
+    |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
+    |stream: &net::UnixStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(UnixStream, net::UnixStream);
 copy_end!(UnixStream, Socket, Unknown: Source Sink);
-duplex_end!(UnixStream);
+// A read is told of a reset even after a write, but for a write that was under way as the peer went.
+duplex_end!(UnixStream, |_| Ok(false), |_| Ok(false));

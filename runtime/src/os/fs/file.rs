@@ -323,7 +323,9 @@ impl fmt::Debug for File {
 
 impl From<fs::File> for File {
     fn from(inner: fs::File) -> Self {
-        File::new(inner, Kind::default())
+        let kind = Kind::default();
+        kind.look_for_direct(&inner);
+        File::new(inner, kind)
     }
 }
 

@@ -1,8 +1,15 @@
-//! What is known of an open file: whether it may be waited for in line, and whether its reads can be tried without waiting.
+//! What is known of an open file: whether it may be waited for in line, and how its reads can be tried without waiting.
 //!
-//! Both are hints. A file that is taken for another kind still gives the right bytes: its call holds a turn in line for longer
-//! than it should, or asks once more for what is refused. So what is known lies in words that threads write as they learn it.
+//! All of these are hints. A file that is taken for another kind still gives the right bytes: its call holds a turn in line for
+//! longer than it should, or asks once more for what is refused, or keeps its P until the monitor takes that away. So what is
+//! known lies in words that threads write as they learn it.
+//!
+//! *A file in memory* (tmpfs, ramfs) knows no reads that do not wait, and needs none: no disk has its bytes, unless the kernel
+//! has swapped them out, as it may the program's own. So a plain read does for the try. Other file systems that refuse the try
+//! are not read that way: overlayfs and FUSE have a disk or a server behind them, and what a read of procfs or sysfs waits for
+//! is a matter of the file. A device's number goes to another file system when the first one is gone, so each file is asked.
 
+use super::sys;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -14,6 +21,17 @@ const KNOWN: u8 = 1;
 const ENDLESS: u8 = 2;
 /// The kernel refuses reads that do not wait.
 const REFUSES: u8 = 4;
+/// No disk has the file's bytes. Outweighs REFUSES, which another thread may set later.
+const MEMORY: u8 = 8;
+
+/// How a read is made for which a goroutine keeps its P.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Try {
+    /// With `RWF_NOWAIT`.
+    NoWait,
+    /// As any read.
+    Plain,
+}
 
 /// What is known of a file; see the module's header. Relaxed, all of it: hints.
 #[derive(Debug, Default)]
@@ -48,32 +66,53 @@ impl Kind {
         self.0.load(Relaxed) & ENDLESS != 0
     }
 
-    /// Returns `true` if a read that does not wait is worth a try.
+    /// Returns how a read that does not wait is tried, if it is worth a try.
     #[inline]
-    pub(super) fn may_be_tried(&self) -> bool {
-        self.0.load(Relaxed) & REFUSES == 0
+    pub(super) fn tries(&self) -> Option<Try> {
+        match self.0.load(Relaxed) & (REFUSES | MEMORY) {
+            0 => Some(Try::NoWait),
+            REFUSES => None,
+            _ => Some(Try::Plain),
+        }
     }
 
-    /// Looks at the type of a file that was not looked at. Returns `true` if the file is endless.
+    /// Looks at the type of a file that was not looked at. Returns `true` if the file is endless. May wait.
     pub(super) fn look(&self, file: &fs::File) -> bool {
         if self.0.load(Relaxed) & KNOWN == 0
-            && let Ok(file) = file.metadata()
+            && let Ok(metadata) = file.metadata()
         {
-            self.0.fetch_or(Kind::from(&file).0.load(Relaxed), Relaxed);
+            self.0.fetch_or(Kind::from(&metadata).0.load(Relaxed), Relaxed);
+            self.opened(file);
         }
         self.is_endless()
     }
 
+    /// Knows of a file that is read past the page cache (`O_DIRECT`): a read with `RWF_NOWAIT` waits for the disk there, only
+    /// not for its turn. That a file was made so later is not noticed.
+    pub(super) fn look_for_direct(&self, file: &fs::File) {
+        if sys::is_direct(file) {
+            self.0.fetch_or(REFUSES, Relaxed);
+        }
+    }
+
+    /// The file of this kind is open: one that can't be tried may be in memory. May wait.
+    pub(super) fn opened(&self, file: &fs::File) {
+        if self.tries().is_none() && sys::is_in_memory(file) {
+            self.0.fetch_or(MEMORY, Relaxed);
+        }
+    }
+
     /// The kernel refuses reads of this file that do not wait, and so of all regular files of its file system if that knows of
-    /// none.
+    /// none. May wait.
     #[cold]
     pub(super) fn refuses(&self, file: &fs::File, why: i32) {
         self.0.fetch_or(REFUSES, Relaxed);
         if why == libc::EOPNOTSUPP
-            && let Ok(file) = file.metadata()
-            && file.is_file()
+            && let Ok(metadata) = file.metadata()
+            && metadata.is_file()
         {
-            REFUSING.insert(file.dev());
+            REFUSING.insert(metadata.dev());
+            self.opened(file);
         }
     }
 }

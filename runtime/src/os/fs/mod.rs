@@ -29,8 +29,10 @@
 //! *Reads whose data are in the page cache* block nothing: they are tried with `RWF_NOWAIT` first, and only if the kernel would
 //! have to wait for the disk is the thread given to the call. A read through the file's position may be short where the cache
 //! ends, also before the file's end, as `Read` allows; a read by [`read_at`](FileExt::read_at) is not. Which file systems know
-//! no `RWF_NOWAIT` (tmpfs and procfs do not) is asked once. Writes have no such way: few file systems do them without waiting,
-//! and an entry of a log that was written in parts could have another's in its middle.
+//! no `RWF_NOWAIT` is asked once: on overlayfs (of containers), FUSE, procfs and sysfs each read gives the thread to the call,
+//! as does each read with `O_DIRECT`. Files of tmpfs and ramfs are in memory, and are read at once; where the kernel has
+//! swapped their bytes out, that is as if it were the program's own memory. Writes have no such way: few file systems do them
+//! without waiting, and an entry of a log that was written in parts could have another's in its middle.
 //!
 //! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to all of
 //! them at once. Those that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
@@ -46,6 +48,9 @@
 //! What may wait for another process for as long as that likes does not wait in line, and does not count: opening, reading
 //! and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these is a thread. For pipes and
 //! terminals [`io`](crate::io) has types that wait without one.
+//!
+//! A call that a destructor or an argument of another call makes, as by an `AsRef<Path>` of the program's own, needs no second
+//! turn.
 //!
 //! # Ending a call
 //!
@@ -73,6 +78,7 @@ pub use dir::{DirEntry, ReadDir, read_dir};
 pub use file::File;
 pub use options::{DirBuilder, OpenOptions};
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
+pub(in crate::os) use sys::an_end_is_one;
 // For the links above.
 #[cfg(doc)]
 use std::os::unix::fs::FileExt;

@@ -75,7 +75,10 @@ impl OpenOptions {
             if kind.is_endless() {
                 *turn = None;
             }
-            Ok(File::new(self.0.open(path)?, kind))
+            let file = self.0.open(path)?;
+            kind.look_for_direct(&file);
+            kind.opened(&file);
+            Ok(File::new(file, kind))
         })
     }
 }

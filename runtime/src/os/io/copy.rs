@@ -11,6 +11,7 @@ pub use bidirectional::{BidirectionalError, copy_bidirectional};
 pub use end::{Duplex, Sink, Source};
 pub(crate) use end::{copy_end, duplex_end};
 pub use error::CopyError;
+pub(in crate::os) use relay::look;
 
 use crate::net::methods::with_a_frame;
 
@@ -59,8 +60,9 @@ use crate::net::methods::with_a_frame;
 /// Descriptors that come beside the bytes of a Unix socket are dropped, as by `read`.
 ///
 /// # Unwinds
-/// When a wait is ended from outside, except by a context, which gives an error here; see
-/// [`migration`](crate::migration#what-may-unwind). Bytes on their way, at most 64 KiB, are lost then.
+/// When a wait is ended from outside, except by a context, which gives an error here; and when the wait for another reader of
+/// [`stdin`](super::stdin) is ended, also by a context. See [`migration`](crate::migration#what-may-unwind). Bytes on their way,
+/// at most 64 KiB, are lost then.
 ///
 /// # Errors
 /// Those of reading and writing. [`CopyError`] knows how many bytes were copied before, and has those that were taken from the

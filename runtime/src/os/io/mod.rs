@@ -11,5 +11,5 @@ mod watched;
 
 pub use copy::{BidirectionalError, CopyError, Duplex, Sink, Source, copy, copy_bidirectional};
 pub use pipe::{PipeReader, PipeWriter, pipe};
-pub use stdin::{Stdin, stdin};
+pub use stdin::{Stdin, StdinLock, stdin};
 pub use watched::Watched;

@@ -1,65 +1,200 @@
-//! The process's standard input.
+//! The process's standard input, with one buffer for all its readers.
 
 use super::Watched;
+use crate::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::io::{self, BufRead, BufReader, IoSliceMut, IsTerminal, Lines, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::sync::OnceLock;
 
-/// The standard input, for which goroutines wait; made by [`stdin`].
+fn watched() -> &'static Watched<File> {
+    static WATCHED: OnceLock<Watched<File>> = OnceLock::new();
+    // SAFETY: std keeps the descriptor open as long as the process lives, and the file is never dropped.
+    WATCHED.get_or_init(|| Watched::new(unsafe { File::from_raw_fd(libc::STDIN_FILENO) }))
+}
+
+fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
+    static BUFFER: OnceLock<Mutex<BufReader<Unbuffered>>> = OnceLock::new();
+    BUFFER.get_or_init(|| Mutex::new(BufReader::new(Unbuffered)))
+}
+
+/// Reads from the descriptor itself.
+struct Unbuffered;
+
+impl Read for Unbuffered {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        watched().read_with(|mut file| file.read(buf))
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        watched().read_with(|mut file| file.read_vectored(bufs))
+    }
+}
+
+/// The standard input, for which goroutines wait; made by [`stdin`]. Names and signatures are std's.
 ///
-/// It has no buffer: a `BufReader` around it has lines. Bytes that std's `Stdin` has in its buffer are not seen here, so a
-/// program uses one of the two. The mode of the descriptor, which a terminal shares with other processes, is left as it is; see
-/// [`Watched`].
+/// All readers in the process share one buffer, as with std's `Stdin`, and take turns: each operation locks the input, and
+/// [`lock`](Self::lock) keeps it locked for several of them. Bytes that std's `Stdin` has in its own buffer are not seen here,
+/// so a program uses one of the two. The mode of the descriptor, which a terminal shares with other processes, is left as it
+/// is; see [`Watched`].
 #[derive(Copy, Clone)]
-pub struct Stdin(&'static Watched<File>);
+pub struct Stdin(());
+
+/// A locked [`Stdin`], which other readers wait for.
+///
+/// The value may be kept across calls that park, and dropped on another thread.
+pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Unbuffered>>);
 
 /// Returns the process's standard input.
 ///
 /// ```no_run
-/// use std::io::{BufRead, BufReader};
+/// use gmp::io;
 ///
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// unsafe {
 ///     gmp::run(|| {
 ///         // The goroutine parks until somebody has typed a line.
-///         for line in BufReader::new(gmp::io::stdin()).lines() {
+///         for line in io::stdin().lines() {
 ///             println!("{}", line.unwrap());
 ///         }
 ///     })
 /// }
 /// ```
 pub fn stdin() -> Stdin {
-    static STDIN: OnceLock<Watched<File>> = OnceLock::new();
-    // SAFETY: std keeps the descriptor open as long as the process lives, and the file is never dropped.
-    Stdin(STDIN.get_or_init(|| Watched::new(unsafe { File::from_raw_fd(libc::STDIN_FILENO) })))
+    Stdin(())
 }
 
 impl Stdin {
-    /// Returns the descriptor's own value, for its deadlines.
+    /// Locks the input for several operations. Blocks the calling goroutine, or the plain thread, while another one has the
+    /// input.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn lock(&self) -> StdinLock<'static> {
+        StdinLock(buffer().lock())
+    }
+
+    /// Appends a line to `buf`, with the character that ends it, and returns how many bytes were read: 0 at the end of the
+    /// input. Blocks the goroutine, or the plain thread, until there is a line, or the end.
+    ///
+    /// # Unwinds
+    /// When the wait for the input is ended from outside, except by a context, which gives an error here; when the wait for
+    /// another reader is. See [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// Those of reading; `InvalidData` for bytes that are no UTF-8.
+    pub fn read_line(&self, buf: &mut String) -> io::Result<usize> {
+        self.lock().read_line(buf)
+    }
+
+    /// Locks the input, and returns an iterator over its lines. Blocks as [`lock`](Self::lock); each line as
+    /// [`read_line`](Self::read_line).
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn lines(self) -> Lines<StdinLock<'static>> {
+        self.lock().lines()
+    }
+
+    /// Returns `true` if the input is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.as_fd().is_terminal()
+    }
+
+    /// Returns the descriptor's own value, for its deadlines. What is read through it passes by the buffer.
     pub fn watched(&self) -> &'static Watched<File> {
-        self.0
+        watched()
+    }
+
+    /// Takes what the buffer has.
+    pub(super) fn take_buffered(&self) -> Vec<u8> {
+        let mut buffer = buffer().lock();
+        let bytes = buffer.buffer().to_vec();
+        buffer.consume(bytes.len());
+        bytes
     }
 }
 
-impl Read for Stdin {
+/// Implements `Read`, which locks the input.
+macro_rules! reads {
+    ($($stdin:ty),*) => {$(
+        impl Read for $stdin {
+            /// Blocks the goroutine, or the plain thread, until there is input or the end.
+            ///
+            /// # Unwinds
+            /// When the wait for the input is ended from outside, except by a context, which gives an error here; when the
+            /// wait for another reader is. See [`migration`](crate::migration#what-may-unwind).
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                self.lock().read(buf)
+            }
+
+            /// Blocks as [`read`](Read::read).
+            ///
+            /// # Unwinds
+            /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
+            fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+                self.lock().read_vectored(bufs)
+            }
+
+            /// As [`read`](Read::read), to the end, with the input locked.
+            ///
+            /// # Unwinds
+            /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
+            fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
+                self.lock().read_to_end(buf)
+            }
+
+            /// As [`read`](Read::read), to the end, with the input locked.
+            ///
+            /// # Unwinds
+            /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
+            fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
+                self.lock().read_to_string(buf)
+            }
+
+            /// As [`read`](Read::read), until `buf` is full, with the input locked.
+            ///
+            /// # Unwinds
+            /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
+            fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()> {
+                self.lock().read_exact(buf)
+            }
+        }
+    )*};
+}
+reads!(Stdin, &Stdin);
+
+impl Read for StdinLock<'_> {
     /// Blocks the goroutine, or the plain thread, until there is input or the end.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_with(|mut file| file.read(buf))
+        self.0.read(buf)
     }
 
-    /// Blocks the goroutine as [`read`](Read::read).
+    /// Blocks as [`read`](Read::read).
     ///
     /// # Unwinds
-    /// When the wait is ended from outside, except by a context, which gives an error here; see
-    /// [`migration`](crate::migration#what-may-unwind).
+    /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.0.read_with(|mut file| file.read_vectored(bufs))
+        self.0.read_vectored(bufs)
+    }
+}
+
+impl BufRead for StdinLock<'_> {
+    /// Blocks as [`read`](Read::read), if the buffer is empty.
+    ///
+    /// # Unwinds
+    /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.0.consume(amount);
     }
 }
 
@@ -69,8 +204,26 @@ impl fmt::Debug for Stdin {
     }
 }
 
-impl AsFd for Stdin {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl fmt::Debug for StdinLock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StdinLock")
     }
 }
+
+/// Lends the descriptor, which passes by the buffer.
+macro_rules! descriptor {
+    ($($stdin:ty),*) => {$(
+        impl AsFd for $stdin {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                watched().as_fd()
+            }
+        }
+
+        impl AsRawFd for $stdin {
+            fn as_raw_fd(&self) -> RawFd {
+                libc::STDIN_FILENO
+            }
+        }
+    )*};
+}
+descriptor!(Stdin, StdinLock<'_>);

@@ -41,14 +41,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 /// reader be faster, the call blocks its thread, and no other goroutine. So does a write of more than `PIPE_BUF` (4096) bytes
 /// to a pipe, until all of it is written: no limit ends such a call, which is why [`copy`](super::copy()) writes no more at once.
 ///
-/// *A regular file* can't be watched, and is always ready to the kernel: its calls are [`blocking`] ones.
-pub struct Watched<T: AsFd>(Socket<T>);
+/// *A file on a disk* can't be watched, and is always ready to the kernel: its calls are [`blocking`] ones, whatever the mode;
+/// so are those of a directory and of the disk itself. Files that tell of changes, as some of `/proc` and `/sys`, and message
+/// queues can be watched.
+pub struct Watched<T: AsFd>(Socket<T>, Kind);
+
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Kind {
+    /// The kernel tells when a call is worth a try.
+    Waits,
+    /// Calls take as long as the disk does, also in non-blocking mode, and the kernel tells nothing.
+    OnDisk,
+}
 
 impl<T: AsFd> Watched<T> {
     /// Makes a value that can be waited for. Two of them must not be in use in one runtime for the same descriptor: the
     /// second wait is refused. A duplicate is another descriptor.
     pub fn new(inner: T) -> Self {
-        Watched(Socket::of_borrowed(inner))
+        let kind = if sys::is_on_disk(inner.as_fd()) { Kind::OnDisk } else { Kind::Waits };
+        Watched(Socket::of_borrowed(inner), kind)
     }
 
     /// Calls `read`, as often as `read` returns `WouldBlock`, each time after the descriptor may have become readable. Blocks
@@ -64,7 +75,8 @@ impl<T: AsFd> Watched<T> {
     ///
     /// # Errors
     /// Those of `read`; `TimedOut` after a limit; `AlreadyExists` if another value watches the
-    /// descriptor in this runtime.
+    /// descriptor in this runtime; `Unsupported` if `read` returns `WouldBlock` for a file on a disk, of which no
+    /// event will tell.
     pub fn read_with<R>(&self, read: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         with_a_frame(self.call(Direction::Read, read))
     }
@@ -86,15 +98,16 @@ impl<T: AsFd> Watched<T> {
         direction: Direction,
         mut call: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        // Looked up for each call: whoever shares the open file may change the mode.
-        let mut blocks = None;
         self.0.run(direction, |inner| {
             let fd = inner.as_fd();
-            let blocks = match blocks {
-                Some(blocks) => blocks,
-                None => *blocks.insert(sys::is_blocking(fd)?),
-            };
-            if !blocks {
+            if self.1 == Kind::OnDisk {
+                return blocking(|| call(inner)).map_err(|refused| match refused.kind() {
+                    io::ErrorKind::WouldBlock => no_event(fd),
+                    _ => refused,
+                });
+            }
+            // Looked up for each try: whoever shares the open file may change the mode, also during the wait.
+            if !sys::is_blocking(fd)? {
                 return call(inner);
             }
             match sys::is_ready(fd, direction)? {
@@ -119,6 +132,12 @@ impl<T: AsFd> Watched<T> {
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
+}
+
+#[cold]
+fn no_event(fd: BorrowedFd<'_>) -> io::Error {
+    let why = format!("descriptor {} is a file on a disk, for which nobody can wait", fd.as_raw_fd());
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
 limits!([T: AsFd] Watched<T>);

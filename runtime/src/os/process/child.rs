@@ -1,8 +1,9 @@
 //! A child process.
 
+use super::output::read_both;
 use super::reaper;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
-use crate::goroutine::{blocking, current, scope};
+use crate::goroutine::blocking;
 use crate::host::Active;
 use crate::m::Window;
 use crate::net::desc::Direction;
@@ -14,7 +15,6 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process;
-use std::thread;
 
 /// A child process, and the pipes to it; made by [`Command::spawn`](super::Command::spawn).
 ///
@@ -75,9 +75,12 @@ impl Process {
         }
     }
 
-    /// Takes a thread, and says so.
+    /// Takes a thread, and says so, unless the child has ended.
     #[cold]
     fn wait_without_descriptor(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.inner.try_wait()? {
+            return Ok(status);
+        }
         if let (Err(refused), Some(window)) = (&self.ends, Window::<Active>::enter()) {
             window.m().sched().tell_refused(Refusal::ChildEnd, || {
                 format!("a child has no descriptor that tells of its end: its wait takes a thread (pidfd_open: {refused})")
@@ -164,8 +167,8 @@ impl Child {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std; and if both pipes are left and the second reader, a goroutine or a thread, can't be started. The child is
-    /// reaped all the same.
+    /// As with std; and if both pipes are left and there is no descriptor by which both can be waited for. The child is reaped
+    /// all the same.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
@@ -183,27 +186,6 @@ fn all_of(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
         pipe.read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// Reads both to their ends: a second goroutine, or a second thread beside a plain one, reads what the child complains of.
-/// Fails, and has read nothing, where neither can be had.
-fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let (passes_on, reads) = ("reading does not panic", move || all_of(Some(stderr)));
-    let (stdout, stderr) = match current() {
-        Some(_) => scope::scope(|s| {
-            let second = s.try_go(reads).map_err(not_started)?;
-            Ok::<_, io::Error>((all_of(Some(stdout)), second.join().expect(passes_on)))
-        }),
-        None => thread::scope(|s| {
-            let second = thread::Builder::new().spawn_scoped(s, reads).map_err(not_started)?;
-            Ok((all_of(Some(stdout)), second.join().expect(passes_on)))
-        }),
-    }?;
-    Ok((stdout?, stderr?))
-}
-
-fn not_started(refused: io::Error) -> io::Error {
-    io::Error::new(refused.kind(), format!("wait_with_output: a second reader can't be started: {refused}"))
 }
 
 impl fmt::Debug for Child {

@@ -22,6 +22,7 @@
 
 mod child;
 mod command;
+mod output;
 mod reaper;
 mod streams;
 

@@ -15,10 +15,10 @@ use std::process;
 pub struct ChildStdin(Socket<process::ChildStdin>);
 
 /// The pipe from a child's standard output. The example is at [`Child`](super::Child).
-pub struct ChildStdout(Socket<process::ChildStdout>);
+pub struct ChildStdout(pub(super) Socket<process::ChildStdout>);
 
 /// The pipe from a child's standard error. The example is at [`Child`](super::Child).
-pub struct ChildStderr(Socket<process::ChildStderr>);
+pub struct ChildStderr(pub(super) Socket<process::ChildStderr>);
 
 pipe_end!(ChildStdin, process::ChildStdin);
 pipe_writes!(ChildStdin);

@@ -85,8 +85,23 @@ pub(super) fn exists(signal: Signal) -> bool {
     exchange(signal, None).is_ok()
 }
 
+/// The action of a handler that takes the signal's number.
+pub(super) fn handles(handler: usize) -> libc::sigaction {
+    // SAFETY: a struct of integers.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    // On the thread's signal stack, where it has one: a goroutine's stack may be nearly full. Interrupted system calls are
+    // restarted.
+    action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+    action
+}
+
 fn is_handler(action: &libc::sigaction) -> bool {
     ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
+}
+
+fn is_default(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_DFL
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
@@ -174,7 +189,7 @@ impl Action {
             return;
         }
         self.behind = false;
-        // Release: the handler reads what it points to; partner `before`.
+        // Release: the handler reads what it points to; partner: the function `before`.
         slot(signal).before.store(forever(before), Release);
         set(signal, &ours(signal, &before));
     }
@@ -202,6 +217,13 @@ impl Action {
         slot(signal).set_listens(false);
     }
 
+    /// The default action has become `action`: see `replace_default`.
+    pub(super) fn has_default(&mut self, action: &libc::sigaction) {
+        if is_default(&self.original) {
+            self.original = *action;
+        }
+    }
+
     /// Undoes all.
     pub(super) fn reset(self, signal: Signal) {
         let current = now(signal);
@@ -212,9 +234,21 @@ impl Action {
     }
 }
 
+/// Has `action` be what the default action was: now, and when ours is undone. The caller has the registry's lock, so nobody
+/// catches the signal between the look and the change.
+pub(super) fn replace_default(signal: Signal, action: &libc::sigaction) {
+    if before(signal).is_some_and(is_default) {
+        // Release: the handler reads what it points to; partner: the function `before`.
+        slot(signal).before.store(forever(*action), Release);
+    }
+    if is_default(&now(signal)) {
+        set(signal, action);
+    }
+}
+
 /// The action that ours has replaced.
 fn before(signal: Signal) -> Option<&'static libc::sigaction> {
-    // Acquire: partner `catch`. SAFETY: null, or from `forever`.
+    // Acquire: partners `catch` and `replace_default`. SAFETY: null, or from `forever`.
     unsafe { slot(signal).before.load(Acquire).as_ref() }
 }
 
@@ -243,7 +277,7 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
     if slot(signal).listens() {
         tell();
         // The runtime's own answer to SIGQUIT is its default action, which is not taken now.
-        if is_handler(before) && !Active::answers_quit(before.sa_sigaction) {
+        if is_handler(before) && Active::quit_handler() != Some(before.sa_sigaction) {
             // SAFETY: by this function's contract.
             unsafe { call(before, signal, info, context) };
         }
@@ -262,7 +296,7 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
     if is_handler(before) {
         // SAFETY: by this function's contract.
         unsafe { call(before, signal, info, context) };
-    } else if is_ours && before.sa_sigaction == libc::SIG_DFL {
+    } else if is_ours && is_default(before) {
         // SAFETY: no pointers. The signal is delivered when the handler has returned.
         unsafe { libc::raise(signal.as_raw()) };
     }

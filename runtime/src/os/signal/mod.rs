@@ -31,8 +31,9 @@
 //!   a handler from before asked for the opposite.
 //! * A signal that is blocked in all threads, as a launcher may have left it, is unblocked in that one thread while a receiver
 //!   asks for it.
-//! * SIGPIPE is ignored in Rust programs, and is again when its last receiver is dropped. While SIGQUIT has a receiver, it
-//!   asks for no dump.
+//! * SIGPIPE is ignored in Rust programs, and is again when its last receiver is dropped.
+//! * SIGQUIT asks a runtime for a [`dump`](crate::dump()), but not while the signal has a receiver, or is [`ignore`]d; that the
+//!   receiver was there before the first runtime makes no difference.
 //! * A child process has the default action for each signal that was caught here. A signal that is ignored is ignored in
 //!   children too, whatever starts them ([`process::Command`](crate::process::Command), std's): [`reset`] it before, or
 //!   set the action between fork and exec. A child that a bare `fork` has made receives nothing.

@@ -3,13 +3,13 @@
 //! The thread is there as long as there are listeners. It is started by the first, under the lock; and it ends under the lock,
 //! in the critical section in which it finds none. What listeners do when they are told, they do without the lock.
 
-use super::action::{Action, Mask, pending};
-use super::number::{Signal, each_of, set_of};
+use super::action::{Action, Mask, handles, pending, replace_default};
+use super::number::{SIGQUIT, Signal, each_of, set_of};
 use crate::host::{Active, Process, Threads};
 use crate::sched::watch::deadlock::Listens;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 
 type Tell = dyn Fn(Signal) + Send + Sync;
 
@@ -125,6 +125,24 @@ pub(super) fn reset(signals: u64) {
     }
     drop(registry);
     drop(gone);
+}
+
+/// Has SIGQUIT ask for a dump from now on, unless the program has set the signal's action. The first call decides. Where a
+/// listener has the signal, or it is ignored by us, that comes when this is over.
+pub(crate) fn catch_quit<H: Process>() {
+    static ONCE: Once = Once::new();
+    let Some(handler) = H::quit_handler() else { return };
+    ONCE.call_once(|| {
+        // Made before the handler can run.
+        H::shared();
+        let action = handles(handler);
+        // Under the lock: a listener may be on its way to catch the signal.
+        let mut registry = registry();
+        if let Some(undoes) = registry.actions.get_mut(&SIGQUIT) {
+            undoes.has_default(&action);
+        }
+        replace_default(SIGQUIT, &action);
+    });
 }
 
 /// The thread.

@@ -63,7 +63,7 @@ fn the_ring_is_first_in_first_out_also_where_positions_wrap() {
 
 #[test]
 fn the_g_that_was_next_goes_to_the_tail() {
-    let (gs, queue) = (Gs::new(3), Runq::new());
+    let (gs, queue) = (Gs::new(3), Runq::new(Policy::default()));
     assert!(queue.push_next(gs.g(0), || ()).is_none());
     assert_eq!((queue.len(), queue.is_empty()), (0, false));
     assert!(queue.push(gs.g(1)).is_none());
@@ -127,7 +127,7 @@ fn a_thief_takes_half_rounded_up_and_runs_the_oldest() {
     for (waiting, stolen) in [(1, 1), (2, 1), (3, 2), (RUNQ - 1, HALF), (RUNQ, HALF)] {
         let (victim, own) = (Runq::starting_at(u32::MAX - 1), Runq::starting_at(u32::MAX - 2));
         gs.push(&victim, 0..waiting);
-        let oldest = own.steal_from(&victim, StealNext::No).expect("there is one");
+        let oldest = own.steal_from(&victim, Steal::Half, StealNext::No).expect("there is one");
         assert_eq!(gs.number(oldest), 0);
         assert_eq!(gs.ring(&own), range(1..stolen));
         assert_eq!(gs.ring(&victim), range(stolen..waiting));
@@ -136,22 +136,22 @@ fn a_thief_takes_half_rounded_up_and_runs_the_oldest() {
 
 #[test]
 fn a_thief_takes_no_more_than_it_has_room_for() {
-    let (gs, victim, own) = (Gs::new(2 * RUNQ), Runq::new(), Runq::new());
+    let (gs, victim, own) = (Gs::new(2 * RUNQ), Runq::new(Policy::default()), Runq::new(Policy::default()));
     gs.push(&victim, 0..RUNQ);
     gs.push(&own, RUNQ..2 * RUNQ - 2);
-    assert_eq!(own.steal_from(&victim, StealNext::No).map(|g| gs.number(g)), Some(0));
+    assert_eq!(own.steal_from(&victim, Steal::Half, StealNext::No).map(|g| gs.number(g)), Some(0));
     assert_eq!((own.len(), victim.len()), (RUNQ, RUNQ - 3));
-    assert_eq!(own.steal_from(&victim, StealNext::No).map(|g| gs.number(g)), Some(3));
+    assert_eq!(own.steal_from(&victim, Steal::Half, StealNext::No).map(|g| gs.number(g)), Some(3));
     assert_eq!((own.len(), victim.len()), (RUNQ, RUNQ - 4));
 }
 
 #[test]
 fn runnext_is_stolen_only_from_an_empty_ring_and_only_on_demand() {
-    let (gs, victim, own) = (Gs::new(2), Runq::new(), Runq::new());
+    let (gs, victim, own) = (Gs::new(2), Runq::new(Policy::default()), Runq::new(Policy::default()));
     assert!(victim.push_next(gs.g(0), || ()).is_none());
-    assert_eq!(own.steal_from(&victim, StealNext::No), None);
+    assert_eq!(own.steal_from(&victim, Steal::Half, StealNext::No), None);
     gs.push(&victim, 1..2);
-    let steal = || own.steal_from(&victim, StealNext::IfLeft(&|| 0)).map(|g| gs.number(g));
+    let steal = || own.steal_from(&victim, Steal::Half, StealNext::IfLeft(&|| 0)).map(|g| gs.number(g));
     assert_eq!([steal(), steal(), steal()], [Some(1), Some(0), None]);
     assert!(victim.is_empty());
 }
@@ -183,7 +183,7 @@ fn an_owner_and_three_thieves_take_each_g_once() {
         while done.load(Relaxed) == 0 {
             let mut found = false;
             for victim in (0..queues.len()).filter(|&victim| victim != own) {
-                let g = queues[own].steal_from(&queues[victim], StealNext::IfLeft(&|| 0));
+                let g = queues[own].steal_from(&queues[victim], Steal::Half, StealNext::IfLeft(&|| 0));
                 found |= g.is_some();
                 g.into_iter().for_each(|g| {
                     stolen += 1;

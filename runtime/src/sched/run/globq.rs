@@ -3,6 +3,10 @@
 //! The obvious queue is a list through the Gs. An M that moves a hundred goroutines between a ring and such a list misses the
 //! cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this queue is an array
 //! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
+//!
+//! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of which any
+//! goroutine may be the next. Those that have yielded come into the next lot, which is drawn from when this one is empty; and
+//! so do all that come while there is a next lot. So a lot only shrinks from then on, and nobody waits for more than two.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -38,27 +42,76 @@ impl GlobalLen {
     }
 }
 
-/// First in, first out. Under the scheduler's lock.
-pub(crate) struct GlobalQueue<H: Host>(VecDeque<GRef<H>>);
+/// First in, first out; or drawn. Under the scheduler's lock.
+pub(crate) struct GlobalQueue<H: Host> {
+    queue: VecDeque<GRef<H>>,
+    lots: Option<Lots<H>>,
+}
+
+/// What a queue has from which goroutines are drawn.
+struct Lots<H: Host> {
+    dice: Dice,
+    /// The next lot: those that have yielded since the last one began, and those that came after them.
+    later: VecDeque<GRef<H>>,
+}
+
+/// A sequence of numbers without a pattern, the same for the same seed (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `count`.
+    fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.next()) * count as u128) >> 64) as usize
+    }
+}
 
 impl<H: Host> GlobalQueue<H> {
-    pub(crate) const fn new() -> Self {
-        GlobalQueue(VecDeque::new())
+    /// An empty queue; with a seed, one that is drawn from.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        let lots = seed.map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
+        GlobalQueue { queue: VecDeque::new(), lots }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
 
     /// Appends a G that stands in no queue.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
         g.place.touch();
-        self.0.push_back(g);
+        self.end().push_back(g);
+    }
+
+    /// Where the next G is put.
+    #[inline]
+    fn end(&mut self) -> &mut VecDeque<GRef<H>> {
+        match &mut self.lots {
+            Some(lots) if !lots.later.is_empty() => &mut lots.later,
+            _ => &mut self.queue,
+        }
+    }
+
+    /// Appends a G that lets all others go first: that is the end of the queue, or the next lot.
+    pub(crate) fn push_yielded(&mut self, g: GRef<H>) {
+        g.place.touch();
+        self.lots.as_mut().map_or(&mut self.queue, |lots| &mut lots.later).push_back(g);
     }
 
     /// Appends all of a list.
@@ -70,12 +123,24 @@ impl<H: Host> GlobalQueue<H> {
 
     /// Appends Gs that stand in no queue any more.
     pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
-        self.0.extend(gs.map(Self::touched));
+        self.end().extend(gs.map(Self::touched));
+    }
+
+    /// Asks for each G whether it stays, in the order of the queue.
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(GRef<H>) -> bool) {
+        let later = self.lots.as_mut().map(|lots| &mut lots.later);
+        for queue in std::iter::once(&mut self.queue).chain(later) {
+            queue.retain(|&g| {
+                g.place.touch();
+                stays(g)
+            });
+        }
+        self.shrink();
     }
 
     /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
     pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
-        ring.push_all(self.0.drain(..count).map(Self::touched));
+        ring.push_all(self.queue.drain(..count).map(Self::touched));
         self.shrink();
     }
 
@@ -86,17 +151,55 @@ impl<H: Host> GlobalQueue<H> {
     }
 
     fn shrink(&mut self) {
-        if self.0.is_empty() && self.0.capacity() > KEPT {
-            self.0 = VecDeque::new();
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue = VecDeque::new();
         }
     }
 
-    /// Takes the G that has waited longest.
+    /// Takes the G that has waited longest, or one that is drawn.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
-        let first = self.0.pop_front()?;
+        let first = if self.lots.is_some() { self.draw() } else { self.queue.pop_front() }?;
         first.place.touch();
         self.shrink();
         Some(first)
+    }
+
+    #[cold]
+    fn draw(&mut self) -> Option<GRef<H>> {
+        let lots = self.lots.as_mut()?;
+        if self.queue.is_empty() {
+            std::mem::swap(&mut self.queue, &mut lots.later);
+        }
+        if self.queue.is_empty() {
+            return None;
+        }
+        self.queue.swap_remove_back(lots.dice.below(self.queue.len()))
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails when a number is drawn too often, or never, or another seed draws the same ones.
+    #[test]
+    fn each_lot_is_drawn_as_often_as_another() {
+        for count in [1, 2, 3, 7, 100] {
+            let (mut dice, mut drawn) = (Dice::new(count as u64), vec![0; count]);
+            (0..1000 * count).for_each(|_| drawn[dice.below(count)] += 1);
+            assert!(drawn.iter().all(|&times| (850..1150).contains(&times)), "{drawn:?}");
+        }
+        let first = |seed| {
+            (0..4)
+                .map(|_| 0)
+                .fold((Dice::new(seed), 0), |(mut dice, _), _: i32| {
+                    let n = dice.next();
+                    (dice, n)
+                })
+                .1
+        };
+        assert_eq!(first(7), first(7));
+        assert_ne!(first(7), first(8));
     }
 }

@@ -130,7 +130,7 @@ impl QueueAge {
     }
 
     /// Owner: shows the CPU on which the owner runs.
-    fn show_cpu(&self, cpu: u32) {
+    pub(crate) fn show_cpu(&self, cpu: u32) {
         if self.published.cpu.load(Relaxed) != cpu {
             self.published.cpu.store(cpu, Relaxed);
         }
@@ -147,7 +147,8 @@ impl QueueAge {
         average(nanos_between(Nanos::from_nanos(since), now), self.published.usual.load(Relaxed))
     }
 
-    fn cpu(&self) -> u32 {
+    /// The CPU on which the owner was last seen.
+    pub(crate) fn cpu(&self) -> u32 {
         self.published.cpu.load(Relaxed)
     }
 
@@ -179,7 +180,10 @@ impl<H: Host> Sched<H> {
         mutant!(HelpsNobody: return None);
         self.run_timers(m, victim);
         p.owner.touch();
-        let g = p.runq.steal_from(&victim.runq, StealNext::IfLeft(&|| victim.signs_of_life()))?;
+        let g =
+            p.runq.steal_from(&victim.runq, self.steals(), StealNext::IfLeft(&|| victim.signs_of_life()))?;
+        #[cfg(gmp_policies)]
+        p.count_theft();
         // The other half waits as long.
         p.poll_schedule.look_again(p.tick());
         event(format_args!("helps {victim:?} with {g:?}"));

@@ -7,13 +7,14 @@
 
 use crate::g::list::GList;
 use crate::g::pool::GPool;
-use crate::g::{Birth, GRef};
+use crate::g::{self, Birth, GRef};
 use crate::host::Host;
 use crate::m::{Inside, M};
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{Arc, Relaxed, Weak, capacity, event};
-use crate::sched::run::round::Exchange;
+use crate::prim::{Arc, Relaxed, Weak, event};
+use crate::runtime::policy::Overflow;
+use crate::sched::run::round::{Exchange, Take};
 use crate::sched::{Central, Sched};
 use std::io;
 
@@ -32,10 +33,14 @@ impl<H: Host> Sched<H> {
             // SAFETY: by this function's contract.
             return Ok(unsafe { self.spawn_unrun(birth, f) });
         }
+        let m = M::current_of(self);
         // SAFETY: by this function's contract.
-        let g = unsafe { self.make(birth, f) }?;
-        match M::current_of(self) {
-            Some(m) => self.submit_on(m, g),
+        let g = unsafe { self.make_uncounted(m, true, birth, f) }?;
+        match m {
+            Some(m) => {
+                m.count_live(1);
+                self.submit_on(m, g);
+            }
             None => {
                 mutant!(SubmitWakeFirst: self.wakep());
                 self.inject_fresh(g);
@@ -49,7 +54,8 @@ impl<H: Host> Sched<H> {
 
     /// S1 to S3 for a goroutine that was just made, on a thread that is no M of this runtime. From E1 on (`sched/stop.rs`) the
     /// goroutine is not queued, and its closure is dropped here: the ender, whose looks see nothing of this thread, may have
-    /// found the runtime quiet since the caller asked.
+    /// found the runtime quiet since the caller asked. So the goroutine is counted in the section that queues it: the ender,
+    /// which counts what is left, would else count one that is about to be dropped.
     fn inject_fresh(&self, g: GRef<H>) {
         let mut central = self.central.lock();
         if self.is_ending().unless(SpawnLooksOnce) {
@@ -57,6 +63,7 @@ impl<H: Host> Sched<H> {
             return self.drop_beside_the_end(g);
         }
         event(format_args!("queues {g:?} globally"));
+        self.count_live_outside(1);
         central.globq.push(g);
         self.publish_len(&central);
         drop(central);
@@ -64,7 +71,7 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// For a runtime that ends: makes a goroutine that never runs, and has no stack reserved.
+    /// For a runtime that ends: makes a goroutine that never runs, is counted nowhere, and has no stack reserved.
     ///
     /// # Safety
     /// As `spawn`.
@@ -73,18 +80,21 @@ impl<H: Host> Sched<H> {
     unsafe fn spawn_unrun<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
         let m = M::current_of(self);
         // SAFETY: by this function's contract.
-        let g = unsafe { self.make_reserved((m, m.and_then(M::look_in)), true, birth, f) };
+        let g = unsafe { self.make_reserved(m.and_then(M::look_in), false, birth, f) };
         match m {
             // Its goroutine goes on, and the M tells the ender later.
-            Some(_) => self.drop_fresh(g),
+            Some(_) => g::drop_unrun(g),
             None => self.drop_beside_the_end(g),
         }
         g
     }
 
-    /// As `drop_fresh`, on a thread that is no M. The ender may have seen `g`, and sleeps until it is told.
+    /// Drops the closure of `g`, which was just made and is not counted, on a thread that is no M. The ender may have seen `g`,
+    /// and sleeps until it is told.
     fn drop_beside_the_end(&self, g: GRef<H>) {
-        self.drop_fresh(g);
+        mutant!(UnrunIsCounted: self.count_live_outside(1));
+        g::drop_unrun(g);
+        mutant!(UnrunIsCounted: self.count_live_outside(-1));
         mutant!(UnrunNotTold: return);
         self.tell_the_end();
     }
@@ -117,21 +127,44 @@ impl<H: Host> Sched<H> {
         f: F,
     ) -> io::Result<GRef<H>> {
         let m = M::current_of(self);
+        // SAFETY: by this function's contract.
+        let g = unsafe { self.make_uncounted(m, counts, birth, f) }?;
+        let live = i64::from(counts);
+        m.map_or_else(|| self.count_live_outside(live), |m| m.count_live(live));
+        Ok(g)
+    }
+
+    /// As `make_counting`, and the caller adds the goroutine to the live ones; `m` is the caller's, if that is an M of this
+    /// runtime.
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    #[inline(always)]
+    unsafe fn make_uncounted<F: FnOnce() -> T, T>(
+        &self,
+        m: Option<&M<H>>,
+        counts: bool,
+        birth: Birth,
+        f: F,
+    ) -> io::Result<GRef<H>> {
         let inside = m.and_then(M::look_in);
         // A refusal leaves the runtime (`inside`) before `f` is dropped.
         self.reserve_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
         // SAFETY: by this function's contract.
-        Ok(unsafe { self.make_reserved((m, inside), counts, birth, f) })
+        Ok(unsafe { self.make_reserved(inside, counts, birth, f) })
     }
 
-    /// As `make_counting`, once a stack is reserved; `m` is the caller's, if that is an M of this runtime.
+    /// As `make_uncounted`, once a stack is reserved.
     ///
     /// # Safety
     /// As `spawn`.
     #[inline(always)]
     unsafe fn make_reserved<F: FnOnce() -> T, T>(
         &self,
-        (m, inside): (Option<&M<H>>, Option<Inside<'_, H>>),
+        inside: Option<Inside<'_, H>>,
         counts: bool,
         birth: Birth,
         f: F,
@@ -151,14 +184,14 @@ impl<H: Host> Sched<H> {
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
         unsafe { g.task.load(f) };
         g.word.spawn();
-        match m {
-            Some(m) => m.count_live(i64::from(counts)),
-            // Relaxed: a count, ordered by nothing.
-            None => {
-                self.live.fetch_add(i64::from(counts), Relaxed);
-            }
-        }
         g
+    }
+
+    /// Adds to the number of live goroutines, for a thread that is no M, or a goroutine that no M runs.
+    pub(crate) fn count_live_outside(&self, by: i64) {
+        // Relaxed: a count. A reader that needs an exact one was told of the goroutine, or holds the lock under which the
+        // goroutine was queued.
+        self.live.fetch_add(by, Relaxed);
     }
 
     /// S1 of a submission: `list` goes to the end of the global queue. The caller wakes an M.
@@ -178,14 +211,21 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
     }
 
-    /// By the owner of `p`: `g` found the ring full.
+    /// By the owner of `p`: `g` found the ring full. Half of the ring goes with `g`, or, as the policy has it, `g` alone: then
+    /// a round goes on as it was, and `g`, the youngest, stands behind those that the round has still to exchange. Where the
+    /// policy has no rings `g` has yielded.
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
+        let policy = self.config.policy;
         let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
-        if !round.is_on() {
+        if policy.has_one_queue() {
+            central.globq.push_yielded(g);
+        } else if policy.stealing().overflow == Overflow::PutOne {
+            central.globq.push(g);
+        } else if !round.is_on() {
             p.runq.spill(g, out);
         } else if let Some(head) = p.runq.spill_newer(g, out) {
             round.keep_older_half(head);
@@ -202,9 +242,9 @@ impl<H: Host> Sched<H> {
     pub(crate) fn end_round(&self, p: &P<H>) {
         p.owner.touch();
         let mut central = self.central.lock();
-        let (ring, procs) = (p.runq.len() as usize, central.procs as usize);
-        let lengths = (ring, central.globq.len());
-        let moved = p.poll_schedule.round.exchange(lengths, procs, |Exchange { gives_all, takes }| {
+        let (ring, global) = (p.runq.len() as usize, central.globq.len());
+        let take = self.take(&central);
+        let moved = p.poll_schedule.round.exchange((ring, global), take, |Exchange { gives_all, takes }| {
             if gives_all {
                 // With a thief in the ring the next look tries again.
                 let Some(all) = p.runq.take_all() else { return false };
@@ -249,9 +289,9 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Takes the first goroutine of the global queue, and puts the share of `p`, as if each P came once, into the queue of
-    /// `p`. An M that has just acquired `p` gets only the first: that goroutine may block at once, and leave the others
-    /// behind (`sched/threads/blocking.rs`).
+    /// Takes the first goroutine of the global queue, and puts the share of `p` into the queue of `p`. An M that has just
+    /// acquired `p` gets only the first: that goroutine may block at once, and leave the others behind
+    /// (`sched/threads/blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
         if self.globrunq_len() == 0 {
@@ -259,9 +299,9 @@ impl<H: Host> Sched<H> {
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let share = if p.is_fresh() { 1 } else { central.globq.len() / central.procs as usize + 1 };
+        let share = if p.is_fresh() { 1 } else { self.take(&central).share };
         let first = central.globq.pop();
-        let mut others = share.min(capacity::RUNQ as usize / 2) - 1;
+        let mut others = share - 1;
         p.runq.push_from(|| {
             others = others.checked_sub(1)?;
             central.globq.pop()
@@ -269,6 +309,11 @@ impl<H: Host> Sched<H> {
         p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         first
+    }
+
+    /// How many a P takes out of the global queue, at least one.
+    fn take(&self, central: &Central<H>) -> Take {
+        Take::of(central.globq.len(), central.procs as usize, self.config.policy.stealing().global)
     }
 
     /// Returns a handle to this scheduler that does not keep it alive.

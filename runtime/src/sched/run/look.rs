@@ -3,8 +3,8 @@
 //! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
-//! * *visits*: every [`LOOK_EVERY`]th goroutine is the first of the global queue, if there is one; and where no M waits in
-//!   the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle Ps
+//! * *visits*: every 61st goroutine, or as the policy says, is the first of the global queue, if there is one; and where no
+//!   M waits in the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle Ps
 //!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
 //!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one, unless
 //!   a round is on;
@@ -33,22 +33,20 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{capacity, may_help};
+use crate::runtime::policy::Policy;
 use crate::sched::Sched;
 use crate::sched::run::round::Round;
 use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// After this many goroutines an M looks at the global queue and at the poller although the P has work. Go's number, for the
-/// same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
-const LOOK_EVERY: u32 = 61;
 /// Every fourth visit takes a batch from the global queue. One goroutine at a time is unfair when the ring overflows,
 /// as most goroutines then stand in the global queue; a batch each time is fair too, but spends much of the time on
 /// moving goroutines.
 const SHARE_EVERY: u32 = 4;
 /// After at most this many goroutines, however short they ran, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
 /// seldom enough to cost little.
-const CLOCK_EVERY: u32 = 4 * LOOK_EVERY;
+const CLOCK_EVERY: u32 = 244;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
@@ -57,6 +55,11 @@ const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
 
 /// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
 pub(crate) struct PollSchedule {
+    /// After this many goroutines an M looks at the global queue and at the poller although the P has work. By default Go's
+    /// number, for the same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
+    look_every: u32,
+    /// There is a ring whose goroutines are to give way.
+    has_rounds: bool,
     /// The tick of the next look, of whatever kind.
     next: Cell<u32>,
     /// The tick at which the clock is read next.
@@ -90,10 +93,12 @@ pub(crate) struct Due {
 }
 
 impl PollSchedule {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
         let [around, visit] = [(); 2].map(|()| Cell::new((0, None)));
         PollSchedule {
+            look_every: policy.stealing().tick,
+            has_rounds: !policy.has_one_queue(),
             next,
             clock,
             every: Cell::new(1),
@@ -124,7 +129,7 @@ impl PollSchedule {
     #[cold]
     #[inline(never)]
     fn note_first_yield(&self, (tick, (head, tail)): (u32, (u32, u32))) {
-        if self.round.note_yield(tail) {
+        if self.has_rounds && self.round.note_yield(tail) {
             let (to_look, to_end) = (self.next.get().wrapping_sub(tick), tail.wrapping_sub(head));
             self.next.set(tick.wrapping_add(to_look.min(to_end.max(1))));
         }
@@ -143,7 +148,7 @@ impl PollSchedule {
     pub(crate) fn turn_comes_next(&self, tick: u32) {
         let next = tick.wrapping_add(1);
         self.next.set(next);
-        self.visit.set((next.wrapping_sub(LOOK_EVERY), None));
+        self.visit.set((next.wrapping_sub(self.look_every), None));
     }
 
     /// For models: no sleeper goes before the next goroutine.
@@ -184,7 +189,7 @@ impl PollSchedule {
         if now.is_some() {
             self.clock.set(tick.wrapping_add(self.every.get()));
         }
-        let to_visit = LOOK_EVERY - tick.wrapping_sub(self.visit.get().0);
+        let to_visit = self.look_every - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
         if reached(tick, self.sleepers.get()) {
             // Else it would be ahead again when the ticks have wrapped.
@@ -201,7 +206,7 @@ impl PollSchedule {
         let (last, at) = self.visit.get();
         let count = tick.wrapping_sub(last);
         let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= MAX_VISIT_GAP);
-        let due = count >= LOOK_EVERY || late && count > 1;
+        let due = count >= self.look_every || late && count > 1;
         if due {
             // Without a clock the next reading dates the visit.
             self.visit.set((tick, now));
@@ -335,7 +340,7 @@ mod tests {
             (10_000, 50_000, 80_000),
             (1_000_000, 1_000_000, 1_000_000),
         ] {
-            let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+            let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
             run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
             let (begin, mut looks) = (clock, 0);
             run(&poll_schedule, 1_000..11_000, &mut clock, each, |due| {
@@ -351,7 +356,7 @@ mod tests {
     #[test]
     fn turns_come_by_count_and_by_time() {
         for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
-            let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+            let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
             run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
             let mut visits = 0;
             run(&poll_schedule, 1_000..1_000 + 610 * every, &mut clock, each, |due| {
@@ -359,7 +364,7 @@ mod tests {
             });
             assert!(visits.abs_diff(610) <= 610 / 30, "{each} ns each: {visits} visits instead of 610");
         }
-        let (poll_schedule, mut visits) = (PollSchedule::new(), 0);
+        let (poll_schedule, mut visits) = (PollSchedule::new(Policy::default()), 0);
         for tick in 1..=610 {
             if poll_schedule.is_due(tick) {
                 visits += u32::from(poll_schedule.look(tick, 0, None::<fn() -> Nanos>).visit.is_some());
@@ -372,7 +377,7 @@ mod tests {
     #[test]
     fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
         for (each, shares) in [(50, 25), (1_000_000, 100)] {
-            let (poll_schedule, mut clock, mut taken) = (PollSchedule::new(), 0, Vec::new());
+            let (poll_schedule, mut clock, mut taken) = (PollSchedule::new(Policy::default()), 0, Vec::new());
             run(&poll_schedule, 1..10_000, &mut clock, each, |due| taken.extend(due.visit));
             let found = taken[20..120].iter().filter(|&&visit| visit == QueueVisit::Share).count();
             assert_eq!(found, shares, "{each} ns each");
@@ -382,7 +387,7 @@ mod tests {
     /// Fails when the rhythm of short goroutines outlives them by more than the 61.
     #[test]
     fn the_pace_follows_a_change() {
-        let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
         run(&poll_schedule, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
         let (mut looks, mut tick) = (0, u32::MAX);
         for _ in 0..200 {
@@ -401,7 +406,8 @@ mod tests {
     #[test]
     fn a_sleeper_goes_first_now_and_then() {
         for begin in [1, u32::MAX - 100, i32::MAX as u32 - 100] {
-            let (poll_schedule, at) = (PollSchedule::new(), |tick: u32| begin.wrapping_add(tick));
+            let (poll_schedule, at) =
+                (PollSchedule::new(Policy::default()), |tick: u32| begin.wrapping_add(tick));
             poll_schedule.sleepers.set(begin);
             let first = |ticks: std::ops::Range<u32>| {
                 ticks.filter(|tick| poll_schedule.sleeper_goes_first(at(*tick))).collect::<Vec<_>>()
@@ -422,7 +428,7 @@ mod tests {
     /// Fails when the time for which the P was idle counts as its goroutines'.
     #[test]
     fn a_sleep_makes_nobody_late() {
-        let (poll_schedule, mut clock) = (PollSchedule::new(), 0);
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
         run(&poll_schedule, 1..1_000, &mut clock, 50, |_| ());
         let every = poll_schedule.every.get();
         clock += 1_000_000_000;

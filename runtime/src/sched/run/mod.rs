@@ -2,7 +2,7 @@
 //! is none.
 
 pub(super) mod census;
-pub(super) mod globq;
+pub(crate) mod globq;
 pub(crate) mod help;
 pub(super) mod idle;
 pub(super) mod idle_set;

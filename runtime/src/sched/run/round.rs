@@ -27,10 +27,12 @@
 //! queues by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
 
 use crate::prim::capacity::RUNQ;
+use crate::runtime::policy::FromGlobal;
 use std::cell::Cell;
 
-/// At most this many come from the global queue into the ring when not all fit: the other half is for those that come since.
-pub(crate) const BATCH: usize = RUNQ as usize / 2;
+/// By default at most this many come from the global queue into the ring when not all fit: the other half is for those that
+/// come since.
+const BATCH: usize = RUNQ as usize / 2;
 
 /// Owner: the round of a P. Positions are those of the P's ring, and wrap.
 pub(crate) struct Round {
@@ -40,6 +42,27 @@ pub(crate) struct Round {
     yielded: Cell<bool>,
     /// Rounds go on until this many goroutines more have come from the global queue.
     due: Cell<usize>,
+}
+
+/// How many goroutines a P takes out of the global queue, by the policy.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Take {
+    /// When its ring is empty.
+    pub(crate) share: usize,
+    /// When the queue could be emptied.
+    most: usize,
+}
+
+impl Take {
+    /// What one of `procs` Ps takes of `global` goroutines: its share, as if each P came once, and at most half of what its
+    /// ring holds; or as the policy has it.
+    pub(crate) fn of(global: usize, procs: usize, policy: FromGlobal) -> Self {
+        match policy {
+            FromGlobal::One => Take { share: 1, most: 1 },
+            FromGlobal::Share => Take { share: (global / procs + 1).min(BATCH), most: usize::MAX },
+            FromGlobal::All => Take { share: global.max(1), most: usize::MAX },
+        }
+    }
 }
 
 /// What the end of a round moves.
@@ -104,17 +127,17 @@ impl Round {
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// Ends a round: `ring` and `global` goroutines are in the ring and in the global queue, which `procs` Ps share. Calls
-    /// `carry_out` to move them, and returns its result. If that is `false`, nothing was moved, and the round stays as it
-    /// was: the next look tries again.
+    /// Ends a round: `ring` and `global` goroutines are in the ring and in the global queue, of which a P takes its share,
+    /// unless all are few enough for the ring and for what the policy lets a P take. Calls `carry_out` to move them, and
+    /// returns its result. If that is `false`, nothing was moved, and the round stays as it was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),
-        procs: usize,
+        take: Take,
         carry_out: impl FnOnce(Exchange) -> bool,
     ) -> bool {
-        let all_fit = ring + global <= RUNQ as usize;
-        let share = (global / procs + 1).min(BATCH).min(global);
+        let all_fit = ring + global <= RUNQ as usize && global <= take.most;
+        let share = take.share.min(RUNQ as usize).min(global);
         let due = match self.yielded.get() {
             _ if all_fit => 0,
             true => global,

@@ -7,6 +7,7 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Said, Yield};
+use crate::sched::run::globq::Dice;
 use crate::wait::status::Run;
 
 /// Whether the M, or its runtime, ends.
@@ -19,6 +20,20 @@ enum MEnds {
 impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
     pub(crate) fn mstart(&self, m: &M<H>) {
+        self.begin_where_the_runtime_was_built(m);
+        // The user's code, on what is no M yet: `runtime/thread_start.rs`.
+        let guards = self.config.thread_starts.call_on_m::<H>();
+        if let Some(seed) = self.config.policy.seed() {
+            // The same on each M: which one comes for the only P may depend on time.
+            H::seed_random(Dice::new(seed).next() as u32 | 1);
+        }
+        self.serve(m);
+        self.mexit(m, Some(guards));
+    }
+
+    /// The M's loop. A function of its own: nothing of `mstart` that would have to be dropped lives beside it.
+    #[inline(never)]
+    fn serve(&self, m: &M<H>) {
         M::set_current(Some(m));
         self.thread_begins(m);
         self.refresh_coarse_clock();
@@ -26,7 +41,6 @@ impl<H: Host> Sched<H> {
         while let Some(g) = self.find_runnable(m) {
             self.execute(m, g);
         }
-        self.mexit(m);
     }
 
     /// Returns the next goroutine for this M, which sleeps until there is one; `None` if the M, or the runtime, ends.
@@ -87,7 +101,7 @@ impl<H: Host> Sched<H> {
         };
         // A goroutine that stands there alone was to be run at once, so no M was woken: one that has yielded, or that the look
         // elsewhere has put there.
-        if !p.runq.is_empty() {
+        if self.others_wait(p) {
             mutant!(SleeperWakesNobody: return first);
             self.wakep();
         }
@@ -130,6 +144,19 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
+    /// As `runqget`, after a look that may have found goroutines: where there is one queue they stand there.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn runqget_found(&self, p: &P<H>) -> Option<GRef<H>> {
+        self.runqget(p).or_else(|| if self.config.has_one_queue { self.globrunqget_one(p) } else { None })
+    }
+
+    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, or in the only one. A hint.
+    pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
+        mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
+        !p.runq.is_empty() || self.config.has_one_queue && self.globrunq_len() > 0
+    }
+
     /// Looks in the poller and in the queues of other Ps. If all other Ps are idle there is nothing to steal, and the M
     /// waits in the poller next: a poll before that would be a wasted system call.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
@@ -140,7 +167,7 @@ impl<H: Host> Sched<H> {
             let found = self.poll_now(&m.local);
             self.submit_found(m, found);
             self.run_unserved_timers(m);
-            if let Some(g) = self.runqget(p) {
+            if let Some(g) = self.runqget_found(p) {
                 return Some(g);
             }
         }

@@ -147,6 +147,6 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();
-        seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| p.runq.is_empty())
+        seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| !self.others_wait(p))
     }
 }

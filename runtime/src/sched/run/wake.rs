@@ -123,7 +123,8 @@ fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S3. `g` becomes the next goroutine of the calling M's P, or the last of the global queue.
+    /// S1 to S3. `g` becomes the next goroutine of the calling M's P, or the last of the global queue: so where the policy has
+    /// that queue alone.
     #[inline]
     pub(crate) fn submit(&self, g: GRef<H>) {
         match M::current_of(self) {
@@ -138,6 +139,9 @@ impl<H: Host> Sched<H> {
     /// As `submit`, on the thread of `m`, which is one of this scheduler's Ms.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
+        if self.config.has_one_queue {
+            return self.inject(GList::one(g));
+        }
         mutant!(SubmitWakeFirst: self.wakep());
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
@@ -170,10 +174,31 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "injectglist")]
     pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
         let Some(p) = m.p() else { return self.inject(list) };
+        if self.config.has_one_queue {
+            return self.submit_found_to_all(list);
+        }
         p.owner.touch();
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty();
         p.runq.push_batch(&mut list);
         self.globrunqput(list);
+        if !takes_it {
+            mutant!(FoundWakesNobody: return);
+            self.wakep();
+        }
+    }
+
+    /// As `submit_found`, where all goroutines stand in the global queue. If that was empty, the caller's M takes a single one.
+    #[cold]
+    fn submit_found_to_all(&self, mut list: GList<H>) {
+        if list.is_empty() {
+            return;
+        }
+        let mut central = self.central.lock();
+        event(format_args!("queues {list:?} globally"));
+        let takes_it = list.len() == 1 && central.globq.is_empty();
+        central.globq.append(&mut list);
+        self.publish_len(&central);
+        drop(central);
         if !takes_it {
             mutant!(FoundWakesNobody: return);
             self.wakep();

@@ -37,7 +37,8 @@ impl<H: Host> Sched<H> {
                 break;
             }
         }
-        self.mexit(m);
+        // `run_locked` has the guards.
+        self.mexit(m, None);
         if self.is_stopping() {
             self.drop_set_aside();
         }

@@ -47,6 +47,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn entersyscallblock(&self, window: &Window<H>) {
         let p = window.m().release();
         event(format_args!("{:?} gives its P away", window.g()));
+        unless!(BlockingKeepsTheCpus, window.m().go_where_the_thread_belongs());
         self.handoffp(p);
     }
 

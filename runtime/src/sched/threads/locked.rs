@@ -55,6 +55,7 @@ use crate::prim::hooks::*;
 use crate::prim::{assert_none_held, event};
 use crate::sched::park::{Said, Yield};
 use crate::sched::run::wake::Wake;
+use crate::sched::switch;
 use crate::sched::{Central, Sched};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::Run;
@@ -150,6 +151,7 @@ pub(crate) fn lock_thread<H: Host>() {
     let Some(g) = m.g() else { return };
     g.ties.set_locks(g.ties.locks().checked_add(1).expect("lock_os_thread: locked 65,536 times"));
     if !g.ties.is_bound() {
+        switch::refuse_in_hook(m, "lock_os_thread");
         g.ties.bind(m.id);
         // SAFETY: this goroutine runs on `m`, which resumes it at once and touches no P.
         unsafe { m.suspend(Yield::Tie) };
@@ -359,19 +361,17 @@ impl<H: Host> Sched<H> {
         if !central.idle.has_p() || !central.bound_ms.any_is_runnable() {
             return None;
         }
-        let mut found = None;
-        for _ in 0..central.globq.len() {
-            let g = central.globq.pop().expect("rescue: so many stand there, under the lock");
-            match central.bound_ms.of(g).filter(|_| found.is_none()) {
-                // A goroutine that a dump holds is queued again by the dump.
-                Some(to) => {
-                    let goes = g.word.run() == Run::Go;
-                    mutant!(BoundRescuedHeld: let goes = true);
-                    found = goes.then_some(to);
-                }
-                None => central.globq.push(g),
+        let (mut found, globq, bound_ms) = (None, &mut central.globq, &central.bound_ms);
+        globq.retain(|g| match bound_ms.of(g).filter(|_| found.is_none()) {
+            // A goroutine that a dump holds is queued again by the dump.
+            Some(to) => {
+                let goes = g.word.run() == Run::Go;
+                mutant!(BoundRescuedHeld: let goes = true);
+                found = goes.then_some(to);
+                false
             }
-        }
+            None => true,
+        });
         self.publish_len(central);
         let to = found?;
         let _waited = central.bound_ms.take(to);

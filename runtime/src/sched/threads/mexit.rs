@@ -34,6 +34,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::event;
 use crate::prim::hooks::*;
+use crate::runtime::thread_start::ThreadGuards;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
@@ -75,9 +76,11 @@ impl<H: Host> Sched<H> {
     }
 
     /// The last of an M's thread. A P that the M still holds stays idle, at the end of the runtime; a P that an ended
-    /// goroutine has left to the M goes to others.
-    pub(crate) fn mexit(&self, m: &M<H>) {
+    /// goroutine has left to the M goes to others; only then `guards` are dropped, which is the user's code, and before the
+    /// thread leaves the count of those for which the ender waits.
+    pub(crate) fn mexit(&self, m: &M<H>, guards: Option<ThreadGuards>) {
         self.m_leaves(m);
+        m.forget_cpus();
         M::<H>::set_current(None);
         H::thread_ends(&m.local);
         let mut central = self.central.lock();
@@ -98,6 +101,9 @@ impl<H: Host> Sched<H> {
             self.handoffp(p);
         } else if waited_for {
             self.wakep();
+        }
+        if let Some(guards) = guards {
+            guards.drop_on_m::<H>();
         }
         before.into_iter().for_each(H::join);
         if stopping {

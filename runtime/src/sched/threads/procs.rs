@@ -232,7 +232,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: the pool lives as long as the scheduler.
         let home = unsafe { self.pool.as_ref() }.sched();
         while self.ps.len() < central.procs as usize {
-            let p = self.ps.push(|id| P::new(id, home));
+            let p = self.ps.push(|id| P::new(id, home, self.config.policy));
             // SAFETY: Ps live as long as their scheduler.
             self.nobody_has(unsafe { p.as_ref() });
             central.idle.put_p(p);

@@ -268,6 +268,7 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         p.set_holder(None);
         unless!(RetakeGivesUpLate, p.handoff.give_up());
+        unless!(RetakeKeepsTheCpus, self.unbind_from(m, p.id, judged));
         mutant!(RetakeKeepsP: return true);
         self.handoffp(NonNull::from(p));
         mutant!(RetakeGivesUpLate: relax(); p.handoff.give_up());

@@ -14,10 +14,11 @@
 //!   is not under way.
 //! * each pop is one firing, and disarms. A callback fires once for each setting.
 //!
-//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Inline`], on the own stack
-//! of that M, or thread: that is for the library's own callbacks, which neither park nor run or drop user's code. No lock is
-//! held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A firing whose
-//! goroutine did not come to run before the runtime ended goes to the timer thread, like a callback that is still armed.
+//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Wakes`], on the own
+//! stack of that M, or thread: that is for the library's own callbacks, which neither park nor run or drop user's code. No
+//! lock is held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A
+//! firing whose goroutine did not come to run before the runtime ended goes to the timer thread, like a callback that is
+//! still armed.
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of the owners of an armed callback, so dropping a
 //! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last firing,
@@ -47,8 +48,10 @@ pub(crate) enum RunMode {
     Goroutine,
     /// As `Goroutine`, for the library's own: `num_goroutines` does not count the goroutine.
     Uncounted,
-    /// On the stack of the thread that pops the callback. Only for callbacks that neither park nor run user's code.
-    Inline,
+    /// On the stack of the M, or the timer thread, that pops the callback; the monitor has a goroutine run it, as
+    /// `Uncounted`. Only for callbacks that neither park nor run user's code, except by waking a task, whose waker an M
+    /// leaves to a goroutine (`wait/task.rs`), and the timer thread calls.
+    Wakes,
 }
 
 /// A callback and the timer for it.
@@ -254,7 +257,7 @@ impl<H: Host> Sched<H> {
     /// runs the firing.
     pub(crate) fn make_firing(&self, call: Shared<Callback<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
-        let counts = call.run() != RunMode::Uncounted;
+        let counts = call.run() == RunMode::Goroutine;
         let mut firing = Firing(Some(call));
         let body = move || {
             if let Some(call) = firing.0.take() {

@@ -360,15 +360,16 @@ impl<H: Host> Sched<H> {
     fn take_due(&self, p: &P<H>, now: Nanos, due: &mut GList<H>) -> bool {
         let mut called = false;
         while let Some(call) = p.timers.pop_due(now, due) {
-            match call.run() {
-                RunMode::Inline => {
-                    call.call();
-                    called = true;
-                }
-                RunMode::Goroutine | RunMode::Uncounted => {
-                    self.make_firing(call).into_iter().for_each(|g| due.push(g))
-                }
+            let inline = match call.run() {
+                RunMode::Wakes => M::<H>::current().is_some(),
+                RunMode::Goroutine | RunMode::Uncounted => false,
+            };
+            if inline {
+                call.call();
+            } else {
+                self.make_firing(call).into_iter().for_each(|g| due.push(g));
             }
+            called |= inline;
         }
         called
     }
@@ -408,7 +409,7 @@ impl<H: Host> Sched<H> {
         }
         // By T1 to T3 an M that waits in the poller learns of the timer. If none waits, and this M has other goroutines to
         // run before it looks at the clock again, another M has to go there.
-        if !p.runq.is_empty() && self.poll_until.load(Relaxed) == NO_POLLER {
+        if self.others_wait(p) && self.poll_until.load(Relaxed) == NO_POLLER {
             mutant!(ArmSendsNobody: return);
             self.wakep();
         }

@@ -187,7 +187,7 @@ impl<H: Host> TimerThread<H> {
     /// Runs a callback that is due: on this thread if it is inline, else on a new thread. If no thread can be
     /// started, the callback runs here, and delays the callbacks behind it.
     pub(crate) fn run(&self, call: Shared<Callback<H>>) {
-        if call.run() == RunMode::Inline {
+        if call.run() == RunMode::Wakes {
             return call.call();
         }
         let mut called = OnItsWay(Some(call));

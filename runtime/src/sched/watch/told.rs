@@ -25,9 +25,11 @@ pub(crate) enum Refusal {
     Break,
     /// The descriptor that tells of a child's end.
     ChildEnd,
+    /// The CPUs of a thread.
+    Affinity,
 }
 
-const KINDS: usize = Refusal::ChildEnd as usize + 1;
+const KINDS: usize = Refusal::Affinity as usize + 1;
 
 /// How often each refusal occurred.
 pub(crate) struct Told([AtomicU64; KINDS]);
@@ -114,6 +116,12 @@ impl Refused {
         self.count(Refusal::ChildEnd)
     }
 
+    /// Returns how often a thread was refused the CPUs of its P, or its own again: see
+    /// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets). The thread kept those that it had.
+    pub fn affinities(&self) -> u64 {
+        self.count(Refusal::Affinity)
+    }
+
     /// Returns `true` if nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; KINDS]
@@ -131,6 +139,7 @@ impl fmt::Debug for Refused {
             .field("waits", &self.waits())
             .field("wakes", &self.wakes())
             .field("child_waits", &self.child_waits())
+            .field("affinities", &self.affinities())
             .finish()
     }
 }

@@ -165,7 +165,7 @@ impl Semaphore {
     }
 
     /// As `guard`.
-    fn owned(self: &Arc<Self>, permits: usize) -> OwnedSemaphorePermit {
+    pub(super) fn owned(self: &Arc<Self>, permits: usize) -> OwnedSemaphorePermit {
         OwnedSemaphorePermit { semaphore: Arc::clone(self), permits }
     }
 

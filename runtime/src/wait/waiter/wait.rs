@@ -8,10 +8,10 @@ use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::park::{Commit, WaitReason, Yield};
 use crate::sched::timers::Alarm;
-use crate::sched::{Sched, park};
+use crate::sched::{Sched, park, switch};
 use crate::wait::abandon::AbandonHook;
-use crate::wait::interrupt::{Interrupt, Masked, OnInterrupt, PendingInterrupts};
-use crate::wait::status::{StatusWord, WaitNumber, Why};
+use crate::wait::interrupt::{self, Interrupt, Masked, OnInterrupt, PendingInterrupts};
+use crate::wait::status::{StatusWord, Then, WaitNumber, Why};
 use gmp_timers::Nanos;
 
 /// How to wait.
@@ -135,7 +135,7 @@ impl<H: Host> Wait<H> {
     pub(crate) fn waiter(&self) -> Waiter<H> {
         match &self.who {
             Who::G(g, _) => Waiter::G(*g, self.number),
-            Who::Thread(parker) => Waiter::Thread(Arc::clone(parker), self.number),
+            Who::Thread(parker) => Waiter::Parker(Arc::clone(parker), self.number),
         }
     }
 
@@ -167,6 +167,9 @@ impl<H: Host> Wait<H> {
                 let window = window.take().expect("park: once for each wait");
                 g.interrupt_policy
                     .set(how.ends, g.pending_interrupts(window.m().sched()).listens::<H>(how.ends));
+                if H::has_switch_hooks() {
+                    return self.park_with_hooks(g, window, how, commit);
+                }
                 match how.until {
                     None => park::gopark(window, self.number, how.reason, commit),
                     Some(due) => {
@@ -177,7 +180,7 @@ impl<H: Host> Wait<H> {
                 }
                 match g.word.why(self.number) {
                     Why::Readied => self.over(Woke::Readied),
-                    why => self.settle(g, how, why),
+                    why => Self::arrive(self.settle(g, how, why)),
                 }
             }
             Who::Thread(_) => match commit() {
@@ -190,8 +193,70 @@ impl<H: Host> Wait<H> {
         }
     }
 
+    /// As `park`, for a goroutine whose switches have functions around them: see `sched/switch.rs`.
+    #[cold]
+    #[inline(never)]
+    fn park_with_hooks(
+        &mut self,
+        g: GRef<H>,
+        window: Window<H>,
+        how: How,
+        commit: impl FnOnce() -> Commit,
+    ) -> Woke {
+        let sched = window.m().sched();
+        if H::is_panicking() {
+            // As in `attend`.
+            g.interrupt_policy.set(OnInterrupt::Never, false);
+        }
+        park::note(&window, how.reason);
+        let listens = g.interrupt_policy.listens();
+        g.word.announce(self.number);
+        let interrupted = listens && interrupt::is_interrupted(g, sched.is_ending());
+        mutant!(AnnounceForgetsInterrupts: let interrupted = false);
+        if let Some(due) = how.until {
+            self.until = how.until;
+            let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+            sched.arm(window.p(), alarm, due, (g, self.number));
+        }
+        let committed = commit();
+        if committed == Commit::Park && listens {
+            let then = g.word.make_known(self.number, interrupted);
+            debug_assert_eq!(then, Then::Leave, "park_with_hooks: the owner is awake");
+        }
+        drop(window);
+        let woke = match committed {
+            Commit::Park => {
+                self.suspend_again(g);
+                let why = g.word.why(self.number);
+                self.settle(g, how, why)
+            }
+            Commit::Refuse if self.alarm.is_none() => {
+                self.close();
+                Woke::Refused
+            }
+            // The timer may have claimed the wait all the same.
+            Commit::Refuse if self.claim_or_sleep() => Woke::Refused,
+            Commit::Refuse => Woke::Readied,
+        };
+        Self::arrive(woke)
+    }
+
+    /// The owner's call goes on with `woke`.
+    #[inline]
+    fn arrive(woke: Woke) -> Woke {
+        // After a nudge the caller, which is the library's code, looks, and ends the wait by another call.
+        if woke != Woke::Nudged {
+            switch::resume::<H>();
+        }
+        woke
+    }
+
     /// Sleeps on after a look, perhaps with another limit.
     pub(crate) fn park_again(&mut self, how: How) -> Woke {
+        Self::arrive(self.sleep_on(how))
+    }
+
+    fn sleep_on(&mut self, how: How) -> Woke {
         match &self.who {
             Who::G(g, _) => {
                 let g = *g;
@@ -219,6 +284,12 @@ impl<H: Host> Wait<H> {
     /// now.
     #[must_use]
     pub(crate) fn claim(&mut self) -> bool {
+        let mine = self.claim_or_sleep();
+        switch::resume::<H>();
+        mine
+    }
+
+    fn claim_or_sleep(&mut self) -> bool {
         if self.word().claim(self.number) {
             self.close();
             return true;
@@ -232,7 +303,7 @@ impl<H: Host> Wait<H> {
             }
             Who::Thread(parker) => {
                 while parker.word.why(self.number) != Why::Readied {
-                    parker.note.doze(None);
+                    parker.note().doze(None);
                 }
             }
         }
@@ -253,6 +324,7 @@ impl<H: Host> Wait<H> {
     }
 
     pub(super) fn suspend_again(&self, g: GRef<H>) {
+        switch::suspend::<H>();
         // May park for a P by itself, with this wait open.
         let window = Window::<H>::enter().expect("suspend_again: a goroutine runs on an M");
         debug_assert!(window.g() == g, "suspend_again: not its own goroutine");
@@ -285,7 +357,7 @@ impl<H: Host> Wait<H> {
                         self.close();
                         return Woke::Refused;
                     }
-                    return if self.claim() { Woke::Refused } else { Woke::Readied };
+                    return if self.claim_or_sleep() { Woke::Refused } else { Woke::Readied };
                 }
                 Why::Nudged => {
                     // Asked for here: the goroutine may run on another M now.
@@ -324,6 +396,8 @@ impl<H: Host> Wait<H> {
         }
         g.interrupt_policy.set(OnInterrupt::WithOthers, false);
         g.reason.set(WaitReason::End);
+        // Before the goroutine's locks and its joiner go to others.
+        switch::suspend::<H>();
         AbandonHook::run_of(g);
         g::mark_left(g);
         loop {
@@ -337,14 +411,14 @@ impl<H: Host> Wait<H> {
             return Some(if self.word().claim(self.number) {
                 self.end()
             } else {
-                let _readied = self.claim();
+                let _readied = self.claim_or_sleep();
                 Woke::Readied
             });
         }
         if pending.listens::<H>(how.ends)
             && let Some(interrupt) = pending.interrupt::<H>(how.ends, &mut self.masked)
         {
-            return Some(if self.claim() { Woke::Interrupted(interrupt) } else { Woke::Readied });
+            return Some(if self.claim_or_sleep() { Woke::Interrupted(interrupt) } else { Woke::Readied });
         }
         how.looks.then_some(Woke::Nudged)
     }
@@ -372,7 +446,7 @@ impl<H: Host> Wait<H> {
                 Why::Refused => unreachable!("doze: a thread's hook refuses before"),
                 Why::ClaimedForEnd => unreachable!("doze: a thread is of no runtime that could end"),
             }
-            if !parker.note.doze(until) {
+            if !parker.note().doze(until) {
                 if parker.word.claim(self.number) {
                     // The time limit: for the owner the same as a waker's ready.
                     parker.word.close_wait(self.number);

@@ -3,6 +3,7 @@
 use crate::host::Active;
 use crate::net::methods::with_a_frame;
 use crate::os::fs::File;
+use crate::os::fs::kind::Try;
 use crate::os::fs::sys::{self, At};
 use crate::sched::Sched;
 use std::io::{self, IoSliceMut, Read};
@@ -23,13 +24,16 @@ impl File {
         &self,
         at: At,
         len: usize,
-        cached: impl FnOnce() -> io::Result<usize>,
+        cached: impl FnOnce(Try) -> io::Result<usize>,
         waits: impl FnOnce() -> io::Result<usize>,
     ) -> io::Result<usize> {
         let Some(sched) = Sched::<Active>::current() else { return waits() };
         let mut refused = None;
-        if len <= MOST_AT_ONCE && self.kind.may_be_tried() && !(at == At::Position && self.is_moving()) {
-            match cached() {
+        if len <= MOST_AT_ONCE
+            && let Some(how) = self.kind.tries()
+            && !(at == At::Position && self.is_moving())
+        {
+            match cached(how) {
                 Ok(0) if len > 0 && !sys::an_end_is_one() => {}
                 Err(why) => refused = why.raw_os_error(),
                 read => return read,
@@ -71,7 +75,7 @@ impl File {
             At::Position,
             buf.len(),
             // SAFETY: the part is `buf`.
-            || unsafe { sys::read_cached(&self.inner, &[part], At::Position) },
+            |how| unsafe { sys::read_cached(&self.inner, &[part], At::Position, how) },
             || sys::read(&self.inner, buf),
         )
     }
@@ -131,7 +135,7 @@ impl Read for &File {
             At::Position,
             buf.len(),
             // SAFETY: the part is `buf`.
-            || unsafe { sys::read_cached(&self.inner, &parts, At::Position) },
+            |how| unsafe { sys::read_cached(&self.inner, &parts, At::Position, how) },
             || (&self.inner).read(buf),
         ))
     }
@@ -149,7 +153,7 @@ impl Read for &File {
             At::Position,
             len,
             // SAFETY: the parts are `bufs`, which are borrowed for writing.
-            || unsafe { sys::read_cached(&self.inner, parts, At::Position) },
+            |how| unsafe { sys::read_cached(&self.inner, parts, At::Position, how) },
             || (&self.inner).read_vectored(bufs),
         ))
     }
@@ -216,14 +220,16 @@ impl FileExt for File {
         let parts = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
         let (at, len) = (At::Offset(offset), buf.len());
         // SAFETY: the part is `buf`.
-        let cached = || unsafe { sys::read_cached(&self.inner, &parts, at) };
-        let read = self.read_by(at, len, cached, || self.inner.read_at(buf, offset))?;
-        match read {
-            0 => Ok(0),
-            read if read == len => Ok(read),
-            // The cache has no more, or the file. What was read counts, whatever becomes of the rest.
-            read => Ok(read + self.read_more_at(&mut buf[read..], offset + read as u64)),
+        let cached = |how| unsafe { sys::read_cached(&self.inner, &parts, at, how) };
+        let mut read = self.read_by(at, len, cached, || self.inner.read_at(buf, offset))?;
+        let mut more = read;
+        // The cache has no more, or the file; a part that others have brought into the cache meanwhile may be short again.
+        // What was read counts, whatever becomes of the rest.
+        while more > 0 && read < len {
+            more = self.read_more_at(&mut buf[read..], offset + read as u64);
+            read += more;
         }
+        Ok(read)
     }
 
     /// Blocks the goroutine, or the plain thread.
@@ -240,13 +246,13 @@ impl File {
     /// Reads what a short read has left. On a plain thread there is nothing to be done: the kernel gave what there is.
     #[cold]
     fn read_more_at(&self, buf: &mut [u8], offset: u64) -> usize {
-        if Sched::<Active>::current().is_none() || !self.kind.may_be_tried() {
+        if Sched::<Active>::current().is_none() || self.kind.tries() != Some(Try::NoWait) {
             return 0;
         }
         let parts = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
         let at = At::Offset(offset);
         // SAFETY: the part is `buf`.
-        let cached = || unsafe { sys::read_cached(&self.inner, &parts, at) };
+        let cached = |how| unsafe { sys::read_cached(&self.inner, &parts, at, how) };
         self.read_by(at, buf.len(), cached, || self.inner.read_at(buf, offset)).unwrap_or(0)
     }
 }

@@ -20,7 +20,9 @@ use std::thread;
 /// `b`. Blocks the goroutine, or the plain thread; a second one, started here, copies from `a`.
 ///
 /// *Half-close.* When one stream has ended, the writing half of the other is shut down, and the other direction goes on: so a
-/// protocol works in which a client says all that it has and then waits for the answer. Neither stream is closed.
+/// protocol works in which a client says all that it has and then waits for the answer. Neither stream is closed. A connection
+/// that is reset has no end, and the other stream sees none. A stream's writing half may be shut down before the call; where
+/// somebody else does that during the call, the stream's own end may be taken for a reset.
 ///
 /// *Limits.* A read timeout of a stream ends both directions when the stream is silent for so long, also one that only
 /// receives: for a proxy a deadline that is moved, or a close of both, by whoever sees what goes on in both
@@ -66,7 +68,9 @@ where
     B: Duplex + ?Sized,
 {
     let (stop, cancel) = Context::background().with_cancel();
-    let both = Both { stop, cancel, state: Mutex::new(Rank::Copies, State::default()) };
+    let writes_ended = [b.has_ended_writes(), a.has_ended_writes()];
+    let state = State { writes_ended, ..State::default() };
+    let both = Both { stop, cancel, state: Mutex::new(Rank::Copies, state) };
     match current() {
         Some(_) => scope(|s| {
             // Dropped at the end of this, and if the caller is unwound: before the scope waits.
@@ -149,6 +153,10 @@ impl From<BidirectionalError> for io::Error {
 struct State {
     /// How far each direction came, and what it could not deliver.
     from: [(u64, Vec<u8>); 2],
+    /// The writes of the direction's sink have ended, or are about to: by the direction itself, or before the call.
+    writes_ended: [bool; 2],
+    /// The direction has come to the end of its source.
+    is_through: [bool; 2],
     first_error: Option<io::Error>,
     /// The direction from `a` has ended.
     is_over: bool,
@@ -180,12 +188,9 @@ impl Both {
 
     fn one_way<F: Duplex + ?Sized, T: Duplex + ?Sized>(&self, which: usize, from: &F, to: &T) {
         let copied = self.stop.under(|| copy(from, to));
-        let copied = copied.and_then(|copied| match to.end_writes() {
-            // The connection has gone in both directions: the other direction says how.
-            Err(gone) if gone.kind() != io::ErrorKind::NotConnected => {
-                Err(CopyError { copied, undelivered: Vec::new(), error: gone })
-            }
-            _ => Ok(copied),
+        let copied = copied.and_then(|copied| match self.end(which, from, to) {
+            Ok(()) => Ok(copied),
+            Err(error) => Err(CopyError { copied, undelivered: Vec::new(), error }),
         });
         let (came, error) = match copied {
             Ok(copied) => ((copied, Vec::new()), None),
@@ -194,6 +199,28 @@ impl Both {
         self.state.lock().from[which] = came;
         if let Some(error) = error {
             self.fails(error);
+        }
+    }
+
+    /// Hands on the end of `from`. The kernel tells of a reset once, and when a write was told, a read looks like an end. So a
+    /// connection whose writes have not ended, and which is over without an error to tell, was reset.
+    fn end<F: Duplex + ?Sized, T: Duplex + ?Sized>(&self, which: usize, from: &F, to: &T) -> io::Result<()> {
+        let reset = || io::Error::from_raw_os_error(libc::ECONNRESET);
+        let other = 1 - which;
+        let is_over = from.is_over_and_told();
+        let mut state = self.state.lock();
+        if is_over && !state.writes_ended[other] {
+            return Err(reset());
+        }
+        state.is_through[which] = true;
+        let had_ended = std::mem::replace(&mut state.writes_ended[which], true);
+        let tells_nobody = state.is_through[other] && !had_ended;
+        drop(state);
+        match to.end_writes() {
+            // The connection has gone in both directions. The other direction tells of that, if it still reads.
+            Err(gone) if gone.kind() == io::ErrorKind::NotConnected && !tells_nobody => Ok(()),
+            Err(gone) if gone.kind() == io::ErrorKind::NotConnected => Err(reset()),
+            ended => ended,
         }
     }
 

@@ -48,6 +48,11 @@ pub trait End {
 
     /// Makes a call that writes, and again after each wait while it would block.
     fn write(&self, call: &mut Call<'_>) -> io::Result<usize>;
+
+    /// Takes what was read from the descriptor before, and comes first.
+    fn take_buffered(&self) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 pub mod sealed {
@@ -64,6 +69,12 @@ pub mod sealed {
     pub trait Duplex {
         /// Tells the peer that there is no more.
         fn end_writes(&self) -> io::Result<()>;
+
+        /// Returns `true` if the stream's writes have ended.
+        fn has_ended_writes(&self) -> bool;
+
+        /// Returns `true` if the connection is over, and no call will tell of the error that was the reason, if there was one.
+        fn is_over_and_told(&self) -> bool;
     }
 }
 
@@ -115,12 +126,20 @@ macro_rules! role {
 }
 pub(crate) use role;
 
-/// Implements `Duplex` for a stream.
+/// Implements `Duplex` for a stream: how it is asked whether its writes have ended, and whether it is over.
 macro_rules! duplex_end {
-    ($name:ident) => {
+    ($name:ident, $has_ended_writes:expr, $is_over_and_told:expr) => {
         impl crate::os::io::copy::end::sealed::Duplex for $name {
             fn end_writes(&self) -> std::io::Result<()> {
                 self.shutdown(std::net::Shutdown::Write)
+            }
+
+            fn has_ended_writes(&self) -> bool {
+                self.0.with($has_ended_writes).is_ok_and(|ended| ended)
+            }
+
+            fn is_over_and_told(&self) -> bool {
+                self.0.with($is_over_and_told).is_ok_and(|is_over| is_over)
             }
         }
     };
@@ -170,11 +189,24 @@ impl<T: AsFd> End for Watched<T> {
 role!([T: AsFd] Watched<T>: Source);
 role!([T: AsFd] Watched<T>: Sink);
 
-impl sealed::Source for Stdin {
-    fn source(&self) -> &dyn End {
-        self.watched()
+impl End for Stdin {
+    fn form(&self) -> Form {
+        self.watched().form()
+    }
+
+    fn read(&self, len: Option<usize>, call: &mut Call<'_>) -> io::Result<usize> {
+        End::read(self.watched(), len, call)
+    }
+
+    fn write(&self, call: &mut Call<'_>) -> io::Result<usize> {
+        End::write(self.watched(), call)
+    }
+
+    fn take_buffered(&self) -> Vec<u8> {
+        Stdin::take_buffered(self)
     }
 }
+role!([] Stdin: Source);
 
 /// Pointers are what they point to.
 macro_rules! pointers {
@@ -194,6 +226,14 @@ macro_rules! pointers {
         impl<T: sealed::Duplex + ?Sized> sealed::Duplex for $pointer {
             fn end_writes(&self) -> io::Result<()> {
                 (**self).end_writes()
+            }
+
+            fn has_ended_writes(&self) -> bool {
+                (**self).has_ended_writes()
+            }
+
+            fn is_over_and_told(&self) -> bool {
+                (**self).is_over_and_told()
             }
         }
     )*};

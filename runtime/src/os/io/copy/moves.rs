@@ -8,6 +8,9 @@ use std::ptr;
 /// More is not asked for in one call: Linux moves at most 2 GiB, less a page.
 const AT_ONCE: usize = 1 << 30;
 
+/// Asks whether a socket is at its urgent byte; not among the constants of `libc`.
+const SIOCATMARK: libc::Ioctl = 0x8905;
+
 /// Returns `true` if the kernel refuses this way to move bytes, of which it has moved none.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
@@ -68,6 +71,15 @@ pub(super) fn is_cached(file: BorrowedFd<'_>) -> bool {
     let at = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
     // SAFETY: a byte, which lives through the call.
     at >= 0 && unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) } >= 0
+}
+
+/// Returns `true` if the socket's next byte is an urgent one. `splice` stops there, as if the socket were empty, or at its
+/// end, until somebody has read; `read` goes on behind that byte.
+pub(super) fn is_at_urgent(socket: BorrowedFd<'_>) -> bool {
+    let mut is_there: libc::c_int = 0;
+    // SAFETY: an int, which lives through the call. A socket that knows no urgent bytes refuses.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK, &raw mut is_there) };
+    asked == 0 && is_there != 0
 }
 
 /// Returns `true` if a call on a socket without a peer is not told by a signal as well, which `splice` and `sendfile` have no

@@ -11,7 +11,8 @@
 //!
 //! The pipe in between tells by itself which end is waited for: it is empty when the source is asked, so `EAGAIN` is the
 //! source's, and is not when the sink is, so `EAGAIN` is the sink's. Each end is waited for under its own I/O lock and limit,
-//! and no lock of one is held in a wait for the other.
+//! and no lock of one is held in a wait for the other. An urgent byte of a socket stops `splice`, which then answers as if the
+//! socket were empty, or at its end, whatever stands behind that byte; so after such an answer the socket is asked.
 //!
 //! A way that the kernel refuses has moved nothing. What the pipe holds then is read out of it, and goes on through a buffer:
 //! no byte is lost, and none goes twice. A piece is given to the sink before the next one is taken: an error of the source
@@ -26,6 +27,7 @@ use crate::goroutine::blocking;
 use crate::host::{Active, Threads};
 use crate::m::M;
 use crate::net::sys;
+use crate::os::fs::an_end_is_one;
 use crate::wait::interrupt::{Interrupt, first_done};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -83,6 +85,7 @@ impl<'a> Relay<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<u64, CopyError> {
+        self.give(&self.source.take_buffered(), None)?;
         loop {
             let moved = match self.way {
                 Way::Ranges => self.range(),
@@ -119,9 +122,7 @@ impl<'a> Relay<'a> {
     /// Moves a piece through the buffer.
     fn piece(&mut self) -> Result<Moved, CopyError> {
         let (source, is_file) = (self.source, self.source.form() == Form::File);
-        if is_file {
-            look().map_err(|done| self.failed(done))?;
-        }
+        look().map_err(|done| self.failed(done))?;
         let kept = &mut self.buffer;
         let got = source.read(Some(BUFFER), &mut |fd| {
             let mut buffer = kept.take().unwrap_or_else(Buffer::take);
@@ -215,11 +216,13 @@ impl<'a> Relay<'a> {
 
     /// Moves a piece through a pipe.
     fn splice(&mut self) -> Result<Moved, CopyError> {
+        look().map_err(|done| self.failed(done))?;
         self.buffer = None;
         if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
             return Ok(Moved::Refused);
         }
-        let (source, kept, mut is_refused) = (self.source, &mut self.pipe, false);
+        let (source, is_socket) = (self.source, self.source.form() == Form::Socket);
+        let (kept, mut is_refused, mut is_urgent) = (&mut self.pipe, false, false);
         let got = source.read(None, &mut |fd| {
             let filled = match kept.take().map_or_else(Pipe::take, Ok) {
                 Ok(mut pipe) => pipe.fill(fd).map(|got| (pipe, got)),
@@ -229,6 +232,14 @@ impl<'a> Relay<'a> {
                     return Ok(0);
                 }
             };
+            let is_none = match &filled {
+                Ok((_, got)) => *got == 0,
+                Err(refused) => refused.kind() == io::ErrorKind::WouldBlock,
+            };
+            if is_none && is_socket && moves::is_at_urgent(fd) {
+                is_urgent = true;
+                return Ok(0);
+            }
             match filled {
                 Ok((pipe, got)) => {
                     *kept = Some(pipe);
@@ -245,6 +256,10 @@ impl<'a> Relay<'a> {
         let got = got.map_err(|failed| self.failed(failed))?;
         if is_refused {
             return Ok(Moved::Refused);
+        }
+        if is_urgent {
+            // The next piece is read, and goes past it.
+            return Ok(self.count(false));
         }
         let Some(mut pipe) = self.pipe.take().filter(|_| got > 0) else { return Ok(Moved::End) };
         while pipe.held > 0 {
@@ -291,12 +306,14 @@ fn read_file(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     match moves::read_cached(file, buf) {
         // Nothing of it in memory; an end may be told like this too; not every file system knows the question.
         Err(_) => blocking(|| sys::read(file, buf)),
+        Ok(0) if !an_end_is_one() => blocking(|| sys::read(file, buf)),
         got => got,
     }
 }
 
-/// An error if a context is done under which the caller runs: no wait in a file tells of that.
-fn look() -> io::Result<()> {
+/// An error if a context is done under which the caller runs: no wait in a file tells of that, and where there is always
+/// something to read nobody waits.
+pub(in crate::os) fn look() -> io::Result<()> {
     let frame = match M::<Active>::current().and_then(M::g) {
         Some(g) => g.frame.get(),
         None => Active::thread_frame().cast(),

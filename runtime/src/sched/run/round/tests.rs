@@ -4,6 +4,7 @@
 use super::*;
 
 use crate::prim::capacity::MAX_INHERITED;
+use crate::runtime::policy::{Overflow, WorkStealing};
 use crate::sched::run::look::{PollSchedule, QueueVisit};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
@@ -45,6 +46,7 @@ struct Queued {
 }
 
 struct Play {
+    policy: WorkStealing,
     /// Off: no yield begins a round.
     rounds: bool,
     poll_schedule: PollSchedule,
@@ -66,9 +68,14 @@ struct Play {
 
 impl Play {
     fn new(rounds: bool, most: usize, spawners: usize) -> Self {
+        Self::under(WorkStealing::new(), rounds, most, spawners)
+    }
+
+    fn under(policy: WorkStealing, rounds: bool, most: usize, spawners: usize) -> Self {
         let mut play = Play {
+            policy,
             rounds,
-            poll_schedule: PollSchedule::new(),
+            poll_schedule: PollSchedule::new(policy.into()),
             tick: 0,
             head: u32::MAX - 5_000,
             next: None,
@@ -104,7 +111,9 @@ impl Play {
         if self.ring.len() < RUNQ as usize {
             return self.ring.push_back(g);
         }
-        if self.poll_schedule.round.is_on() {
+        if self.policy.overflow == Overflow::PutOne {
+            // It alone.
+        } else if self.poll_schedule.round.is_on() {
             let newer = self.ring.split_off(BATCH);
             self.global.extend(newer);
             self.poll_schedule.round.keep_older_half(self.head);
@@ -156,7 +165,7 @@ impl Play {
 
     /// What `globrunqget` does, of one P.
     fn share(&mut self) -> Option<Queued> {
-        let others = (self.global.len() + 1).min(BATCH) - 1;
+        let others = Take::of(self.global.len(), 1, self.policy.global).share - 1;
         let first = self.global.pop_front();
         self.take(others);
         self.poll_schedule.round.take_in(self.tail());
@@ -180,7 +189,11 @@ impl Play {
         let mut found = None;
         if looks {
             if self.poll_schedule.round.left(self.head) == Some(0) {
-                let exchange = exchange(&self.poll_schedule.round, self.ring.len(), self.global.len(), 1);
+                let exchange = exchange_by(
+                    &self.poll_schedule.round,
+                    (self.ring.len(), self.global.len()),
+                    Take::of(self.global.len(), 1, self.policy.global),
+                );
                 if exchange.gives_all {
                     self.head = self.tail();
                     self.global.append(&mut self.ring);
@@ -260,8 +273,12 @@ impl Play {
 
 /// What is moved at the end of a round.
 fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange {
+    exchange_by(round, (ring, global), Take::of(global, procs, FromGlobal::Share))
+}
+
+fn exchange_by(round: &Round, lengths: (usize, usize), take: Take) -> Exchange {
     let mut moves = None;
-    let moved = round.exchange((ring, global), procs, |exchange| moves.replace(exchange).is_none());
+    let moved = round.exchange(lengths, take, |exchange| moves.replace(exchange).is_none());
     assert!(moved);
     moves.expect("it is carried out")
 }
@@ -281,6 +298,26 @@ fn whoever_is_runnable_runs_within_a_round() {
                     beyond <= once + SLACK,
                     "{most} alive, {spawners} spawners: {of:?} waits for {beyond} more"
                 );
+            }
+        }
+    }
+}
+
+/// The same under each policy, within a bound of its own: what a policy moves at once is what may overtake. Fails when somebody
+/// starves under one of them.
+#[test]
+fn under_every_policy_whoever_is_runnable_runs() {
+    for overflow in [Overflow::PutOne, Overflow::PutHalf] {
+        for global in [FromGlobal::One, FromGlobal::Share, FromGlobal::All] {
+            for (tick, most, spawners) in [(2, 600, 2), (61, 300, 20), (61, 3000, 2), (997, 1000, 20)] {
+                let policy = WorkStealing::new().overflow(overflow).global(global).tick(tick);
+                let longest = Play::under(policy, true, most, spawners).play(200_000);
+                println!("{policy:?}, {most} alive: {longest:?}");
+                assert_eq!(longest.len(), 8, "all kinds were run");
+                for (of, beyond) in longest {
+                    let bound = 2 * (most + spawners) + SLACK + 2 * tick as usize;
+                    assert!(beyond <= bound, "{policy:?}, {most} alive: {of:?} waits for {beyond} more");
+                }
             }
         }
     }
@@ -346,7 +383,9 @@ fn a_round_that_could_not_end_is_what_it_was() {
     let round = Round::new();
     let refused = |ring, global| {
         let mut asked = None;
-        assert!(!round.exchange((ring, global), 1, |exchange| asked.replace(exchange).is_some()));
+        assert!(!round.exchange((ring, global), Take::of(global, 1, FromGlobal::Share), |exchange| {
+            asked.replace(exchange).is_some()
+        }));
         asked.expect("it was to be carried out")
     };
     assert!(round.note_yield(40));

@@ -1,0 +1,348 @@
+//! Channels for tasks: receives and sends as futures, and halves of a channel that a task polls.
+
+use super::flow::{TaskReceive, TaskSend};
+use super::{Receiver, RecvError, SendError, Sender};
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// A receive that waits for one message.
+struct Receiving<'a, T> {
+    receiver: &'a Receiver<T>,
+    receive: TaskReceive,
+}
+
+impl<T> Receiving<'_, T> {
+    fn project(self: Pin<&mut Self>) -> (&Receiver<T>, Pin<&mut TaskReceive>) {
+        // SAFETY: the receive is pinned with this value: it is reached by this function alone, and not moved.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (this.receiver, Pin::new_unchecked(&mut this.receive))
+        }
+    }
+}
+
+impl<T> Future for Receiving<'_, T> {
+    type Output = Result<T, RecvError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (receiver, receive) = self.project();
+        receiver.chan().map_or(Poll::Pending, |chan| receive.poll(chan, cx))
+    }
+}
+
+impl<T> Drop for Receiving<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: not moved any more.
+        let (receiver, receive) = unsafe { Pin::new_unchecked(self) }.project();
+        if let Some(chan) = receiver.chan() {
+            receive.leave(chan);
+        }
+    }
+}
+
+/// A send of one message.
+struct Sending<'a, T> {
+    sender: &'a Sender<T>,
+    send: TaskSend<T>,
+}
+
+impl<T> Sending<'_, T> {
+    fn project(self: Pin<&mut Self>) -> (&Sender<T>, Pin<&mut TaskSend<T>>) {
+        // SAFETY: as in `Receiving`.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (this.sender, Pin::new_unchecked(&mut this.send))
+        }
+    }
+}
+
+impl<T> Future for Sending<'_, T> {
+    type Output = Result<(), SendError<T>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (sender, send) = self.project();
+        sender.chan().map_or(Poll::Pending, |chan| send.poll(chan, cx))
+    }
+}
+
+impl<T> Drop for Sending<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: not moved any more.
+        let (sender, send) = unsafe { Pin::new_unchecked(self) }.project();
+        drop(send.take_back(sender.chan()));
+    }
+}
+
+impl<T> Receiver<T> {
+    /// As [`recv`](Self::recv), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
+    /// receivers that block: none overtakes it. Polled again after its end it receives another message. No runtime is needed.
+    ///
+    /// *Cancel safety*: a future that is dropped has taken no message. One that a message was there for leaves it, in
+    /// its place, for the next receive; on a channel without a buffer, where that message counts as received for its
+    /// sender, the channel keeps it for that. As with a blocking receive that is interrupted, a `select!` that was
+    /// chosen, and is about to evaluate its message, sends it to another receiver.
+    ///
+    /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a
+    /// future that was woken, or drop it.
+    ///
+    /// ```
+    /// use gmp::{block_on, chan, go};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (sender, receiver) = chan::bounded(0);
+    ///         go(move || sender.send("hello").unwrap());
+    ///         block_on(async {
+    ///             assert_eq!(receiver.recv_async().await, Ok("hello"));
+    ///             // The sender went with its goroutine.
+    ///             assert!(receiver.recv_async().await.is_err());
+    ///         });
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The output: the channel is closed, and no message is left.
+    pub fn recv_async(&self) -> impl Future<Output = Result<T, RecvError>> + use<'_, T> {
+        Receiving { receiver: self, receive: TaskReceive::new() }
+    }
+}
+
+impl<T> Sender<T> {
+    /// As [`send`](Self::send), as a future: blocks nothing, and may be polled by any task, as that of
+    /// [`recv_async`](Receiver::recv_async). Waits from the first poll on, in one queue with the senders that block.
+    ///
+    /// *Cancel safety*: a future that is dropped before it was ready has sent the message, if a receiver or the buffer
+    /// has taken it meanwhile; or it has not, and the message is dropped. A message is never sent twice. To keep a
+    /// message that is not sent, race [`PollSender`]s or [`try_send`](Self::try_send).
+    ///
+    /// ```
+    /// use gmp::{block_on, chan, go};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (sender, receiver) = chan::bounded(1);
+    ///         let adds = go(move || receiver.iter().take(3).sum::<i32>());
+    ///         block_on(async {
+    ///             for n in 1..=3 {
+    ///                 sender.send_async(n).await.unwrap();
+    ///             }
+    ///             assert_eq!(adds.join().unwrap(), 6);
+    ///             // The other half is dropped by now.
+    ///             assert_eq!(sender.send_async(4).await.unwrap_err().into_inner(), 4);
+    ///         });
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The output: the channel is closed. The error holds the message.
+    ///
+    /// # Panics
+    /// If the future is polled after it was ready.
+    pub fn send_async(&self, message: T) -> impl Future<Output = Result<(), SendError<T>>> + use<'_, T> {
+        Sending { sender: self, send: TaskSend::new(message) }
+    }
+}
+
+/// A [`Receiver`] that a task polls: what a `Stream` is made of (`gmp-futures` has one). It is that receiver otherwise,
+/// and so may block as well.
+///
+/// ```
+/// use gmp::{block_on, chan};
+/// use std::future::poll_fn;
+///
+/// let (sender, receiver) = chan::unbounded();
+/// let mut receiver = chan::PollReceiver::new(receiver);
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// assert_eq!(block_on(poll_fn(|cx| receiver.poll_recv(cx))), Ok(1));
+/// assert!(block_on(poll_fn(|cx| receiver.poll_recv(cx))).is_err());
+/// ```
+pub struct PollReceiver<T> {
+    receiver: Receiver<T>,
+    /// Made at the first poll that waits.
+    receive: Option<Pin<Box<TaskReceive>>>,
+}
+
+impl<T> PollReceiver<T> {
+    /// Takes a receiver.
+    pub fn new(receiver: Receiver<T>) -> Self {
+        PollReceiver { receiver, receive: None }
+    }
+
+    /// Receives a message, or has the task woken when there may be one: the task of the last call. Cancel-safe as
+    /// [`recv_async`](Receiver::recv_async): the wait, with the message that is kept for it, goes on from call to call,
+    /// and ends with [`stop`](Self::stop) or this value.
+    ///
+    /// # Errors
+    /// The channel is closed, and no message is left.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        let Some(chan) = self.receiver.chan() else { return Poll::Pending };
+        let receive = self.receive.get_or_insert_with(|| Box::pin(TaskReceive::new()));
+        receive.as_mut().poll(chan, cx)
+    }
+
+    /// Ends the wait that [`poll_recv`](Self::poll_recv) has begun: leaves the queue, and leaves a message that is kept
+    /// for this receiver to the next receive.
+    pub fn stop(&mut self) {
+        if let (Some(receive), Some(chan)) = (&mut self.receive, self.receiver.chan()) {
+            receive.as_mut().leave(chan);
+        }
+    }
+
+    /// Returns the receiver, as [`stop`](Self::stop).
+    pub fn into_inner(mut self) -> Receiver<T> {
+        self.stop();
+        std::mem::replace(&mut self.receiver, super::never())
+    }
+}
+
+impl<T> Drop for PollReceiver<T> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<T> Deref for PollReceiver<T> {
+    type Target = Receiver<T>;
+
+    fn deref(&self) -> &Receiver<T> {
+        &self.receiver
+    }
+}
+
+impl<T> From<Receiver<T>> for PollReceiver<T> {
+    fn from(receiver: Receiver<T>) -> Self {
+        PollReceiver::new(receiver)
+    }
+}
+
+/// A [`Sender`] that a task polls: what a `Sink` is made of (`gmp-futures` has one). It is that sender otherwise.
+///
+/// It has a place of its own for one message, on its way to the channel: so [`start_send`](Self::start_send) after
+/// [`poll_ready`](Self::poll_ready) takes a message whatever others do, also without a buffer. The drop drops a message
+/// that was not sent by then.
+///
+/// ```
+/// use gmp::{block_on, chan};
+/// use std::future::poll_fn;
+///
+/// let (sender, receiver) = chan::bounded(1);
+/// let mut sender = chan::PollSender::new(sender);
+/// for n in 1..=2 {
+///     block_on(poll_fn(|cx| sender.poll_ready(cx))).unwrap();
+///     sender.start_send(n).unwrap();
+/// }
+/// assert_eq!((receiver.recv(), receiver.recv()), (Ok(1), Ok(2)));
+/// ```
+pub struct PollSender<T> {
+    sender: Sender<T>,
+    /// A message that waits for room.
+    send: Option<Pin<Box<TaskSend<T>>>>,
+}
+
+impl<T> PollSender<T> {
+    /// Takes a sender.
+    pub fn new(sender: Sender<T>) -> Self {
+        PollSender { sender, send: None }
+    }
+
+    /// Ready when no message is on its way to the channel: the last one that was given to
+    /// [`start_send`](Self::start_send) was sent. Until then the task is woken, that of the last call.
+    ///
+    /// # Errors
+    /// The channel was closed before the message was sent. The error holds the message.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
+        let (Some(send), Some(chan)) = (&mut self.send, self.sender.chan()) else {
+            return if self.sender.chan().is_some() { Poll::Ready(Ok(())) } else { Poll::Pending };
+        };
+        let polled = send.as_mut().poll(chan, cx);
+        if polled.is_ready() {
+            self.send = None;
+        }
+        polled
+    }
+
+    /// Sends a message, or puts it on its way: it stands in the queue of the senders from here on.
+    ///
+    /// # Errors
+    /// The channel is closed. The error holds the message.
+    ///
+    /// # Panics
+    /// If a message is on its way: the last [`poll_ready`](Self::poll_ready) was not ready, or a message was sent since.
+    #[track_caller]
+    pub fn start_send(&mut self, message: T) -> Result<(), SendError<T>> {
+        assert!(self.send.is_none(), "start_send: a message is on its way; poll_ready comes first");
+        match self.sender.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_disconnected() => Err(SendError(error.into_inner())),
+            Err(error) => {
+                let send = self.send.insert(Box::pin(TaskSend::new(error.into_inner())));
+                let Some(chan) = self.sender.chan() else { return Ok(()) };
+                match send.as_mut().poll(chan, &mut Context::from_waker(Waker::noop())) {
+                    Poll::Pending => Ok(()),
+                    Poll::Ready(ended) => {
+                        self.send = None;
+                        ended
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the sender, and the message that is on its way, if that was not sent by now.
+    pub fn into_inner(mut self) -> (Sender<T>, Option<T>) {
+        let message = self.take_back();
+        (std::mem::replace(&mut self.sender, super::never_sender()), message)
+    }
+
+    /// Takes back the message that is on its way, if that was not sent by now.
+    pub fn take_back(&mut self) -> Option<T> {
+        self.send.take()?.as_mut().take_back(self.sender.chan())
+    }
+}
+
+impl<T> Drop for PollSender<T> {
+    fn drop(&mut self) {
+        drop(self.take_back());
+    }
+}
+
+impl<T> Deref for PollSender<T> {
+    type Target = Sender<T>;
+
+    fn deref(&self) -> &Sender<T> {
+        &self.sender
+    }
+}
+
+impl<T> From<Sender<T>> for PollSender<T> {
+    fn from(sender: Sender<T>) -> Self {
+        PollSender::new(sender)
+    }
+}
+
+impl<T> UnwindSafe for PollReceiver<T> {}
+impl<T> RefUnwindSafe for PollReceiver<T> {}
+impl<T> UnwindSafe for PollSender<T> {}
+impl<T> RefUnwindSafe for PollSender<T> {}
+
+impl<T> fmt::Debug for PollReceiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("PollReceiver { .. }")
+    }
+}
+
+impl<T> fmt::Debug for PollSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("PollSender { .. }")
+    }
+}

@@ -1,0 +1,87 @@
+//! The end of a context as a future.
+
+use super::ContextError;
+use super::tree::{Dependent, DependentNode, Node};
+use crate::host::Active;
+use crate::prim::Arc;
+use crate::wait::queue;
+use crate::wait::task::TaskWait;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+/// A future that waits until the node is done.
+pub(super) struct Ended {
+    node: Arc<Node>,
+    /// From the first poll that finds the node open on. The place stands in the node's list.
+    waiting: Option<Waiting>,
+    _pinned: PhantomPinned,
+}
+
+struct Waiting {
+    wait: TaskWait<Active>,
+    place: DependentNode,
+}
+
+// SAFETY: the place's links are touched under the node's lock; the Waiter there is read by the ender, under that lock.
+unsafe impl Send for Ended {}
+// SAFETY: nothing can be done with a shared reference.
+unsafe impl Sync for Ended {}
+
+impl Ended {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Ended { node, waiting: None, _pinned: PhantomPinned }
+    }
+
+    /// Takes the place out of the list. The wait is over.
+    fn leave(&mut self) {
+        if let Some(waiting) = &self.waiting {
+            // SAFETY: the place stands in this list.
+            unsafe { self.node.remove(NonNull::from(&waiting.place)) };
+            self.waiting = None;
+        }
+    }
+}
+
+impl Future for Ended {
+    type Output = ContextError;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ContextError> {
+        // SAFETY: the place is not moved from the poll that puts it into the list until `leave`.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(waiting) = &this.waiting {
+            if !waiting.wait.is_over(cx.waker()) {
+                return Poll::Pending;
+            }
+            this.leave();
+        }
+        if let Some(error) = this.node.err() {
+            return Poll::Ready(error);
+        }
+        if !this.node.may_end() {
+            return Poll::Pending;
+        }
+        let wait = TaskWait::open(cx.waker());
+        let place = queue::Node::new(Dependent::Task(wait.waiter()));
+        let Waiting { wait, place } = this.waiting.insert(Waiting { wait, place });
+        // SAFETY: the place is pinned, and leaves the list in `leave`, before it is dropped.
+        if let Err(verdict) = unsafe { this.node.add(NonNull::from(&*place)) } {
+            wait.withdraw();
+            this.waiting = None;
+            return Poll::Ready(verdict.error);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(waiting) = &self.waiting {
+            // Every task is told of the end: there is nothing to pass on.
+            let _told = waiting.wait.leave();
+            self.leave();
+        }
+    }
+}

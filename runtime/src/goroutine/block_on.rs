@@ -1,0 +1,162 @@
+//! [`block_on`]: a goroutine, or a plain thread, waits for a future.
+//!
+//! The caller polls the future on its own stack, and sleeps between two polls until the waker was called
+//! (`wait/waker_cell.rs`). The waker's cell is made once for a goroutine, and kept with its `local!` variables; a
+//! nested call finds it in use and makes one of its own. A plain thread makes one for each call.
+//!
+//! What ends the wait from outside has the future dropped before the throw, while nothing unwinds: its destructor may wait,
+//! and start others, as it does after a poll. No interrupt ends the waits of that destructor.
+//!
+//! A future that was woken during its own poll is polled again, but others run first: at once if the P's queue or the global
+//! one has any, and otherwise at each [`POLLS_ALONE`]th time, which also serves timers and the poller.
+
+use crate::g::GRef;
+use crate::goroutine::{let_others_run, waker::waker_of};
+use crate::host::Active;
+use crate::m::M;
+use crate::prim::Arc;
+use crate::prim::capacity::POLLS_ALONE;
+use crate::wait::interrupt::{self, Interrupt, Masked, Undisturbed};
+use crate::wait::waker_cell::WakerCell;
+use std::mem::ManuallyDrop;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+/// The use of a cell by one call. The drop keeps the cell for the next one.
+struct InUse {
+    g: Option<GRef<Active>>,
+    cell: ManuallyDrop<Arc<WakerCell<Active>>>,
+}
+
+impl InUse {
+    #[inline]
+    fn begin() -> Self {
+        let g = M::<Active>::current().and_then(M::g);
+        let kept = g.and_then(|g| g.locals().take_waker_cell());
+        InUse { g, cell: ManuallyDrop::new(kept.unwrap_or_else(Self::make)) }
+    }
+
+    #[cold]
+    fn make() -> Arc<WakerCell<Active>> {
+        Arc::new(WakerCell::new())
+    }
+}
+
+impl Drop for InUse {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: not used any more.
+        let cell = unsafe { ManuallyDrop::take(&mut self.cell) };
+        // The goroutine is the same, wherever it runs by now.
+        if let Some(g) = self.g {
+            g.locals().keep_waker_cell(cell);
+        }
+    }
+}
+
+/// Between two polls of one call.
+struct Pause {
+    masked: Masked,
+    /// How often in a row no other goroutine had a turn.
+    alone: u32,
+}
+
+impl Pause {
+    /// Waits for a wake, or lets others run if one has come already.
+    fn pass(&mut self, g: Option<GRef<Active>>, cell: &WakerCell<Active>) -> Result<(), Interrupt> {
+        if !cell.is_notified() {
+            self.alone = 0;
+            return cell.wait();
+        }
+        if let Some(interrupt) = interrupt::due(g, &mut self.masked) {
+            return Err(interrupt);
+        }
+        self.alone += 1;
+        if self.alone >= POLLS_ALONE || others_wait() {
+            self.alone = 0;
+            // Not `yield_now`, which may throw.
+            let_others_run();
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` if another goroutine was seen that could run in place of the caller. A hint.
+fn others_wait() -> bool {
+    M::<Active>::current()
+        .is_some_and(|m| m.p().is_none_or(|p| !p.runq.is_empty()) || m.sched().globrunq_len() > 0)
+}
+
+/// Waits until a future is ready, and returns its output: parks the calling goroutine, and its thread runs others; a plain
+/// thread sleeps. The future is polled here, on the caller's own stack, and so may borrow, and need not be `Send`.
+///
+/// The future gets a [`Waker`](std::task::Waker) that may be cloned, sent anywhere and called by any thread, at any time: also when the call has
+/// returned, and when the runtime has ended. A wake allocates nothing. One that comes after its call has returned may have a
+/// later `block_on` of the same goroutine poll once more, and ends no other wait. A future that wakes itself in its poll is
+/// polled again when others had a turn.
+///
+/// There is no reactor here: a future that waits for a socket or a timer of another library needs whatever drives these. Calls
+/// may be nested: a poll may call `block_on`, and everything else that a goroutine may do, within the
+/// [contract](crate::migration): a thread-bound value that the future keeps from one poll to the next breaks it. The future
+/// lies on the caller's stack, which does not grow: box a large one. As something from outside may wake a goroutine that waits
+/// here, no deadlock is reported meanwhile.
+///
+/// ```
+/// use std::future::poll_fn;
+/// use std::sync::Mutex;
+/// use std::task::{Poll, Waker};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let waits: Mutex<Option<Waker>> = Mutex::new(None);
+///         let mut answer = 0;
+///         gmp::scope(|scope| {
+///             let sum = async {
+///                 // Pending once; it borrows, as any call may.
+///                 let mut polls = 0;
+///                 poll_fn(|cx| {
+///                     polls += 1;
+///                     if polls == 1 {
+///                         *waits.lock().unwrap() = Some(cx.waker().clone());
+///                         scope.go(|| waits.lock().unwrap().take().unwrap().wake());
+///                         return Poll::Pending;
+///                     }
+///                     Poll::Ready(40 + polls)
+///                 })
+///                 .await
+///             };
+///             answer = gmp::block_on(sum);
+///         });
+///         assert_eq!(answer, 42);
+///     })
+/// }
+/// ```
+///
+/// # Unwinds
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The future was dropped by then,
+/// on the caller's stack, while nothing unwound; no interrupt ends the waits of its destructor. What unwinds out of a poll
+/// passes through.
+///
+/// # Panics
+/// If the future does.
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    let used = InUse::begin();
+    let (cell, waker) = (&used.cell, waker_of(&used.cell));
+    let mut pause = Pause { masked: Masked::new(), alone: 0 };
+    let mut future = pin!(Some(future.into_future()));
+    loop {
+        cell.take();
+        let polled = future.as_mut().as_pin_mut().expect("block_on: dropped only before a throw");
+        if let Poll::Ready(output) = polled.poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        if let Err(interrupt) = pause.pass(used.g, cell) {
+            {
+                let _undisturbed = Undisturbed::<Active>::begin();
+                future.set(None);
+            }
+            interrupt.throw::<Active>();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The CPUs on which a thread may run.
+
+use crate::runtime::cpu_sets::CpuSet;
+use std::io;
+
+fn done(returned: libc::c_int) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns the CPUs on which a thread of the process may run, by the kernel's number; 0 stands for the calling thread.
+pub(super) fn get(thread: u32) -> io::Result<CpuSet> {
+    let mut cpus = CpuSet::EMPTY;
+    let words = &mut cpus.0;
+    // SAFETY: the call writes as many bytes as the set has. The kernel's set is one of `unsigned long`s, of 64 bits each on all
+    // targets of this host.
+    done(unsafe {
+        libc::sched_getaffinity(thread as libc::pid_t, size_of_val(words), words.as_mut_ptr().cast())
+    })?;
+    Ok(cpus)
+}
+
+/// Sets the CPUs on which a thread of the process may run. The kernel leaves out of them what the thread's cgroup has not, and
+/// refuses a set of which nothing is left.
+pub(super) fn set(thread: u32, cpus: &CpuSet) -> io::Result<()> {
+    let words = &cpus.0;
+    // SAFETY: the call reads as many bytes as the set has; otherwise as in `get`.
+    done(unsafe { libc::sched_setaffinity(thread as libc::pid_t, size_of_val(words), words.as_ptr().cast()) })
+}
+
+/// Returns the CPUs that a thread has which has asked for `cpus`: one of its own, so that no other is moved.
+pub(super) fn on_trial(cpus: &CpuSet) -> io::Result<CpuSet> {
+    let tries = || set(0, cpus).and_then(|()| get(0));
+    std::thread::scope(|scope| {
+        let trial = std::thread::Builder::new().name("gmp-trial".to_owned()).spawn_scoped(scope, tries)?;
+        trial.join().unwrap_or_else(|_| Err(io::Error::other("the trial has panicked")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails where the caller's CPUs change, or a refusal is none.
+    #[test]
+    fn a_trial_tells_what_a_thread_would_have_and_moves_nobody() {
+        let own = get(0).unwrap();
+        assert_eq!(on_trial(&own).unwrap(), own);
+        let mut last = CpuSet::EMPTY;
+        last.add(crate::runtime::cpu_sets::CPUS - 1);
+        if let Err(refused) = on_trial(&last) {
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        }
+        assert_eq!(on_trial(&CpuSet::EMPTY).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(get(0).unwrap(), own);
+    }
+}

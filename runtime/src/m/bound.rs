@@ -1,0 +1,179 @@
+//! The CPUs of an M's thread, where Ps are bound to CPUs (`RuntimeBuilder::cpu_sets`).
+//!
+//! *The set follows the P.* An M that acquires a P gives its thread the P's set, unless the thread has that set already; a
+//! thread that loses its P, and goes on with the user's code, gets the set back that it had before. A thread without a P that
+//! sleeps keeps what it has: it uses no CPU, and mostly its next P is the last one.
+//!
+//! An M sets its own thread, but one that does not come back to the runtime can't. So the monitor, which has taken the P, sets
+//! that thread from outside, and at the same moment the M may come back, acquire another P, and set the thread itself:
+//!
+//! ```text
+//!   M that comes back                              monitor
+//!
+//!   B1  acquires a P                               L1  takes the P of the lease that it has judged
+//!   B2  lock: notes the new lease,                 L2  lock: is that lease still the one that is noted?
+//!       gives the thread the P's set                   then notes none, and gives the thread its own set
+//! ```
+//! If B2 comes first, L2 finds another lease, and does nothing; if L2 comes first, B2 finds the thread with its own set, and
+//! sets it again. Both system calls are made in the lock, so that their order is that of the notes. The lock also keeps the
+//! monitor from a thread that has ended, whose number may be that of another process by then: the M notes no lease any more
+//! before its thread ends.
+//!
+//! *What the program sets stays.* A goroutine may set the CPUs of its thread, above all one that is bound to that thread. So
+//! each change reads first what the thread has; if that is not what the runtime has noted, it stays as it is. When the
+//! program has put back what it found, the next change is made again.
+//!
+//! The lock is not taken without `cpu_sets`: what remains is a look at one flag for each P that is acquired, and at the
+//! settings for each one that is given away or taken.
+//!
+//! Checked by `models/bound.rs`.
+
+use crate::host::Host;
+use crate::m::M;
+use crate::m::handoff::{Judged, Lease};
+use crate::p::P;
+use crate::prim::hooks::*;
+use crate::prim::{Mutex, Rank};
+use crate::runtime::cpu_sets::{CpuSet, CpuSets};
+use crate::sched::Sched;
+use crate::sched::watch::told::Refusal;
+use std::io;
+
+/// What an M's thread was given.
+pub(crate) struct Bound(Mutex<State>);
+
+struct State {
+    /// What the thread had before the first change; `None` before that.
+    own: Option<Box<CpuSet>>,
+    /// The number of the set that the thread was given; `None`: its own.
+    given: Option<u32>,
+    /// The P for which the thread has its set, and the lease. `None`: no P, or the thread sleeps.
+    lease: Option<(u32, Lease)>,
+}
+
+impl Bound {
+    pub(crate) fn new() -> Self {
+        Bound(Mutex::new(Rank::Bound, State { own: None, given: None, lease: None }))
+    }
+}
+
+impl State {
+    /// Gives the thread set number `to`, or its own, unless the program has given it another one meanwhile.
+    fn change<H: Host>(
+        &mut self,
+        sets: &CpuSets,
+        to: Option<u32>,
+        local: &H::Local,
+        thread: u32,
+    ) -> io::Result<()> {
+        if self.given == to {
+            return Ok(());
+        }
+        let now = H::affinity(local, thread)?;
+        let own = **self.own.get_or_insert_with(|| Box::new(now));
+        let set = |number: Option<u32>| number.map_or(own, |number| *sets.set(number));
+        if now != set(self.given) {
+            return Ok(());
+        }
+        H::set_affinity(local, thread, &set(to))?;
+        self.given = to;
+        Ok(())
+    }
+}
+
+/// For a system call: the thread that makes it.
+const CALLER: u32 = 0;
+
+impl<H: Host> M<H> {
+    /// The M's own, after it has acquired a P: gives the thread the P's CPUs, if Ps are bound to some; and shows where it runs,
+    /// if there are several caches.
+    #[inline]
+    pub(crate) fn go_where_the_p_belongs(&self) {
+        if self.sched().has_places {
+            self.take_place();
+        }
+    }
+
+    #[cold]
+    fn take_place(&self) {
+        let (Some(p), Some(lease)) = (self.p(), self.lease.get()) else { return };
+        if let Some(sets) = &self.sched().config.cpu_sets {
+            self.bind(sets, p, lease);
+        }
+        // For thieves and helpers, which prefer their own cache.
+        p.queue_age.show_cpu(H::cpu());
+    }
+
+    /// B2.
+    fn bind(&self, sets: &CpuSets, p: &P<H>, lease: Lease) {
+        let mut state = self.bound.0.lock();
+        state.lease = Some((p.id, lease));
+        let changed = state.change::<H>(sets, Some(sets.of_p(p.id)), &self.local, CALLER);
+        drop(state);
+        self.sched().tell_unbound(changed);
+    }
+
+    /// The M's own, which has given its P up: the thread is to run the user's code, or to end.
+    #[inline]
+    pub(crate) fn go_where_the_thread_belongs(&self) {
+        if let Some(sets) = &self.sched().config.cpu_sets {
+            self.unbind(sets);
+        }
+    }
+
+    #[cold]
+    fn unbind(&self, sets: &CpuSets) {
+        let mut state = self.bound.0.lock();
+        state.lease = None;
+        let changed = state.change::<H>(sets, None, &self.local, CALLER);
+        drop(state);
+        self.sched().tell_unbound(changed);
+    }
+
+    /// For models: what the thread has.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn cpus(&self) -> CpuSet {
+        let _looks = self.bound.0.lock();
+        H::affinity(&self.local, CALLER).expect("cpus: a model's host tells them")
+    }
+
+    /// The M's own: its thread ends, or is no M's any more.
+    pub(crate) fn forget_cpus(&self) {
+        if self.sched().config.cpu_sets.is_some() {
+            self.go_where_the_thread_belongs();
+            *self.bound.0.lock() = State { own: None, given: None, lease: None };
+        }
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// The calling thread begins, and has the CPUs of the one that has started it, which may be those of a P.
+    pub(crate) fn begin_where_the_runtime_was_built(&self, m: &M<H>) {
+        if let Some(sets) = &self.config.cpu_sets {
+            self.tell_unbound(H::set_affinity(&m.local, CALLER, &sets.base));
+        }
+    }
+
+    /// L2, for the monitor, which has taken P number `p` from `m`.
+    #[inline]
+    pub(crate) fn unbind_from(&self, m: &M<H>, p: u32, judged: Judged) {
+        let Some(sets) = &self.config.cpu_sets else { return };
+        let mut state = m.bound.0.lock();
+        let is_noted = state.lease.is_some_and(|(of, lease)| of == p && judged.is_of(lease));
+        mutant!(UnbindLooksAtNoLease: let is_noted = true);
+        if is_noted {
+            state.lease = None;
+            let changed = state.change::<H>(sets, None, &m.local, m.thread());
+            drop(state);
+            self.tell_unbound(changed);
+        }
+    }
+
+    fn tell_unbound(&self, changed: io::Result<()>) {
+        if let Err(refused) = changed {
+            self.tell_refused(Refusal::Affinity, || {
+                format!("a thread can't be given the CPUs of its P, or its own ({refused}): it keeps those that it has")
+            });
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `block_on`: a waker beside the poll, the park, the interrupt and the end of the runtime, and a waker that comes late.
+
+use super::caught;
+use crate::block_on;
+use crate::chan::bounded;
+use crate::context::Context;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::Event;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use loom::thread;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// What a future waits for. A flag orders nothing: the wake is to.
+type Flags<const N: usize> = Arc<[AtomicBool; N]>;
+
+fn flags<const N: usize>() -> Flags<N> {
+    Arc::new(std::array::from_fn(|_| AtomicBool::new(false)))
+}
+
+/// Waits until the flags are set. `begin` gets the waker in the first poll.
+fn wait_for<const N: usize>(flags: &Flags<N>, begin: impl FnOnce(&Waker)) {
+    let mut begin = Some(begin);
+    block_on(poll_fn(|cx| {
+        if let Some(begin) = begin.take() {
+            begin(cx.waker());
+        }
+        if flags.iter().all(|flag| flag.load(Relaxed)) { Poll::Ready(()) } else { Poll::Pending }
+    }));
+}
+
+/// A thread wakes once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the wake is lost, or
+/// what was written before it; by a causality violation when the waker reads the wait as it is written.
+#[test]
+fn a_wake_beside_the_park_is_not_lost() {
+    Model::new().check("block_on", || {
+        let runtime = at_rest::<1>();
+        let set = flags::<1>();
+        let waits = runtime.go(move || {
+            let theirs = Arc::clone(&set);
+            wait_for(&set, |waker| {
+                let waker = waker.clone();
+                drop(thread::spawn(move || {
+                    theirs[0].store(true, Relaxed);
+                    waker.wake();
+                }));
+            });
+        });
+        waits.join().unwrap();
+        done();
+    });
+}
+
+/// The same on a plain thread, which sleeps.
+#[test]
+fn a_wake_beside_a_threads_sleep_is_not_lost() {
+    Model::new().check("block_on_thread", || {
+        let set = flags::<1>();
+        let theirs = Arc::clone(&set);
+        let mut waker_thread = None;
+        wait_for(&set, |waker| {
+            let waker = waker.clone();
+            waker_thread = Some(thread::spawn(move || {
+                theirs[0].store(true, Relaxed);
+                waker.wake();
+            }));
+        });
+        waker_thread.unwrap().join().unwrap();
+    });
+}
+
+/// Two threads wake, each for a flag of its own. Fails by deadlock when one wake takes the other with it; by a causality
+/// violation, or an assertion, when both act on the same wait.
+#[test]
+fn two_wakes_beside_each_other_are_both_answered() {
+    Model::new().preemptions(2).check("block_on_two", || {
+        let runtime = at_rest::<1>();
+        let set = flags::<2>();
+        let waits = runtime.go(move || {
+            wait_for(&set, |waker| {
+                for at in 0..2 {
+                    let (theirs, waker) = (Arc::clone(&set), waker.clone());
+                    drop(thread::spawn(move || {
+                        theirs[at].store(true, Relaxed);
+                        waker.wake();
+                    }));
+                }
+            });
+        });
+        waits.join().unwrap();
+        done();
+    });
+}
+
+/// The waker of a call that has returned is called beside another wait of the same goroutine. Fails by the assertion when the
+/// wake ends that wait, by deadlock when it takes the notification with it.
+#[test]
+fn a_late_wake_ends_no_other_wait() {
+    Model::new().preemptions(2).check("block_on_late", || {
+        let runtime = at_rest::<1>();
+        let (event, set) = (Arc::new(Event::new()), flags::<1>());
+        let (theirs, sets) = (Arc::clone(&event), Arc::clone(&set));
+        let waits = runtime.go(move || {
+            let waker = block_on(poll_fn(|cx| Poll::Ready(cx.waker().clone())));
+            drop(thread::spawn(move || waker.wake()));
+            event.wait();
+            assert!(set[0].load(Relaxed), "the late wake has ended another wait");
+        });
+        sets[0].store(true, Relaxed);
+        theirs.notify_one();
+        waits.join().unwrap();
+        done();
+    });
+}
+
+/// A wake beside the interrupt that ends the wait, which is followed by another call with the same cell. Fails by a causality
+/// violation when the waker still reads the wait that the owner has left; by deadlock when the second call's wake is lost, or
+/// when the owner waits for a waker that is through.
+#[test]
+fn a_wake_beside_an_interrupt_ends_the_wait_once() {
+    Model::new().preemptions(2).check("block_on_interrupt", || {
+        let runtime = at_rest::<1>();
+        let (context, cancel) = Context::background().with_cancel();
+        let waits = runtime.go(move || {
+            let set = flags::<1>();
+            let waker = block_on(poll_fn(|cx| Poll::Ready(cx.waker().clone())));
+            let (theirs, wakes) = (Arc::clone(&set), waker.clone());
+            drop(thread::spawn(move || {
+                wakes.wake_by_ref();
+                theirs[0].store(true, Relaxed);
+                wakes.wake();
+            }));
+            let ended = context.run(|| block_on(std::future::pending::<()>()));
+            assert!(ended.is_err());
+            wait_for(&set, |again| assert!(again.will_wake(&waker), "another cell"));
+        });
+        cancel.cancel();
+        waits.join().unwrap();
+        done();
+    });
+}
+
+/// What the future holds.
+struct Held(Arc<AtomicBool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(true, Relaxed), "dropped twice");
+    }
+}
+
+/// The runtime ends, and unwinds the goroutine, beside a wake by a thread. Fails by deadlock when both ends of the wait are
+/// lost, or by the report; by a causality violation when the waker reads a wait that is over.
+#[test]
+fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
+    Model::new().preemptions(2).check("block_on_shutdown", || {
+        let runtime = at_rest::<1>();
+        let (sends, waker) = bounded::<Waker>(1);
+        let dropped = Arc::new(AtomicBool::new(false));
+        let held = Held(Arc::clone(&dropped));
+        let waits = runtime.go(move || {
+            block_on(poll_fn(move |cx| {
+                let _held = &held;
+                let _full = sends.try_send(cx.waker().clone());
+                Poll::<()>::Pending
+            }));
+        });
+        let waker = waker.recv().unwrap();
+        let wakes = thread::spawn(move || {
+            waker.wake_by_ref();
+            waker
+        });
+        let report = runtime.shutdown(Duration::from_secs(1));
+        assert!(report.is_clean(), "{report:?}");
+        assert!(waits.join().unwrap_err().is_shutdown());
+        assert!(dropped.load(Relaxed));
+        // And once more, when nothing is left.
+        wakes.join().unwrap().wake();
+    });
+}
+
+/// The runtime ends without time, and leaves the goroutine behind, beside a wake. Fails when the waker runs it again, or by a
+/// causality violation.
+#[test]
+fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
+    Model::new().preemptions(2).check("block_on_left", || {
+        let runtime = at_rest::<1>();
+        let (sends, waker) = bounded::<Waker>(2);
+        let waits = runtime.go(move || {
+            block_on(poll_fn(move |cx| {
+                let _full = sends.try_send(cx.waker().clone());
+                Poll::<()>::Pending
+            }));
+        });
+        let waker = waker.recv().unwrap();
+        let wakes = thread::spawn(move || {
+            waker.wake_by_ref();
+            waker
+        });
+        let report = runtime.shutdown(Duration::ZERO);
+        // Unless the wake has it look for interrupts between two polls.
+        assert!(report.goroutines_left() <= 1);
+        assert!(waits.join().unwrap_err().is_shutdown());
+        // Dropped never: the goroutine holds the cell for good, and so may this.
+        std::mem::forget(wakes.join().unwrap());
+    });
+}
+
+#[test]
+fn mutants() {
+    const PARK: &str = "a_wake_beside_the_park_is_not_lost";
+    const INTERRUPT: &str = "a_wake_beside_an_interrupt_ends_the_wait_once";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::WakerTakeRelaxed, PARK),
+            (Mutant::WakerWakesRelaxed, PARK),
+            (Mutant::WakerParkRelaxed, PARK),
+            (Mutant::WakerFindsRelaxed, PARK),
+            (Mutant::WakerParksBlindly, PARK),
+            (Mutant::WakerLooksFirst, PARK),
+            (Mutant::WakerParksBlindly, "a_wake_beside_a_threads_sleep_is_not_lost"),
+            (Mutant::WakerActsUnasked, "a_late_wake_ends_no_other_wait"),
+            (Mutant::WakerActsUnasked, "two_wakes_beside_each_other_are_both_answered"),
+            (Mutant::WakerLeavesParked, INTERRUPT),
+            (Mutant::WakerLeavesBesideTheClaim, INTERRUPT),
+            (Mutant::WakerKeepsParked, INTERRUPT),
+            (Mutant::WakerLosesRelaxed, INTERRUPT),
+        ],
+    );
+}

@@ -1,0 +1,76 @@
+//! The CPUs of a thread: those of its P while it has one, and its own while it runs the user's code without.
+
+use super::caught;
+use super::cover::{Held, cpus, touch_window};
+use crate::model::{Model, Mutant, done};
+
+/// A runtime whose Ps are bound to CPU 7, and whose threads begin without any.
+fn bound_with(procs: usize) -> crate::Runtime {
+    // SAFETY: the goroutines keep nothing of a thread.
+    unsafe { crate::Runtime::builder().cpu_sets([[7]]).procs(procs).max_threads(2).build() }.unwrap()
+}
+
+fn bound() -> crate::Runtime {
+    bound_with(1)
+}
+
+/// The goroutine comes back, and takes another P, while the retaker is about to give the thread its own CPUs. Fails by a thread
+/// that has a P and not its CPUs.
+#[test]
+fn a_thread_that_has_a_p_has_its_cpus() {
+    Model::new().with_retaker().check("retake_vs_bind", || {
+        loom::stop_exploring();
+        bound_with(2).run(|| {
+            assert_eq!(cpus(), "7");
+            let held = Held::current();
+            loom::explore();
+            let retaker = loom::thread::spawn(move || held.retake());
+            // It finds its P, or comes back for it.
+            touch_window();
+            retaker.join().unwrap();
+            // After the one retake nobody takes the P any more.
+            touch_window();
+            assert_eq!(cpus(), "7");
+            done();
+        });
+    });
+}
+
+/// Fails by a thread that goes on with the user's code, without the P, on the P's CPUs.
+#[test]
+fn a_thread_that_has_lost_its_p_has_its_own_cpus() {
+    Model::new().with_retaker().preemptions(1).check("retake_vs_unbind", || {
+        bound().run(|| {
+            let held = Held::current();
+            let taken = loom::thread::spawn(move || held.retake()).join().unwrap();
+            assert_eq!(cpus(), if taken { "" } else { "7" });
+            touch_window();
+            assert_eq!(cpus(), "7");
+            done();
+        });
+    });
+}
+
+/// Fails by a thread that blocks, and comes back from that, on the wrong CPUs.
+#[test]
+fn a_thread_that_gives_its_p_away_has_its_own_cpus() {
+    Model::new().preemptions(1).check("blocking_vs_bind", || {
+        bound().run(|| {
+            crate::blocking(|| assert_eq!(cpus(), ""));
+            assert_eq!(cpus(), "7");
+            done();
+        });
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::UnbindLooksAtNoLease, "a_thread_that_has_a_p_has_its_cpus"),
+            (Mutant::RetakeKeepsTheCpus, "a_thread_that_has_lost_its_p_has_its_own_cpus"),
+            (Mutant::BlockingKeepsTheCpus, "a_thread_that_gives_its_p_away_has_its_own_cpus"),
+        ],
+    );
+}

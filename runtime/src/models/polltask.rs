@@ -1,0 +1,409 @@
+//! Tasks that poll a socket: no event, close or end of the runtime is missed, beside whatever else uses the socket.
+
+use super::caught;
+use super::cover::{Handle, Socket};
+use crate::model::{Model, Mutant, Parts, at_rest, done};
+use crate::{block_on, net};
+use gmp_netpoll::Readiness;
+use loom::cell::UnsafeCell;
+use loom::sync::Notify;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// What the kernel holds for readers. It orders nothing: the protocol is to.
+#[derive(Default)]
+struct Kernel {
+    bytes: AtomicUsize,
+    ended: AtomicBool,
+}
+
+impl Kernel {
+    fn read(&self, len: usize) -> io::Result<usize> {
+        let bytes = self.bytes.load(Relaxed);
+        match bytes.min(len) {
+            0 if self.ended.load(Relaxed) => Ok(0),
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            got => {
+                self.bytes.fetch_sub(got, Relaxed);
+                Ok(got)
+            }
+        }
+    }
+}
+
+/// One read of a goroutine that polls, of at most `len` bytes.
+fn polled_read(socket: &Socket, kernel: &Kernel, len: usize) -> io::Result<usize> {
+    block_on(poll_fn(|cx| socket.poll_read(cx, len, || kernel.read(len))))
+}
+
+/// A waker of another executor's, whose thread sleeps in `until_woken`.
+struct Foreign(Notify);
+
+impl Foreign {
+    fn new() -> Arc<Self> {
+        Arc::new(Foreign(Notify::new()))
+    }
+
+    fn until_woken(&self) {
+        self.0.wait();
+    }
+
+    /// One poll, of at most `len` bytes.
+    fn poll(self: &Arc<Self>, socket: &Socket, kernel: &Kernel, len: usize) -> Poll<io::Result<usize>> {
+        let waker = Waker::from(Arc::clone(self));
+        socket.poll_read(&mut Context::from_waker(&waker), len, || kernel.read(len))
+    }
+}
+
+impl Wake for Foreign {
+    fn wake(self: Arc<Self>) {
+        self.0.notify();
+    }
+}
+
+/// Has the runtime's poller watch the socket for a task, which is told that there is nothing.
+fn watch_for_a_task(runtime: &crate::Runtime, socket: &Arc<Socket>, kernel: &Arc<Kernel>) {
+    let (socket, kernel) = (Arc::clone(socket), Arc::clone(kernel));
+    runtime.run(move || {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(socket.poll_read(&mut cx, 8, || kernel.read(8)).is_pending());
+    });
+}
+
+/// Two pieces come, each with its event, beside the polls of a goroutine. Fails by deadlock when an event is missed between a
+/// system call and the end of its poll, or when what was sent before the event is not seen.
+#[test]
+fn a_task_sees_what_comes_beside_its_polls() {
+    Model::new().preemptions(2).check("task_event", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        watch_for_a_task(&runtime, &socket, &kernel);
+        loom::explore();
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                assert_eq!(polled_read(&socket, &kernel, 1).unwrap(), 1);
+                assert_eq!(polled_read(&socket, &kernel, 1).unwrap(), 1);
+                done();
+            }
+        });
+        for _ in 0..2 {
+            kernel.bytes.fetch_add(1, Relaxed);
+            Handle::of(&runtime).deliver(Readiness::READABLE);
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// The watch itself begins beside the event. Fails by deadlock.
+#[test]
+fn a_task_sees_what_comes_as_the_watch_begins() {
+    Model::new().preemptions(2).check("task_watch", || {
+        let runtime = at_rest::<1>();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 1);
+                done();
+            }
+        });
+        kernel.bytes.fetch_add(1, Relaxed);
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+    });
+}
+
+/// A goroutine has had the socket watched, so events are reported, and nobody marks them. Fails by deadlock when the first
+/// task and the poller miss each other.
+#[test]
+fn the_first_task_sees_an_event_that_comes_unmarked() {
+    Model::new().check("first_task", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        runtime.run({
+            let (socket, handle) = (Arc::clone(&socket), Handle::of(&runtime));
+            move || {
+                let mut calls = 0;
+                let got = socket.read(1, || {
+                    calls += 1;
+                    match calls {
+                        // Has the socket watched.
+                        1 => {
+                            handle.deliver(Readiness::READABLE);
+                            Err(io::ErrorKind::WouldBlock.into())
+                        }
+                        _ => Ok(1),
+                    }
+                });
+                assert_eq!(got.unwrap(), 1);
+            }
+        });
+        loom::explore();
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 1);
+                done();
+            }
+        });
+        kernel.bytes.fetch_add(1, Relaxed);
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+    });
+}
+
+/// Another executor's thread polls what the runtime's poller watches. Fails by deadlock when its waker is lost, or is taken
+/// before it is there.
+#[test]
+fn a_foreign_task_is_woken() {
+    Model::new().preemptions(2).check("foreign_task", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        watch_for_a_task(&runtime, &socket, &kernel);
+        loom::explore();
+        let theirs = (Arc::clone(&socket), Arc::clone(&kernel));
+        let reader = loom::thread::spawn(move || {
+            let (socket, kernel) = theirs;
+            let task = Foreign::new();
+            loop {
+                match task.poll(&socket, &kernel, 8) {
+                    Poll::Pending => task.until_woken(),
+                    Poll::Ready(got) => break assert_eq!(got.unwrap(), 1),
+                }
+            }
+            done();
+        });
+        kernel.bytes.fetch_add(1, Relaxed);
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+    });
+}
+
+/// Each wants one byte of the two that come with one event. Fails by deadlock when the event goes to one of the two alone.
+#[test]
+fn a_goroutine_and_a_task_in_one_direction_are_both_woken() {
+    Model::new().preemptions(2).check("task_beside_goroutine", || {
+        let runtime = at_rest::<1>();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let parts = Parts::of(2);
+        let read = |how: fn(&Socket, &Kernel) -> io::Result<usize>| {
+            let (socket, kernel, parts) = (Arc::clone(&socket), Arc::clone(&kernel), parts.clone());
+            move || {
+                assert_eq!(how(&socket, &kernel).unwrap(), 1);
+                parts.held();
+            }
+        };
+        let task = runtime.go(read(|socket, kernel| polled_read(socket, kernel, 1)));
+        let waits = runtime.go(read(|socket, kernel| socket.read(1, || kernel.read(1))));
+        kernel.bytes.fetch_add(2, Relaxed);
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        task.join().unwrap();
+        waits.join().unwrap();
+    });
+}
+
+/// The second of two tasks takes the event and a part of the bytes, while the first has just seen the socket empty. The first
+/// plays the second one, the kernel and the poller at that moment. Fails by a poll that waits although a byte is there.
+#[test]
+fn a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so() {
+    Model::new().check("task_turns", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        runtime.run(move || {
+            let (socket, kernel) = (Socket::new(), Kernel::default());
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut poll =
+                |len, call: &mut dyn FnMut() -> io::Result<usize>| socket.poll_read(&mut cx, len, call);
+            assert!(poll(8, &mut || kernel.read(8)).is_pending());
+            kernel.bytes.store(1, Relaxed);
+            handle.deliver(Readiness::READABLE);
+            let first = socket.poll_read(&mut Context::from_waker(Waker::noop()), 8, || {
+                let got = kernel.read(8);
+                kernel.bytes.store(3, Relaxed);
+                handle.deliver(Readiness::READABLE);
+                assert_eq!(poll(2, &mut || kernel.read(2)).map(Result::unwrap), Poll::Ready(2));
+                got
+            });
+            assert_eq!(first.map(Result::unwrap), Poll::Ready(1));
+            assert_eq!(poll(8, &mut || kernel.read(8)).map(Result::unwrap), Poll::Ready(1));
+        });
+        done();
+    });
+}
+
+/// A drained socket, an event right after the read, and no event: what of the three makes a system call. Fails by a call too
+/// much, or by a poll that waits although a byte is there.
+#[test]
+fn a_drained_socket_is_not_asked_again_until_an_event() {
+    Model::new().check("task_drained", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        runtime.run(move || {
+            let (socket, kernel, calls) = (Socket::new(), Kernel::default(), AtomicUsize::new(0));
+            let poll = || {
+                socket.poll_read(&mut Context::from_waker(Waker::noop()), 8, || {
+                    calls.fetch_add(1, Relaxed);
+                    kernel.read(8)
+                })
+            };
+            assert!(poll().is_pending() && poll().is_pending());
+            assert_eq!(calls.load(Relaxed), 1, "the second poll of a silent socket");
+            kernel.bytes.store(1, Relaxed);
+            handle.deliver(Readiness::READABLE);
+            assert_eq!(poll().map(Result::unwrap), Poll::Ready(1));
+            assert!(poll().is_pending());
+            assert_eq!(calls.load(Relaxed), 2, "after a short read");
+            kernel.bytes.store(1, Relaxed);
+            handle.deliver(Readiness::READABLE);
+            assert_eq!(poll().map(Result::unwrap), Poll::Ready(1));
+        });
+        done();
+    });
+}
+
+/// Data and the end come as one event: the read that takes the data is short, and no further event will come. Fails by
+/// deadlock.
+#[test]
+fn a_task_sees_data_and_the_end_in_one_event() {
+    Model::new().check("task_hup", || {
+        let runtime = at_rest::<1>();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let reader = runtime.go({
+            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
+            move || {
+                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 2);
+                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 0);
+                done();
+            }
+        });
+        runtime.run(|| ());
+        kernel.bytes.store(2, Relaxed);
+        kernel.ended.store(true, Relaxed);
+        Handle::of(&runtime).deliver(Readiness::READABLE | Readiness::READ_HUP);
+        reader.join().unwrap();
+    });
+}
+
+/// The poller watches the socket for reads alone; then a task has to wait for room. Fails by deadlock when the poller is not
+/// told to watch for writes, or tells of room only if that comes later.
+#[test]
+fn a_task_sees_room_that_comes_as_it_asks() {
+    Model::new().preemptions(2).check("task_room", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let (handle, room) = (Handle::of(&runtime), Arc::new(AtomicBool::new(false)));
+        handle.fill();
+        watch_for_a_task(&runtime, &socket, &kernel);
+        loom::explore();
+        let writer = runtime.go({
+            let (socket, room) = (Arc::clone(&socket), Arc::clone(&room));
+            move || {
+                let sent = block_on(poll_fn(|cx| {
+                    socket.poll_write(cx, || match room.load(Relaxed) {
+                        false => Err(io::ErrorKind::WouldBlock.into()),
+                        true => Ok(2),
+                    })
+                }));
+                assert_eq!(sent.unwrap(), 2);
+                done();
+            }
+        });
+        room.store(true, Relaxed);
+        handle.deliver(Readiness::WRITABLE);
+        writer.join().unwrap();
+    });
+}
+
+/// A descriptor that a close takes away.
+struct Descriptor(UnsafeCell<()>);
+
+// SAFETY: the socket orders the accesses; loom checks that it does.
+unsafe impl Send for Descriptor {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Descriptor {}
+
+/// Fails by deadlock when the task waits through the close, by two accesses that nothing orders when the close takes the
+/// descriptor away under the system call.
+#[test]
+fn a_close_ends_the_wait_of_a_task() {
+    Model::new().check("close_vs_task", || {
+        let runtime = at_rest::<1>();
+        let (socket, descriptor) = (Arc::new(Socket::new()), Arc::new(Descriptor(UnsafeCell::new(()))));
+        let reader = runtime.go({
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            move || {
+                let read = poll_fn(|cx| {
+                    socket.poll_read(cx, 8, || {
+                        descriptor.0.with(|_| ());
+                        Err(io::ErrorKind::WouldBlock.into())
+                    })
+                });
+                assert!(net::is_closed(&block_on(read).unwrap_err()));
+                done();
+            }
+        });
+        socket.close().unwrap();
+        descriptor.0.with_mut(|_| ());
+        reader.join().unwrap();
+    });
+}
+
+/// The runtime whose poller was to tell a foreign task ends. Fails by deadlock when the task waits on.
+#[test]
+fn the_end_of_the_runtime_is_told_to_a_task() {
+    Model::new().preemptions(2).check("task_vs_end", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        watch_for_a_task(&runtime, &socket, &kernel);
+        // Kept, so that it is not the scheduler's drop that ends the watch.
+        let _handle = Handle::of(&runtime);
+        loom::explore();
+        let theirs = (Arc::clone(&socket), Arc::clone(&kernel));
+        let reader = loom::thread::spawn(move || {
+            let (socket, kernel) = theirs;
+            let task = Foreign::new();
+            loop {
+                match task.poll(&socket, &kernel, 8) {
+                    Poll::Pending => task.until_woken(),
+                    Poll::Ready(got) => {
+                        break assert_eq!(got.unwrap_err().kind(), io::ErrorKind::Unsupported);
+                    }
+                }
+            }
+        });
+        assert!(runtime.shutdown(Duration::from_secs(1)).is_clean());
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::TaskEventUnmarked, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskMarksRelaxed, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskBeginsRelaxed, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskWakerForgotten, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskWaitsBeforeItsWaker, "a_foreign_task_is_woken"),
+            (Mutant::TaskFirstUseUnordered, "the_first_task_sees_an_event_that_comes_unmarked"),
+            (Mutant::TaskKeepsItsTurn, "a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so"),
+            (Mutant::TaskTrustsAfterHup, "a_task_sees_data_and_the_end_in_one_event"),
+            (Mutant::TaskWatchesReadsAlone, "a_task_sees_room_that_comes_as_it_asks"),
+            (Mutant::TaskCloseTellsNobody, "a_close_ends_the_wait_of_a_task"),
+            (Mutant::TaskEndTellsNobody, "the_end_of_the_runtime_is_told_to_a_task"),
+            (Mutant::TaskMissesTheEnd, "the_end_of_the_runtime_is_told_to_a_task"),
+        ],
+    );
+}

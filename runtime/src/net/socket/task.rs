@@ -1,0 +1,208 @@
+//! One poll of a task on a socket: it makes the system call, and leaves its waker if the call would block.
+//!
+//! A task has no I/O lock, which could not be held from one poll to the next: two tasks, or a task and a goroutine that
+//! waits in the same direction, make their system calls beside each other, as through a duplicate of the descriptor, and the
+//! kernel orders them. A poll is a user of the descriptor (`net/fd.rs`), so that a closer waits for its system call.
+//! The protocol by which the poller's events meet the task stands in `net/desc/tasks.rs`.
+//!
+//! The registration is that of the runtime whose goroutine polls; a thread outside, which has no poller, uses that of any
+//! runtime that has not ended, and keeps the scheduler meanwhile, so that no other runtime takes the entry over.
+//!
+//! A registration that this poll has made tells of what is there already, so the call that would block is not
+//! repeated. One that was there may have told its events when nobody marked them; then the call is made again.
+
+use super::registry::{Fresh, Marks};
+use super::{Rest, Socket};
+use crate::host::Active;
+use crate::net::desc::{Begun, Direction, Kept, PollDesc, Turn};
+use crate::prim::Arc;
+use crate::prim::hooks::*;
+use crate::sched::Sched;
+use std::io;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll};
+
+/// Whose poller tells the task.
+enum Home<'s> {
+    /// The goroutine's runtime.
+    Goroutine(&'s Sched<Active>),
+    /// On a thread outside: a runtime whose poller watches the socket, once it was looked for.
+    Thread(Option<Arc<Sched<Active>>>),
+}
+
+impl Home<'_> {
+    fn sched(&self) -> Option<&Sched<Active>> {
+        match self {
+            Home::Goroutine(sched) => Some(sched),
+            Home::Thread(sched) => sched.as_deref(),
+        }
+    }
+}
+
+impl<S: AsFd> Socket<S> {
+    /// Makes the system call `call` once, and has the task woken when another try is worth it, if the call would block.
+    pub(crate) fn poll<R>(
+        &self,
+        cx: &mut Context<'_>,
+        direction: Direction,
+        mut call: impl FnMut(&S) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_call(cx, direction, || call(&self.inner), |_| false)
+    }
+
+    /// As `poll`, for a read from a stream into `len` bytes.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        len: usize,
+        mut call: impl FnMut(&S) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if len == 0 {
+            return Poll::Ready(self.read_nothing());
+        }
+        let short = |&got: &usize| got > 0 && got < len;
+        self.poll_call(cx, Direction::Read, || call(&self.inner), short)
+    }
+
+    /// As `run_read_of_messages`.
+    pub(crate) fn poll_read_of_messages(
+        &self,
+        cx: &mut Context<'_>,
+        len: usize,
+        mut call: impl FnMut(&S) -> io::Result<(usize, Rest)>,
+    ) -> Poll<io::Result<usize>> {
+        if len == 0 {
+            return Poll::Ready(self.read_nothing());
+        }
+        let short =
+            |&(got, rest): &(usize, Rest)| got > 0 && got < len && rest == Rest::AsTold && !self.foreign;
+        self.poll_call(cx, Direction::Read, || call(&self.inner), short).map_ok(|(got, _)| got)
+    }
+
+    /// `drained` tells whether a call has taken all that there was.
+    fn poll_call<R>(
+        &self,
+        cx: &mut Context<'_>,
+        direction: Direction,
+        mut call: impl FnMut() -> io::Result<R>,
+        drained: impl Fn(&R) -> bool,
+    ) -> Poll<io::Result<R>> {
+        // Dropped after the poll is a user.
+        let mut old = None;
+        let _open = match self.enter() {
+            Ok(open) => open,
+            Err(closed) => return Poll::Ready(Err(closed)),
+        };
+        let (mut home, mut desc) = self.home();
+        loop {
+            // Without a mark there is no turn, and the call says nothing about later ones.
+            let (turn, calls) = match desc.map_or(Begun::Unmarked, |desc| desc.begin_task(direction)) {
+                Begun::Unmarked => (None, true),
+                Begun::Call(turn) => (Some(turn), true),
+                Begun::Wait(turn) => (Some(turn), false),
+                Begun::Over => {
+                    (home, desc) = match home {
+                        Home::Goroutine(_) => match call() {
+                            Err(refused) if refused.kind() == io::ErrorKind::Interrupted => continue,
+                            Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {
+                                return Poll::Ready(Err(has_ended()));
+                            }
+                            outcome => return Poll::Ready(outcome),
+                        },
+                        Home::Thread(_) => self.home(),
+                    };
+                    continue;
+                }
+            };
+            if calls {
+                match call() {
+                    Ok(done) => {
+                        if let (Some(desc), Some(turn)) = (desc, turn)
+                            && drained(&done)
+                        {
+                            desc.note_drained(direction, turn);
+                        }
+                        return Poll::Ready(Ok(done));
+                    }
+                    Err(refused) if refused.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(refused) => return Poll::Ready(Err(refused)),
+                }
+            }
+            let told = self.told_by(&home, desc, (direction, turn));
+            let (at, turn) = match told {
+                Ok(Told { desc: at, turn: Some(turn) }) => (at, turn),
+                Ok(Told { desc: at, turn: None }) => {
+                    desc = Some(at);
+                    continue;
+                }
+                Err(refused) => return Poll::Ready(Err(refused)),
+            };
+            desc = Some(at);
+            match at.wait_as_task(direction, cx.waker(), turn, &mut old) {
+                Kept::Pending => return Poll::Pending,
+                Kept::Again | Kept::Over => {}
+            }
+        }
+    }
+
+    /// Whose poller tells the caller, and the registration there, if there is one.
+    #[inline]
+    fn home(&self) -> (Home<'_>, Option<&PollDesc<Active>>) {
+        match Sched::current() {
+            Some(sched) => (Home::Goroutine(sched), self.registered(sched)),
+            None => match self.watched_somewhere() {
+                Some((sched, desc)) => (Home::Thread(Some(sched)), Some(desc)),
+                None => (Home::Thread(None), None),
+            },
+        }
+    }
+
+    /// After a call that would block: makes sure that the poller tells of this direction, and marks its events.
+    #[inline]
+    fn told_by<'s>(
+        &'s self,
+        home: &Home<'_>,
+        desc: Option<&'s PollDesc<Active>>,
+        (direction, turn): (Direction, Option<Turn>),
+    ) -> io::Result<Told<'s>> {
+        let Some(sched) = home.sched() else { return Err(nobody_tells()) };
+        let Some(desc) = desc else {
+            let (desc, fresh) = self.register_for(sched, direction, Marks::Yes)?;
+            return Ok(Told { desc, turn: (fresh == Fresh::Yes).then_some(Turn::FIRST) });
+        };
+        if turn.is_none() {
+            desc.mark_from_now(direction);
+        }
+        if direction == Direction::Write && !desc.watches_writes() {
+            mutant!(TaskWatchesReadsAlone: return Ok(Told { desc, turn }));
+            self.watch_writes(sched, desc)?;
+            return Ok(Told { desc, turn: None });
+        }
+        Ok(Told { desc, turn })
+    }
+}
+
+/// Who tells a task of the next event.
+struct Told<'s> {
+    desc: &'s PollDesc<Active>,
+    /// The turn of the call that would block; `None` if the call is to be made again.
+    turn: Option<Turn>,
+}
+
+#[cold]
+fn has_ended() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "poll: would block, and the runtime of the goroutine that polls has ended",
+    )
+}
+
+#[cold]
+fn nobody_tells() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "poll: would block, and no runtime's poller watches the socket: poll it on a goroutine first, as in gmp::block_on; a \
+         thread outside may poll it after that, until the goroutine's runtime ends",
+    )
+}

@@ -1,0 +1,114 @@
+//! Reading what a child says, from both of its streams at once.
+//!
+//! *The problem.* A child that is not read waits for room in a pipe, and keeps the other pipe open: whoever reads one to the
+//! end first may wait for ever.
+//!
+//! *The obvious way* is a second goroutine, or a second thread, for the second pipe. What ends the caller's wait, a context or
+//! an unwinding, would have to end that one's, too; and there may be no second one to be had.
+//!
+//! *Here* the caller waits for a set, as who connects to several addresses does: an epoll descriptor, of this call, that has
+//! both pipes. An event of a pipe is taken once, so a pipe is ready from its event until it has nothing to read.
+
+use super::{ChildStderr, ChildStdout};
+use crate::net::desc::Direction;
+use crate::net::methods::with_a_frame;
+use crate::net::socket::Socket;
+use crate::net::sys;
+use crate::os::io::copy::look;
+use gmp_timers::Nanos;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// As much as a pipe has, mostly.
+const PART: usize = 64 << 10;
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Now {
+    Ready,
+    Waits,
+    Ended,
+}
+
+/// A pipe, and what was read from it.
+struct Reader<S: AsFd> {
+    pipe: Socket<S>,
+    bytes: Vec<u8>,
+    now: Now,
+}
+
+impl<S: AsFd> Reader<S> {
+    fn new(pipe: Socket<S>, set: &Socket<OwnedFd>, key: u64) -> io::Result<Self> {
+        pipe.with(|pipe| set.with(|set| sys::add_to_set(set.as_fd(), pipe.as_fd(), Direction::Read, key)))?;
+        Ok(Reader { pipe, bytes: Vec::new(), now: Now::Ready })
+    }
+
+    /// Makes one read, if there may be something.
+    fn read(&mut self, part: &mut [u8]) -> io::Result<()> {
+        if self.now != Now::Ready {
+            return Ok(());
+        }
+        match self.pipe.with(|pipe| sys::read(pipe.as_fd(), part)) {
+            Ok(0) => self.now = Now::Ended,
+            Ok(read) => {
+                self.bytes.try_reserve(read)?;
+                self.bytes.extend_from_slice(&part[..read]);
+            }
+            Err(nothing) if nothing.kind() == ErrorKind::WouldBlock => self.now = Now::Waits,
+            Err(signal) if signal.kind() == ErrorKind::Interrupted => {}
+            Err(refused) => return Err(refused),
+        }
+        Ok(())
+    }
+
+    /// Until when it may be waited for.
+    fn until(&self) -> io::Result<Option<Nanos>> {
+        match self.now {
+            Now::Ended => Ok(None),
+            Now::Ready | Now::Waits => self.pipe.read_until(),
+        }
+    }
+
+    /// An event has come: the other end has written, or is closed.
+    fn comes(&mut self) {
+        if self.now == Now::Waits {
+            self.now = Now::Ready;
+        }
+    }
+}
+
+/// Reads both to their ends. The time limits of both hold, for each wait.
+pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let set = sys::new_set().map_err(|refused| {
+        io::Error::new(
+            refused.kind(),
+            format!("wait_with_output: no descriptor to wait for both pipes: {refused}"),
+        )
+    })?;
+    let set = Socket::new(set);
+    let mut out = Reader::new(stdout.0, &set, 0)?;
+    let mut err = Reader::new(stderr.0, &set, 1)?;
+    let mut part = vec![0; PART];
+    loop {
+        // A child that always has something to say is never waited for.
+        look()?;
+        out.read(&mut part)?;
+        err.read(&mut part)?;
+        let now = [out.now, err.now];
+        if now == [Now::Ended; 2] {
+            return Ok((out.bytes, err.bytes));
+        }
+        let limit = out.until()?.into_iter().chain(err.until()?).min();
+        // Also where more can be read at once: a limit ends that, too.
+        let came = with_a_frame(set.run_until(Direction::Read, limit, |set| {
+            match sys::take_from_set(set.as_fd()) {
+                Err(none) if none.kind() == ErrorKind::WouldBlock && now.contains(&Now::Ready) => Ok(None),
+                came => came.map(Some),
+            }
+        }))?;
+        match came {
+            Some(0) => out.comes(),
+            Some(_) => err.comes(),
+            None => {}
+        }
+    }
+}

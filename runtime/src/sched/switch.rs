@@ -1,0 +1,196 @@
+//! The switch hooks: the user's code around each switch away from a goroutine, on that goroutine's stack.
+//!
+//! A hook may run for long, allocate and take locks of std, so none may run in a window, nor under the lock of the queue in
+//! which the goroutine waits, nor on the M's stack. But only at that lock does a goroutine know that it has to park. So where
+//! hooks are registered, a goroutine publishes its wait by itself, as a plain thread does, and sleeps later:
+//!
+//! ```text
+//!   goroutine, without hooks                       goroutine, with hooks
+//!
+//!   open the wait, queue the record                open the wait, queue the record
+//!   suspend ── the M: K1 Waiting                   announces: Running, as if saved            (`StatusWord::announce`)
+//!                     P2, P3 interrupted?          P2, P3 interrupted?
+//!                     K2 commit hook               commit hook: the record is published
+//!                                                  leave the window; the functions for suspend
+//!                                                  suspend ── the M: Waiting, unless something has come (`park_again`)
+//!   is resumed                                     is resumed; .. ; the functions for resume
+//! ```
+//! From the publishing on the goroutine is in the state of one that was nudged and looks: awake, in a wait that others know
+//! (`wait/status.rs`). A waker that comes meanwhile marks the word, and `park_again` finds the mark. An interrupt that comes
+//! between P3 and `make_known` leaves a mark too, since the word says `SAVED`.
+//!
+//! A goroutine that yields, or that comes back without a P, holds nothing, and calls the functions before it enters the window
+//! in which it suspends itself.
+//!
+//! | `Hooked` | the goroutine | then |
+//! | --- | --- | --- |
+//! | Here | runs | `suspend`, just before the first switch of a call: Leaving |
+//! | Leaving | calls the functions for suspend | Away |
+//! | Away | switches, perhaps several times, and runs the library's code alone | the call is over: Returning |
+//! | Returning | calls the functions for resume | Here |
+//!
+//! *Leaving and Returning* the goroutine stays on its M, which lets it enter no window: the M forgets with what a window
+//! compares the P's word (`M::bar_windows`), so an entry takes its slow way, and is refused there, before it has opened a wait.
+//! That costs other entries nothing. A call that never parks goes on as without a P.
+//!
+//! Which functions are called is settled at the first switch of a call: functions that are registered later are not called for
+//! resume alone. A goroutine that its runtime leaves behind is not resumed.
+//!
+//! Checked by `models/switch.rs`.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::Arc;
+use std::cell::Cell;
+
+type Function = dyn Fn() + Send + Sync;
+
+/// A pair of functions.
+#[derive(Clone)]
+struct Pair {
+    suspend: Arc<Function>,
+    resume: Arc<Function>,
+}
+
+/// All that are registered, in their order. A list is never changed nor freed: another takes its place.
+pub(crate) struct Hooks(Vec<Pair>);
+
+/// Where a goroutine stands between the functions.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Hooked {
+    Here,
+    Leaving,
+    Away,
+    Returning,
+}
+
+/// The goroutine's own part, in the frame of `root`.
+pub(crate) struct Switching {
+    hooked: Cell<Hooked>,
+    /// The functions that were called for suspend.
+    hooks: Cell<Option<&'static Hooks>>,
+}
+
+impl Switching {
+    pub(crate) fn new() -> Self {
+        Switching { hooked: Cell::new(Hooked::Here), hooks: Cell::new(None) }
+    }
+}
+
+/// Adds a pair behind those that are registered.
+pub(crate) fn register<H: Host>(
+    suspend: impl Fn() + Send + Sync + 'static,
+    resume: impl Fn() + Send + Sync + 'static,
+) {
+    let pair = Pair { suspend: Arc::new(suspend), resume: Arc::new(resume) };
+    loop {
+        let before = H::switch_hooks();
+        // SAFETY: the host keeps what this function has given it, which is never freed.
+        let mut pairs =
+            unsafe { before.cast::<Hooks>().as_ref() }.map_or_else(Vec::new, |hooks| hooks.0.clone());
+        pairs.push(pair.clone());
+        let fresh = Box::into_raw(Box::new(Hooks(pairs)));
+        if H::set_switch_hooks(before, fresh.cast()) {
+            return;
+        }
+        // SAFETY: nobody else has seen it.
+        drop(unsafe { Box::from_raw(fresh) });
+    }
+}
+
+/// Returns `true` if the calling goroutine is in one of the functions.
+#[cold]
+pub(crate) fn is_in_hook<H: Host>(m: &M<H>) -> bool {
+    let switching = m.g().and_then(GRef::switching);
+    switching.is_some_and(|switching| matches!(switching.hooked.get(), Hooked::Leaving | Hooked::Returning))
+}
+
+/// Returns `true` if the functions were called for no switch of the call that the goroutine makes.
+pub(crate) fn is_here<H: Host>(m: &M<H>) -> bool {
+    let switching = m.g().and_then(GRef::switching);
+    switching.is_some_and(|switching| switching.hooked.get() == Hooked::Here)
+}
+
+/// Ends the process if the calling goroutine is in one of the functions, where `call` is refused.
+pub(crate) fn refuse_in_hook<H: Host>(m: &M<H>, call: &str) {
+    if is_in_hook(m) {
+        H::fatal(&format!(
+            "a function of gmp::hooks has called {call}, in the middle of a switch. It must not: have it use try_lock, try_send \
+             and the like, or a lock of std that is held for a short time, or leave the work to a goroutine or a thread"
+        ));
+    }
+}
+
+/// Just before a switch of the calling goroutine, which is in no window and holds no lock: calls the functions for suspend,
+/// unless that was done for an earlier switch of the same call.
+#[inline]
+pub(crate) fn suspend<H: Host>() {
+    if H::has_switch_hooks() {
+        call_for_suspend::<H>();
+    }
+}
+
+/// As `suspend`, where there are functions.
+#[cold]
+#[inline(never)]
+pub(crate) fn call_for_suspend<H: Host>() {
+    let Some((m, g, switching)) = here::<H>() else { return };
+    if switching.hooked.get() != Hooked::Here {
+        return;
+    }
+    // SAFETY: as in `register`.
+    let hooks = unsafe { H::switch_hooks().cast::<Hooks>().as_ref() };
+    switching.hooks.set(hooks);
+    switching.hooked.set(Hooked::Leaving);
+    m.bar_windows();
+    let suspends = hooks.iter().flat_map(|hooks| hooks.0.iter().rev()).map(|pair| &pair.suspend);
+    call::<H>(g, "suspend", suspends);
+    m.admit_windows();
+    switching.hooked.set(Hooked::Away);
+}
+
+/// The call of the calling goroutine is over, as far as switches go: calls the functions for resume, if those for suspend were
+/// called. In no window, and without a lock.
+#[inline]
+pub(crate) fn resume<H: Host>() {
+    if H::has_switch_hooks() {
+        call_for_resume::<H>();
+    }
+}
+
+/// As `resume`, where there are functions.
+#[cold]
+#[inline(never)]
+pub(crate) fn call_for_resume<H: Host>() {
+    let Some((m, g, switching)) = here::<H>() else { return };
+    if switching.hooked.get() != Hooked::Away {
+        return;
+    }
+    let hooks = switching.hooks.take();
+    switching.hooked.set(Hooked::Returning);
+    m.bar_windows();
+    call::<H>(g, "resume", hooks.iter().flat_map(|hooks| hooks.0.iter()).map(|pair| &pair.resume));
+    m.admit_windows();
+    switching.hooked.set(Hooked::Here);
+}
+
+/// The calling goroutine, its M, and its part; `None` on plain threads, and behind the goroutine's last instruction of its own.
+fn here<'a, H: Host>() -> Option<(&'a M<H>, GRef<H>, &'a Switching)> {
+    let m = M::<H>::current()?;
+    let g = m.g()?;
+    Some((m, g, g.switching()?))
+}
+
+/// An unwinding out of a function could not go on: the wait is published already, or over, and what it brought would be lost.
+fn call<'a, H: Host>(g: GRef<H>, what: &str, functions: impl Iterator<Item = &'a Arc<Function>>) {
+    for function in functions {
+        if H::catch(|| function()).is_err() {
+            H::fatal(&format!(
+                "a function of gmp::hooks for {what} has panicked or unwound, at a switch of goroutine {}. It must not: have it \
+                 catch what may panic",
+                g.id()
+            ));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Requests that futures make.
+//!
+//! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives the
+//! permits back; of one that was not, lets those go on that it held back.
+
+use super::{AcquireError, Ask, OwnedSemaphorePermit, Semaphore, SemaphorePermit, State};
+use crate::prim::Arc;
+use crate::prim::hooks::*;
+use crate::sync::wait_queue::{Gone, Notified, Position, TaskIn};
+use crate::wait::task::TaskWait;
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A future that takes permits, without a guard.
+struct Request<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+    task: TaskIn<State>,
+}
+
+impl<'a> Request<'a> {
+    fn new(semaphore: &'a Semaphore, permits: usize) -> Self {
+        Request { semaphore, permits, task: TaskIn::new() }
+    }
+
+    fn parts(self: Pin<&mut Self>) -> (&'a Semaphore, usize, Pin<&mut TaskIn<State>>) {
+        // SAFETY: `task` is pinned with the request; nothing moves it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (this.semaphore, this.permits, Pin::new_unchecked(&mut this.task))
+        }
+    }
+}
+
+impl Future for Request<'_> {
+    type Output = Result<(), AcquireError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (semaphore, permits, task) = self.parts();
+        let answer = |closed: bool| Poll::Ready(if closed { Err(AcquireError) } else { Ok(()) });
+        if task.is_waiting() {
+            return match task.poll(cx) {
+                Poll::Ready(ask) => answer(ask.closed.get()),
+                Poll::Pending => Poll::Pending,
+            };
+        }
+        if semaphore.try_acquire(permits) {
+            return answer(false);
+        }
+        let wait = TaskWait::open(cx.waker());
+        let mut state = semaphore.state.lock();
+        if state.closed || state.take(permits) {
+            let closed = state.closed;
+            drop(state);
+            wait.withdraw();
+            return answer(closed);
+        }
+        let ask = Ask { semaphore, permits, closed: Cell::new(false) };
+        task.join(wait, &mut state, (ask, Position::Back));
+        Poll::Pending
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the request is dropped where it was pinned, if it was polled, and is not moved any more.
+        let (semaphore, _, task) = unsafe { Pin::new_unchecked(self) }.parts();
+        match task.leave(&semaphore.state) {
+            Some(Gone::Notified(ask)) if !ask.closed.get() => {
+                unless!(SemaphoreDropsTheGrant, semaphore.release(ask.permits));
+            }
+            Some(Gone::Notified(_)) | None => {}
+            Some(Gone::Left(mut state)) => {
+                let mut notified = Notified::new();
+                unless!(SemaphoreDropsQuietly, state.grant(&mut notified));
+                drop(state);
+                notified.ready();
+            }
+        }
+    }
+}
+
+impl Semaphore {
+    /// As [`acquire_guard`](Self::acquire_guard), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
+    /// The request joins the queue, which it shares with goroutines and threads, in its first poll.
+    ///
+    /// The future may be dropped at any time: permits that it was granted meanwhile go to the next request, and a request that
+    /// was not granted leaves the queue. One that was granted, and is neither polled nor dropped, keeps its permits.
+    ///
+    /// ```
+    /// use gmp::sync::Semaphore;
+    ///
+    /// let permits = Semaphore::new(2);
+    /// let held = gmp::block_on(permits.acquire_async(2)).unwrap();
+    /// assert_eq!(permits.available_permits(), 0);
+    /// drop(held);
+    /// permits.close();
+    /// assert!(gmp::block_on(permits.acquire_async(1)).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// The semaphore is [closed](Self::close), before or meanwhile.
+    pub async fn acquire_async(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
+        Request::new(self, permits).await?;
+        Ok(self.guard(permits))
+    }
+
+    /// As [`acquire_async`](Self::acquire_async), with a guard that holds the `Arc`. The future holds one, too, and so may be
+    /// spawned.
+    ///
+    /// ```
+    /// use gmp::sync::Semaphore;
+    /// use std::sync::Arc;
+    ///
+    /// let permits = Arc::new(Semaphore::new(1));
+    /// let request = permits.acquire_owned_async(1);
+    /// let permit = std::thread::spawn(|| gmp::block_on(request)).join().unwrap().unwrap();
+    /// assert_eq!(permit.semaphore().available_permits(), 0);
+    /// ```
+    ///
+    /// # Errors
+    /// The semaphore is [closed](Self::close), before or meanwhile.
+    pub fn acquire_owned_async(
+        self: &Arc<Self>,
+        permits: usize,
+    ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync + use<> {
+        let semaphore = Arc::clone(self);
+        async move {
+            Request::new(&semaphore, permits).await?;
+            Ok(semaphore.owned(permits))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Time for futures: [`Sleep`], [`timeout_async`].
+//!
+//! A [`Sleep`] that was polled is a callback timer, which claims the wait of a task and wakes it. The clock alone decides
+//! whether the time has come: a wake that comes early, of a time that was set before, has the next poll set the timer
+//! again. So `reset` may move the timer without asking whether it fires just now.
+
+use crate::context::ContextError;
+use crate::host::{Active, Clock};
+use crate::prim::hooks::*;
+use crate::sched::timers::callback::{Guard, RunMode, call_at};
+use crate::wait::task::TaskWait;
+use gmp_timers::Nanos;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// A future that is ready when a time has come: [`sleep`](super::sleep) for tasks. Made by [`sleep_async`], or by
+/// [`until`](Self::until).
+///
+/// A poll blocks nothing. Any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain threads and under other
+/// executors, and the task that has polled last is woken. The first poll sets the timer: on a goroutine that of the runtime;
+/// elsewhere, and when that runtime has ended, one thread of the process waits for all of them, and calls their wakers, which
+/// must not block. The time is as exact as that of [`sleep`](super::sleep), and a foreign waker is called a moment later:
+/// by a goroutine of the library.
+///
+/// The future may be dropped at any time; no task is woken for it then. It may be moved between polls. Polled again after its
+/// end, it is ready again.
+///
+/// ```
+/// use gmp::time::Sleep;
+/// use std::time::{Duration, Instant};
+///
+/// let begin = Instant::now();
+/// let mut sleep = Sleep::until(begin + Duration::from_secs(3600));
+/// sleep.reset(begin + Duration::from_millis(2));
+/// gmp::block_on(&mut sleep);
+/// assert!(begin.elapsed() >= Duration::from_millis(2));
+/// assert!(sleep.is_elapsed());
+/// ```
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Sleep {
+    due: Nanos,
+    /// From the first poll that comes before the time on.
+    armed: Option<Armed>,
+}
+
+struct Armed {
+    wait: TaskWait<Active>,
+    timer: Guard<Active>,
+}
+
+impl Armed {
+    fn new(due: Nanos, cx: &Context<'_>) -> Self {
+        let wait = TaskWait::open(cx.waker());
+        let waiter = wait.waiter();
+        let timer = call_at(due, RunMode::Wakes, move || {
+            waiter.wake();
+        });
+        Armed { wait, timer }
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.timer.stop();
+        // A firing that is under way finds the wait closed, or has woken the task by now.
+        let _closed = self.wait.leave();
+    }
+}
+
+impl Sleep {
+    /// A future that is ready at `deadline`; in its first poll if that has passed.
+    pub fn until(deadline: Instant) -> Self {
+        Sleep { due: Active::nanos(deadline), armed: None }
+    }
+
+    /// Sets another time. A task that waits goes on waiting, and is woken then; a future that was ready may be polled again.
+    /// Does not block.
+    pub fn reset(&mut self, deadline: Instant) {
+        self.due = Active::nanos(deadline);
+        if let Some(armed) = &self.armed {
+            mutant!(SleepKeepsItsTimer: return);
+            armed.timer.set(self.due);
+        }
+    }
+
+    /// Returns when the future is ready.
+    pub fn deadline(&self) -> Instant {
+        Active::instant(self.due)
+    }
+
+    /// Returns `true` if the time has come: the next poll is ready.
+    pub fn is_elapsed(&self) -> bool {
+        Active::now() >= self.due
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let woken = self.armed.as_ref().is_some_and(|armed| armed.wait.is_over(cx.waker()));
+        if self.is_elapsed() {
+            self.armed = None;
+            return Poll::Ready(());
+        }
+        if woken.unless(SleepEndsEarly) || self.armed.is_none() {
+            // The timer that is set goes first, as the wait is to have one.
+            self.armed = None;
+            self.armed = Some(Armed::new(self.due, cx));
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("deadline", &self.deadline()).finish_non_exhaustive()
+    }
+}
+
+/// A future that is ready `dur` after this call; see [`Sleep`].
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let begin = Instant::now();
+///         gmp::block_on(gmp::time::sleep_async(Duration::from_millis(2)));
+///         assert!(begin.elapsed() >= Duration::from_millis(2));
+///     })
+/// }
+/// ```
+pub fn sleep_async(dur: Duration) -> Sleep {
+    Sleep { due: Active::now().saturating_add(dur), armed: None }
+}
+
+/// A future that is ready when `future` is, and with an error when `dur` has passed since this call.
+/// [`timeout`](super::timeout) for futures: nothing unwinds, and `future` is dropped by the poll that returns the error.
+/// The future is polled first: one that is ready when the time has passed is in time.
+///
+/// ```
+/// use gmp::context::ContextError;
+/// use gmp::sync::Event;
+/// use gmp::time::timeout_async;
+/// use std::time::Duration;
+///
+/// let never = Event::new();
+/// let late = gmp::block_on(timeout_async(Duration::from_millis(1), never.wait_async()));
+/// assert_eq!(late, Err(ContextError::DeadlineExceeded));
+/// let soon = gmp::block_on(timeout_async(Duration::from_secs(60), async { 7 }));
+/// assert_eq!(soon, Ok(7));
+/// ```
+///
+/// # Errors
+/// [`ContextError::DeadlineExceeded`]: the time has passed.
+pub fn timeout_async<F: IntoFuture>(
+    dur: Duration,
+    future: F,
+) -> impl Future<Output = Result<F::Output, ContextError>> + use<F> {
+    let mut sleep = sleep_async(dur);
+    let future = future.into_future();
+    async move {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| Err(ContextError::DeadlineExceeded)),
+        })
+        .await
+    }
+}

@@ -1,0 +1,92 @@
+//! Futures, written by hand: what is to be shown of them is in plain sight.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+/// Counts what was given and not taken, and wakes the future that waits for one.
+#[derive(Default)]
+pub struct Signal(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    given: usize,
+    waiter: Option<Waker>,
+}
+
+impl Signal {
+    pub const fn new() -> Self {
+        Signal(Mutex::new(State { given: 0, waiter: None }))
+    }
+
+    /// Gives one.
+    pub fn give(&self) {
+        let waiter = {
+            let mut state = self.0.lock().unwrap();
+            state.given += 1;
+            state.waiter.clone()
+        };
+        // It may be one that has got what it waited for: such a wake comes late.
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+
+    pub fn is_given(&self) -> bool {
+        self.0.lock().unwrap().given > 0
+    }
+
+    /// Whether a future has waited here.
+    pub fn is_awaited(&self) -> bool {
+        self.0.lock().unwrap().waiter.is_some()
+    }
+
+    /// Takes one, if there is one.
+    pub fn try_take(&self) -> bool {
+        let mut state = self.0.lock().unwrap();
+        let left = state.given.checked_sub(1);
+        left.inspect(|&left| state.given = left).is_some()
+    }
+
+    /// Takes one, when there is one. The waker is left behind, so that givers call it when the future has gone.
+    pub fn take(&self) -> impl Future<Output = ()> + '_ {
+        Take(self)
+    }
+}
+
+/// No closure: a future with a type of its own.
+struct Take<'a>(&'a Signal);
+
+impl Future for Take<'_> {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.0.0.lock().unwrap();
+        if let Some(left) = state.given.checked_sub(1) {
+            state.given = left;
+            return Poll::Ready(());
+        }
+        match &mut state.waiter {
+            Some(waiter) => waiter.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// Pending so many times, having woken itself.
+pub fn turns(mut count: usize) -> impl Future<Output = ()> {
+    poll_fn(move |cx| match count.checked_sub(1) {
+        None => Poll::Ready(()),
+        Some(left) => {
+            count = left;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+}
+
+/// The waker of whoever calls.
+pub fn own_waker() -> Waker {
+    gmp::block_on(poll_fn(|cx| Poll::Ready(cx.waker().clone())))
+}

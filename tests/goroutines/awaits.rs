@@ -1,0 +1,279 @@
+//! The handle of a goroutine as a future: whichever task has polled last is told of the end, and a handle that goes leaves
+//! nothing behind.
+
+use common::crew::everyone;
+use common::foreign::{Task, run};
+use common::{everywhere, runtime, watched};
+use gmp::chan::bounded;
+use gmp::time::{Sleep, timeout_async};
+use gmp::{JoinHandle, block_on, go, scope};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// A goroutine of the caller's runtime that ends with 7 when the sender is dropped.
+fn until_dropped(rt: &gmp::Runtime) -> (gmp::chan::Sender<()>, JoinHandle<u32>) {
+    let (ends, hears) = bounded::<()>(0);
+    let handle = rt.go(move || {
+        let _dropped = hears.recv();
+        7
+    });
+    (ends, handle)
+}
+
+/// Fails by the outcome, or by a hang: for a value, a panic, a `goexit`, of a goroutine that has ended before the poll or
+/// ends after it.
+#[test]
+fn an_await_returns_what_a_join_does() {
+    everyone(|crew| {
+        crew.run(|| {
+            let rt = runtime(2);
+            for ended in [false, true] {
+                let begin = |f: fn() -> u32| {
+                    let (ends, hears) = bounded::<()>(0);
+                    let handle = rt.go(move || {
+                        let _dropped = hears.recv();
+                        f()
+                    });
+                    if ended {
+                        drop(ends);
+                        common::until(|| handle.is_finished());
+                        (None, handle)
+                    } else {
+                        (Some(ends), handle)
+                    }
+                };
+                let outcome = |(ends, mut handle): (Option<_>, JoinHandle<u32>)| {
+                    block_on(poll_fn(|cx| {
+                        let polled = Pin::new(&mut handle).poll(cx);
+                        assert_eq!(polled.is_pending(), ends.is_some());
+                        Poll::Ready(if polled.is_ready() { Some(polled) } else { None })
+                    }))
+                    .map_or_else(
+                        || {
+                            drop(ends);
+                            block_on(handle)
+                        },
+                        |polled| match polled {
+                            Poll::Ready(outcome) => outcome,
+                            Poll::Pending => unreachable!("it was ready"),
+                        },
+                    )
+                };
+                assert_eq!(outcome(begin(|| 7)).unwrap(), 7);
+                let panics = begin(|| std::panic::resume_unwind(Box::new("no")));
+                assert!(outcome(panics).unwrap_err().is_panic());
+                assert!(outcome(begin(|| gmp::goexit())).unwrap_err().is_goexit());
+            }
+        });
+    });
+}
+
+/// Fails by the wakes: the end wakes a task that has polled earlier, or none, or one for which the handle is gone. By a
+/// hang: the borrow of an await that was given up takes the handle with it, or a join after a poll hears of nothing.
+#[test]
+fn a_handle_may_be_polled_by_many_and_joined_after_all() {
+    everywhere(|rt| {
+        let (ends, mut handle) = until_dropped(&rt);
+        let (first, last) = (Task::new(), Task::new());
+        for task in [&first, &last, &last] {
+            assert!(task.poll(Pin::new(&mut handle)).is_pending());
+        }
+        assert!(!first.is_known(), "a waker that was replaced is kept");
+        let closes = handle.done();
+        drop(ends);
+        assert_eq!(run(&mut handle).unwrap(), 7);
+        assert_eq!(first.wakes(), 0);
+        assert!(closes.recv().is_err());
+
+        let (ends, mut handle) = until_dropped(&rt);
+        let limit = Duration::from_millis(1);
+        assert!(run(timeout_async(limit, &mut handle)).is_err());
+        assert!(handle.join_timeout(limit).is_none());
+        drop(ends);
+        assert_eq!(handle.join().unwrap(), 7);
+
+        // A channel of `done` is closed, whoever polls and goes.
+        let (ends, mut handle) = until_dropped(&rt);
+        let (closes, task) = (handle.done(), Task::new());
+        assert!(task.poll(Pin::new(&mut handle)).is_pending());
+        drop(handle);
+        assert!(!task.is_known(), "a handle that is gone leaves its waker");
+        drop(ends);
+        assert!(closes.recv().is_err());
+        assert_eq!(task.wakes(), 0);
+    });
+}
+
+/// Fails by the panic: an outcome that was taken is taken again.
+#[test]
+#[should_panic(expected = "has taken the outcome")]
+fn an_outcome_is_taken_once() {
+    let rt = runtime(1);
+    let mut handle = rt.go(|| 7);
+    assert_eq!(block_on(&mut handle).unwrap(), 7);
+    drop(block_on(handle));
+}
+
+/// A waker that polls, by itself, what it is to wake for.
+struct Polls {
+    handle: std::sync::Mutex<Option<JoinHandle<u32>>>,
+    ready: AtomicUsize,
+}
+
+impl Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        let mut handle = self.handle.lock().unwrap();
+        if let Some(it) = handle.as_mut()
+            && Pin::new(it).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        {
+            *handle = None;
+            self.ready.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Fails by a hang: the poll waits for the end to be told, and that waits for the waker.
+#[test]
+fn a_waker_may_poll_the_handle() {
+    everywhere(|rt| {
+        let (ends, mut handle) = until_dropped(&rt);
+        let polls = Arc::new(Polls { handle: std::sync::Mutex::new(None), ready: AtomicUsize::new(0) });
+        let waker = Waker::from(Arc::clone(&polls));
+        assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)).is_pending());
+        *polls.handle.lock().unwrap() = Some(handle);
+        drop(ends);
+        common::until(|| polls.ready.load(SeqCst) == 1);
+    });
+}
+
+/// The runtime ends, unwinds the goroutines, or leaves them behind; a task of another executor's, and one of another runtime,
+/// await them. Fails by a hang, or by the outcome.
+#[test]
+fn the_end_of_the_runtime_is_told_to_those_that_await() {
+    for procs in common::PROCS {
+        for limit in [Duration::from_secs(30), Duration::ZERO] {
+            watched(procs, || {
+                let (rt, other) = (runtime(procs), runtime(1));
+                let handles: Vec<_> = (0..2)
+                    .map(|_| {
+                        let started = bounded::<()>(1);
+                        let handle = rt.go(move || {
+                            started.0.send(()).unwrap();
+                            gmp::time::sleep(Duration::MAX);
+                        });
+                        started.1.recv().unwrap();
+                        handle
+                    })
+                    .collect();
+                let [here, there] = <[_; 2]>::try_from(handles).unwrap();
+                let awaits = std::thread::spawn(|| run(here));
+                let elsewhere = other.go(|| block_on(there).unwrap_err().is_shutdown());
+                let _report = rt.shutdown(limit);
+                assert!(awaits.join().unwrap().unwrap_err().is_shutdown());
+                assert!(elsewhere.join().unwrap());
+            });
+        }
+    }
+}
+
+/// A waker whose drop panics.
+struct Falls;
+
+impl Wake for Falls {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
+    }
+}
+
+/// Fails by the panic: it would keep the handle from going, or its goroutine's channel from being closed.
+#[test]
+fn a_waker_whose_drop_panics_harms_no_handle() {
+    everywhere(|rt| {
+        let polled = || {
+            let (lives, mut handle) = until_dropped(&rt);
+            let waker = Waker::from(Arc::new(Falls));
+            assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)).is_pending());
+            (lives, handle)
+        };
+        let (_lives, dropped) = polled();
+        drop(dropped);
+        let (lives, mut handle) = polled();
+        let done = handle.done();
+        assert!(Task::new().poll(Pin::new(&mut handle)).is_pending());
+        drop(lives);
+        assert!(done.recv().is_err());
+        assert!(handle.join().is_ok());
+    });
+}
+
+/// Fails by a panic of the scope, which takes an awaited panic for one that nobody has heard of; or by a hang.
+#[test]
+fn goroutines_of_a_scope_are_awaited() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let words = ["one".to_owned(), "three".to_owned()];
+            let (lengths, panics) = scope(|scope| {
+                let counts = words.each_ref().map(|word| scope.go(|| word.len()));
+                let panics = scope.go(|| std::panic::resume_unwind(Box::new("no")));
+                block_on(async {
+                    let mut lengths = Vec::new();
+                    for count in counts {
+                        lengths.push(count.await.unwrap());
+                    }
+                    let failed: Result<(), _> = panics.await;
+                    (lengths, failed.is_err())
+                })
+            });
+            assert_eq!((lengths, panics), (vec![3, 5], true));
+        });
+    });
+}
+
+/// Many goroutines end while tasks await them, give up, and await them again. Fails by a hang, or by the count.
+#[test]
+fn ends_against_polls_and_drops() {
+    const ROUNDS: usize = 300;
+    everywhere(|rt| {
+        let tasks: Vec<_> = (0..4)
+            .map(|task| {
+                let handles: Vec<_> = (0..ROUNDS)
+                    .map(|round| rt.go(move || (0..round % 7).for_each(|_| gmp::yield_now())))
+                    .collect();
+                std::thread::spawn(move || {
+                    let mut ended = 0;
+                    for (round, mut handle) in handles.into_iter().enumerate() {
+                        let soon = Duration::from_micros(((round + task) % 5) as u64);
+                        match run(timeout_async(soon, &mut handle)) {
+                            Ok(outcome) => outcome.unwrap(),
+                            Err(_) if round % 3 == 0 => drop(handle),
+                            Err(_) => run(handle).unwrap(),
+                        }
+                        ended += 1;
+                    }
+                    ended
+                })
+            })
+            .collect();
+        let ended: usize = tasks.into_iter().map(|task| task.join().unwrap()).sum();
+        assert_eq!(ended, 4 * ROUNDS);
+        // And by goroutines of the runtime itself.
+        rt.run(|| {
+            for round in 0..ROUNDS {
+                let mut handle = go(move || (0..round % 7).for_each(|_| gmp::yield_now()));
+                let first = block_on(poll_fn(|cx| Poll::Ready(Pin::new(&mut handle).poll(cx).is_ready())));
+                if !first {
+                    block_on(handle).unwrap();
+                }
+            }
+            block_on(Sleep::until(std::time::Instant::now()));
+        });
+    });
+}

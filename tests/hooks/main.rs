@@ -1,0 +1,5 @@
+#![cfg(not(gmp_loom))]
+//! `gmp::hooks`: what is registered is registered for the process and for good, so each test has a process of its own.
+
+mod refused;
+mod switches;

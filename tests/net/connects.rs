@@ -1,0 +1,118 @@
+//! A storm of connects: none is lost between the kernel's queue and the goroutine that serves it.
+
+use common::descriptors::allow_descriptors;
+use common::loopback::{Hole, listen};
+use common::talk::echo;
+use common::{runtime, until, watched};
+use gmp::go;
+use gmp::net::{DialConfig, TcpListener};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{self, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+const CONNECTS: usize = 20_000;
+const AT_ONCE: usize = 1_000;
+/// An address has 28,000 ports for its clients, and each rests for a minute after its connection.
+const SOURCES: usize = 32;
+
+/// How many connections the kernel has dropped at this listener. What `ListenOverflows` counts is among them, where the queue
+/// was full; but that is one counter for all listeners of the machine, and other tests and programs move it.
+fn dropped(listener: &TcpListener) -> u32 {
+    /// Where the drops stand in `SO_MEMINFO`, and how long that is; libc has no names for them.
+    const DROPS: usize = 8;
+    const LENGTH: usize = 9;
+    let mut info = [0_u32; LENGTH];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    let (fd, at) = (listener.as_raw_fd(), info.as_mut_ptr());
+    // SAFETY: the kernel writes no more than `length` bytes to `info`, and how many it wrote to `length`.
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, at.cast(), &raw mut length) };
+    assert_eq!(done, 0, "SO_MEMINFO: {}", std::io::Error::last_os_error());
+    assert!(length as usize > DROPS * size_of::<u32>(), "SO_MEMINFO has {length} bytes");
+    info[DROPS]
+}
+
+/// How many connections may wait in a queue, at most.
+fn longest_queue() -> usize {
+    let text = fs::read_to_string("/proc/sys/net/core/somaxconn").expect("/proc is mounted");
+    text.trim().parse().expect("a number")
+}
+
+/// Fails if the kernel's count does not tell of a connection for which the queue has no room: then the storm proves nothing.
+#[test]
+fn a_connection_that_finds_the_queue_full_is_counted_at_its_listener() {
+    let hole = Hole::new();
+    let before = dropped(&hole.listener);
+    let late = net::TcpStream::connect_timeout(&hole.addr, Duration::from_millis(50)).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::TimedOut);
+    assert!(dropped(&hole.listener) > before, "still {before}");
+    let (listener, addr) = listen();
+    let _near = net::TcpStream::connect(addr).expect("the queue has room");
+    assert_eq!(dropped(&listener), 0);
+}
+
+/// Fails by a count if one of the first thousand, for whom nobody accepts yet, finds no room in the queue, or if later ones
+/// come faster than they are accepted. Fails by a wrong answer or a hang if an accepted one is not served.
+#[test]
+fn a_storm_of_connects_loses_none() {
+    allow_descriptors(2 * AT_ONCE as u64 + 1_000);
+    let at_once = AT_ONCE.min(longest_queue());
+    for procs in [1, 4] {
+        watched(procs, || runtime(procs).run(move || storm(at_once)));
+    }
+}
+
+/// So many clients, of whom each comes, has its number echoed, and goes, again and again.
+fn storm(at_once: usize) {
+    let (listener, addr) = listen();
+    let listener = Arc::new(listener);
+    let (begun, connected) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let client = |_| {
+        let (begun, connected) = (Arc::clone(&begun), Arc::clone(&connected));
+        go(move || {
+            let mut answered = 0;
+            loop {
+                let number = begun.fetch_add(1, SeqCst);
+                if number >= CONNECTS {
+                    return answered;
+                }
+                ask(addr, number, &connected);
+                answered += 1;
+            }
+        })
+    };
+    let clients: Vec<_> = (0..at_once).map(client).collect();
+    // All of the first ones are in the queue at the same time, or the kernel has dropped one.
+    until(|| connected.load(SeqCst) == at_once || dropped(&listener) > 0);
+    assert_eq!(dropped(&listener), 0, "beside {} in the queue", connected.load(SeqCst));
+    let accepting = go({
+        let listener = Arc::clone(&listener);
+        move || {
+            let serving: Vec<_> = (0..CONNECTS)
+                .map(|_| {
+                    let (stream, _) = listener.accept().expect("one comes");
+                    go(move || echo(stream, 64))
+                })
+                .collect();
+            serving.into_iter().for_each(|one| one.join().expect("it ends in order"));
+        }
+    });
+    let answered: usize = clients.into_iter().map(|client| client.join().expect("it was answered")).sum();
+    accepting.join().expect("each was accepted");
+    assert_eq!((answered, connected.load(SeqCst)), (CONNECTS, CONNECTS));
+    assert_eq!(dropped(&listener), 0, "of {CONNECTS}");
+}
+
+fn ask(addr: SocketAddr, number: usize, connected: &AtomicUsize) {
+    let source = SocketAddr::from(([127, 0, 0, 1 + (number % SOURCES) as u8], 0));
+    let mut stream = DialConfig::new().local_addr(source).connect(addr).expect("it listens");
+    connected.fetch_add(1, SeqCst);
+    let (sent, mut got) = (number.to_ne_bytes(), [0; size_of::<usize>()]);
+    stream.write_all(&sent).expect("it fits");
+    stream.read_exact(&mut got).expect("the server answers");
+    assert_eq!(got, sent, "connection {number} of {source}");
+}

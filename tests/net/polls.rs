@@ -1,0 +1,707 @@
+//! Polls of sockets: a task is told of what comes, whoever else uses the socket, and takes nothing that it does not return.
+
+use common::child;
+use common::loopback::{listen, pair};
+use common::talk::pattern;
+use common::within::within;
+use common::{everywhere, runtime, until, watched};
+use gmp::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream, is_closed};
+use gmp::{JoinHandle, block_on, go};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{self, Shutdown};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// What streams have in common.
+trait Stream: Send + Sync + 'static {
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
+    fn end(&self);
+}
+
+macro_rules! stream {
+    ($name:ident) => {
+        impl Stream for $name {
+            fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+                $name::poll_read(self, cx, buf)
+            }
+            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                $name::poll_write(self, cx, buf)
+            }
+            fn end(&self) {
+                self.shutdown(Shutdown::Write).unwrap();
+            }
+        }
+    };
+}
+stream!(TcpStream);
+stream!(UnixStream);
+
+async fn read(stream: &impl Stream, buf: &mut [u8]) -> io::Result<usize> {
+    poll_fn(|cx| stream.poll_read(cx, buf)).await
+}
+
+async fn write_all(stream: &impl Stream, mut buf: &[u8]) -> io::Result<()> {
+    while !buf.is_empty() {
+        let sent = poll_fn(|cx| stream.poll_write(cx, buf)).await?;
+        buf = &buf[sent..];
+    }
+    Ok(())
+}
+
+async fn read_to_end(stream: &impl Stream, room: usize) -> io::Result<Vec<u8>> {
+    let (mut all, mut buf) = (Vec::new(), vec![0; room]);
+    loop {
+        match read(stream, &mut buf).await? {
+            0 => return Ok(all),
+            got => all.extend(&buf[..got]),
+        }
+    }
+}
+
+/// Polls both until both are ready.
+async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|cx| {
+        if first.is_none()
+            && let Poll::Ready(output) = one.as_mut().poll(cx)
+        {
+            first = Some(output);
+        }
+        if second.is_none()
+            && let Poll::Ready(output) = other.as_mut().poll(cx)
+        {
+            second = Some(output);
+        }
+        if first.is_some() && second.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (first.unwrap(), second.unwrap())
+}
+
+/// Does this in a goroutine's `block_on`, and comes back when the goroutine has been told to wait.
+fn go_until_it_waits<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let waits = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&waits);
+    let handle = go(move || {
+        let mut future = pin!(future);
+        block_on(poll_fn(|cx| {
+            let polled = future.as_mut().poll(cx);
+            if polled.is_pending() {
+                tells.store(true, SeqCst);
+            }
+            polled
+        }))
+    });
+    gmp_until(|| waits.load(SeqCst) || handle.is_finished());
+    handle
+}
+
+/// Blocks the goroutine until something has happened.
+fn gmp_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        gmp::time::sleep(Duration::from_micros(200));
+    }
+}
+
+/// One poll, by a task that nobody wakes.
+fn poll_once<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// An executor of one task, on a plain thread that is no runtime's.
+struct Sleeper(Thread, AtomicBool);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, SeqCst);
+        self.0.unpark();
+    }
+}
+
+fn run_elsewhere<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let sleeper = Arc::new(Sleeper(thread::current(), AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&sleeper));
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        while !sleeper.1.swap(false, SeqCst) {
+            thread::park();
+        }
+    }
+}
+
+/// Sends back what comes, in pieces of up to `room` bytes.
+async fn echo(stream: &impl Stream, room: usize) -> io::Result<()> {
+    let mut buf = vec![0; room];
+    loop {
+        match read(stream, &mut buf).await? {
+            0 => break,
+            got => write_all(stream, &buf[..got]).await?,
+        }
+    }
+    stream.end();
+    Ok(())
+}
+
+/// Many talk at once, each with pieces of its own size. Fails by a hang, or by bytes of another connection.
+#[test]
+fn many_tasks_echo_at_the_same_time() {
+    fn all<S: Stream>(pairs: impl Iterator<Item = (S, S)>) {
+        let serving: Vec<_> = pairs
+            .enumerate()
+            .flat_map(|(n, (near, far))| {
+                let echoes = go(move || block_on(echo(&far, 1 + n * 37 % 3000)).unwrap());
+                let talks = go(move || {
+                    block_on(async {
+                        for round in 0..10 {
+                            let sent = pattern(n * 10 + round, 1 + (n * 131 + round * 977) % 5000);
+                            let mut back = vec![0; sent.len()];
+                            let mut filled = 0;
+                            write_all(&near, &sent).await.unwrap();
+                            while filled < back.len() {
+                                filled += read(&near, &mut back[filled..]).await.unwrap();
+                            }
+                            assert!(back == sent, "connection {n}, round {round}");
+                        }
+                    });
+                });
+                [echoes, talks]
+            })
+            .collect();
+        serving.into_iter().for_each(|one| one.join().unwrap());
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            all((0..32).map(|_| pair()));
+            all((0..32).map(|_| UnixStream::pair().unwrap()));
+        });
+    });
+}
+
+/// One goroutine polls both directions of a stream, with more under way than the kernel has room for. Fails by a hang when a
+/// poll of one direction waits for the other.
+#[test]
+fn both_directions_go_on_in_one_goroutine() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = pair();
+            let echoes = go(move || block_on(echo(&far, 1000)).unwrap());
+            let sent = pattern(7, 3 << 20);
+            let (wrote, got) = block_on(both(
+                async {
+                    let wrote = write_all(&near, &sent).await;
+                    near.end();
+                    wrote
+                },
+                read_to_end(&near, 700),
+            ));
+            wrote.unwrap();
+            assert!(got.unwrap() == sent);
+            echoes.join().unwrap();
+        });
+    });
+}
+
+/// Reads with slices, and into bytes that nobody has initialised. Fails by the bytes.
+#[test]
+fn slices_and_uninitialised_bytes_are_filled_in_order() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            let (tcp_near, tcp_far) = pair();
+            block_on(async {
+                let parts = [IoSlice::new(b"he"), IoSlice::new(b"llo")];
+                assert_eq!(poll_fn(|cx| near.poll_write_vectored(cx, &parts)).await.unwrap(), 5);
+                assert_eq!(poll_fn(|cx| tcp_near.poll_write_vectored(cx, &parts)).await.unwrap(), 5);
+                let (mut one, mut two) = ([0; 3], [0; 8]);
+                for slot in 0..2 {
+                    let mut bufs = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+                    let got = poll_fn(|cx| match slot {
+                        0 => far.poll_read_vectored(cx, &mut bufs),
+                        _ => tcp_far.poll_read_vectored(cx, &mut bufs),
+                    });
+                    assert_eq!(got.await.unwrap(), 5);
+                    assert_eq!((&one, &two[..2]), (b"hel", &b"lo"[..]));
+                }
+                write_all(&near, b"again").await.unwrap();
+                write_all(&tcp_near, b"again").await.unwrap();
+                for slot in 0..2 {
+                    let mut room = [const { MaybeUninit::uninit() }; 16];
+                    let got = poll_fn(|cx| match slot {
+                        0 => far.poll_read_uninit(cx, &mut room),
+                        _ => tcp_far.poll_read_uninit(cx, &mut room),
+                    });
+                    let got = got.await.unwrap();
+                    // SAFETY: as many bytes were initialised.
+                    let text: Vec<u8> =
+                        room[..got].iter().map(|byte| unsafe { byte.assume_init() }).collect();
+                    assert_eq!(text, b"again");
+                }
+                assert_eq!(read(&far, &mut []).await.unwrap(), 0, "no room, no wait");
+            });
+        });
+    });
+}
+
+/// A goroutine waits in `read`, and a task polls; two bytes come at once, one for each. Fails by a hang when the task waits for
+/// the goroutine, or an event goes to one of the two alone.
+#[test]
+fn a_goroutine_and_a_task_read_one_stream() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (mut near, far) = pair();
+            let far = Arc::new(far);
+            for _ in within(Duration::from_millis(300), 500) {
+                let (theirs, ours) = (Arc::clone(&far), Arc::clone(&far));
+                let waits = go(move || (&*theirs).read_exact(&mut [0]).unwrap());
+                let polls = go(move || assert_eq!(block_on(read(&*ours, &mut [0])).unwrap(), 1));
+                near.write_all(b"ab").unwrap();
+                waits.join().unwrap();
+                polls.join().unwrap();
+            }
+        });
+    });
+}
+
+/// Two goroutines and a task take what they can of a long stream, with buffers that are seldom full and with ones that always
+/// are, until its end. Fails by a hang at a byte or an end that one of them was not told of, or by the count.
+#[test]
+fn goroutines_and_a_task_share_a_stream_to_its_end() {
+    const BYTES: usize = 200_000;
+    fn reads(far: &TcpStream, room: usize) -> usize {
+        let (mut far, mut count, mut buf) = (far, 0, vec![0; room]);
+        loop {
+            match far.read(&mut buf).unwrap() {
+                0 => return count,
+                got => count += got,
+            }
+        }
+    }
+    everywhere(|rt| {
+        for room in [9000, 3] {
+            rt.run(move || {
+                let (near, far) = pair();
+                let [one, two, three] = [(); 3].map({
+                    let far = Arc::new(far);
+                    move |()| Arc::clone(&far)
+                });
+                let readers = [
+                    go(move || reads(&one, 9000)),
+                    go(move || reads(&two, 3)),
+                    go(move || block_on(read_to_end(&*three, room)).unwrap().len()),
+                ];
+                let mut left = BYTES;
+                while left > 0 {
+                    let piece = left.min(1 + left % 700);
+                    (&near).write_all(&vec![7; piece]).unwrap();
+                    left -= piece;
+                    gmp::yield_now();
+                }
+                near.shutdown(Shutdown::Write).unwrap();
+                let counts = readers.map(|reader| reader.join().unwrap());
+                assert_eq!(counts.iter().sum::<usize>(), BYTES, "{counts:?}");
+            });
+        }
+    });
+}
+
+/// The poller was asked for reads alone, by a goroutine; then a task fills the socket. Fails by a hang when nobody tells it of
+/// room.
+#[test]
+fn a_task_that_fills_a_socket_hears_of_room() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, mut far) = pair();
+            near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            // It has waited, so the poller watches.
+            assert_eq!((&near).read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+            let sent = pattern(3, 6 << 20);
+            let len = sent.len();
+            let writes = go_until_it_waits(async move {
+                write_all(&near, &sent).await.unwrap();
+                near.end();
+                near
+            });
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).unwrap();
+            assert!(got.len() == len && got == pattern(3, len));
+            drop(writes.join().unwrap());
+        });
+    });
+}
+
+/// Fails by a hang when a task waits through the close, or by the error.
+#[test]
+fn a_close_ends_the_waits_of_tasks() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, _far) = pair();
+            let near = Arc::new(near);
+            // No more goes in.
+            while poll_once(|cx| near.poll_write(cx, &[0; 4096])).is_ready() {}
+            let (ours, theirs) = (Arc::clone(&near), Arc::clone(&near));
+            let reads = go_until_it_waits(async move { read(&*ours, &mut [0]).await.unwrap_err() });
+            let writes = go_until_it_waits(async move { write_all(&*theirs, &[0; 4096]).await.unwrap_err() });
+            near.close().unwrap();
+            assert!(is_closed(&reads.join().unwrap()) && is_closed(&writes.join().unwrap()));
+            let Poll::Ready(Err(closed)) = poll_once(|cx| near.poll_read(cx, &mut [0])) else {
+                panic!("it is closed")
+            };
+            assert!(is_closed(&closed));
+        });
+    });
+}
+
+/// Fails by an error: the limits are for calls that block.
+#[test]
+fn a_timeout_does_not_end_a_tasks_wait() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (mut near, far) = pair();
+            far.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            far.set_deadline(Some(std::time::Instant::now())).unwrap();
+            let reads = go_until_it_waits(async move {
+                let got = read(&far, &mut [0; 4]).await.unwrap();
+                (got, far.set_deadline(None).is_ok())
+            });
+            gmp::time::sleep(Duration::from_millis(20));
+            near.write_all(b"abc").unwrap();
+            assert_eq!(reads.join().unwrap(), (3, true));
+        });
+    });
+}
+
+/// Futures are made, polled once, and dropped at each turn, between whole reads of a task and of a goroutine. Fails by a byte
+/// that a dropped future took with it, or by a hang when one took an event.
+#[test]
+fn a_dropped_future_takes_nothing_with_it() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = pair();
+            let sent = pattern(11, 20_000);
+            let writes = go({
+                let sent = sent.clone();
+                move || {
+                    for piece in sent.chunks(97) {
+                        (&near).write_all(piece).unwrap();
+                        gmp::yield_now();
+                    }
+                    near.shutdown(Shutdown::Write).unwrap();
+                    near
+                }
+            });
+            let (mut got, mut buf) = (Vec::<u8>::new(), [0; 64]);
+            for turn in 0.. {
+                // A poll that is ready has taken something; one that is not has not.
+                if turn % 3 != 0
+                    && let Poll::Ready(read) = poll_once(|cx| far.poll_read(cx, &mut buf))
+                {
+                    match read.unwrap() {
+                        0 => break,
+                        read => got.extend(&buf[..read]),
+                    }
+                    continue;
+                }
+                let read = match turn % 2 {
+                    0 => block_on(read(&far, &mut buf)).unwrap(),
+                    _ => (&far).read(&mut buf).unwrap(),
+                };
+                if read == 0 {
+                    break;
+                }
+                got.extend(&buf[..read]);
+            }
+            assert!(got == sent, "{} of {}", got.len(), sent.len());
+            drop(writes.join().unwrap());
+        });
+    });
+}
+
+/// Fails by a hang, or by a connection that two have, or none.
+#[test]
+fn a_task_and_a_goroutine_accept_from_one_listener() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (listener, addr) = listen();
+            let listener = Arc::new(listener);
+            let accepted = Arc::new(AtomicUsize::new(0));
+            let accepts: Vec<_> = [false, true]
+                .map(|polls| {
+                    let (listener, accepted) = (Arc::clone(&listener), Arc::clone(&accepted));
+                    go(move || {
+                        loop {
+                            let one = match polls {
+                                true => block_on(poll_fn(|cx| listener.poll_accept(cx))),
+                                false => listener.accept(),
+                            };
+                            match one {
+                                Ok((stream, peer)) => {
+                                    assert_eq!(stream.peer_addr().unwrap(), peer);
+                                    accepted.fetch_add(1, SeqCst);
+                                }
+                                Err(refused) => return assert!(is_closed(&refused), "{refused}"),
+                            }
+                        }
+                    })
+                })
+                .into();
+            let clients: Vec<_> = (0..64).map(|_| go(move || TcpStream::connect(addr).unwrap())).collect();
+            let clients: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+            gmp_until(|| accepted.load(SeqCst) == clients.len());
+            listener.close().unwrap();
+            accepts.into_iter().for_each(|one| one.join().unwrap());
+        });
+    });
+}
+
+/// Fails by a datagram that is lost, or by a hang when a sender is not told of room.
+#[test]
+fn tasks_send_and_receive_datagrams() {
+    const COUNT: usize = 300;
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = UnixDatagram::pair().unwrap();
+            let sends = go(move || {
+                block_on(async {
+                    for n in 0..COUNT {
+                        let sent = poll_fn(|cx| near.poll_send(cx, &n.to_le_bytes())).await;
+                        assert_eq!(sent.unwrap(), 8);
+                    }
+                });
+                near
+            });
+            block_on(async {
+                for n in 0..COUNT {
+                    let mut buf = [0; 16];
+                    let got = match n % 2 {
+                        0 => poll_fn(|cx| far.poll_recv(cx, &mut buf)).await.unwrap(),
+                        _ => poll_fn(|cx| far.poll_recv_from(cx, &mut buf)).await.unwrap().0,
+                    };
+                    assert_eq!(buf[..got], n.to_le_bytes());
+                }
+            });
+            drop(sends.join().unwrap());
+
+            let (near, far) =
+                (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+            let (from, to) = (near.local_addr().unwrap(), far.local_addr().unwrap());
+            far.connect(from).unwrap();
+            let echoes = go(move || {
+                block_on(async {
+                    for _ in 0..COUNT {
+                        let mut buf = [0; 16];
+                        let got = poll_fn(|cx| far.poll_recv(cx, &mut buf)).await.unwrap();
+                        poll_fn(|cx| far.poll_send(cx, &buf[..got])).await.unwrap();
+                    }
+                });
+            });
+            block_on(async {
+                for n in 0..COUNT {
+                    let mut buf = [0; 16];
+                    poll_fn(|cx| near.poll_send_to(cx, &n.to_le_bytes(), to)).await.unwrap();
+                    let (got, by) = poll_fn(|cx| near.poll_recv_from(cx, &mut buf)).await.unwrap();
+                    assert_eq!((&buf[..got], by), (&n.to_le_bytes()[..], to));
+                }
+            });
+            echoes.join().unwrap();
+        });
+    });
+}
+
+/// Eight threads with executors of their own talk over sockets that a runtime's poller watches. Fails by a hang when a foreign
+/// waker is lost, or by the bytes.
+#[test]
+fn threads_of_other_executors_are_told() {
+    const THREADS: usize = 8;
+    everywhere(|rt| {
+        let streams: Vec<_> = rt.run(|| {
+            let make = |_| {
+                let (near, far) = pair();
+                // The runtime's poller watches both from here on.
+                for end in [&near, &far] {
+                    assert!(poll_once(|cx| end.poll_read(cx, &mut [0])).is_pending());
+                }
+                (near, far)
+            };
+            (0..THREADS / 2).map(make).collect()
+        });
+        let threads: Vec<_> = streams
+            .into_iter()
+            .enumerate()
+            .flat_map(|(n, (near, far))| {
+                let echoes = thread::spawn(move || run_elsewhere(echo(&far, 100)).unwrap());
+                let talks = thread::spawn(move || {
+                    run_elsewhere(async {
+                        for round in within(Duration::from_millis(500), 1000) {
+                            let sent = pattern(n + round, 1 + round % 300);
+                            let mut back = vec![0; sent.len()];
+                            let mut filled = 0;
+                            write_all(&near, &sent).await.unwrap();
+                            while filled < back.len() {
+                                filled += read(&near, &mut back[filled..]).await.unwrap();
+                            }
+                            assert!(back == sent, "thread {n}, round {round}");
+                        }
+                    });
+                });
+                [echoes, talks]
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// Fails by a hang when nobody tells a foreign task that its runtime has ended, or by a poll that waits where nobody would wake
+/// it.
+#[test]
+fn a_foreign_task_is_told_that_no_runtime_watches() {
+    watched(1, || {
+        let (near, mut far) = net_pair();
+        let Poll::Ready(Err(nobody)) = poll_once(|cx| near.poll_read(cx, &mut [0])) else {
+            panic!("who would wake it?")
+        };
+        assert_eq!(nobody.kind(), ErrorKind::Unsupported);
+        assert!(nobody.to_string().contains("gmp::block_on"), "{nobody}");
+
+        let rt = runtime(1);
+        let near = Arc::new(near);
+        let theirs = Arc::clone(&near);
+        rt.run(move || assert!(poll_once(|cx| theirs.poll_read(cx, &mut [0])).is_pending()));
+        let (theirs, polls) = (Arc::clone(&near), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&polls);
+        let waits = thread::spawn(move || {
+            run_elsewhere(poll_fn(|cx| {
+                counted.fetch_add(1, SeqCst);
+                theirs.poll_read(cx, &mut [0])
+            }))
+        });
+        until(|| polls.load(SeqCst) > 0);
+        assert!(rt.shutdown(Duration::from_secs(5)).is_clean());
+        assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Unsupported);
+        // Where nothing has to be waited for, nobody is needed.
+        far.write_all(b"x").unwrap();
+        until(|| match poll_once(|cx| near.poll_read(cx, &mut [0])) {
+            Poll::Ready(Ok(1)) => true,
+            Poll::Ready(Err(nobody)) => nobody.kind() != ErrorKind::Unsupported,
+            other => panic!("{other:?}"),
+        });
+    });
+}
+
+/// A socket of ours and one of std's, made on a plain thread.
+fn net_pair() -> (TcpStream, net::TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, far)
+}
+
+/// A socket goes from one runtime to another, and the first one ends while the task of the second waits. Fails by a hang.
+#[test]
+fn a_socket_outlives_the_runtime_that_polled_it_first() {
+    watched(1, || {
+        let (near, mut far) = net_pair();
+        let near = Arc::new(near);
+        for _ in 0..3 {
+            let (first, second) = (runtime(1), runtime(1));
+            let (here, there) = (Arc::clone(&near), Arc::clone(&near));
+            let first_waits = first.run(|| go_until_it_waits(async move { read(&*here, &mut [0]).await }));
+            let waits = second.run(|| go_until_it_waits(async move { read(&*there, &mut [0]).await }));
+            assert!(first.shutdown(Duration::from_secs(5)).is_clean());
+            assert!(first_waits.join().unwrap_err().is_shutdown());
+            far.write_all(b"x").unwrap();
+            assert_eq!(waits.join().unwrap().unwrap(), 1);
+        }
+    });
+}
+
+/// A thread polls, and a goroutine closes the socket, at all distances from each other. Fails by a hang when the close does not
+/// tell a task that came beside it, or by the error.
+#[test]
+fn a_close_beside_the_polls_of_a_thread_is_told() {
+    everywhere(|rt| {
+        for round in within(Duration::from_millis(300), 300) {
+            let near = rt.run(|| {
+                let (near, far) = UnixStream::pair().unwrap();
+                assert!(poll_once(|cx| near.poll_read(cx, &mut [0])).is_pending());
+                (Arc::new(near), far)
+            });
+            let (near, far) = near;
+            let theirs = Arc::clone(&near);
+            let polls = thread::spawn(move || run_elsewhere(read(&*theirs, &mut [0])));
+            let closes = rt.go(move || {
+                (0..round % 50).for_each(|_| gmp::yield_now());
+                near.close().unwrap();
+            });
+            assert!(is_closed(&polls.join().unwrap().unwrap_err()), "round {round}");
+            closes.join().unwrap();
+            drop(far);
+        }
+    });
+}
+
+/// The wakers of other executors may do anything that a goroutine may. Fails by a hang, or by an assertion of the library's,
+/// when one is called where the poller is, or under a lock.
+#[test]
+fn a_foreign_waker_may_block() {
+    struct Talks(gmp::chan::Sender<()>, Arc<UnixStream>);
+    impl Wake for Talks {
+        fn wake(self: Arc<Self>) {
+            // Uses the socket again, and waits until somebody receives.
+            assert!(matches!(poll_once(|cx| self.1.poll_read(cx, &mut [0])), Poll::Ready(Ok(1))));
+            self.0.send(()).unwrap();
+        }
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let (mut near, far) = UnixStream::pair().unwrap();
+            let far = Arc::new(far);
+            let (sender, receiver) = gmp::chan::bounded(0);
+            for _ in 0..50 {
+                let waker = Waker::from(Arc::new(Talks(sender.clone(), Arc::clone(&far))));
+                assert!(far.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
+                near.write_all(b"x").unwrap();
+                receiver.recv().unwrap();
+            }
+        });
+    });
+}
+
+/// Who waits for a socket by a future waits for the world. Fails by the death of the child, as of a deadlock.
+#[test]
+fn a_task_that_polls_a_socket_is_no_deadlock() {
+    if child::is_child() {
+        let rt = runtime(1);
+        let (near, mut far) = net_pair();
+        let writes = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            far.write_all(b"x").unwrap();
+            far
+        });
+        rt.run(move || assert_eq!(block_on(read(&near, &mut [0])).unwrap(), 1));
+        drop(writes.join().unwrap());
+        return;
+    }
+    child::passes("a_task_that_polls_a_socket_is_no_deadlock", &[("GMPDEBUG", "deadlock=always")]);
+}
+
+/// The same under a scheduler that moves goroutines at each park. Fails as the tests that it runs.
+#[test]
+fn polls_hold_where_goroutines_migrate() {
+    if child::is_child() {
+        many_tasks_echo_at_the_same_time();
+        both_directions_go_on_in_one_goroutine();
+        goroutines_and_a_task_share_a_stream_to_its_end();
+        return;
+    }
+    child::passes("polls_hold_where_goroutines_migrate", &[("GMPDEBUG", "migrate=1")]);
+}

@@ -1,0 +1,394 @@
+//! Copies at the edges of what the kernel does: urgent bytes, short pipes, ends that are one.
+
+use common::crew::{Crew, everyone};
+use common::talk::pattern;
+use common::until;
+use gmp::context::{Context, ContextError};
+use gmp::io::{CopyError, PipeReader, PipeWriter, Sink, Source, copy, copy_bidirectional};
+use gmp::net::{UnixStream, is_closed};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Enough for the kernel to move it.
+const MUCH: usize = 200_000;
+
+fn send_urgent(stream: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: the byte lives through the call.
+    let sent = unsafe { libc::send(stream.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the sink gets of a source into which an urgent byte is sent between two halves.
+fn passes_an_urgent_byte<S>(crew: &Crew<'_>, (near, far): (S, S), end: fn(&S), end_follows: bool)
+where
+    S: Source + AsRawFd + Send + 'static,
+    for<'a> &'a S: Write,
+{
+    let (reader, writer) = gmp::io::pipe().unwrap();
+    let copies = crew.go(move || copy(&near, &writer).unwrap());
+    let reads = crew.go(move || {
+        let mut got = vec![0; 2 * MUCH];
+        (&reader).read_exact(&mut got).unwrap();
+        (got, reader)
+    });
+    let far = crew.run(move || {
+        (&far).write_all(&pattern(1, MUCH)).unwrap();
+        send_urgent(&far).unwrap();
+        (&far).write_all(&pattern(2, MUCH)).unwrap();
+        if end_follows {
+            end(&far);
+        }
+        far
+    });
+    let (got, _reader) = reads.join();
+    assert!(got[..MUCH] == pattern(1, MUCH) && got[MUCH..] == pattern(2, MUCH));
+    drop(far);
+    assert_eq!(copies.join(), 2 * MUCH as u64);
+}
+
+/// Fails by a hang, or by an end that is taken for one in order: the kernel moves nothing at an urgent byte, and what stands
+/// behind that byte makes no event.
+#[test]
+fn an_urgent_byte_stops_no_copy() {
+    everyone(|crew| {
+        for end_follows in [false, true] {
+            let end = |far: &gmp::net::TcpStream| far.shutdown(Shutdown::Write).unwrap();
+            passes_an_urgent_byte(crew, common::loopback::pair(), end, end_follows);
+            let (here, _there) = UnixStream::pair().unwrap();
+            if send_urgent(&here).is_err() {
+                common::skipped("this kernel knows no urgent data on Unix sockets");
+                continue;
+            }
+            let end = |far: &UnixStream| far.shutdown(Shutdown::Write).unwrap();
+            passes_an_urgent_byte(crew, UnixStream::pair().unwrap(), end, end_follows);
+        }
+    });
+}
+
+/// A pipe that holds a page.
+fn short_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = gmp::io::pipe().unwrap();
+    // SAFETY: no pointers.
+    let held = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(held, 4096);
+    (reader, writer)
+}
+
+/// A copy of bytes that somebody writes and somebody reads meanwhile.
+fn carries<F, T, I, O>(crew: &Crew<'_>, (mut input, from): (I, F), (to, mut output): (T, O))
+where
+    F: Source + Send + 'static,
+    T: Sink + Send + 'static,
+    I: Write + Send + 'static,
+    O: Read + Send + 'static,
+{
+    let feeds = crew.go(move || input.write_all(&pattern(3, MUCH)).unwrap());
+    let copies = crew.go(move || copy(&from, &to).unwrap());
+    let got = crew.run(move || {
+        let mut got = Vec::new();
+        output.read_to_end(&mut got).unwrap();
+        got
+    });
+    feeds.join();
+    assert_eq!(copies.join(), MUCH as u64);
+    assert!(got == pattern(3, MUCH), "{} of {MUCH} bytes, or other ones", got.len());
+}
+
+/// Fails by a hang, or by a byte that is lost or goes twice.
+#[test]
+fn a_pipe_of_one_page_will_do() {
+    everyone(|crew| {
+        let ((from, input), (output, to)) = (short_pipe(), short_pipe());
+        carries(crew, (input, from), (to, output));
+        let ((near, far), (output, to)) = (common::loopback::pair(), short_pipe());
+        carries(crew, (far, near), (to, output));
+        let ((from, input), (near, far)) = (short_pipe(), UnixStream::pair().unwrap());
+        carries(crew, (input, from), (near, far));
+    });
+}
+
+/// Fails by a hang, or by a byte that is lost: who has many pipes gets only short ones, also for what a copy has between.
+#[test]
+fn a_user_with_many_pipes_copies_as_well() {
+    if !common::child::is_child() {
+        common::child::passes("a_user_with_many_pipes_copies_as_well", &[]);
+        return;
+    }
+    // The bound on a user's pipes is not for root.
+    // SAFETY: no pointers.
+    if unsafe { libc::geteuid() == 0 && libc::setuid(54_321) != 0 } {
+        panic!("{}", io::Error::last_os_error());
+    }
+    let soft = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
+    let most = soft.trim().parse::<usize>().unwrap() / 16 + 1;
+    let mut pipes = Vec::new();
+    let is_short = |pipe: &(io::PipeReader, io::PipeWriter)| {
+        // SAFETY: no pointers.
+        unsafe { libc::fcntl(pipe.0.as_raw_fd(), libc::F_GETPIPE_SZ) < 65_536 }
+    };
+    while !pipes.last().is_some_and(is_short) {
+        assert!(pipes.len() <= most, "no pipe is short");
+        match io::pipe() {
+            Ok(pipe) => pipes.push(pipe),
+            Err(refused) => {
+                common::skipped(format_args!("{} pipes, and {refused}", pipes.len()));
+                return;
+            }
+        }
+    }
+    everyone(|crew| {
+        let ((near, far), (to, end)) = (common::loopback::pair(), UnixStream::pair().unwrap());
+        carries(crew, (far, near), (to, end));
+        let ((from, input), (output, to)) = (gmp::io::pipe().unwrap(), gmp::io::pipe().unwrap());
+        carries(crew, (input, from), (to, output));
+    });
+}
+
+/// Fails by a hang of one half in the other's lock, or by a byte that does not come back.
+#[test]
+fn a_stream_may_be_both_ends() {
+    everyone(|crew| {
+        for len in [5, 1_000_003] {
+            let (near, far) = common::loopback::pair();
+            let copies = crew.go(move || {
+                let copied = copy(&near, &near).unwrap();
+                near.shutdown(Shutdown::Write).unwrap();
+                copied
+            });
+            let far = Arc::new(far);
+            let same = Arc::clone(&far);
+            let says = crew.go(move || {
+                (&*same).write_all(&pattern(1, len)).unwrap();
+                same.shutdown(Shutdown::Write).unwrap();
+            });
+            let got = crew.run(move || {
+                let mut got = Vec::new();
+                (&*far).read_to_end(&mut got).unwrap();
+                got
+            });
+            says.join();
+            assert!(got == pattern(1, len));
+            assert_eq!(copies.join(), len as u64);
+        }
+    });
+}
+
+/// Fails by a byte that goes round for ever unseen, by a hang, or by an error that is lost: what is written at one end of a
+/// connection comes out at the other.
+#[test]
+fn both_ends_of_one_connection_are_a_ring() {
+    everyone(|crew| {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one, other) = (Arc::new(one), Arc::new(other));
+        (&*other).write_all(b"round").unwrap();
+        let (from, to) = (Arc::clone(&one), Arc::clone(&other));
+        let copies = crew.go(move || copy(&*from, &*to).unwrap_err());
+        // Five bytes are under way all the time.
+        crew.run({
+            let one = Arc::clone(&one);
+            move || one.close().unwrap()
+        });
+        let failed = copies.join();
+        assert!(is_closed(failed.error()) || failed.kind() == ErrorKind::BrokenPipe, "{failed}");
+        assert_eq!((failed.copied() + failed.undelivered().len() as u64) % 5, 0, "{failed}");
+    });
+}
+
+/// How a copy into a sink that is full comes to its end.
+type End = fn(&UnixStream, &UnixStream) -> io::Result<()>;
+
+/// What a copy has taken from its source and not given to its sink is not more than this: a pipe, or a buffer.
+const COPY_HOLDS: usize = 64 << 10;
+
+/// Has a sink wait after some thousand bytes.
+fn hold_little(sink: &impl AsRawFd) {
+    let few: libc::c_int = 4096;
+    let (at, len) = ((&raw const few).cast(), size_of_val(&few) as libc::socklen_t);
+    // SAFETY: the option's value lives through the call.
+    let set = unsafe { libc::setsockopt(sink.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, at, len) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+}
+
+/// So many bytes can be read.
+fn unread(source: &impl AsRawFd) -> usize {
+    let mut len: libc::c_int = 0;
+    // SAFETY: the number lives through the call.
+    let told = unsafe { libc::ioctl(source.as_raw_fd(), libc::FIONREAD, &raw mut len) };
+    assert_eq!(told, 0, "{}", io::Error::last_os_error());
+    usize::try_from(len).expect("a length")
+}
+
+/// The copy of `len` bytes and more between two pairs, which `ends` when the sink is full. Returns the error, and what the
+/// sink's peer has got, and what the source has left.
+fn stopped(crew: &Crew<'_>, len: usize, ends: End) -> (CopyError, Vec<u8>, Vec<u8>) {
+    let ((input, from), (to, output)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let (from, to) = (Arc::new(from), Arc::new(to));
+    let (here, there) = (Arc::clone(&from), Arc::clone(&to));
+    let (context, cancel) = Context::background().with_cancel();
+    // The source has more than the sink and the copy hold before the copy begins: so the copy's first wait is for the sink.
+    hold_little(&to);
+    let feeds = crew.go(move || (&input).write_all(&pattern(1, len)).map_err(|failed| failed.kind()));
+    until(|| unread(&from) >= 2 * COPY_HOLDS);
+    let copies =
+        crew.go(move || context.run(|| copy(&*here, &*there).unwrap_err()).expect("nothing is unwound"));
+    copies.until_it_waits();
+    let twin = from.try_clone().unwrap();
+    if ends(&from, &to).is_err() {
+        cancel.cancel();
+    }
+    let failed = copies.join();
+    drop(to);
+    let got = crew.run(move || {
+        let mut got = Vec::new();
+        (&output).read_to_end(&mut got).unwrap();
+        got
+    });
+    let rest = crew.run(move || {
+        let mut rest = Vec::new();
+        (&twin).read_to_end(&mut rest).unwrap();
+        rest
+    });
+    feeds.join().unwrap();
+    (failed, got, rest)
+}
+
+/// Fails by a byte that is in none of the three, or in two of them: what the sink got, the error, and the source.
+#[test]
+fn whatever_ends_a_copy_no_byte_is_lost() {
+    const LEN: usize = 1_000_003;
+    everyone(|crew| {
+        let by_close: End = |_, to| to.close();
+        let by_deadline: End = |_, to| to.set_write_deadline(Some(Instant::now()));
+        let by_context: End = |_, _| Err(ErrorKind::Other.into());
+        for (ends, is_it) in [
+            (by_close, (|failed| is_closed(failed)) as fn(&io::Error) -> bool),
+            (by_deadline, |failed| failed.kind() == ErrorKind::TimedOut),
+            (by_context, |failed| {
+                failed.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&ContextError::Canceled)
+            }),
+        ] {
+            let (failed, mut got, rest) = stopped(crew, LEN, ends);
+            assert!(is_it(failed.error()), "{failed}");
+            assert_eq!(got.len() as u64, failed.copied());
+            assert!(!failed.undelivered().is_empty(), "the sink was full: {failed}");
+            got.extend(failed.into_undelivered());
+            got.extend(rest);
+            assert!(got == pattern(1, LEN), "{} of {LEN} bytes, or other ones", got.len());
+        }
+    });
+}
+
+/// Fails by a hang, or by an end that comes early: the messages of such a socket stay apart, and it can't be spliced.
+#[test]
+fn a_stream_of_another_kind_is_copied() {
+    everyone(|crew| {
+        let (mut fds, kind) = ([0; 2], libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC);
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }, 0);
+        // SAFETY: both are new, and nobody else knows them.
+        let [near, far] = fds.map(|fd| UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) }));
+        let (reader, writer) = gmp::io::pipe().unwrap();
+        let copies = crew.go(move || copy(&near, &writer).unwrap());
+        let reads = crew.go(move || {
+            let mut got = Vec::new();
+            (&reader).read_to_end(&mut got).unwrap();
+            got
+        });
+        crew.run(move || {
+            // Each message fills the copy's buffer, or less than that.
+            for len in [32 << 10, 32 << 10, 1000, 32 << 10, 5] {
+                assert_eq!((&far).write(&vec![7; len]).unwrap(), len);
+            }
+        });
+        assert_eq!(reads.join().len(), copies.join() as usize);
+    });
+}
+
+/// Fails by a hang or a byte that is lost, whichever half ends first.
+#[test]
+fn halves_end_in_either_order() {
+    everyone(|crew| {
+        for server_first in [false, true] {
+            let ((client, a), (b, server)) = (common::loopback::pair(), UnixStream::pair().unwrap());
+            let proxy = crew.go(move || copy_bidirectional(&a, &b).unwrap());
+            let says = |stream: &mut dyn Write, seed| stream.write_all(&pattern(seed, MUCH)).unwrap();
+            let hears = |stream: &mut dyn Read, seed| {
+                let mut got = Vec::new();
+                stream.read_to_end(&mut got).unwrap();
+                assert!(got == pattern(seed, MUCH), "{} bytes", got.len());
+            };
+            let at_server = crew.go(move || {
+                if !server_first {
+                    hears(&mut &server, 1);
+                }
+                says(&mut &server, 2);
+                server.shutdown(Shutdown::Write).unwrap();
+                if server_first {
+                    hears(&mut &server, 1);
+                }
+            });
+            crew.run(move || {
+                if server_first {
+                    hears(&mut &client, 2);
+                }
+                says(&mut &client, 1);
+                client.shutdown(Shutdown::Write).unwrap();
+                if !server_first {
+                    hears(&mut &client, 2);
+                }
+            });
+            at_server.join();
+            assert_eq!(proxy.join(), (MUCH as u64, MUCH as u64));
+        }
+    });
+}
+
+/// Fails by a proxy that goes on, or by bytes that are gone: a side is reset when the other has said all that it has.
+#[test]
+fn a_reset_after_a_half_close_ends_both() {
+    everyone(|crew| {
+        let ((client, a), (b, server)) = (common::loopback::pair(), common::loopback::pair());
+        let proxy = crew.go(move || copy_bidirectional(&a, &b).unwrap_err());
+        let failed = crew.run(move || {
+            (&client).write_all(&pattern(1, MUCH)).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut got = Vec::new();
+            (&server).read_to_end(&mut got).unwrap();
+            assert!(got == pattern(1, MUCH));
+            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+            let (at, len) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
+            let fd = server.as_fd().as_raw_fd();
+            // SAFETY: the option's value lives through the call.
+            assert_eq!(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, at, len) }, 0);
+            drop(server);
+            client
+        });
+        let _client = failed;
+        let failed = proxy.join();
+        assert_eq!(failed.kind(), ErrorKind::ConnectionReset, "{failed}");
+        assert_eq!((failed.copied(), failed.undelivered()), ((MUCH as u64, 0), (&b""[..], &b""[..])));
+    });
+}
+
+/// Fails by a copy that goes on until the file has ended: nobody waits, as the sink takes all at once.
+#[test]
+fn a_context_ends_the_copy_of_a_long_file() {
+    everyone(|crew| {
+        let begin = Instant::now();
+        let file = File::open("/dev/zero").unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let drains = crew.go(move || {
+            let mut buffer = vec![0; 1 << 20];
+            while (&far).read(&mut buffer).unwrap() > 0 {}
+        });
+        let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(20));
+        let failed = crew.run(move || context.run(|| copy(&file, &near).unwrap_err()).unwrap());
+        assert_eq!(failed.kind(), ErrorKind::TimedOut, "{failed}");
+        drains.join();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    });
+}

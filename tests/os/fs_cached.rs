@@ -1,0 +1,168 @@
+//! Reads for which the goroutine keeps its P: whose bytes are in the page cache, or in memory for good.
+//!
+//! How a hand-off is seen: at one P, beside a goroutine that is queued, a reader that gives its P away lets the other one run.
+//! The monitor takes no P meanwhile.
+
+use common::room::Room;
+use common::{child, runtime};
+use gmp::fs::unix::{FileExt, OpenOptionsExt};
+use gmp::fs::{File, OpenOptions};
+use std::io::{IoSliceMut, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+const LEN: usize = 10_000;
+
+/// How many of the calls of `read`, out of so many, have let another goroutine run.
+fn handed_off(rounds: usize, mut read: impl FnMut()) -> usize {
+    let mut count = 0;
+    for _ in 0..rounds {
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = Arc::clone(&ran);
+        let other = gmp::go(move || runs.store(true, SeqCst));
+        read();
+        count += usize::from(ran.load(SeqCst));
+        other.join().unwrap();
+    }
+    count
+}
+
+/// Whether the kernel reads files of this folder without waiting, once their bytes are in its cache.
+fn knows_nowait(folder: &Path) -> bool {
+    let path = folder.join("asked");
+    std::fs::write(&path, "x").unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    let mut byte = [0; 1];
+    let part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: one part, which may be written to.
+    unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, 0, libc::RWF_NOWAIT) == 1 }
+}
+
+fn written(path: PathBuf) -> PathBuf {
+    std::fs::write(&path, vec![b'x'; LEN]).unwrap();
+    path
+}
+
+type Reads = fn(&File);
+
+/// The reads, each of a file whose position is at the start.
+const READS: [(&str, Reads); 7] = [
+    ("at an offset", |file| assert_eq!(file.read_at(&mut [0; 100], 7).unwrap(), 100)),
+    ("up to the end", |file| assert_eq!(file.read_at(&mut [0; 100], LEN as u64 - 1).unwrap(), 1)),
+    ("at the end", |file| assert_eq!(file.read_at(&mut [0; 100], LEN as u64).unwrap(), 0)),
+    ("through the position", |mut file| assert_eq!(file.read(&mut [0; 100]).unwrap(), 100)),
+    ("of nothing", |mut file| assert_eq!(file.read(&mut []).unwrap(), 0)),
+    ("in parts", |mut file| {
+        let (mut one, mut two) = ([0; 100], [0; 100]);
+        let mut parts = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        assert_eq!(file.read_vectored(&mut parts).unwrap(), 200);
+    }),
+    ("of all", |mut file| assert_eq!(file.read_to_end(&mut Vec::new()).unwrap(), LEN)),
+];
+
+/// Fails by a read that gives its P away: on a disk's file system that can say what it has at hand, and in memory, where only
+/// the first read of the first file may.
+#[test]
+fn a_cached_read_costs_no_hand_off() {
+    const ROUNDS: usize = 20;
+    child::without_retakes("a_cached_read_costs_no_hand_off", || {
+        runtime(1).run(|| {
+            for room in Room::of_each_kind() {
+                let in_memory = room.starts_with("/dev/shm");
+                if !in_memory && !knows_nowait(&room) {
+                    println!("skipped: {} does not know how", room.display());
+                    continue;
+                }
+                let first = File::open(written(room.join("first"))).unwrap();
+                let asked = handed_off(1, || assert_eq!(first.read_at(&mut [0], 0).unwrap(), 1));
+                assert!(asked <= usize::from(in_memory), "{asked}");
+                let later = File::open(written(room.join("later"))).unwrap();
+                // Made outside: nobody has looked at it.
+                let given = File::from(std::fs::File::open(room.join("later")).unwrap());
+                handed_off(1, || assert_eq!(given.read_at(&mut [0], 0).unwrap(), 1));
+                let clone = given.try_clone().unwrap();
+                for (how, read) in READS {
+                    for file in [&first, &later, &given, &clone] {
+                        let seek = || {
+                            let mut file = file;
+                            file.seek(SeekFrom::Start(0)).unwrap();
+                        };
+                        let count = handed_off(ROUNDS, || {
+                            seek();
+                            read(file);
+                        });
+                        assert_eq!(count, 0, "{how}, in {}", room.display());
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// Memory as `O_DIRECT` wants it.
+#[repr(align(4096))]
+struct Aligned([u8; 4096]);
+
+/// Fails by a read that keeps its P while the disk works: the kernel takes a read past its cache with `RWF_NOWAIT`, and waits.
+#[test]
+fn a_read_past_the_cache_is_handed_off() {
+    const ROUNDS: usize = 20;
+    child::without_retakes("a_read_past_the_cache_is_handed_off", || {
+        let room = Room::new();
+        let path = written(room.join("file"));
+        let direct = |path: &Path| OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
+        let mut bytes = Aligned([0; 4096]);
+        if direct(&path).and_then(|file| file.read_at(&mut bytes.0, 0)).is_err() {
+            println!("skipped: the file system knows no O_DIRECT");
+            return;
+        }
+        runtime(1).run(|| {
+            let opened = direct(&path).unwrap();
+            let options =
+                std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            let given = File::from(options);
+            let clone = given.try_clone().unwrap();
+            for file in [&opened, &given, &clone] {
+                let count = handed_off(ROUNDS, || {
+                    assert_eq!(file.read_at(&mut bytes.0, 4096).unwrap(), 4096);
+                    assert_eq!(bytes.0, [b'x'; 4096]);
+                    let mut file = file;
+                    file.seek(SeekFrom::Start(0)).unwrap();
+                    assert_eq!(file.read(&mut bytes.0).unwrap(), 4096);
+                });
+                assert!(count > ROUNDS / 2, "{count} of {ROUNDS}");
+                assert_eq!(file.read_at(&mut bytes.0, 8192).unwrap(), LEN - 8192);
+            }
+        });
+    });
+}
+
+/// Fails by a read that keeps its P where the kernel can't say whether it waits; or by a hand-off that this test does not see.
+#[test]
+fn a_read_that_may_wait_is_handed_off() {
+    const ROUNDS: usize = 20;
+    child::without_retakes("a_read_that_may_wait_is_handed_off", || {
+        runtime(1).run(|| {
+            for round in 0..3 {
+                let limits = File::open("/proc/self/limits").unwrap();
+                let count = handed_off(ROUNDS, || assert_eq!(limits.read_at(&mut [0; 10], 0).unwrap(), 10));
+                assert!(count > ROUNDS / 2, "{count} of {ROUNDS}, round {round}");
+            }
+            // More than is copied in no time.
+            for room in Room::of_each_kind() {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create_new(true)
+                    .open(room.join("long"))
+                    .unwrap();
+                file.set_len(1 << 20).unwrap();
+                let mut all = vec![0; 1 << 20];
+                let count = handed_off(ROUNDS, || assert_eq!(file.read_at(&mut all, 0).unwrap(), 1 << 20));
+                assert!(count > ROUNDS / 2, "{count} of {ROUNDS}, in {}", room.display());
+            }
+        });
+    });
+}

@@ -1,0 +1,143 @@
+//! Ten thousand signals against receivers that come and go, beside one that stays.
+
+use super::{alone, handler, limit, raise, serves};
+use common::random::Random;
+use common::{PROCS, runtime, until, watched};
+use gmp::chan::{self, Sender};
+use gmp::context::{Context, with_signals};
+use gmp::signal::{self, SIGHUP, SIGINT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH, Signal};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+
+/// Each of these stands alone: the next one of its kind comes when it was heard.
+const ALONE: [Signal; 3] = [SIGUSR1, SIGTERM, SIGINT];
+const EACH_ALONE: usize = 700;
+/// These come as fast as they can, from threads and from other processes.
+const CROWDED: [Signal; 2] = [SIGUSR2, SIGURG];
+const EACH_CROWDED: usize = 1800;
+const EACH_OF_A_PROCESS: usize = 400;
+/// For this one nobody stays, and its own action does nothing.
+const DROPPED: Signal = SIGWINCH;
+/// The last one of all.
+const END: Signal = SIGHUP;
+
+/// What the receiver that stays has heard, how often: it tells of each one of `ALONE` when it has heard that.
+fn hears(tell: BTreeMap<Signal, Sender<()>>) -> impl FnOnce() -> BTreeMap<Signal, usize> {
+    let signals = signal::notify(&[&ALONE[..], &CROWDED, &[END]].concat()).unwrap();
+    move || {
+        let mut heard = BTreeMap::new();
+        loop {
+            let signal = signals.recv_deadline(limit()).unwrap();
+            *heard.entry(signal).or_insert(0) += 1;
+            match tell.get(&signal) {
+                Some(tell) => tell.send(()).unwrap(),
+                None if signal == END => return heard,
+                None => {}
+            }
+        }
+    }
+}
+
+/// Receivers, and contexts, of some of the signals, which live for a moment or until something comes.
+fn comes_and_goes(number: usize, over: &AtomicBool) -> usize {
+    let (mut random, mut rounds) = (Random::new(number), 0);
+    while !over.load(SeqCst) {
+        let all = [&ALONE[..], &CROWDED, &[DROPPED]].concat();
+        let some = Vec::from_iter(all.into_iter().filter(|_| random.below(2) == 0));
+        if some.is_empty() {
+            continue;
+        }
+        match random.below(4) {
+            0 => drop(signal::notify(&some).unwrap()),
+            1 => {
+                let signals = signal::notify(&some).unwrap();
+                let got = signals.recv_timeout(std::time::Duration::from_micros(random.below(500)));
+                assert!(got.is_err() || some.contains(&got.unwrap()));
+            }
+            2 => {
+                let signals = signal::notify(&some).unwrap();
+                assert!(signals.try_iter().all(|signal| some.contains(&signal)));
+            }
+            _ => {
+                let (context, cancel) = with_signals(&Context::background(), &some).unwrap();
+                cancel.cancel();
+                assert!(context.err().is_some());
+            }
+        }
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Fails by one that stands alone and is lost, or told twice; by more of a kind than were sent; by one behind a crowd that is
+/// lost; by an action that is not back; or by a hang.
+#[test]
+fn none_that_stands_alone_is_lost_beside_receivers_that_come_and_go() {
+    alone("none_that_stands_alone_is_lost_beside_receivers_that_come_and_go", || {
+        for procs in PROCS {
+            watched(procs, || {
+                let rt = runtime(procs);
+                let (tell, told): (BTreeMap<_, _>, Vec<_>) = ALONE
+                    .into_iter()
+                    .map(|kind| {
+                        let (tell, told) = chan::unbounded();
+                        ((kind, tell), (kind, told))
+                    })
+                    .unzip();
+                let stays = rt.go(hears(tell));
+                let over = Arc::new(AtomicBool::new(false));
+                let come_and_go = [1, 2].map(|number| {
+                    let (over, seen) = (Arc::clone(&over), Arc::clone(&over));
+                    let thread = thread::spawn(move || comes_and_goes(number, &over));
+                    (rt.go(move || comes_and_goes(number + 2, &seen)), thread)
+                });
+                let alone = told.into_iter().map(|(kind, told)| {
+                    thread::spawn(move || {
+                        for _ in 0..EACH_ALONE {
+                            raise(kind);
+                            assert_eq!(told.recv_deadline(limit()), Ok(()), "{kind}");
+                        }
+                        assert!(told.is_empty(), "{kind}");
+                    })
+                });
+                let crowds = [CROWDED[0], CROWDED[1], DROPPED, CROWDED[0], CROWDED[1]]
+                    .map(|kind| thread::spawn(move || (0..EACH_CROWDED).for_each(|_| raise(kind))));
+                let mut processes = CROWDED.map(|kind| {
+                    let (name, us) = (&kind.to_string()[3..], std::process::id());
+                    let script = format!(
+                        "i=0; while [ $i -lt {EACH_OF_A_PROCESS} ]; do kill -{name} {us}; i=$((i+1)); done"
+                    );
+                    Command::new("sh").args(["-c", &script]).spawn().unwrap()
+                });
+                alone.chain(crowds).collect::<Vec<_>>().into_iter().for_each(|sends| sends.join().unwrap());
+                assert!(processes.iter_mut().all(|process| process.wait().unwrap().success()));
+                // One more of each, behind all others.
+                let last = signal::notify(&CROWDED).unwrap();
+                CROWDED.iter().for_each(|&kind| raise(kind));
+                let mut lasts = CROWDED.map(|_| last.recv_deadline(limit()).unwrap());
+                lasts.sort();
+                let mut sent = CROWDED;
+                sent.sort();
+                assert_eq!(lasts, sent);
+                over.store(true, SeqCst);
+                for (goroutine, thread) in come_and_go {
+                    assert!(goroutine.join().unwrap() > 0 && thread.join().unwrap() > 0);
+                }
+                raise(END);
+                let heard = stays.join().unwrap();
+                println!("at {procs}: {heard:?}");
+                assert!(ALONE.iter().all(|kind| heard[kind] == EACH_ALONE), "{heard:?}");
+                let most = 2 * EACH_CROWDED + EACH_OF_A_PROCESS + 1;
+                assert!(CROWDED.iter().all(|kind| (1..=most).contains(&heard[kind])), "{heard:?}");
+                drop(last);
+                let all = [&ALONE[..], &CROWDED, &[DROPPED, END]].concat();
+                assert!(all.into_iter().all(|kind| handler(kind) == libc::SIG_DFL));
+                until(|| !serves());
+            });
+        }
+    });
+}

@@ -1,0 +1,355 @@
+//! What holds under every scheduling policy, and what tells one from another.
+
+use crate::measure::alone;
+use common::policies::policies;
+use common::{PROCS, child, watched};
+use gmp::policy::{Overflow, Policy, WorkStealing};
+use gmp::sync::{Event, Mutex as GMutex, WaitGroup};
+use gmp::time::sleep;
+use gmp::{Runtime, chan, go, yield_now};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// More than a ring holds, and less than twice as many.
+const MANY: usize = 300;
+
+fn runtime_under(policy: Policy, procs: usize) -> Runtime {
+    // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+    unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).policy(policy).build() }
+        .expect("a runtime starts")
+}
+
+/// Calls `property` for each policy; the message of a panic comes behind the policy's name.
+#[track_caller]
+fn under_each(procs: usize, property: impl Fn(Policy, &Runtime)) {
+    for policy in policies() {
+        println!("{policy}, procs {procs}");
+        watched(procs, || property(policy, &runtime_under(policy, procs)));
+    }
+}
+
+/// The order in which goroutines have run.
+#[derive(Clone, Default)]
+struct Order(Arc<Mutex<Vec<usize>>>);
+
+impl Order {
+    fn note(&self, who: usize) {
+        self.0.lock().unwrap().push(who);
+    }
+
+    fn taken(&self) -> Vec<usize> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// YieldAndFairness: one P, two goroutines that yield 1000 times each. Fails when at any moment one is more than ten turns
+/// ahead.
+#[test]
+fn yield_and_fairness_under_every_policy() {
+    // A P that is taken from a thread which the kernel has stopped would have both run at once.
+    child::without_retakes("yield_and_fairness_under_every_policy", yield_and_fairness);
+}
+
+fn yield_and_fairness() {
+    const YIELDS: usize = 1000;
+    under_each(1, |_, rt| {
+        let turns = Arc::new([const { AtomicUsize::new(0) }; 2]);
+        let both = [0, 1].map(|me| {
+            let turns = Arc::clone(&turns);
+            move || {
+                let mut most = 0;
+                for turn in 1..=YIELDS {
+                    turns[me].store(turn, SeqCst);
+                    most = most.max(turn.abs_diff(turns[1 - me].load(SeqCst)));
+                    yield_now();
+                }
+                most
+            }
+        });
+        let apart = rt.run(move || both.map(go).map(|one| one.join().unwrap()));
+        assert!(apart.iter().all(|&most| most <= 10), "they are {apart:?} turns apart");
+    });
+}
+
+/// A tree of goroutines, rings that overflow, locks, channels, timers, yields, and plain threads that submit. Fails when a
+/// goroutine is lost, which ends as a hang, or is run twice.
+#[test]
+fn every_goroutine_runs_once_under_every_policy() {
+    fn tree(depth: usize, ran: &Arc<AtomicUsize>) {
+        ran.fetch_add(1, SeqCst);
+        if depth > 0 {
+            let [one, two] = [(); 2].map(|()| {
+                let ran = Arc::clone(ran);
+                go(move || tree(depth - 1, &ran))
+            });
+            one.join().unwrap();
+            two.join().unwrap();
+        }
+    }
+    for procs in PROCS {
+        under_each(procs, |_, rt| {
+            let ran = Arc::new(AtomicUsize::new(0));
+            let sum = Arc::new(GMutex::new(0));
+            thread::scope(|s| {
+                for _ in 0..2 {
+                    let (ran, sum) = (Arc::clone(&ran), Arc::clone(&sum));
+                    s.spawn(move || {
+                        let all: Vec<_> = (0..MANY)
+                            .map(|who| {
+                                let (ran, sum) = (Arc::clone(&ran), Arc::clone(&sum));
+                                rt.go(move || {
+                                    if who % 64 == 0 {
+                                        sleep(Duration::from_micros(50));
+                                    }
+                                    let mut sum = sum.lock();
+                                    if who % 3 == 0 {
+                                        yield_now();
+                                    }
+                                    *sum += who;
+                                    ran.fetch_add(1, SeqCst);
+                                })
+                            })
+                            .collect();
+                        all.into_iter().for_each(|one| one.join().unwrap());
+                    });
+                }
+                let (ran, rt) = (Arc::clone(&ran), &rt);
+                s.spawn(move || {
+                    rt.run(|| {
+                        tree(6, &ran);
+                        let (done, (send, receive)) = (WaitGroup::new(), chan::bounded(3));
+                        for who in 0..2 * MANY {
+                            let (ran, send, done) = (Arc::clone(&ran), send.clone(), done.clone());
+                            done.add(1);
+                            drop(go(move || {
+                                send.send(who).unwrap();
+                                ran.fetch_add(1, SeqCst);
+                                done.done();
+                            }));
+                        }
+                        drop(send);
+                        assert_eq!(receive.iter().sum::<usize>(), MANY * (2 * MANY - 1));
+                        done.wait();
+                    });
+                });
+            });
+            assert_eq!(ran.load(SeqCst), 2 * MANY + 127 + 2 * MANY);
+            assert_eq!(rt.run(|| *sum.lock()), MANY * (MANY - 1));
+        });
+    }
+}
+
+/// Each goroutine readies or spawns others, on one P. Fails when one runs before another that was ready earlier.
+#[test]
+fn under_global_fifo_the_order_is_that_of_becoming_ready() {
+    let rt = runtime_under(Policy::GlobalFifo, 1);
+    watched(1, || {
+        let order = Order::default();
+        let seen = order.clone();
+        rt.run(move || {
+            let calls: Arc<Vec<_>> = Arc::new((0..3).map(|_| Event::new()).collect());
+            let mut all: Vec<_> = (0..3)
+                .map(|who| {
+                    let (calls, order) = (Arc::clone(&calls), seen.clone());
+                    go(move || {
+                        calls[who].wait();
+                        order.note(who);
+                    })
+                })
+                .collect();
+            yield_now();
+            let order = seen.clone();
+            all.push(go(move || {
+                order.note(10);
+                yield_now();
+                order.note(20);
+            }));
+            calls[2].notify_one();
+            calls[0].notify_one();
+            let order = seen.clone();
+            all.push(go(move || order.note(11)));
+            calls[1].notify_one();
+            all.into_iter().for_each(|one| one.join().unwrap());
+        });
+        assert_eq!(order.taken(), [10, 2, 0, 11, 1, 20]);
+    });
+}
+
+/// One goroutine spawns more than the ring holds, on one P. Fails when the wrong ones stay in the ring: the first to run after
+/// the last one, which was next, is the ring's first.
+#[test]
+fn what_an_overflow_leaves_in_the_ring_is_the_policys() {
+    // Another thread that takes the P begins with its look at the shared queue.
+    child::without_retakes("what_an_overflow_leaves_in_the_ring_is_the_policys", what_an_overflow_leaves);
+}
+
+fn what_an_overflow_leaves() {
+    for (overflow, first) in [(Overflow::PutOne, 0), (Overflow::PutHalf, 128)] {
+        let rt = runtime_under(WorkStealing::new().overflow(overflow).into(), 1);
+        watched(1, || {
+            let order = Order::default();
+            let seen = order.clone();
+            rt.run(move || {
+                let spawn = |who| {
+                    let order = seen.clone();
+                    go(move || order.note(who))
+                };
+                let all: Vec<_> = (0..MANY).map(spawn).collect();
+                all.into_iter().for_each(|one| one.join().unwrap());
+            });
+            let order = order.taken();
+            assert_eq!(order[..2], [MANY - 1, first], "{overflow:?}");
+            assert_eq!(order.len(), MANY);
+        });
+    }
+}
+
+/// A program whose order is nobody's promise: spawns, wake-ups, yields. Without a lock, which is handed over when a waiter
+/// has waited for a millisecond, and without a select, which goes over its channels in the order of their addresses.
+fn drawn(seed: u64) -> Vec<usize> {
+    let rt = runtime_under(Policy::Random(seed), 1);
+    watched(1, || {
+        let order = Order::default();
+        let seen = order.clone();
+        rt.run(move || {
+            let ((send, receive), (other, others)) = (chan::bounded(2), chan::bounded(2));
+            let all: Vec<_> = (0..20)
+                .map(|who| {
+                    let (order, send, other) = (seen.clone(), send.clone(), other.clone());
+                    go(move || {
+                        for step in 0..3 {
+                            order.note(100 * step + who);
+                            yield_now();
+                            if who % 2 == 0 { send.send(who).unwrap() } else { other.send(who).unwrap() }
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..30 {
+                seen.note(1000 + receive.recv().unwrap());
+                seen.note(2000 + others.recv().unwrap());
+            }
+            all.into_iter().for_each(|one| one.join().unwrap());
+        });
+        order.taken()
+    })
+}
+
+/// Fails by a hang: two goroutines that wake each other keep a third one, which has yielded, from running.
+#[test]
+fn nobody_waits_for_ever_under_any_policy() {
+    under_each(1, |_, rt| {
+        watched(1, || {
+            rt.run(|| {
+                let over = Arc::new(AtomicUsize::new(0));
+                let ((ping, pings), (pong, pongs)) = (chan::bounded(0), chan::bounded(0));
+                let ends = Arc::clone(&over);
+                let answers = go(move || pings.iter().for_each(|()| pong.send(()).unwrap()));
+                let yields = go(move || {
+                    yield_now();
+                    ends.store(1, SeqCst);
+                });
+                while over.load(SeqCst) == 0 {
+                    ping.send(()).unwrap();
+                    pongs.recv().unwrap();
+                }
+                drop(ping);
+                answers.join().unwrap();
+                yields.join().unwrap();
+            });
+        });
+    });
+}
+
+/// Random(seed): fails when one seed has two orders on one P, or two seeds have one. In a process without a monitor that takes
+/// Ps, which would be time.
+#[test]
+fn random_is_reproducible_by_its_seed_on_one_p() {
+    const NAME: &str = "random_is_reproducible_by_its_seed_on_one_p";
+    if !child::is_child() {
+        let _alone = alone();
+        child::passes(NAME, &[("GMPDEBUG", "handoff=0,helping=0")]);
+        return;
+    }
+    let orders: Vec<_> = (0..8).map(drawn).collect();
+    for (seed, order) in orders.iter().enumerate() {
+        for _ in 0..4 {
+            let again = drawn(seed as u64);
+            let same = again.iter().zip(order).take_while(|(one, other)| one == other).count();
+            assert_eq!(&again, order, "seed {seed}, from {same} on");
+        }
+        assert!(!orders[..seed].contains(order), "seed {seed} has the order of another");
+    }
+}
+
+/// Fails when there is an order of three goroutines that no seed draws, or when one is drawn far too seldom.
+#[test]
+fn random_draws_every_order() {
+    let mut drawn = std::collections::BTreeMap::<_, usize>::new();
+    for seed in 0..240 {
+        let rt = runtime_under(Policy::Random(seed), 1);
+        let order = Order::default();
+        let seen = order.clone();
+        rt.run(move || {
+            let all = [0, 1, 2].map(|who| {
+                let order = seen.clone();
+                go(move || order.note(who))
+            });
+            all.into_iter().for_each(|one| one.join().unwrap());
+        });
+        *drawn.entry(order.taken()).or_default() += 1;
+    }
+    assert!(drawn.len() == 6 && drawn.values().all(|&times| times >= 20), "{drawn:?}");
+}
+
+/// Spread: work that one goroutine has spawned is run by all Ms. Fails by no end, where the spawner waits for ever: each of
+/// its goroutines keeps its thread until as many run as there are Ps.
+#[test]
+fn all_ps_run_something_under_every_policy() {
+    for procs in [2, 4] {
+        under_each(procs, |_, rt| {
+            let running = Arc::new(AtomicUsize::new(0));
+            rt.run(move || {
+                let all: Vec<_> = (0..procs)
+                    .map(|_| {
+                        let running = Arc::clone(&running);
+                        go(move || {
+                            running.fetch_add(1, SeqCst);
+                            while running.load(SeqCst) < procs {
+                                thread::yield_now();
+                            }
+                        })
+                    })
+                    .collect();
+                all.into_iter().for_each(|one| one.join().unwrap());
+            });
+        });
+    }
+}
+
+/// What the environment says holds for a builder that says nothing. Fails by the order of work stealing, whose last spawned
+/// goroutine runs first.
+#[test]
+fn the_environment_names_the_policy_of_a_silent_builder() {
+    const NAME: &str = "the_environment_names_the_policy_of_a_silent_builder";
+    if !child::is_child() {
+        child::passes(NAME, &[("GMPDEBUG", "policy=fifo")]);
+        return;
+    }
+    let order_of = |rt: Runtime| {
+        let order = Order::default();
+        let seen = order.clone();
+        rt.run(move || {
+            let all = [0, 1, 2].map(|who| {
+                let order = seen.clone();
+                go(move || order.note(who))
+            });
+            all.into_iter().for_each(|one| one.join().unwrap());
+        });
+        order.taken()
+    };
+    assert_eq!(order_of(common::runtime(1)), [0, 1, 2]);
+    assert_eq!(order_of(runtime_under(Policy::default(), 1)), [2, 0, 1], "the builder's word counts");
+}

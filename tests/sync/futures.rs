@@ -1,0 +1,596 @@
+//! The waits of `sync` as futures: tasks of any executor wait in the queues of goroutines and threads, and what a future was
+//! given is not lost when the future is.
+
+use common::crew::everyone;
+use common::foreign::{Task, run};
+use common::{everywhere, until, watched};
+use gmp::block_on;
+use gmp::chan::{Receiver, Sender, bounded};
+use gmp::context::Context;
+use gmp::sync::{
+    ArcMutexGuard, Barrier, Condvar, Event, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    Semaphore, SemaphorePermit, WaitGroup,
+};
+use std::future::Future;
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::task::{Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+type Waits<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// One operation: what keeps it waiting, and what ends the wait.
+struct Operation<W> {
+    name: &'static str,
+    /// Makes what is waited for, and takes it.
+    taken: fn() -> W,
+    /// The operation; what it returns is dropped at once.
+    waits: for<'a> fn(&'a W) -> Waits<'a>,
+    /// Gives what is waited for, once.
+    frees: fn(&W),
+    /// Whether all is there again, if so many operations have ended.
+    is_whole: fn(&W, ended: usize) -> bool,
+}
+
+impl<W> Operation<W> {
+    /// Drops futures at each of their await points: unpolled, while they wait, notified, and ended.
+    fn check(&self) {
+        for polls in 0..2 {
+            let world = (self.taken)();
+            let task = Task::new();
+            let mut waits = (self.waits)(&world);
+            (0..polls).for_each(|_| assert!(task.poll(waits.as_mut()).is_pending(), "{}", self.name));
+            drop(waits);
+            assert!(!task.is_known(), "{}: a dropped future leaves its waker", self.name);
+            (self.frees)(&world);
+            assert_eq!(task.wakes(), 0, "{}: a dropped future is woken", self.name);
+            assert!((self.is_whole)(&world, 0), "{}: after {polls} polls", self.name);
+        }
+
+        let world = (self.taken)();
+        let task = Task::new();
+        let mut waits = (self.waits)(&world);
+        assert!(task.poll(waits.as_mut()).is_pending());
+        (self.frees)(&world);
+        assert_eq!(task.wakes(), 1, "{}", self.name);
+        drop(waits);
+        assert!((self.is_whole)(&world, 0), "{}: lost with a notified future", self.name);
+
+        // Polled for nothing, and by another task at last.
+        let world = (self.taken)();
+        let (first, last) = (Task::new(), Task::new());
+        let mut waits = (self.waits)(&world);
+        for task in [&first, &first, &last, &last] {
+            assert!(task.poll(waits.as_mut()).is_pending(), "{}: ready early", self.name);
+        }
+        assert!(!first.is_known(), "{}: a waker that was replaced is kept", self.name);
+        (self.frees)(&world);
+        assert_eq!((first.wakes(), last.wakes()), (0, 1), "{}: which task is woken", self.name);
+        assert!(first.poll(waits.as_mut()).is_ready(), "{}", self.name);
+        drop(waits);
+        assert!((self.is_whole)(&world, 1), "{}: after its end", self.name);
+
+        // With another one behind.
+        for notified in [false, true] {
+            let world = (self.taken)();
+            let (head, behind) = (Task::new(), Task::new());
+            let (mut goes, mut stays) = ((self.waits)(&world), (self.waits)(&world));
+            assert!(head.poll(goes.as_mut()).is_pending() && behind.poll(stays.as_mut()).is_pending());
+            if notified {
+                (self.frees)(&world);
+                drop(goes);
+            } else {
+                drop(goes);
+                (self.frees)(&world);
+            }
+            assert_eq!(behind.wakes(), 1, "{}: the one behind, {notified}", self.name);
+            assert!(behind.poll(stays.as_mut()).is_ready(), "{}: the one behind, {notified}", self.name);
+            drop(stays);
+            assert!((self.is_whole)(&world, 1), "{}: after the one behind, {notified}", self.name);
+        }
+    }
+}
+
+/// Without waiters, and with the permits.
+fn has_all(permits: &Semaphore) -> bool {
+    permits.available_permits() == 2 && waiting(permits) == 0
+}
+
+/// How many requests wait.
+fn waiting(permits: &Semaphore) -> usize {
+    let shown = format!("{permits:?}");
+    let (_, count) = shown.split_once("waiting: ").unwrap();
+    count.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Fails by the count: a permit, a lock or a notification goes with a future that is dropped, or comes twice; by a task
+/// that is not woken, or by one that is.
+#[test]
+fn what_a_dropped_future_was_given_goes_to_the_next() {
+    everyone(|crew| {
+        crew.run(|| {
+            let taken = || {
+                let permits = Arc::new(Semaphore::new(2));
+                permits.acquire(2);
+                permits
+            };
+            let semaphore = Operation {
+                name: "acquire_async",
+                taken,
+                waits: |permits| Box::pin(async { drop(permits.acquire_async(2).await.unwrap()) }),
+                frees: |permits| permits.release(2),
+                is_whole: |permits, _| has_all(permits),
+            };
+            semaphore.check();
+            let waits: for<'a> fn(&'a Arc<Semaphore>) -> Waits<'a> =
+                |permits| Box::pin(async { drop(permits.acquire_owned_async(1).await.unwrap()) });
+            Operation { name: "acquire_owned_async", waits, ..semaphore }.check();
+
+            let mutex = Operation {
+                name: "lock_async",
+                taken: || {
+                    let lock = Arc::new(Mutex::new(()));
+                    forget(lock.lock());
+                    lock
+                },
+                waits: |lock| Box::pin(async { drop(lock.lock_async().await) }),
+                // SAFETY: of the guard that was forgotten.
+                frees: |lock| unsafe { lock.force_unlock() },
+                is_whole: |lock, _| lock.try_lock().is_some(),
+            };
+            mutex.check();
+            let waits: for<'a> fn(&'a Arc<Mutex<()>>) -> Waits<'a> =
+                |lock| Box::pin(async { drop(lock.lock_arc_async().await) });
+            Operation { name: "lock_arc_async", waits, ..mutex }.check();
+            Operation {
+                name: "lock_async, handed over",
+                taken: || {
+                    let lock = Arc::new(Mutex::new(()));
+                    let guard = StdMutex::new(Some(lock.lock_arc()));
+                    (lock, guard)
+                },
+                waits: |(lock, _)| Box::pin(async { drop(lock.lock_async().await) }),
+                frees: |(_, guard)| ArcMutexGuard::unlock_fair(guard.lock().unwrap().take().unwrap()),
+                is_whole: |(lock, _), _| lock.try_lock().is_some(),
+            }
+            .check();
+
+            type Locks = for<'a> fn(&'a Arc<RwLock<()>>) -> Waits<'a>;
+            const WAITS: [(&str, Locks); 5] = [
+                ("read_async", |lock| Box::pin(async { drop(lock.read_async().await) })),
+                ("write_async", |lock| Box::pin(async { drop(lock.write_async().await) })),
+                ("upgradable_read_async", |lock| {
+                    Box::pin(async { drop(lock.upgradable_read_async().await) })
+                }),
+                ("read_arc_async", |lock| Box::pin(async { drop(lock.read_arc_async().await) })),
+                ("write_arc_async", |lock| Box::pin(async { drop(lock.write_arc_async().await) })),
+            ];
+            for (name, waits) in WAITS {
+                Operation {
+                    name,
+                    taken: || {
+                        let lock = Arc::new(RwLock::new(()));
+                        forget(lock.write());
+                        lock
+                    },
+                    waits,
+                    // SAFETY: of the guard that was forgotten.
+                    frees: |lock| unsafe { lock.force_unlock_write() },
+                    is_whole: |lock, _| lock.try_write().is_some(),
+                }
+                .check();
+            }
+
+            Operation {
+                name: "WaitGroup::wait_async",
+                taken: || {
+                    let tasks = WaitGroup::new();
+                    tasks.add(1);
+                    tasks
+                },
+                waits: |tasks| Box::pin(tasks.wait_async()),
+                frees: WaitGroup::done,
+                is_whole: |tasks, _| Task::new().poll(pin!(tasks.wait_async())).is_ready(),
+            }
+            .check();
+            Operation {
+                name: "Event::wait_async",
+                taken: Event::new,
+                waits: |event| Box::pin(event.wait_async()),
+                frees: Event::notify_one,
+                is_whole: |event, ended| {
+                    let left = Task::new().poll(pin!(event.wait_async())).is_ready();
+                    left == (ended == 0)
+                },
+            }
+            .check();
+            Operation {
+                name: "Context::ended",
+                taken: || Context::background().with_cancel(),
+                waits: |(context, _)| {
+                    Box::pin(async {
+                        let _error = context.ended().await;
+                    })
+                },
+                frees: |(_, cancel)| cancel.cancel(),
+                is_whole: |(context, _), _| context.err().is_some(),
+            }
+            .check();
+        });
+    });
+}
+
+/// Fails by the leader, or by a hang: a future that is dropped before its round opens counts, or one that is dropped after
+/// that does not.
+#[test]
+fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
+    let (barrier, task) = (Barrier::new(2), Task::new());
+    drop(barrier.wait_async());
+    let mut first = Box::pin(barrier.wait_async());
+    assert!(task.poll(first.as_mut()).is_pending());
+    drop(first);
+    let mut first = Box::pin(barrier.wait_async());
+    assert!(task.poll(first.as_mut()).is_pending(), "one that has gone counts");
+    assert_eq!(task.wakes(), 0);
+    assert!(block_on(barrier.wait_async()).is_leader());
+    assert_eq!(task.wakes(), 1);
+    // It has counted, and is dropped.
+    drop(first);
+    let mut next = Box::pin(barrier.wait_async());
+    assert!(task.poll(next.as_mut()).is_pending(), "the count goes on from the round before");
+    assert!(barrier.wait().is_leader());
+    assert!(matches!(task.poll(next.as_mut()), Poll::Ready(result) if !result.is_leader()));
+}
+
+/// Fails by the order: a task goes before those that came earlier, or after later ones.
+#[test]
+fn goroutines_threads_and_tasks_come_first_served() {
+    const EACH: usize = 4;
+    everywhere(|rt| {
+        let (permits, order) = (Arc::new(Semaphore::new(1)), Arc::new(StdMutex::new(Vec::new())));
+        permits.acquire(1);
+        let (mut goroutines, mut threads) = (Vec::new(), Vec::new());
+        for number in 0..5 * EACH {
+            let (theirs, order) = (Arc::clone(&permits), Arc::clone(&order));
+            let comes = move |permit: SemaphorePermit<'_>| {
+                order.lock().unwrap().push(number);
+                drop(permit);
+            };
+            match number % 5 {
+                0 => goroutines.push(rt.go(move || comes(theirs.acquire_guard(1).unwrap()))),
+                1 => threads.push(thread::spawn(move || comes(theirs.acquire_guard(1).unwrap()))),
+                2 => goroutines.push(rt.go(move || comes(block_on(theirs.acquire_async(1)).unwrap()))),
+                3 => threads.push(thread::spawn(move || comes(run(theirs.acquire_async(1)).unwrap()))),
+                _ => threads.push(thread::spawn(move || comes(block_on(theirs.acquire_async(1)).unwrap()))),
+            }
+            until(|| waiting(&permits) == number + 1);
+        }
+        permits.release(1);
+        goroutines.into_iter().for_each(|one| one.join().unwrap());
+        threads.into_iter().for_each(|one| one.join().unwrap());
+        assert_eq!(*order.lock().unwrap(), (0..5 * EACH).collect::<Vec<_>>());
+    });
+}
+
+/// A waker that drops futures.
+struct Drops(StdMutex<Vec<Waits<'static>>>);
+
+// SAFETY: the futures of this test are Send.
+unsafe impl Send for Drops {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Drops {}
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        let dropped = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(dropped);
+    }
+}
+
+/// One call notifies several, and the waker of the first drops the futures of the others, as that of an executor may that has
+/// ended. Fails by a hang: the drop waits for what the caller is about to do.
+#[test]
+fn a_waker_may_drop_others_that_are_notified() {
+    fn check<W: Clone + 'static>(world: &W, waits: fn(W) -> Waits<'static>, frees: fn(&W)) {
+        let drops = Arc::new(Drops(StdMutex::new(Vec::new())));
+        let waker = Waker::from(Arc::clone(&drops));
+        let mut first = waits(world.clone());
+        assert!(first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        let task = Task::new();
+        for _ in 0..3 {
+            let mut other = waits(world.clone());
+            assert!(task.poll(other.as_mut()).is_pending());
+            drops.0.lock().unwrap().push(other);
+        }
+        frees(world);
+        assert!(drops.0.lock().unwrap().is_empty(), "the waker was not called");
+        assert!(task.poll(first.as_mut()).is_ready());
+    }
+    everyone(|crew| {
+        crew.run(|| {
+            let permits = Arc::new(Semaphore::new(4));
+            permits.acquire(4);
+            check(
+                &permits,
+                |permits| Box::pin(async move { drop(permits.acquire_owned_async(1).await) }),
+                |permits| permits.release(4),
+            );
+            assert_eq!(permits.available_permits(), 4);
+            let lock = Arc::new(RwLock::new(()));
+            forget(lock.write());
+            check(
+                &lock,
+                |lock| Box::pin(async move { drop(lock.read_arc_async().await) }),
+                // SAFETY: of the guard that was forgotten.
+                |lock| unsafe { lock.force_unlock_write() },
+            );
+            assert!(!lock.is_locked());
+            let tasks = WaitGroup::new();
+            tasks.add(1);
+            check(&tasks, |tasks| Box::pin(tasks.wait_async()), WaitGroup::done);
+            check(
+                &Arc::new(Event::new()),
+                |event| Box::pin(async move { event.wait_async().await }),
+                |event| event.notify_all(),
+            );
+            let (context, cancel) = Context::background().with_cancel();
+            check(
+                &(context, cancel),
+                |(context, _)| {
+                    Box::pin(async move {
+                        let _error = context.ended().await;
+                    })
+                },
+                |(_, cancel)| cancel.cancel(),
+            );
+        });
+    });
+}
+
+/// A waker that panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("a waker's panic"));
+    }
+}
+
+/// Fails by the panic, or by a task that is not woken: those that are notified with it, and the caller, suffer from a waker.
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    let permits = Semaphore::new(2);
+    permits.acquire(2);
+    let panics = Waker::from(Arc::new(Panics));
+    let (mut bad, mut good) = (Box::pin(permits.acquire_async(1)), Box::pin(permits.acquire_async(1)));
+    assert!(bad.as_mut().poll(&mut std::task::Context::from_waker(&panics)).is_pending());
+    let task = Task::new();
+    assert!(task.poll(good.as_mut()).is_pending());
+    permits.release(2);
+    assert_eq!(task.wakes(), 1);
+    drop((bad, good));
+    assert!(has_all(&permits));
+}
+
+/// A waker that waits for a message, and tells when it has got it.
+struct Receives {
+    from: Receiver<()>,
+    told: Sender<()>,
+}
+
+impl Wake for Receives {
+    fn wake(self: Arc<Self>) {
+        self.from.recv().unwrap();
+        self.told.send(()).unwrap();
+    }
+}
+
+/// Fails by a thread that sleeps on, as the waker of the mutex's next owner has waited on that thread, within the thread's own
+/// wait for the condition.
+#[test]
+fn a_waker_that_waits_leaves_a_wait_for_a_condition_alone() {
+    watched(1, || {
+        let (mutex, condvar) = (Arc::new(Mutex::new(false)), Arc::new(Condvar::new()));
+        let (queued, is_queued) = bounded::<()>(1);
+        let (held, is_held) = bounded::<()>(1);
+        let waits = thread::spawn({
+            let (mutex, condvar) = (Arc::clone(&mutex), Arc::clone(&condvar));
+            move || {
+                let (context, _cancel) = Context::background().with_cancel();
+                context.run(|| {
+                    let mut guard = mutex.lock();
+                    held.send(()).unwrap();
+                    is_queued.recv().unwrap();
+                    condvar.wait_while(&mut guard, |over| !*over);
+                })
+            }
+        });
+        is_held.recv().unwrap();
+        let ((give, from), (told, hears)) = (bounded(0), bounded(1));
+        let waker = Waker::from(Arc::new(Receives { from, told }));
+        let mut locks = pin!(mutex.lock_async());
+        assert!(locks.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        queued.send(()).unwrap();
+        give.send(()).unwrap();
+        hears.recv().unwrap();
+        let mut guard = run(locks.as_mut());
+        *guard = true;
+        assert!(condvar.notify_one(), "it waits");
+        drop(guard);
+        assert_eq!(waits.join().unwrap(), Ok(()));
+    });
+}
+
+/// A waker whose drop panics.
+struct Falls;
+
+impl Wake for Falls {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
+    }
+}
+
+/// Fails by the panic, or by a use of freed memory: a future leaves its record in the queue as the drop of its waker panics.
+#[test]
+fn a_waker_whose_drop_panics_leaves_no_record_behind() {
+    let permits = Semaphore::new(1);
+    permits.acquire(1);
+    for _ in 0..3 {
+        let mut waits = Box::pin(permits.acquire_async(1));
+        {
+            let waker = Waker::from(Arc::new(Falls));
+            assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        }
+        drop(waits);
+        assert_eq!(waiting(&permits), 0);
+    }
+    permits.release(1);
+    assert_eq!(permits.available_permits(), 1);
+}
+
+/// A waker whose clone panics.
+fn no_clone() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        std::panic::resume_unwind(Box::new("a clone's panic"));
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| (), |_| (), |_| ());
+    // SAFETY: the functions do nothing with the pointer.
+    unsafe { Waker::new(std::ptr::null(), &TABLE) }
+}
+
+/// A future is woken for a lock in vain, and its poll panics; then the lock is free. Fails by a task that is not woken: the
+/// one behind waits for the one that was woken.
+#[test]
+fn a_poll_that_panics_takes_no_call_with_it() {
+    let lock = Mutex::new(());
+    let held = lock.lock();
+    let (mut first, mut second) = (Box::pin(lock.lock_async()), Box::pin(lock.lock_async()));
+    let (head, behind) = (Task::new(), Task::new());
+    assert!(head.poll(first.as_mut()).is_pending() && behind.poll(second.as_mut()).is_pending());
+    drop(held);
+    assert_eq!((head.wakes(), behind.wakes()), (1, 0));
+    let barges = lock.try_lock().expect("the first is not polled yet");
+    let waker = no_clone();
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_ready()
+    }));
+    assert!(polled.is_err());
+    drop(first);
+    drop(barges);
+    assert_eq!(behind.wakes(), 1);
+    assert!(behind.poll(second.as_mut()).is_ready());
+    assert!(!lock.is_locked());
+}
+
+/// Fails by the count of wakes: a waiter that lost to others again and again is not handed the lock, as a goroutine is.
+#[test]
+fn a_task_that_is_starved_is_handed_the_lock() {
+    let lock = Mutex::new(());
+    let (mut waits, task) = (Box::pin(lock.lock_async()), Task::new());
+    let held = lock.lock();
+    assert!(task.poll(waits.as_mut()).is_pending());
+    // Longer than the millisecond after which it is starved, by the clock.
+    let begin = std::time::Instant::now();
+    until(|| begin.elapsed() > Duration::from_millis(2));
+    drop(held);
+    let barges = lock.try_lock().expect("woken to try, and not polled yet");
+    assert!(task.poll(waits.as_mut()).is_pending());
+    drop(barges);
+    assert!(lock.try_lock().is_none(), "the lock was let go instead of handed over");
+    assert!(task.poll(waits.as_mut()).is_ready());
+}
+
+/// Compiles: the futures may go to other threads, and be shared.
+#[test]
+fn futures_are_send() {
+    fn goes<F: Future + Send + Sync>(_: F) {}
+    let (permits, mutex) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(0)));
+    let (lock, barrier, event) = (Arc::new(RwLock::new(0)), Barrier::new(1), Event::new());
+    goes(permits.acquire_async(1));
+    goes(permits.acquire_owned_async(1));
+    goes(mutex.lock_async());
+    goes(mutex.lock_arc_async());
+    goes(lock.read_async());
+    goes(lock.write_async());
+    goes(lock.upgradable_read_async());
+    goes(lock.read_arc_async());
+    goes(lock.write_arc_async());
+    goes(barrier.wait_async());
+    goes(event.wait_async());
+    goes(WaitGroup::new().wait_async());
+    goes(Context::background().ended());
+    goes(gmp::time::sleep_async(Duration::ZERO));
+}
+
+/// The guards that the futures return are those of the locks. Fails by what is locked.
+#[test]
+fn guards_of_futures_unlock() {
+    everyone(|crew| {
+        crew.run(|| {
+            block_on(async {
+                let (mutex, lock) = (Mutex::new(1), RwLock::new(1));
+                let guard = mutex.lock_async().await;
+                assert!(mutex.is_locked());
+                MutexGuard::unlock_fair(guard);
+                let reads = lock.read_async().await;
+                let also: RwLockReadGuard<'_, _> = lock.read_async().await;
+                assert_eq!(*reads + *also, 2);
+                drop((reads, also));
+                *lock.write_async().await += *mutex.lock_async().await;
+                let reads = RwLockWriteGuard::downgrade(lock.write_async().await);
+                assert_eq!(*reads, 2);
+                assert!(lock.try_write().is_none() && !mutex.is_locked());
+            });
+        });
+    });
+}
+
+/// A runtime ends while its goroutines wait by futures, in front of others. Fails by a hang, or by the count: what they
+/// were given, or hold back, goes with them.
+#[test]
+fn a_runtime_that_ends_leaves_what_its_futures_waited_for() {
+    everywhere(|rt| {
+        let permits = Arc::new(Semaphore::new(2));
+        permits.acquire(1);
+        for waiters in 1..4 {
+            let theirs = Arc::clone(&permits);
+            drop(rt.go(move || block_on(theirs.acquire_async(2)).map(drop)));
+            until(|| waiting(&permits) == waiters);
+        }
+        let theirs = Arc::clone(&permits);
+        let small = thread::spawn(move || run(theirs.acquire_owned_async(1)).map(drop));
+        until(|| waiting(&permits) == 4);
+        let report = rt.shutdown(Duration::from_secs(30));
+        assert!(report.is_clean(), "{report:?}");
+        small.join().unwrap().unwrap();
+        permits.release(1);
+        assert!(has_all(&permits));
+    });
+}
+
+/// Fails by a hang, or by a result: a close does not reach tasks.
+#[test]
+fn a_close_ends_the_requests_of_tasks() {
+    let permits = Semaphore::new(1);
+    let task = Task::new();
+    let mut asks = [1, 2].map(|count| Box::pin(permits.acquire_async(count)));
+    permits.acquire(1);
+    assert!(asks.iter_mut().all(|asks| task.poll(asks.as_mut()).is_pending()));
+    permits.close();
+    assert_eq!(task.wakes(), 2);
+    for asks in &mut asks[..1] {
+        assert!(matches!(task.poll(asks.as_mut()), Poll::Ready(Err(_))));
+    }
+    // The other one is dropped, told of the close, and gives nothing back.
+    drop(asks);
+    assert_eq!(permits.available_permits(), 0);
+    assert!(matches!(task.poll(pin!(permits.acquire_async(1))), Poll::Ready(Err(_))));
+}

@@ -1,0 +1,271 @@
+//! `RuntimeBuilder::cpu_sets`: the CPUs of a P are those of the thread that has it, and of no other thread.
+
+use common::{until, watched};
+use gmp::time::sleep;
+use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, unlock_os_thread, yield_now};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The CPUs on which the calling thread may run.
+#[inline(never)]
+fn cpus() -> Vec<usize> {
+    // SAFETY: a set of plain numbers, which the call fills, and numbers below its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// Sets the CPUs on which the calling thread may run, as the program's own code may.
+#[inline(never)]
+fn confine(cpus: &[usize]) {
+    // SAFETY: a set of plain numbers, which the call reads, and numbers below its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &raw const set), 0);
+    }
+}
+
+/// Calls `test` with two CPUs. On a machine that has one alone nothing can be told apart.
+fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
+    match cpus()[..] {
+        [a, b, ..] => watched(procs, || test(a, b)),
+        _ => println!("not played: there is one CPU"),
+    }
+}
+
+fn bound<const N: usize>(sets: [&[usize]; N]) -> RuntimeBuilder {
+    Runtime::builder().cpu_sets(sets.map(|set| set.iter().copied()))
+}
+
+fn build(builder: RuntimeBuilder) -> Runtime {
+    // SAFETY: the goroutines keep nothing of a thread across a blocking call, but for those that are bound to theirs.
+    unsafe { builder.build() }.unwrap()
+}
+
+/// Threads come and go: goroutines block them, marked and unmarked, and yield. Fails by a goroutine that begins to run, or
+/// goes on after a park, on other CPUs than those of a P; or by a thread without a P, or a thread that such a thread starts,
+/// on a P's.
+#[test]
+fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
+    with_two_cpus(2, |a, b| {
+        let all = cpus();
+        let rt = build(bound([&[a], &[b]]).thread_keep_alive(2 * MS));
+        assert_eq!(rt.procs(), 2, "as many as sets");
+        let seen = Arc::new(AtomicUsize::new(0));
+        let many: Vec<_> = (0..20)
+            .map(|number| {
+                let (all, seen) = (all.clone(), Arc::clone(&seen));
+                rt.go(move || {
+                    for round in 0..if cfg!(debug_assertions) { 10 } else { 40 } {
+                        match (number + round) % 4 {
+                            0 => yield_now(),
+                            1 => sleep(MS / 10),
+                            2 => blocking(|| {
+                                assert_eq!(cpus(), all);
+                                assert_eq!(thread::spawn(cpus).join().unwrap(), all);
+                            }),
+                            _ => go(yield_now).join().unwrap(),
+                        }
+                        // Right after a park; later the monitor may have taken the P.
+                        let may = cpus();
+                        if may != all {
+                            assert!(may == [a] || may == [b], "{may:?}");
+                            seen.fetch_add(1, SeqCst);
+                        }
+                    }
+                })
+            })
+            .collect();
+        many.into_iter().for_each(|one| one.join().unwrap());
+        // On which of the two depends on the machine: the other one's M may come too late each time.
+        assert!(seen.load(SeqCst) > 0, "nobody was seen with a P");
+        assert_eq!(cpus(), all, "of the thread that has built the runtime");
+        assert!(rt.shutdown(Duration::from_secs(60)).refused().is_empty());
+    });
+}
+
+/// A goroutine runs on and on, and loses its P to another one. Fails by a hang where its thread stays on the P's CPUs, or
+/// does not come to the next P's.
+#[test]
+fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
+    with_two_cpus(1, |a, _| {
+        let all = cpus();
+        let rt = build(bound([&[a]]));
+        for blocks in [false, true] {
+            let all = all.clone();
+            rt.run(move || {
+                assert_eq!(cpus(), [a]);
+                let (ran, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+                let (runs, ends) = (Arc::clone(&ran), Arc::clone(&over));
+                let waits = go(move || {
+                    assert_eq!(cpus(), [a]);
+                    runs.store(true, SeqCst);
+                    while !ends.load(SeqCst) {
+                        yield_now();
+                    }
+                });
+                // No call of the runtime: the thread does not come back.
+                while cpus() != all || !ran.load(SeqCst) {
+                    if blocks {
+                        thread::sleep(MS);
+                    }
+                }
+                for _ in 0..100 {
+                    yield_now();
+                    let may = cpus();
+                    assert!(may == [a] || may == all, "{may:?}");
+                }
+                over.store(true, SeqCst);
+                waits.join().unwrap();
+                // Nobody else wants the P now.
+                yield_now();
+                assert_eq!(cpus(), [a]);
+            });
+        }
+    });
+}
+
+/// Fails by Ps beyond the sets on other CPUs than those of the next set in turn, or by Ps that stay where others are retired.
+#[test]
+fn more_ps_than_sets_begin_again_with_the_first() {
+    with_two_cpus(4, |a, b| {
+        let rt = build(bound([&[a], &[b]]).procs(3));
+        /// What so many goroutines have that hold a P each, in order.
+        fn have(rt: &Runtime, procs: usize) -> Vec<Vec<usize>> {
+            let there = Arc::new(AtomicUsize::new(0));
+            let all: Vec<_> = (0..procs)
+                .map(|_| {
+                    let there = Arc::clone(&there);
+                    rt.go(move || {
+                        let may = cpus();
+                        there.fetch_add(1, SeqCst);
+                        while there.load(SeqCst) < procs {
+                            std::hint::spin_loop();
+                        }
+                        may
+                    })
+                })
+                .collect();
+            let mut have: Vec<_> = all.into_iter().map(|one| one.join().unwrap()).collect();
+            have.sort();
+            have
+        }
+        // The monitor may take a P of one that waits, for the last one.
+        let mut low_first = [a, b];
+        low_first.sort();
+        let [x, y] = low_first.map(|cpu| vec![cpu]);
+        let three = if a < b { [&x, &x, &y] } else { [&x, &y, &y] }.map(Vec::clone);
+        until(|| have(&rt, 3) == three);
+        rt.set_procs(4);
+        until(|| have(&rt, 4) == [&x, &x, &y, &y].map(Vec::clone));
+        rt.set_procs(1);
+        rt.run(|| {
+            yield_now();
+            assert_eq!(cpus(), [a]);
+        });
+    });
+}
+
+/// Fails by a thread of the program that comes back from `run_locked` with other CPUs than it went with, or is not on its P's
+/// meanwhile; or by guards that are dropped on a P's CPUs.
+#[test]
+fn a_thread_that_runs_a_goroutine_gets_its_own_back() {
+    with_two_cpus(1, |a, b| {
+        let all = cpus();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        struct Looks(Vec<usize>, Arc<AtomicUsize>);
+        impl Drop for Looks {
+            fn drop(&mut self) {
+                let wrong = cpus() != self.0;
+                self.1.fetch_add(if wrong { 1_000_000 } else { 1 }, SeqCst);
+            }
+        }
+        let counts = Arc::clone(&dropped);
+        let rt = build(bound([&[a]]).on_thread_start(move || Looks(cpus(), Arc::clone(&counts))));
+        for own in [all, vec![b]] {
+            let (theirs, rt) = (own.clone(), &rt);
+            thread::scope(|s| {
+                s.spawn(move || {
+                    confine(&own);
+                    // SAFETY: the goroutines keep nothing of a thread across a blocking call.
+                    unsafe {
+                        rt.run_locked(|| {
+                            assert_eq!(cpus(), [a]);
+                            assert_eq!(blocking(cpus), theirs);
+                            sleep(MS);
+                            go(yield_now).join().unwrap();
+                            assert_eq!(cpus(), [a]);
+                        })
+                    };
+                    assert_eq!(cpus(), own);
+                });
+            });
+        }
+        assert!(rt.shutdown_timeout(Duration::from_secs(60)));
+        let dropped = dropped.load(SeqCst);
+        assert!((3..1000).contains(&dropped), "{dropped}");
+    });
+}
+
+/// Fails by a mask of the program's that the runtime undoes, or by one that it does not touch any more although the program has
+/// put back what it found.
+#[test]
+fn what_a_locked_goroutine_sets_stays_until_it_puts_back_what_it_found() {
+    with_two_cpus(1, |a, b| {
+        let all = cpus();
+        let rt = build(bound([&[a]]));
+        rt.go(move || {
+            lock_os_thread();
+            assert_eq!(cpus(), [a]);
+            confine(&[b]);
+            for _ in 0..20 {
+                yield_now();
+                assert_eq!(cpus(), [b]);
+                sleep(MS / 10);
+                assert_eq!(cpus(), [b]);
+                assert_eq!(blocking(cpus), [b]);
+                go(|| blocking(yield_now)).join().unwrap();
+                assert_eq!(cpus(), [b]);
+            }
+            confine(&[a]);
+            assert_eq!(blocking(cpus), all);
+            assert_eq!(cpus(), [a]);
+            unlock_os_thread();
+        })
+        .join()
+        .unwrap();
+    });
+}
+
+/// Fails by a runtime that starts, or an error that does not say what was asked for.
+#[test]
+fn sets_that_cannot_be_had_are_refused_at_the_start() {
+    with_two_cpus(1, |a, _| {
+        let refusal = |builder: RuntimeBuilder| {
+            // SAFETY: no goroutine runs.
+            let refused = unsafe { builder.build() }.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+            refused.to_string()
+        };
+        assert_eq!(refusal(bound([])), "cpu_sets: there is no set");
+        assert_eq!(refusal(bound([&[a], &[]])), "cpu_sets: set 1 is empty");
+        assert_eq!(refusal(bound([&[a], &[a]]).procs(1)), "cpu_sets: there are 2 sets for 1 Ps");
+        assert_eq!(
+            refusal(bound([&[usize::MAX]])),
+            format!("cpu_sets: CPU {} of set 0 is not within 0..=1023", usize::MAX)
+        );
+        // No machine of these tests has so many.
+        let text = refusal(bound([&[a], &[1022, 1023]]));
+        assert!(text.starts_with("cpu_sets: of set 1 (CPUs 1022-1023) the machine has no CPU"), "{text}");
+        let text = refusal(bound([&[a, 1023]]));
+        assert!(text.ends_with("the machine does not have, or the process may not use, CPUs 1023"), "{text}");
+    });
+}

@@ -1,0 +1,198 @@
+//! Time for futures: a sleep ends neither early nor never, whoever polls, whatever time it is given, and wherever the timer
+//! stands.
+
+use common::crew::everyone;
+use common::foreign::{Task, run};
+use common::{everywhere, until};
+use gmp::block_on;
+use gmp::context::ContextError;
+use gmp::sync::Semaphore;
+use gmp::time::{Sleep, sleep_async, timeout_async};
+use std::future::{pending, poll_fn, ready};
+use std::pin::Pin;
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_secs(3600);
+
+/// Fails by the clock, or by a hang.
+#[test]
+fn a_sleep_ends_at_its_time_and_not_before() {
+    everyone(|crew| {
+        crew.run(|| {
+            for wait in [Duration::ZERO, MS / 10, 3 * MS] {
+                let begin = Instant::now();
+                block_on(sleep_async(wait));
+                assert!(begin.elapsed() >= wait);
+                let mut sleep = Sleep::until(begin + 2 * wait);
+                assert_eq!(sleep.deadline(), begin + 2 * wait);
+                block_on(&mut sleep);
+                assert!(begin.elapsed() >= 2 * wait && sleep.is_elapsed());
+                // Ready again.
+                block_on(&mut sleep);
+            }
+        });
+    });
+}
+
+/// On the thread of another executor. Fails by the clock, or by a hang: foreign wakers are not called, on the timer thread
+/// and by the Ms of a runtime.
+#[test]
+fn a_task_of_another_executor_sleeps() {
+    let begin = Instant::now();
+    run(sleep_async(2 * MS));
+    assert!(begin.elapsed() >= 2 * MS);
+    everywhere(|rt| {
+        let task = Task::new();
+        let mut sleep = sleep_async(MS);
+        // The timer is one of the runtime's.
+        let (first, mut sleep) = block_on(poll_fn(|_| {
+            let first = task.poll(Pin::new(&mut sleep)).is_ready();
+            Poll::Ready((first, std::mem::replace(&mut sleep, sleep_async(FAR))))
+        }));
+        assert!(!first || sleep.is_elapsed());
+        let sleep_there = rt.go(|| {
+            let begin = Instant::now();
+            block_on(sleep_async(MS));
+            begin.elapsed()
+        });
+        assert!(sleep_there.join().unwrap() >= MS);
+        until(|| first || task.wakes() == 1);
+        assert!(task.poll(Pin::new(&mut sleep)).is_ready());
+    });
+}
+
+/// A goroutine sets the timer by a foreign waker, and goes on; an M finds the timer due. Fails by a hang: nobody calls the
+/// waker.
+#[test]
+fn a_timer_of_a_runtime_wakes_a_foreign_task() {
+    everywhere(|rt| {
+        let task = std::sync::Arc::new(Task::new());
+        let theirs = std::sync::Arc::clone(&task);
+        let mut sleep = rt.run(move || {
+            let mut sleep = sleep_async(2 * MS);
+            let polled = theirs.poll(Pin::new(&mut sleep));
+            assert!(polled.is_pending() || sleep.is_elapsed());
+            sleep
+        });
+        let woken = task.is_known();
+        until(|| !woken || task.wakes() == 1);
+        until(|| sleep.is_elapsed());
+        assert!(task.poll(Pin::new(&mut sleep)).is_ready());
+    });
+}
+
+/// Fails by a hang: a reset to an earlier time leaves the timer where it was, or the task with the old waker; by the clock:
+/// a reset to a later one ends the sleep at the old time.
+#[test]
+fn a_reset_moves_the_end() {
+    everyone(|crew| {
+        crew.run(|| {
+            for _ in 0..50 {
+                let begin = Instant::now();
+                let mut sleep = sleep_async(FAR);
+                let pend = |sleep: &mut Sleep| {
+                    block_on(poll_fn(|cx| Poll::Ready(Pin::new(&mut *sleep).poll(cx).is_pending())))
+                };
+                assert!(pend(&mut sleep));
+                sleep.reset(begin + MS);
+                block_on(&mut sleep);
+                assert!(begin.elapsed() >= MS);
+                // After its end, and beside the firing.
+                let begin = Instant::now();
+                sleep.reset(begin + MS / 10);
+                pend(&mut sleep);
+                sleep.reset(begin + MS);
+                block_on(&mut sleep);
+                assert!(begin.elapsed() >= MS, "it ended at the time of before");
+            }
+        });
+    });
+}
+
+/// Fails by the wakes: the timer of a sleep that is gone fires; or the waker is kept.
+#[test]
+fn a_sleep_that_is_dropped_wakes_nobody() {
+    everyone(|crew| {
+        crew.run(|| {
+            let task = Task::new();
+            for wait in [FAR, Duration::from_micros(50)] {
+                for _ in 0..200 {
+                    let mut sleep = sleep_async(wait);
+                    let _polled = task.poll(Pin::new(&mut sleep));
+                    drop(sleep);
+                }
+            }
+            until(|| !task.is_known());
+            let woken = task.wakes();
+            gmp::time::sleep(MS);
+            assert_eq!(task.wakes(), woken);
+        });
+    });
+}
+
+/// A goroutine sets the timer, and its runtime ends. Fails by a hang: the timer goes with the runtime.
+#[test]
+fn a_sleep_outlives_its_runtime() {
+    everywhere(|rt| {
+        let begin = Instant::now();
+        let mut sleep = rt.run(move || {
+            let mut sleep = Sleep::until(begin + 20 * MS);
+            block_on(poll_fn(|cx| Poll::Ready(Pin::new(&mut sleep).poll(cx).is_ready())));
+            sleep
+        });
+        let report = rt.shutdown(Duration::from_secs(30));
+        assert!(report.is_clean(), "{report:?}");
+        run(&mut sleep);
+        assert!(begin.elapsed() >= 20 * MS);
+    });
+}
+
+/// Fails by the result, or by the permit: what the future had is not dropped with it.
+#[test]
+fn a_timeout_drops_its_future_in_time() {
+    everyone(|crew| {
+        crew.run(|| {
+            assert_eq!(block_on(timeout_async(FAR, ready(7))), Ok(7));
+            assert_eq!(block_on(timeout_async(Duration::ZERO, ready(7))), Ok(7), "ready, and so in time");
+            let begin = Instant::now();
+            let late = block_on(timeout_async(MS, pending::<()>()));
+            assert_eq!(late, Err(ContextError::DeadlineExceeded));
+            assert!(begin.elapsed() >= MS);
+            let permits = Semaphore::new(1);
+            block_on(async {
+                let holds = async {
+                    let _held = permits.acquire_async(1).await;
+                    pending::<()>().await;
+                };
+                assert!(timeout_async(MS, holds).await.is_err());
+                assert_eq!(permits.available_permits(), 1, "the future is still there");
+            });
+        });
+    });
+}
+
+/// Many tasks sleep at once, on goroutines and on foreign threads. Fails by a hang, or by the clock.
+#[test]
+fn many_sleep_at_once() {
+    everywhere(|rt| {
+        let sleeps = |seed: u64| {
+            (0..50).for_each(|round: u64| {
+                let begin = Instant::now();
+                let wait = Duration::from_micros((seed * 37 + round * 61) % 300);
+                if seed.is_multiple_of(2) {
+                    block_on(sleep_async(wait))
+                } else {
+                    run(sleep_async(wait))
+                }
+                assert!(begin.elapsed() >= wait);
+            });
+        };
+        let goroutines: Vec<_> = (0..20).map(|one| rt.go(move || sleeps(2 * one))).collect();
+        let threads: Vec<_> = (0..4).map(|one| thread::spawn(move || sleeps(one))).collect();
+        goroutines.into_iter().for_each(|one| one.join().unwrap());
+        threads.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
