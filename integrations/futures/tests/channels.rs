@@ -1,0 +1,100 @@
+//! Streams and sinks over channels, on goroutines and under the executor of the futures crates.
+
+use futures_core::FusedStream;
+use futures_executor::block_on as elsewhere;
+use futures_util::future::{FutureExt, join};
+use futures_util::{SinkExt, StreamExt, pin_mut, stream};
+use gmp::chan::{Receiver, Sender, bounded, unbounded};
+use gmp_futures::{ReceiverStream, SenderSink};
+use std::task::{Context, Waker};
+use std::thread;
+
+fn every_kind<T>() -> [(Sender<T>, Receiver<T>); 4] {
+    [bounded(0), bounded(1), bounded(64), unbounded()]
+}
+
+/// Fails by a message that is lost or out of order, or by a hang.
+#[test]
+fn a_sink_feeds_a_stream_of_the_same_task() {
+    for (s, r) in every_kind() {
+        let mut sink = SenderSink::new(s);
+        let mut stream = ReceiverStream::new(r);
+        elsewhere(async {
+            let sends = async {
+                let mut numbers = stream::iter((0..1000).map(Ok));
+                sink.send_all(&mut numbers).await.unwrap();
+                sink.close().await.unwrap();
+                assert!(sink.sender().is_none());
+                assert_eq!(sink.send(7).await.unwrap_err().into_inner(), 7);
+            };
+            let receives = async {
+                for n in 0..1000 {
+                    assert_eq!(stream.next().await, Some(n));
+                    assert!(!stream.is_terminated());
+                }
+                assert_eq!((stream.next().await, stream.is_terminated()), (None, true));
+            };
+            join(sends, receives).await;
+        });
+    }
+}
+
+/// One end under the other executor, the other one of a goroutine that blocks, and the other way round.
+#[test]
+fn goroutines_that_block_are_at_the_other_end() {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe {
+        gmp::run(|| {
+            for (s, r) in every_kind() {
+                let sends = gmp::go(move || (0..1000).for_each(|n| s.send(n).unwrap()));
+                let sum = thread::spawn(move || {
+                    elsewhere(ReceiverStream::new(r).fold(0, async |sum, n: u64| sum + n))
+                });
+                sends.join().unwrap();
+                assert_eq!(gmp::blocking(|| sum.join().unwrap()), 499_500);
+            }
+            for (s, r) in every_kind() {
+                let sum = gmp::go(move || r.iter().sum::<u64>());
+                thread::spawn(move || {
+                    elsewhere(stream::iter((0..1000).map(Ok)).forward(SenderSink::from(s))).unwrap();
+                });
+                assert_eq!(sum.join().unwrap(), 499_500);
+            }
+        });
+    }
+}
+
+/// Fails by a message that goes with the stream.
+#[test]
+fn a_stream_that_is_dropped_or_stopped_leaves_its_message() {
+    for (s, r) in every_kind() {
+        let mut stream = ReceiverStream::from(r.clone());
+        assert_eq!(stream.next().now_or_never(), None);
+        s.try_send(1).unwrap();
+        assert!(r.try_recv().is_err(), "it is kept for the stream");
+        stream.stop();
+        assert_eq!(r.try_recv(), Ok(1));
+        assert_eq!(stream.next().now_or_never(), None);
+        s.try_send(2).unwrap();
+        drop(stream);
+        let stream = ReceiverStream::from(r);
+        assert_eq!(stream.into_inner().try_recv(), Ok(2));
+    }
+}
+
+/// Fails by a message that is sent although its sink was dropped, or that the error does not give back.
+#[test]
+fn a_sink_sends_its_message_or_gives_it_back() {
+    let (s, r) = bounded(0);
+    let mut sink = SenderSink::new(s);
+    assert!(sink.feed(1).now_or_never().is_some_and(|fed| fed.is_ok()));
+    assert!(sink.flush().now_or_never().is_none());
+    assert_eq!(sink.take_back(), Some(1));
+    assert!(sink.flush().now_or_never().is_some_and(|flushed| flushed.is_ok()));
+    assert!(sink.send(2).now_or_never().is_none(), "it is on its way");
+    r.close();
+    let flushed = sink.flush();
+    pin_mut!(flushed);
+    let polled = flushed.poll_unpin(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled.map_err(|error| error.into_inner()), std::task::Poll::Ready(Err(2)));
+}

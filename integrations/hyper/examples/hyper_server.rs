@@ -1,0 +1,160 @@
+//! An HTTP server by hyper on goroutines, which tells the time.
+//!
+//! ```sh
+//! cd integrations
+//! cargo run --release --example hyper_server -- --listen 127.0.0.1:8080
+//! curl http://127.0.0.1:8080/api/time
+//! ```
+//! `--http2` speaks HTTP/2 alone (`curl --http2-prior-knowledge`). SIGTERM and SIGINT have it answer what was asked, for at
+//! most half a second, and end.
+
+use gmp::context::{Context, with_signals};
+use gmp::net::{TcpListener, TcpStream};
+use gmp::signal::{SIGINT, SIGTERM};
+use gmp::sync::WaitGroup;
+use gmp_hyper::{GmpExecutor, GmpIo, GmpTimer, serve_until};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long connections have to end when the server is to.
+const GRACE: Duration = Duration::from_millis(500);
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Version {
+    Http1,
+    Http2,
+}
+
+#[derive(Serialize)]
+struct Time {
+    unix_ms: u128,
+    http: String,
+}
+
+fn main() -> ExitCode {
+    let (mut address, mut version) = ("127.0.0.1:8080".to_owned(), Version::Http1);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match &*arg {
+            "--listen" => match args.next() {
+                Some(given) => address = given,
+                None => return usage(),
+            },
+            "--http2" => version = Version::Http2,
+            _ => return usage(),
+        }
+    }
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    match unsafe { gmp::run(|| serve(&address, version)) } {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refused) => {
+            eprintln!("hyper_server: {refused}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2]");
+    ExitCode::from(2)
+}
+
+fn serve(address: &str, version: Version) -> io::Result<()> {
+    let (stops, _cancel) = with_signals(&Context::background(), &[SIGINT, SIGTERM])?;
+    let listener = TcpListener::bind(address)?;
+    println!("listening on {}", listener.local_addr()?);
+    let (lives, ends_all) = Context::background().with_cancel();
+    let connections = WaitGroup::new();
+    while stops.err().is_none() {
+        // The end of the context ends the wait, by an error.
+        match stops.run(|| listener.accept()) {
+            Ok(Ok((stream, _peer))) => {
+                let (stops, lives) = (stops.clone(), lives.clone());
+                connections.go(move || {
+                    // The end of this one closes the connection, wherever it is.
+                    let _ended = lives.run(|| connection(stream, version, &stops));
+                });
+            }
+            // Too many descriptors: there are fewer in a moment.
+            Ok(Err(refused)) if stops.err().is_none() => {
+                eprintln!("hyper_server: accept: {refused}");
+                gmp::time::sleep(Duration::from_millis(10));
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+    drop(listener);
+    let in_time = gmp::time::timeout(GRACE, || connections.wait());
+    ends_all.cancel();
+    if in_time.is_err() {
+        connections.wait();
+    }
+    Ok(())
+}
+
+fn connection(stream: TcpStream, version: Version, stops: &Context) {
+    let _only_slower = stream.set_nodelay(true);
+    let io = GmpIo::new(stream);
+    let _the_client_has_gone = match version {
+        Version::Http1 => {
+            // With a timer a request's head has 30 s to come.
+            let connection = http1::Builder::new().timer(GmpTimer).serve_connection(io, service_fn(answer));
+            gmp::block_on(serve_until(connection, stops))
+        }
+        Version::Http2 => {
+            let mut server = http2::Builder::new(GmpExecutor);
+            let connection = server.timer(GmpTimer).serve_connection(io, service_fn(answer));
+            gmp::block_on(serve_until(connection, stops))
+        }
+    };
+}
+
+/// As many bytes of a request's body are read that nobody wants, so that the client has sent it before the answer comes.
+const MOST_UNREAD: usize = 64 << 10;
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(match (request.uri().path(), request.method()) {
+        ("/api/time", &Method::GET) => time(),
+        ("/api/time", &Method::HEAD) => without_body(time()),
+        ("/api/time", _) => {
+            // A client that is answered while it still sends may take the end of the HTTP/2 stream for a failure.
+            let _whole_or_not = Limited::new(request.into_body(), MOST_UNREAD).collect().await;
+            let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            response
+        }
+        _ => empty(StatusCode::NOT_FOUND),
+    })
+}
+
+fn time() -> Response<Full<Bytes>> {
+    let now = SystemTime::now();
+    let unix_ms = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let told = Time { unix_ms, http: httpdate::fmt_http_date(now) };
+    let text = serde_json::to_vec(&told).expect("two fields are JSON");
+    let mut response = Response::new(Full::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// What HEAD asks for. HTTP/2 of hyper would send the body.
+fn without_body(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let length = std::mem::take(response.body_mut()).size_hint().exact().expect("it is whole");
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}

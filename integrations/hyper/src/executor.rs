@@ -1,0 +1,82 @@
+//! Futures on goroutines of their own.
+
+use gmp::{JoinError, JoinHandle};
+use hyper::rt::Executor;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Runs each future in a goroutine of its own: what hyper's HTTP/2 asks for.
+///
+/// The goroutine belongs to the runtime of whoever executes, and outside of a runtime to none: then `execute` panics, as
+/// [`gmp::go`] does. The future is dropped there when it is done, or when the runtime ends.
+///
+/// ```
+/// use gmp_hyper::{GmpExecutor, GmpTimer};
+/// use hyper::server::conn::http2;
+///
+/// let mut server = http2::Builder::new(GmpExecutor);
+/// server.timer(GmpTimer);
+/// ```
+///
+/// # Panics
+/// As [`gmp::go`], in `execute`.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct GmpExecutor;
+
+impl<F> Executor<F> for GmpExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    #[track_caller]
+    fn execute(&self, future: F) {
+        gmp::go(move || drop(gmp::block_on(future)));
+    }
+}
+
+/// Has a goroutine of its own call `f`, which may block it, and returns a future for the result: for code that is polled where
+/// it must not park. Begins at once. Outside of a runtime it panics, as [`gmp::go`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let sum = unsafe {
+///     gmp::run(|| {
+///         let [one, two] = [20, 22].map(|number| gmp_hyper::offload(move || {
+///             gmp::time::sleep(Duration::from_millis(5));
+///             number
+///         }));
+///         gmp::block_on(async { one.await.unwrap() + two.await.unwrap() })
+///     })
+/// };
+/// assert_eq!(sum, 42);
+/// ```
+///
+/// A future that is dropped leaves the goroutine alone, which goes on to its end.
+///
+/// # Errors
+/// The future returns that of [`JoinHandle::join`]: `f` has panicked, the goroutine has called [`gmp::goexit`], or its runtime
+/// has ended.
+///
+/// # Panics
+/// As [`gmp::go`]; and in a poll after the future was ready.
+#[track_caller]
+pub fn offload<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Offload<T> {
+    Offload(gmp::go(f))
+}
+
+/// A call on a goroutine of its own; made by [`offload`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled; the call goes on without it"]
+pub struct Offload<T>(JoinHandle<T>);
+
+impl<T> Future for Offload<T> {
+    type Output = Result<T, JoinError>;
+
+    #[track_caller]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}

@@ -1,0 +1,334 @@
+//! Streams.
+
+use gmp::net::{TcpStream, UnixStream};
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for gmp::net::TcpStream {}
+    impl Sealed for gmp::net::UnixStream {}
+}
+
+/// The streams of gmp that [`GmpIo`] can be made of. Implemented for [`TcpStream`] and [`UnixStream`], and for nothing else.
+pub trait Socket: sealed::Sealed + Send + Sync + 'static {
+    #[doc(hidden)]
+    fn poll_read_uninit(&self, cx: &mut Context<'_>, buf: &mut [MaybeUninit<u8>]) -> Poll<io::Result<usize>>;
+    #[doc(hidden)]
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
+    #[doc(hidden)]
+    fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    #[doc(hidden)]
+    fn end_writes(&self) -> io::Result<()>;
+}
+
+macro_rules! socket {
+    ($name:ident) => {
+        impl Socket for $name {
+            #[inline]
+            fn poll_read_uninit(
+                &self,
+                cx: &mut Context<'_>,
+                buf: &mut [MaybeUninit<u8>],
+            ) -> Poll<io::Result<usize>> {
+                $name::poll_read_uninit(self, cx, buf)
+            }
+            #[inline]
+            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                $name::poll_write(self, cx, buf)
+            }
+            #[inline]
+            fn poll_write_vectored(
+                &self,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                $name::poll_write_vectored(self, cx, bufs)
+            }
+            fn end_writes(&self) -> io::Result<()> {
+                match self.shutdown(Shutdown::Write) {
+                    // The connection has ended already, in both directions.
+                    Err(refused) if refused.kind() == io::ErrorKind::NotConnected => Ok(()),
+                    outcome => outcome,
+                }
+            }
+        }
+    };
+}
+socket!(TcpStream);
+socket!(UnixStream);
+
+/// A stream of gmp as tokio's crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`] or [`UnixStream`].
+///
+/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells
+/// the task from then on. A task of tokio may poll a stream after that; what a thread outside may do is told at
+/// [`TcpStream::poll_read`]. No reactor is needed. In a task of tokio a poll takes its part of the task's budget, as those of
+/// tokio's own sockets do. The deadlines and timeouts of the stream are for calls that block, and end no wait here: put
+/// [`gmp::time::sleep_async`] or tokio's `timeout` around it.
+///
+/// One task at a time is woken for each direction: the one that polled last. A future that is dropped between two polls has
+/// taken nothing; what `write_all` or `read_exact` had done before the drop is done.
+///
+/// *Both directions at once* by [`split`](Self::split) or [`into_split`](Self::into_split), which need no lock, unlike
+/// `tokio::io::split`. [`poll_shutdown`](AsyncWrite::poll_shutdown) ends the writing side, and the peer reads what was
+/// written, and then the end; the reading side goes on.
+///
+/// ```
+/// use gmp::net::{TcpListener, TcpStream};
+/// use gmp_tokio::GmpIo;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| -> std::io::Result<()> {
+///         let listener = TcpListener::bind("127.0.0.1:0")?;
+///         let address = listener.local_addr()?;
+///         let server = gmp::go(move || {
+///             let mut stream = GmpIo::new(listener.accept()?.0);
+///             let (mut input, mut output) = stream.split();
+///             gmp::block_on(copy(&mut input, &mut output))
+///         });
+///         let mut client = GmpIo::new(TcpStream::connect(address)?);
+///         let text = gmp::block_on(async {
+///             client.write_all(b"hello").await?;
+///             client.shutdown().await?;
+///             let mut text = String::new();
+///             client.read_to_string(&mut text).await?;
+///             std::io::Result::Ok(text)
+///         })?;
+///         assert_eq!((text.as_str(), server.join().unwrap()?), ("hello", 5));
+///         Ok(())
+///     })
+/// }
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct GmpIo<S>(S);
+
+impl<S: Socket> GmpIo<S> {
+    /// Wraps a stream.
+    pub fn new(stream: S) -> Self {
+        GmpIo(stream)
+    }
+
+    /// Returns the stream, whose own methods block the goroutine.
+    pub fn inner(&self) -> &S {
+        &self.0
+    }
+
+    /// Takes the stream out. Nothing that was read is kept here.
+    pub fn into_inner(self) -> S {
+        self.0
+    }
+
+    /// Lends the two directions to two futures of one task.
+    pub fn split(&mut self) -> (ReadHalf<'_, S>, WriteHalf<'_, S>) {
+        (ReadHalf(&self.0), WriteHalf(&self.0))
+    }
+
+    /// Gives the two directions to two tasks. The socket is closed when both are dropped. The drop of the writing half
+    /// ends that side: the peer reads the end of the stream.
+    ///
+    /// ```
+    /// use gmp::net::UnixStream;
+    /// use gmp_tokio::GmpIo;
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (near, far) = UnixStream::pair().unwrap();
+    ///         let (mut input, mut output) = GmpIo::new(near).into_split();
+    ///         let sends = gmp::go(move || gmp::block_on(output.write_all(b"all of it")));
+    ///         let mut text = String::new();
+    ///         gmp::block_on(GmpIo::new(far).read_to_string(&mut text)).unwrap();
+    ///         assert_eq!(text, "all of it");
+    ///         sends.join().unwrap().unwrap();
+    ///         assert_eq!(gmp::block_on(input.read(&mut [0])).unwrap(), 0, "far is dropped");
+    ///     })
+    /// }
+    /// ```
+    pub fn into_split(self) -> (OwnedReadHalf<S>, OwnedWriteHalf<S>) {
+        let stream = Arc::new(self.0);
+        (OwnedReadHalf(Arc::clone(&stream)), OwnedWriteHalf { stream, ends: true })
+    }
+}
+
+impl<S: Socket> From<S> for GmpIo<S> {
+    fn from(stream: S) -> Self {
+        GmpIo(stream)
+    }
+}
+
+/// The reading direction of a [`GmpIo`]; made by [`split`](GmpIo::split).
+#[derive(Debug)]
+pub struct ReadHalf<'a, S>(&'a S);
+
+/// The writing direction of a [`GmpIo`]; made by [`split`](GmpIo::split). The drop ends nothing.
+#[derive(Debug)]
+pub struct WriteHalf<'a, S>(&'a S);
+
+/// The reading direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split).
+#[derive(Debug)]
+pub struct OwnedReadHalf<S: Socket>(Arc<S>);
+
+impl<S: Socket> OwnedReadHalf<S> {
+    /// Returns the stream.
+    pub fn inner(&self) -> &S {
+        &self.0
+    }
+
+    /// Puts the two halves together again.
+    ///
+    /// # Errors
+    /// They are not of one stream; the error gives both back.
+    pub fn reunite(self, other: OwnedWriteHalf<S>) -> Result<GmpIo<S>, ReuniteError<S>> {
+        if !Arc::ptr_eq(&self.0, &other.stream) {
+            return Err(ReuniteError(self, other));
+        }
+        other.forget();
+        // The other half's count was given back in this thread or, by a move, before this call.
+        Ok(GmpIo(Arc::into_inner(self.0).expect("two halves have the stream, and nobody else")))
+    }
+}
+
+/// The writing direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split). The drop ends it, unless
+/// [`forget`](Self::forget) is called.
+#[derive(Debug)]
+pub struct OwnedWriteHalf<S: Socket> {
+    stream: Arc<S>,
+    ends: bool,
+}
+
+impl<S: Socket> OwnedWriteHalf<S> {
+    /// Returns the stream.
+    pub fn inner(&self) -> &S {
+        &self.stream
+    }
+
+    /// Drops the half, and leaves the writing side open until the other half is dropped.
+    pub fn forget(mut self) {
+        self.ends = false;
+    }
+}
+
+impl<S: Socket> Drop for OwnedWriteHalf<S> {
+    fn drop(&mut self) {
+        if self.ends {
+            // Of a connection that is broken already.
+            let _refused = self.stream.end_writes();
+        }
+    }
+}
+
+/// Two halves that are not of one stream; returned by [`OwnedReadHalf::reunite`].
+#[derive(Debug)]
+pub struct ReuniteError<S: Socket>(pub OwnedReadHalf<S>, pub OwnedWriteHalf<S>);
+
+impl<S: Socket> fmt::Display for ReuniteError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("reunite: the two halves are not of one stream")
+    }
+}
+
+impl<S: Socket + fmt::Debug> std::error::Error for ReuniteError<S> {}
+
+#[inline]
+fn read(stream: &impl Socket, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    let budget = ready!(coop::poll_proceed(cx));
+    // SAFETY: `poll_read_uninit` initialises bytes, and takes no initialised one back.
+    let room = unsafe { buf.unfilled_mut() };
+    let got = ready!(stream.poll_read_uninit(cx, room))?;
+    budget.made_progress();
+    // SAFETY: `poll_read_uninit` has initialised the first `got` bytes of the room.
+    unsafe { buf.assume_init(got) };
+    buf.advance(got);
+    Poll::Ready(Ok(()))
+}
+
+#[inline]
+fn counted(
+    cx: &mut Context<'_>,
+    write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
+) -> Poll<io::Result<usize>> {
+    let budget = ready!(coop::poll_proceed(cx));
+    let outcome = ready!(write(cx));
+    budget.made_progress();
+    Poll::Ready(outcome)
+}
+
+macro_rules! reads {
+    (($($of:tt)*) $name:ty, $it:ident => $stream:expr) => {
+        impl<$($of)*> AsyncRead for $name {
+            #[inline]
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                let $it = self.get_mut();
+                read($stream, cx, buf)
+            }
+        }
+    };
+}
+
+macro_rules! writes {
+    (($($of:tt)*) $name:ty, $it:ident => $stream:expr) => {
+        impl<$($of)*> AsyncWrite for $name {
+            #[inline]
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                let $it = self.get_mut();
+                counted(cx, |cx| Socket::poll_write($stream, cx, buf))
+            }
+
+            /// Returns at once: nothing is kept back here.
+            #[inline]
+            fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            /// Ends the writing side. Does not wait for what was written to arrive.
+            fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $it = self.get_mut();
+                Poll::Ready(Socket::end_writes($stream))
+            }
+
+            #[inline]
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $it = self.get_mut();
+                counted(cx, |cx| Socket::poll_write_vectored($stream, cx, bufs))
+            }
+
+            #[inline]
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+        }
+    };
+}
+
+reads!((S: Socket) GmpIo<S>, it => &it.0);
+reads!(('a, S: Socket) ReadHalf<'a, S>, it => it.0);
+reads!((S: Socket) OwnedReadHalf<S>, it => &*it.0);
+writes!((S: Socket) GmpIo<S>, it => &it.0);
+writes!(('a, S: Socket) WriteHalf<'a, S>, it => it.0);
+writes!((S: Socket) OwnedWriteHalf<S>, it => &*it.stream);
+
+/// No poll pins the stream.
+impl<S> Unpin for GmpIo<S> {}

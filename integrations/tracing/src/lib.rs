@@ -1,0 +1,240 @@
+//! Spans of [`tracing`](https://docs.rs/tracing) that follow goroutines of gmp from thread to thread.
+//!
+//! A subscriber keeps for each *thread* which spans are entered there. A goroutine that parks inside a span goes on on another
+//! thread, and the next goroutine on the first thread is in that span: events have the spans of others, new spans have wrong
+//! parents, an exit meets a thread on which nothing was entered. `#[instrument]` on a function that parks is enough for that.
+//!
+//! [`follow`] wraps a subscriber, and has each goroutine leave its spans before it leaves its thread, and enter them again on
+//! the thread on which it goes on. The subscriber sees exits and enters, as it does of a future that is polled by turns.
+//!
+//! ```
+//! use tracing::{info, instrument};
+//!
+//! #[instrument]
+//! fn work(request: u32) {
+//!     gmp::time::sleep(std::time::Duration::from_millis(1));
+//!     // In the span of `work`, with this request, whichever thread this is.
+//!     info!("done");
+//! }
+//!
+//! let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr).finish();
+//! tracing::subscriber::set_global_default(gmp_tracing::follow(subscriber)).expect("the first one");
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call, but for spans, which are carried along.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let requests: Vec<_> = (0..100).map(|request| gmp::go(move || work(request))).collect();
+//!         requests.into_iter().for_each(|request| request.join().unwrap());
+//!     })
+//! }
+//! ```
+//!
+//! # What follows
+//!
+//! * Every span that a goroutine has entered, by [`Span::enter`], `entered`, `in_scope` or `#[instrument]`, also if it was
+//!   entered twice, and in the order in which they were entered. A guard that is kept across a park is no breach of
+//!   [`gmp::migration`] then. An `EnteredSpan` must not be sent elsewhere; it is not `Send`.
+//! * A goroutine that unwinds leaves its spans by the destructors of their guards, on the right thread.
+//! * A span that a goroutine has entered is not closed before the goroutine has left it, even if all handles are gone.
+//! * Guards that were forgotten (`mem::forget`) are made good for when the goroutine ends: its spans are left then, so the next
+//!   goroutine on that thread is in none of them.
+//!
+//! A new goroutine is in no span. As with threads, what it is to be in is handed over: `let span = Span::current();` before
+//! [`gmp::go`], and `let _in = span.enter();` in it. On plain threads all is as ever.
+//!
+//! # What does not
+//!
+//! * **A subscriber of a scope**, by `tracing::subscriber::with_default` or `set_default`: `tracing` itself keeps it for the
+//!   thread. Set a global one, and no other inside a goroutine across a call that parks.
+//! * **Layers and writers must not park.** A layer's `on_enter` and `on_exit` run in functions of [`gmp::hooks`], where a call
+//!   of gmp that may park ends the process; and `tracing` keeps for the thread that it is in an event. They may lock and write
+//!   as std does, if no thread holds such a lock while it waits in gmp. A layer that writes a line at each enter and exit
+//!   (`FmtSpan::ACTIVE`) does so at each switch.
+//! * A goroutine that the end of its runtime leaves behind has left its spans, and never closes them.
+//!
+//! [`Span::enter`]: https://docs.rs/tracing/latest/tracing/struct.Span.html#method.enter
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::sync::{Arc, Once, Weak};
+use tracing_core::span::{Attributes, Current, Id, Record};
+use tracing_core::subscriber::Interest;
+use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
+
+type AnySubscriber = dyn Subscriber + Send + Sync;
+
+/// A span that a goroutine is in.
+struct InSpan {
+    /// Weak: the goroutine keeps no subscriber alive that everybody else has let go of.
+    subscriber: Weak<AnySubscriber>,
+    /// Counted by the subscriber like a handle, so that the span stays.
+    id: Id,
+}
+
+/// The spans that a goroutine is in, in the order in which it has entered them.
+struct Entered(RefCell<Vec<InSpan>>);
+
+gmp::local! {
+    static ENTERED: Entered = Entered(RefCell::new(Vec::new()));
+}
+
+impl Entered {
+    /// Calls `f` with the span at `index`; `None` beyond the end. No borrow lasts while `f` runs.
+    fn at<R>(&self, index: usize, f: impl FnOnce(&AnySubscriber, &Id) -> R) -> Option<R> {
+        let entered = self.0.borrow();
+        let InSpan { subscriber, id } = entered.get(index)?;
+        let (subscriber, id) = (subscriber.upgrade()?, id.clone());
+        drop(entered);
+        Some(f(&*subscriber, &id))
+    }
+
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Takes the innermost entry of the span out.
+    fn take(&self, subscriber: &Weak<AnySubscriber>, id: &Id) -> Option<Id> {
+        let mut entered = self.0.borrow_mut();
+        let at = entered.iter().rposition(|span| span.id == *id && span.subscriber.ptr_eq(subscriber))?;
+        Some(entered.remove(at).id)
+    }
+}
+
+/// The goroutine ends, and has forgotten guards: the thread is the next goroutine's.
+impl Drop for Entered {
+    fn drop(&mut self) {
+        while let Some(span) = { self.0.borrow_mut().pop() } {
+            if let Some(subscriber) = span.subscriber.upgrade() {
+                subscriber.exit(&span.id);
+                subscriber.try_close(span.id);
+            }
+        }
+    }
+}
+
+fn suspend() {
+    ENTERED.peek(|entered| {
+        for index in (0..entered.len()).rev() {
+            entered.at(index, |subscriber, id| subscriber.exit(id));
+        }
+    });
+}
+
+fn resume() {
+    ENTERED.peek(|entered| {
+        for index in 0..entered.len() {
+            entered.at(index, |subscriber, id| subscriber.enter(id));
+        }
+    });
+}
+
+/// Returns `subscriber` in a wrapper by which the spans of goroutines follow them. Does not block.
+///
+/// The wrapper is to be the outermost, and set as the global default: see [the crate](crate).
+///
+/// ```
+/// use tracing_subscriber::layer::SubscriberExt;
+///
+/// let layers = tracing_subscriber::registry().with(tracing_subscriber::fmt::layer());
+/// let first = tracing::subscriber::set_global_default(gmp_tracing::follow(layers));
+/// assert!(first.is_ok());
+/// ```
+pub fn follow<S: Subscriber + Send + Sync>(subscriber: S) -> Following<S> {
+    static HOOKS: Once = Once::new();
+    HOOKS.call_once(|| gmp::hooks::register(suspend, resume));
+    let inner = Arc::new(subscriber);
+    let shared: Arc<AnySubscriber> = Arc::clone(&inner) as Arc<AnySubscriber>;
+    Following { weak: Arc::downgrade(&shared), inner }
+}
+
+/// A subscriber whose spans follow goroutines; made by [`follow`].
+#[derive(Debug)]
+pub struct Following<S> {
+    inner: Arc<S>,
+    weak: Weak<AnySubscriber>,
+}
+
+impl<S> Following<S> {
+    /// Returns the subscriber inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: Subscriber + Send + Sync> Subscriber for Following<S> {
+    fn on_register_dispatch(&self, dispatch: &Dispatch) {
+        self.inner.on_register_dispatch(dispatch);
+    }
+
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        self.inner.register_callsite(metadata)
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.inner.enabled(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        self.inner.max_level_hint()
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.inner.new_span(span)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.inner.record(span, values);
+    }
+
+    fn record_follows_from(&self, span: &Id, follows: &Id) {
+        self.inner.record_follows_from(span, follows);
+    }
+
+    fn event_enabled(&self, event: &Event<'_>) -> bool {
+        self.inner.event_enabled(event)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.inner.event(event);
+    }
+
+    fn enter(&self, span: &Id) {
+        self.inner.enter(span);
+        if gmp::current().is_some() {
+            // A goroutine whose variables are gone is about to end, and keeps the span for its thread.
+            let _gone = ENTERED.try_with(|entered| {
+                let id = self.inner.clone_span(span);
+                entered.0.borrow_mut().push(InSpan { subscriber: self.weak.clone(), id });
+            });
+        }
+    }
+
+    fn exit(&self, span: &Id) {
+        self.inner.exit(span);
+        if gmp::current().is_some()
+            && let Some(Some(id)) = ENTERED.peek(|entered| entered.take(&self.weak, span))
+        {
+            self.inner.try_close(id);
+        }
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        self.inner.clone_span(id)
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        self.inner.try_close(id)
+    }
+
+    fn current_span(&self) -> Current {
+        self.inner.current_span()
+    }
+
+    unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
+        if id == TypeId::of::<Self>() {
+            return Some((&raw const *self).cast());
+        }
+        // SAFETY: by this function's contract; `inner` lives as long as `self`.
+        unsafe { self.inner.downcast_raw(id) }
+    }
+}
