@@ -5,4 +5,4 @@ mod serve;
 pub mod transport;
 
 pub use args::{Args, main};
-pub use serve::{Served, serve};
+pub use serve::{Served, serve, serve_in};

@@ -1,9 +1,9 @@
 //! A goroutine for each connection, until SIGINT or SIGTERM.
 
-use gmp::Runtime;
 use gmp::context::Context;
 use gmp::net::{TcpListener, TcpStream, is_closed};
 use gmp::signal::{self, SIGINT, SIGTERM};
+use gmp::{Runtime, RuntimeBuilder};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -94,10 +94,19 @@ pub fn serve(
     listen: &str,
     connection: impl Fn(&Arc<TcpStream>, &Context) + Send + Sync + 'static,
 ) -> io::Result<Served> {
+    serve_in(Runtime::builder(), listen, connection)
+}
+
+/// As `serve`, in a runtime that is set up.
+pub fn serve_in(
+    runtime: RuntimeBuilder,
+    listen: &str,
+    connection: impl Fn(&Arc<TcpStream>, &Context) + Send + Sync + 'static,
+) -> io::Result<Served> {
     let signals = signal::notify(&[SIGINT, SIGTERM])?;
     // SAFETY: these programs, and the crates that they run over streams, keep nothing of a thread across a call that parks.
     // docs/crates.md says how that was looked at.
-    let runtime = unsafe { Runtime::builder().build()? };
+    let runtime = unsafe { runtime.build()? };
     let listener = Arc::new(TcpListener::bind(listen)?);
     println!("listening on {}, SIGINT or SIGTERM ends it", listener.local_addr()?);
     let (context, cancel) = Context::background().with_cancel();

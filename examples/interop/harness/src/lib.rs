@@ -12,6 +12,7 @@ mod scratch;
 
 pub use certificate::certificate;
 pub use common::descriptors::allow_descriptors;
+pub use common::dns;
 pub use common::example::LIMIT;
 pub use example::{Example, STOP_LIMIT};
 pub use peer::Peer;

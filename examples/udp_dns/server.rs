@@ -1,0 +1,262 @@
+//! The clients' side: queries by datagrams and over TCP, and what becomes of each.
+
+use super::cache::Cache;
+use super::message::{Answer, Key, NoQuery, Query, SERVER_FAILURE};
+use super::upstream::{Upstream, read_message, write_message};
+use gmp::context::Context;
+use gmp::net::{TcpListener, TcpStream, UdpSocket};
+use gmp::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SingleFlight};
+use std::fmt;
+use std::io::{self, BufRead, BufReader};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A longer query is malformed.
+const MOST_QUERY: usize = 4 << 10;
+/// Queries of one connection that are under way. The next one waits.
+const MOST_PIPELINED: usize = 16;
+/// What a message over TCP has at most.
+const MOST_TCP: usize = u16::MAX as usize;
+/// How long a full table of descriptors is given to empty.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub struct Server {
+    pub upstream: Upstream,
+    pub cache: Cache,
+    /// Equal questions that come while the first one is under way wait for its answer.
+    pub flights: SingleFlight<Key, Arc<Answer>>,
+    /// For queries that the cache can't answer.
+    pub room: Arc<Semaphore>,
+    /// For connections.
+    pub places: Arc<Semaphore>,
+    /// How long a connection may be silent, and take for a query or for an answer.
+    pub idle: Duration,
+    /// No query is taken any more.
+    pub stop: Context,
+    /// Queries that are under way are given up.
+    pub cut: Context,
+    pub counts: Counts,
+    pub complaints: Complaints,
+}
+
+#[derive(Default)]
+pub struct Counts {
+    queries: AtomicU64,
+    over_tcp: AtomicU64,
+    cached: AtomicU64,
+    asked: AtomicU64,
+    shared: AtomicU64,
+    failed: AtomicU64,
+    turned_away: AtomicU64,
+    malformed: AtomicU64,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { queries, over_tcp, cached, asked, shared, failed, turned_away, malformed } = self;
+        let all = [queries, over_tcp, cached, asked, shared, failed, turned_away, malformed];
+        let [queries, over_tcp, cached, asked, shared, failed, turned_away, malformed] =
+            all.map(|count| count.load(Relaxed));
+        write!(f, "{queries} queries, {over_tcp} over TCP: {cached} from the cache, {asked} asked, ")?;
+        write!(f, "{shared} shared, {failed} failed, {turned_away} turned away; {malformed} malformed")
+    }
+}
+
+fn count(of: &AtomicU64) {
+    of.fetch_add(1, Relaxed);
+}
+
+/// Says what goes wrong once, and again when something else was wrong in between.
+#[derive(Default)]
+pub struct Complaints(std::sync::Mutex<String>);
+
+impl Complaints {
+    pub fn tell(&self, wrong: String) {
+        let mut last = self.0.lock().expect("nobody panics under the lock");
+        if *last != wrong {
+            eprintln!("udp_dns: {wrong}");
+            *last = wrong;
+        }
+    }
+}
+
+/// A client's connection. It ends when its reader and its last answer have ended.
+struct Connection {
+    stream: TcpStream,
+    /// One answer after the other.
+    writing: Mutex<()>,
+    pipeline: Arc<Semaphore>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Server {
+    /// Blocks the goroutine until there is an answer, if only that there is none.
+    fn resolve(&self, key: &Key) -> Arc<Answer> {
+        let mut is_first = false;
+        let (answer, _) = self.flights.work(key, || {
+            is_first = true;
+            // A flight that has landed just now.
+            if let Some(answer) = self.cache.get(key) {
+                count(&self.counts.cached);
+                return answer;
+            }
+            count(&self.counts.asked);
+            let asked = self.cut.run(|| self.upstream.ask(key)).unwrap_or_else(|done| Err(done.into()));
+            let answer = Arc::new(asked.unwrap_or_else(|failed| {
+                if self.cut.err().is_none() {
+                    self.complaints.tell(format!("no answer from {}: {failed}", self.upstream.addr));
+                }
+                Answer::failure(key, SERVER_FAILURE)
+            }));
+            self.cache.put(key, &answer);
+            answer
+        });
+        if !is_first {
+            count(&self.counts.shared);
+        }
+        answer
+    }
+
+    /// The query that a message is. What is to be said to one that is none is said by `tell`.
+    fn query(&self, message: &[u8], tell: impl FnOnce(&[u8])) -> Option<Query> {
+        match Query::parse(message) {
+            Ok(query) => {
+                count(&self.counts.queries);
+                return Some(query);
+            }
+            Err(NoQuery::Refused(answer)) => tell(&answer),
+            Err(NoQuery::Ignored) => {}
+        }
+        count(&self.counts.malformed);
+        None
+    }
+
+    /// Answers datagrams until `stop` is done.
+    pub fn serve_udp(self: &Arc<Self>, socket: &Arc<UdpSocket>) {
+        let mut buffer = vec![0; MOST_QUERY];
+        // Asked each time: where the next datagram is there already nothing waits, and a context ends waits.
+        while self.stop.err().is_none() {
+            match self.stop.run(|| socket.recv_from(&mut buffer)) {
+                Ok(Ok((length, from))) => self.take(socket, &buffer[..length], from),
+                Ok(Err(broken)) if self.stop.err().is_none() => {
+                    self.complaints.tell(format!("cannot receive: {broken}; trying on"));
+                    gmp::time::sleep(PAUSE);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, socket: &Arc<UdpSocket>, message: &[u8], from: SocketAddr) {
+        // A client that can't be reached asks again, or does not.
+        let send = |answer: &[u8]| drop(socket.send_to(answer, from));
+        let Some(query) = self.query(message, send) else { return };
+        if let Some(answer) = self.cache.get(&query.key) {
+            count(&self.counts.cached);
+            return send(&answer.to(&query, query.most));
+        }
+        // Who has to wait in line for a datagram's answer has given up long before: it is better told at once.
+        let Ok(permit) = self.room.try_acquire_owned(1) else {
+            count(&self.counts.turned_away);
+            return send(&Answer::failure(&query.key, SERVER_FAILURE).to(&query, query.most));
+        };
+        let (server, socket) = (Arc::clone(self), Arc::clone(socket));
+        let serve = move || {
+            let _permit = permit;
+            let answer = server.answered(&query.key);
+            let _unreachable = socket.send_to(&answer.to(&query, query.most), from);
+        };
+        if let Err(refused) = gmp::Builder::new().go(serve) {
+            self.complaints.tell(format!("cannot serve a query: {refused}"));
+        }
+    }
+
+    fn answered(&self, key: &Key) -> Arc<Answer> {
+        let answer = self.resolve(key);
+        if answer.is_failure() {
+            count(&self.counts.failed);
+        }
+        answer
+    }
+
+    /// Accepts until `stop` is done. A connection for which there is no place waits in the kernel.
+    pub fn serve_tcp(self: &Arc<Self>, listener: &TcpListener) {
+        while let Ok(place) = self.places.acquire_owned_ctx(&self.stop, 1) {
+            match self.stop.run(|| listener.accept()) {
+                Ok(Ok((stream, _))) => {
+                    let pipeline = Arc::new(Semaphore::new(MOST_PIPELINED));
+                    let connection =
+                        Arc::new(Connection { stream, writing: Mutex::new(()), pipeline, _place: place });
+                    let server = Arc::clone(self);
+                    // The client is gone, or too slow: there is nobody to tell.
+                    let serve = move || drop(server.converse(&connection));
+                    if let Err(refused) = gmp::Builder::new().go(serve) {
+                        self.complaints.tell(format!("cannot serve a connection: {refused}"));
+                    }
+                }
+                Ok(Err(refused)) if self.stop.err().is_none() => {
+                    // Mostly EMFILE: the connection waits in the kernel until there is room.
+                    self.complaints.tell(format!("cannot accept: {refused}; trying on"));
+                    gmp::time::sleep(PAUSE);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes one query after the other, and does not wait for the answers, which go out in the order in which they come
+    /// (RFC 7766). Ends with the client, with a client that is silent or too slow, and with `stop`.
+    fn converse(self: &Arc<Self>, connection: &Arc<Connection>) -> io::Result<()> {
+        let stream = &connection.stream;
+        stream.set_write_timeout(Some(self.idle))?;
+        let _only_slower_without = stream.set_nodelay(true);
+        let mut reader = BufReader::new(stream);
+        loop {
+            // One limit for a whole query: a byte now and then does not keep a connection.
+            stream.set_read_deadline(Some(Instant::now() + self.idle))?;
+            let waited = self.stop.run(|| reader.fill_buf().map(<[u8]>::is_empty));
+            let (Ok(Ok(false)), None) = (waited, self.stop.err()) else { return Ok(()) };
+            let message = read_message(&mut reader)?;
+            let Some(query) = self.query(&message, |answer| connection.send(answer)) else { continue };
+            count(&self.counts.over_tcp);
+            let Ok(turn) = connection.pipeline.acquire_owned_ctx(&self.stop, 1) else { return Ok(()) };
+            let (server, connection) = (Arc::clone(self), Arc::clone(connection));
+            let serve = move || {
+                let _turn = turn;
+                let answer = server.for_connection(&query.key);
+                connection.send(&answer.to(&query, MOST_TCP));
+            };
+            if let Err(refused) = gmp::Builder::new().go(serve) {
+                self.complaints.tell(format!("cannot serve a query: {refused}"));
+            }
+        }
+    }
+
+    /// Here a query waits in line for its room, as its connection then waits, too. The room is free before the answer is sent,
+    /// which may take a slow client's time.
+    fn for_connection(&self, key: &Key) -> Arc<Answer> {
+        if let Some(answer) = self.cache.get(key) {
+            count(&self.counts.cached);
+            return answer;
+        }
+        match self.room.acquire_owned_ctx(&self.cut, 1) {
+            Ok(_permit) => self.answered(key),
+            Err(_) => {
+                count(&self.counts.turned_away);
+                Arc::new(Answer::failure(key, SERVER_FAILURE))
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn send(&self, answer: &[u8]) {
+        let _one = self.writing.lock();
+        if write_message(&mut &self.stream, answer).is_err() {
+            // Ends the reader, and those who wait to write.
+            let _gone_already = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
