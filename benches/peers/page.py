@@ -151,7 +151,7 @@ def spread(row: Row, found: Figures) -> str:
 def echo_table(data: dict) -> str:
     """What else the echo rows tell."""
     lines = []
-    for row in [row for row in ROWS if row.connections and not row.load_options]:
+    for row in [row for row in ROWS if row.connections and row.name == row.run and not row.load_options]:
         for peer in RUNTIMES:
             runs = [run for run in data["runs"] if (run["run"], run["peer"]) == (row.run, peer) and "p99" in run]
             calm = [run for run in runs if run["others"] < data["disturbed"]] or runs

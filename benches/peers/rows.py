@@ -35,6 +35,12 @@ class Row:
     connections: int = 0
     seconds: int = 3
     load_options: list[str] = field(default_factory=list)
+    # The server's workload, where it is not the one of the kind of socket.
+    server: str = ""
+    # How many operations are enough to see whether it works.
+    short: int = 1000
+    # A row that takes long, or whose figure is the same each time, is run no more often.
+    most_reps: int = 99
 
     @property
     def run(self) -> str:
@@ -46,6 +52,16 @@ def echo(connections: int, kind: str = "tcp", **goal) -> Row:
     name, told, each = ECHOES[kind]
     title = f"{told}, {connections} {each}{'s' if connections > 1 else ''}, CPU for 10^6 requests"
     return Row(f"{name}_{connections}", title, "s", PEERS, kind=kind, connections=connections, procs=(1,), **goal)
+
+
+def resident(name: str, title: str, figure: str, **goal) -> Row:
+    return Row(name, title, "B", PEERS, figure=figure, workload="rss_idle", connections=4000, load_options=["--resident"],
+        server="small_echo", procs=(1,), most_reps=3, **goal)
+
+
+def connect_storm(name: str, what: str, unit: str, figure: str, **goal) -> Row:
+    return Row(name, f"20,000 connects, at most 1,000 under way: {what}", unit, PEERS, figure=figure, workload="connect_storm",
+        connections=20_000, load_options=["--storm", "1000"], procs=(1,), **goal)
 
 
 def storm(what: str, of: str) -> list[Row]:
@@ -62,6 +78,8 @@ ROWS = [
     Row("yield_2", "yield, 2 goroutines", "ns", RUNTIMES, best=0.6),
     Row("yield_1000", "yield, 1000 goroutines", "ns", RUNTIMES, best=0.6),
     Row("ping_pong", "ping-pong over two unbuffered channels, a round trip", "ns", PEERS, best=0.5),
+    Row("self_wake", "block_on: a future that wakes itself, a poll", "ns", ["gmp", "tokio"], at_most=20.0, procs=(1,)),
+    Row("waker_ping_pong", "block_on: ping-pong by wakers, a round trip", "ns", ["gmp", "tokio"], best=0.6, procs=(1, 2)),
     Row("buffered_1x1", "buffered channel (128), 1 to 1, an item", "ns", PEERS, best=0.6),
     Row("buffered_4x4", "buffered channel (128), 4 to 4, an item", "ns", PEERS, best=0.6),
     Row("select", "select over two unbuffered channels, an item", "ns", RUNTIMES, best=0.5),
@@ -79,13 +97,27 @@ ROWS = [
     echo(1000, best=0.95),
     *[echo(connections, "unix", best=0.95) for connections in (1, 64, 1000)],
     *[echo(connections, "udp", best=0.95) for connections in (1, 64)],
+    Row("echo_1000_tail", "echo, 1000 connections, p99 of an answer over p50", "×", PEERS, at_most=2.0, figure="tail", workload="echo_1000",
+        connections=1000, procs=(1,)),
+    resident("rss_idle", "4,000 connections that have said nothing yet: RSS of each", "resident", at_most=4621.0 + 64),
+    resident("rss_idle_talked", "the same, each after a message: RSS of each", "talked_resident"),
+    resident("rss_idle_tables", "the same, with page tables", "talked"),
+    connect_storm("connect_storm_lost", "lost, or listener overflows", "connects", "lost", at_most=0.0),
+    connect_storm("connect_storm_p50", "until the answer (p50)", "ms", "answered_p50"),
+    connect_storm("connect_storm_p999", "until the answer (p99.9)", "ms", "answered_p999"),
+    connect_storm("connect_storm_tail", "p99.9 over p50", "×", "value", at_most=10.0),
+    Row("slow_readers", "by how much RSS changes in 30 s beside 64 slow readers", "KiB", RUNTIMES, at_most=1024.0, connections=64, seconds=30,
+        load_options=["--slow", "64"], procs=(1,), most_reps=1),
     Row("hog", "P hogs: until one more goroutine starts (p50)", "ms", RUNTIMES, at_most=10.0),
     Row("blocking_marked", "100 goroutines, 20 blocking sleeps of 1 ms each, marked", "ms", ["gmp", "tokio", "threads"], at_most=30.0,
         procs=(2,)),
     Row("blocking", "the same, not marked", "ms", RUNTIMES, at_most=75.0, procs=(2,)),
+    Row("cached_files", "1000 goroutines read cached files, a page", "ns", ["gmp", "go", "threads"], of_threads=1.1, procs=(2,)),
+    Row("cached_files_cpu", "the same, CPU", "ns", ["gmp", "go", "threads"], of_threads=1.1, figure="cpu", workload="cached_files",
+        procs=(2,)),
     Row("merge_sort", "fork-join merge sort of 10^6 u64", "ms", PEERS, of_threads=1.03),
     Row("idle", "10,000 idle connections for 5 s, CPU", "ms", RUNTIMES, at_most=0.0, connections=10_000, seconds=5,
-        load_options=["--idle"], procs=(2,)),
+        load_options=["--idle"], procs=(2,), most_reps=3),
     *storm("a yield", "yield"),
     *storm("a sleep of 1 ms", "sleep"),
     *storm("a spawn and a join", "join"),

@@ -78,25 +78,36 @@ func main() {
 		what = parked(or(1_000_000))
 	case "hog":
 		what = hog(or(20), procs)
+	case "cached_files":
+		what = cachedFiles(or(4_000_000))
 	case "blocking":
 		what = blocking()
 	case "storm":
 		what = storm(int64(or(3000)))
 	case "merge_sort":
 		what = mergeSort(or(1_000_000))
-	case "echo":
+	case "echo", "small_echo":
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		must(err)
 		fmt.Println(listener.Addr().(*net.TCPAddr).Port)
-		echo(listener)
+		room := 4096
+		if os.Args[1] == "small_echo" {
+			room = 64
+		}
+		echo(listener, room)
 	case "unix_echo":
 		listener, err := net.Listen("unix", filepath.Join(os.TempDir(), fmt.Sprintf("gmp-peer-%d", os.Getpid())))
 		must(err)
 		fmt.Println(listener.Addr())
-		echo(listener)
+		echo(listener, 4096)
 	case "udp_echo":
 		udpEcho()
+	case "http":
+		serveHTTP()
 	default:
+		what = shapes(os.Args[1], procs, or)
+	}
+	if what == nil {
 		fmt.Fprintln(os.Stderr, "no workload is called", os.Args[1])
 		os.Exit(2)
 	}
@@ -239,6 +250,62 @@ func fanIn(n int) {
 		sum += i
 	}
 	check(sum == 2*sumBelow(n/2))
+}
+
+// Each a goroutine. A hundred files of sixteen pages, a handle for each reader.
+func cachedFiles(n int) found {
+	const readers, page, pages = 1000, 4096, 16
+	path := func(number int) string {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("gmp-peer-%d-%d", os.Getpid(), number))
+	}
+	bytes := make([]byte, pages*page)
+	for i := range bytes {
+		bytes[i] = byte(i / page)
+	}
+	for number := range 100 {
+		must(os.WriteFile(path(number), bytes, 0o600))
+	}
+	files := make([]*os.File, readers)
+	for reader := range files {
+		file, err := os.Open(path(reader % 100))
+		must(err)
+		_, err = file.ReadAt(bytes, 0)
+		must(err)
+		files[reader] = file
+	}
+	for number := range 100 {
+		must(os.Remove(path(number)))
+	}
+	cpu := func() float64 {
+		var usage syscall.Rusage
+		must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+		return float64(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	took := 0.0
+	what := timed(n, func(n int) {
+		before := cpu()
+		var all sync.WaitGroup
+		for _, file := range files {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				buffer := make([]byte, page)
+				for i := range n / readers {
+					at := i % pages
+					if read, err := file.ReadAt(buffer, int64(at*page)); err != nil || read != page {
+						panic(err)
+					}
+					if buffer[0] != byte(at) || buffer[page-1] != byte(at) {
+						panic("other bytes")
+					}
+				}
+			}()
+		}
+		all.Wait()
+		took = (cpu() - before) / float64(n)
+	})
+	what["cpu"] = took
+	return what
 }
 
 func mutex(goroutines, n int) {
@@ -443,11 +510,12 @@ func must(err error) {
 	}
 }
 
-func echo(listener net.Listener) {
+// With so many bytes for what is read.
+func echo(listener net.Listener, room int) {
 	for {
 		conn, err := listener.Accept()
 		must(err)
-		go serve(conn)
+		go serve(conn, room)
 	}
 }
 
@@ -465,9 +533,9 @@ func udpEcho() {
 	}
 }
 
-func serve(conn net.Conn) {
+func serve(conn net.Conn, room int) {
 	defer conn.Close()
-	buffer := make([]byte, 4096)
+	buffer := make([]byte, room)
 	for {
 		got, err := conn.Read(buffer)
 		if err != nil {

@@ -3,7 +3,13 @@
 //! A program runs one workload: `peer-x WORKLOAD --procs P [--n N]`. It is timed inside its process, on the main
 //! goroutine, after a warm-up of a tenth. What it prints is one line of JSON, which `run` reads.
 
+pub mod shapes;
+
 use std::fmt::Write;
+use std::future::poll_fn;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The command line.
@@ -68,6 +74,13 @@ impl Found {
         self
     }
 
+    /// Takes what another one has found under a name each, its value under this one.
+    pub fn and(mut self, name: &str, other: Found) -> Found {
+        let others = other.json.strip_prefix("{\"value\": ").expect("each begins with its value");
+        write!(self.json, ", \"{name}\": {others}").expect("a String takes everything");
+        self
+    }
+
     pub fn print(&self) {
         println!("{}}}", self.json);
     }
@@ -90,6 +103,31 @@ pub fn timed(n: u64, mut run: impl FnMut(u64)) -> Found {
     let start = Instant::now();
     run(n);
     per_op(start.elapsed(), n)
+}
+
+/// As `timed`, and the process's CPU time for each as `cpu`.
+pub fn timed_with_cpu(n: u64, mut run: impl FnMut(u64)) -> Found {
+    let mut took = 0.0;
+    let found = timed(n, |n| {
+        let before = cpu();
+        run(n);
+        took = cpu() - before;
+    });
+    found.with("cpu", took / n as f64)
+}
+
+/// The process's CPU time so far, in nanoseconds.
+pub fn cpu() -> f64 {
+    // SAFETY: a struct of integers, which the call fills.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    [usage.ru_utime, usage.ru_stime]
+        .map(|time| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3)
+        .iter()
+        .sum::<f64>()
 }
 
 pub fn per_op(took: Duration, n: u64) -> Found {
@@ -136,9 +174,53 @@ pub fn many_descriptors() {
     }
 }
 
+/// How many connections may wait to be accepted, as Go and gmp have it from the kernel. What others leave to their users is
+/// 128, or 1024, and a storm loses connections at that.
+pub const BACKLOG: i32 = 4096;
+
+/// Gives a listener room for so many.
+pub fn widen(listener: &impl std::os::fd::AsRawFd) {
+    // SAFETY: no pointers.
+    let done = unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
+    assert_eq!(done, 0, "listen: {}", std::io::Error::last_os_error());
+}
+
 /// Where a server of Unix sockets listens; whoever started the program removes it.
 pub fn socket_path() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("gmp-peer-{}", std::process::id()))
+}
+
+/// How many read files at once.
+const READERS: usize = 1000;
+
+/// How many bytes a read of a file is.
+const PAGE: usize = 4096;
+/// And so many of them are a file.
+const PAGES: usize = 16;
+
+/// A file for each reader, all of its bytes in the page cache; a hundred in all, which are gone with the last handle.
+pub fn cached_files() -> Vec<std::fs::File> {
+    let folder = std::env::temp_dir();
+    let path = |number| folder.join(format!("gmp-peer-{}-{number}", std::process::id()));
+    let bytes: Vec<u8> = (0..PAGES).flat_map(|page| [page as u8; PAGE]).collect();
+    (0..100).for_each(|number| std::fs::write(path(number), &bytes).expect("the folder takes it"));
+    let open = |reader| std::fs::File::open(path(reader % 100)).expect("it was written");
+    let files: Vec<_> = (0..READERS).map(open).collect();
+    (0..100).for_each(|number| std::fs::remove_file(path(number)).expect("it is there"));
+    assert!(files.iter().all(
+        |mut file| std::io::copy(&mut file, &mut std::io::sink()).expect("a read") == bytes.len() as u64
+    ));
+    files
+}
+
+/// What each reader does: so many reads, by `read`, which reads a page from there on.
+pub fn read_pages(reads: u64, mut read: impl FnMut(&mut [u8], u64)) {
+    let mut page = [0; PAGE];
+    for i in 0..reads {
+        let at = i as usize % PAGES;
+        read(&mut page, (at * PAGE) as u64);
+        assert!(page[0] == at as u8 && page[PAGE - 1] == at as u8);
+    }
 }
 
 /// A thread's own: timers that are not rounded up.
@@ -161,6 +243,45 @@ pub fn unsorted(n: u64) -> Vec<u64> {
 
 /// Below this many a merge sort does not fork.
 pub const CUTOFF: usize = 1024;
+
+/// What one waits for by a future, always with the same waker, and another gives.
+#[derive(Debug, Default)]
+pub struct Signal {
+    set: AtomicBool,
+    waker: OnceLock<Waker>,
+}
+
+impl Signal {
+    /// Takes what was given.
+    pub async fn take(&self) {
+        poll_fn(|cx| {
+            self.waker.get_or_init(|| cx.waker().clone());
+            // SeqCst: either this sees what was given, or the giver sees the waker.
+            if self.set.swap(false, SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    pub fn give(&self) {
+        self.set.store(true, SeqCst);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A future that is polled `n` times more, each time as it has woken itself.
+pub async fn wake_itself(mut n: u64) {
+    poll_fn(|cx| {
+        if n == 0 {
+            return Poll::Ready(());
+        }
+        n -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// Sorts what is not forked. It and the merge are calls, so that in all programs of this language they are the same
 /// instructions: inlined, they took up to a tenth more or less, by where they happened to be placed.

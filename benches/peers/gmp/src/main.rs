@@ -1,12 +1,13 @@
 //! The workloads on gmp.
 
+mod shapes;
 mod storm;
 
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, UdpSocket, UnixListener};
 use gmp::sync::{Mutex, WaitGroup};
-use gmp::{go, yield_now};
-use peer_common::{Args, CUTOFF, Found};
+use gmp::{block_on, go, yield_now};
+use peer_common::{Args, CUTOFF, Found, Signal};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ fn run(args: &Args) -> Found {
         "yield_2" => peer_common::timed(n(4_000_000), |n| yields(2, n)),
         "yield_1000" => peer_common::timed(n(4_000_000), |n| yields(1000, n)),
         "ping_pong" => peer_common::timed(n(1_000_000), ping_pong),
+        "self_wake" => peer_common::timed(n(20_000_000), |n| block_on(peer_common::wake_itself(n))),
+        "waker_ping_pong" => peer_common::timed(n(2_000_000), waker_ping_pong),
         "buffered_1x1" => peer_common::timed(n(8_000_000), |n| buffered(1, n)),
         "buffered_4x4" => peer_common::timed(n(4_000_000), |n| buffered(4, n)),
         "select" => peer_common::timed(n(1_000_000), select),
@@ -42,13 +45,35 @@ fn run(args: &Args) -> Found {
         "hog" => hog(n(20), args.procs),
         "blocking" => blocking(|| std::thread::sleep(Duration::from_millis(1))),
         "blocking_marked" => blocking(|| gmp::blocking(|| std::thread::sleep(Duration::from_millis(1)))),
+        "cached_files" => cached_files(n(4_000_000)),
         "storm" => storm::storm(n(3000)),
         "merge_sort" => peer_common::timed_sort(n(1_000_000), sort),
-        "echo" => echo(),
+        "echo" => echo::<4096>(),
+        "small_echo" => echo::<64>(),
         "unix_echo" => unix_echo(),
         "udp_echo" => udp_echo(),
-        _ => args.unknown(),
+        _ => shapes::run(args).unwrap_or_else(|| args.unknown()),
     }
+}
+
+/// Each a goroutine.
+fn cached_files(n: u64) -> Found {
+    use gmp::fs::{File, unix::FileExt};
+    peer_common::many_descriptors();
+    let files: Vec<_> = peer_common::cached_files().into_iter().map(File::from).map(Arc::new).collect();
+    peer_common::timed_with_cpu(n, |n| {
+        let reads = n / files.len() as u64;
+        let read = |file: &Arc<File>| {
+            let file = Arc::clone(file);
+            go(move || {
+                peer_common::read_pages(reads, |page, at| {
+                    assert_eq!(file.read_at(page, at).unwrap(), page.len())
+                });
+            })
+        };
+        let handles: Vec<_> = files.iter().map(read).collect();
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+    })
 }
 
 fn spawn_join(n: u64) {
@@ -78,6 +103,22 @@ fn ping_pong(n: u64) {
         assert_eq!(ponged.recv(), Ok(i + 1));
     }
     drop(ping);
+    other.join().unwrap();
+}
+
+fn waker_ping_pong(n: u64) {
+    let signals: Arc<[Signal; 2]> = Arc::default();
+    let theirs = Arc::clone(&signals);
+    let other = go(move || {
+        for _ in 0..n {
+            block_on(theirs[0].take());
+            theirs[1].give();
+        }
+    });
+    for _ in 0..n {
+        signals[0].give();
+        block_on(signals[1].take());
+    }
     other.join().unwrap();
 }
 
@@ -251,14 +292,15 @@ fn sort(numbers: &mut [u64], space: &mut [u64]) {
     peer_common::merge(space, middle, numbers);
 }
 
-fn echo() -> Found {
+/// With so many bytes for what is read.
+fn echo<const ROOM: usize>() -> Found {
     peer_common::many_descriptors();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap().port());
     loop {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
-        go(move || serve(stream));
+        go(move || serve::<ROOM>(stream));
     }
 }
 
@@ -269,12 +311,12 @@ fn unix_echo() -> Found {
     println!("{}", path.display());
     loop {
         let (stream, _) = listener.accept().unwrap();
-        go(move || serve(stream));
+        go(move || serve::<4096>(stream));
     }
 }
 
-fn serve(mut stream: impl Read + Write) {
-    let mut buffer = [0; 4096];
+fn serve<const ROOM: usize>(mut stream: impl Read + Write) {
+    let mut buffer = [0; ROOM];
     while let Ok(got @ 1..) = stream.read(&mut buffer) {
         if stream.write_all(black_box(&buffer[..got])).is_err() {
             return;

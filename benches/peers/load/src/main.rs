@@ -1,17 +1,31 @@
-//! The load of the echo rows: one thread, one epoll, a closed loop. Each connection has one message of 64 bytes under way.
+//! The clients of the echo rows, against a server in a process of its own.
 //!
 //! `peer-load --to ADDRESS --server PID --connections C --seconds S` prints a line of JSON: requests, their times, and the
-//! CPU time that the server's process has used for them. An address is a kind of socket, a colon, and a port or a path. With
-//! `--idle` the connections only stand there.
+//! CPU time that the server's process has used for them. An address is a kind of socket, a colon, and a port or a path. What
+//! the clients do:
+//!
+//! * nothing else said: each has one message of 64 bytes under way (`echo.rs`);
+//! * `--idle`: they only stand there, and the server's CPU time is looked at;
+//! * `--resident`: they only stand there, and the server's memory is looked at (`resident.rs`);
+//! * `--storm MOST`: they come, have one message echoed, and go, so many at once (`storm.rs`);
+//! * `--slow N`: as without, beside N more who send and do not read, or hardly (`slow.rs`).
 
+mod echo;
+mod process;
+mod resident;
+mod slow;
+mod storm;
+
+use process::Process;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+/// The bytes of a message.
 const SIZE: usize = 64;
 
 /// A connection, for `read` and `write`; of UDP, a socket of its own with the server as its peer.
@@ -41,121 +55,95 @@ fn set_nonblocking(socket: &File) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// One message there and back, on a socket that blocks.
+fn exchange(mut stream: &File, number: usize) {
+    let (sent, mut got) = ([number as u8; SIZE], [0; SIZE]);
+    stream.write_all(&sent).expect("64 bytes fit into an empty socket");
+    stream.read_exact(&mut got).expect("the server answers");
+    assert_eq!(got, sent, "a wrong answer");
+}
+
+/// An epoll whose events carry a number of the caller's.
+struct Epoll(i32);
+
+impl Epoll {
+    fn new() -> Epoll {
+        // SAFETY: it takes a number.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(epoll >= 0, "{}", std::io::Error::last_os_error());
+        Epoll(epoll)
+    }
+
+    fn watch(&self, socket: &impl AsRawFd, events: i32, number: usize) {
+        self.control(libc::EPOLL_CTL_ADD, socket, events, number);
+    }
+
+    fn change(&self, socket: &impl AsRawFd, events: i32, number: usize) {
+        self.control(libc::EPOLL_CTL_MOD, socket, events, number);
+    }
+
+    fn control(&self, what: i32, socket: &impl AsRawFd, events: i32, number: usize) {
+        let mut event = libc::epoll_event { events: events as u32, u64: number as u64 };
+        // SAFETY: both descriptors are open, the event is ours.
+        let done = unsafe { libc::epoll_ctl(self.0, what, socket.as_raw_fd(), &mut event) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// The numbers of those with an event, after a tenth of a second at the latest.
+    fn wait<'e>(&self, events: &'e mut Events) -> impl Iterator<Item = usize> + use<'e> {
+        let most = events.0.len() as i32;
+        // SAFETY: there is room for as many events.
+        let count = unsafe { libc::epoll_wait(self.0, events.0.as_mut_ptr(), most, 100) };
+        events.0.iter().take(count.max(0) as usize).map(|event| event.u64 as usize)
+    }
+}
+
+/// Room for the events of one call.
+struct Events([libc::epoll_event; 256]);
+
+impl Events {
+    fn new() -> Events {
+        Events([libc::epoll_event { events: 0, u64: 0 }; 256])
+    }
+}
+
 fn main() {
     peer_common::many_descriptors();
-    let mut args = std::env::args().skip(1).peekable();
-    let (mut numbers, mut address, mut idle) = (HashMap::new(), String::new(), false);
+    let mut args = std::env::args().skip(1);
+    let (mut numbers, mut flags, mut address) = (HashMap::new(), Vec::new(), String::new());
     while let Some(arg) = args.next() {
-        if arg == "--idle" {
-            idle = true;
-        } else if arg == "--to" {
-            address = args.next().expect("an address after --to");
-        } else {
-            let value = args.next().and_then(|value| value.parse::<u64>().ok());
-            numbers.insert(arg, value.expect("a number after each option"));
-        }
-    }
-    let number = |name: &str| *numbers.get(name).unwrap_or_else(|| panic!("{name} is missing"));
-    let streams: Vec<_> = (0..number("--connections")).map(|_| connect(&address)).collect();
-    let (server, seconds) = (number("--server"), Duration::from_secs(number("--seconds")));
-    if idle {
-        // Until the last accept is over, and what a runtime may do once after it, as giving memory back.
-        std::thread::sleep(Duration::from_secs(3));
-        let before = cpu_time(server);
-        std::thread::sleep(seconds);
-        println!("{{\"value\": {}}}", (cpu_time(server) - before) as f64 / 1e6);
-        return;
-    }
-    Load::new(streams).run(server, seconds);
-}
-
-/// What all threads of a process have used of a CPU, in nanoseconds; those that have ended, too.
-fn cpu_time(process: u64) -> u64 {
-    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: it writes the clock's number.
-    let found = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
-    // SAFETY: it writes the time.
-    let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    assert!(found == 0 && read == 0, "the server, process {process}, does not run");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-struct Load {
-    streams: Vec<File>,
-    sent: Vec<Instant>,
-    got: Vec<usize>,
-    took: Vec<u32>,
-    epoll: i32,
-}
-
-impl Load {
-    fn new(streams: Vec<File>) -> Load {
-        // SAFETY: it takes a number.
-        let epoll = unsafe { libc::epoll_create1(0) };
-        for (at, stream) in streams.iter().enumerate() {
-            set_nonblocking(stream);
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: at as u64 };
-            // SAFETY: both descriptors are open, the event is ours.
-            let added =
-                unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stream.as_raw_fd(), &mut event) };
-            assert_eq!(added, 0, "{}", std::io::Error::last_os_error());
-        }
-        let (sent, got) = (vec![Instant::now(); streams.len()], vec![0; streams.len()]);
-        Load { streams, sent, got, took: Vec::new(), epoll }
-    }
-
-    fn run(mut self, server: u64, seconds: Duration) {
-        for at in 0..self.streams.len() {
-            self.send(at);
-        }
-        self.drive(Instant::now() + seconds / 5);
-        self.took.clear();
-        let (before, start) = (cpu_time(server), Instant::now());
-        self.drive(start + seconds);
-        let (used, took) = (cpu_time(server) - before, start.elapsed());
-        let silent = self.sent.iter().filter(|sent| sent.elapsed() > seconds).count();
-        assert_eq!(silent, 0, "so many connections had no answer all the time");
-        let times = &mut self.took;
-        times.sort_unstable();
-        let count = times.len();
-        assert!(count > 100, "{count} answers in {took:?}");
-        let micros = |at: usize| f64::from(times[at]) / 1e3;
-        println!(
-            "{{\"value\": {}, \"rate\": {}, \"p50\": {}, \"p99\": {}}}",
-            // ns a request are CPU seconds for a milliard: s for 10^6 requests are thousandths of that.
-            used as f64 / count as f64 / 1e3,
-            count as f64 / took.as_secs_f64(),
-            micros(count / 2),
-            micros(count * 99 / 100),
-        );
-    }
-
-    fn send(&mut self, at: usize) {
-        self.sent[at] = Instant::now();
-        self.streams[at].write_all(&[at as u8; SIZE]).expect("64 bytes fit into an empty socket");
-    }
-
-    fn drive(&mut self, until: Instant) {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
-        while Instant::now() < until {
-            // SAFETY: room for 256 events.
-            let count = unsafe { libc::epoll_wait(self.epoll, events.as_mut_ptr(), 256, 100) };
-            for event in events.iter().take(count.max(0) as usize) {
-                self.receive(event.u64 as usize);
+        match arg.as_str() {
+            "--to" => address = args.next().expect("an address after --to"),
+            "--idle" | "--resident" => flags.push(arg),
+            _ => {
+                let value = args.next().and_then(|value| value.parse::<u64>().ok());
+                numbers.insert(arg, value.expect("a number after each option"));
             }
         }
     }
+    let number = |name: &str| *numbers.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+    let (server, count) = (Process(number("--server")), number("--connections") as usize);
+    let seconds = Duration::from_secs(number("--seconds"));
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let found = if has("--idle") {
+        idle(&address, &server, count, seconds)
+    } else if has("--resident") {
+        resident::run(&address, &server, count)
+    } else if numbers.contains_key("--storm") {
+        storm::run(&address, &server, count, number("--storm") as usize)
+    } else if numbers.contains_key("--slow") {
+        slow::run(&address, &server, count, number("--slow") as usize, seconds)
+    } else {
+        echo::run(&address, &server, count, seconds)
+    };
+    found.print();
+}
 
-    fn receive(&mut self, at: usize) {
-        let mut buffer = [0; SIZE];
-        let got = self.streams[at].read(&mut buffer[self.got[at]..]).expect("the server answers");
-        assert!(got > 0, "the server closed connection {at}");
-        assert!(buffer[self.got[at]..][..got].iter().all(|&byte| byte == at as u8), "a wrong answer");
-        self.got[at] += got;
-        if self.got[at] == SIZE {
-            self.got[at] = 0;
-            self.took.push(self.sent[at].elapsed().as_nanos() as u32);
-            self.send(at);
-        }
-    }
+fn idle(address: &str, server: &Process, count: usize, seconds: Duration) -> peer_common::Found {
+    let _streams: Vec<_> = (0..count).map(|_| connect(address)).collect();
+    // Until the last accept is over, and what a runtime may do once after it, as giving memory back.
+    std::thread::sleep(Duration::from_secs(3));
+    let before = server.cpu_time();
+    std::thread::sleep(seconds);
+    peer_common::Found::new((server.cpu_time() - before) as f64 / 1e6)
 }

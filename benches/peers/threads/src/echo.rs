@@ -1,4 +1,4 @@
-//! Echo servers that are no runtime: one thread, one epoll, a read and a write for each event.
+//! Echo servers that are no runtime: one thread, one epoll, a read and a write for each event; or a thread for each connection.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,13 +32,36 @@ impl Epoll {
 }
 
 pub fn tcp() -> ! {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    println!("{}", listener.local_addr().expect("it is bound").port());
+    let listener = listen();
     serve(listener.as_raw_fd(), || {
         let (stream, _) = listener.accept().expect("accept");
         stream.set_nodelay(true).expect("a TCP socket");
         stream.into()
     })
+}
+
+/// A thread for each connection, on the least stack that a runtime of threads would give it.
+pub fn thread_each() -> ! {
+    peer_common::many_descriptors();
+    let listener = listen();
+    loop {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.set_nodelay(true).expect("a TCP socket");
+        let serve = move || {
+            let mut buffer = [0; 64];
+            while matches!(stream.read(&mut buffer), Ok(got @ 1..) if stream.write_all(&buffer[..got]).is_ok())
+            {
+            }
+        };
+        std::thread::Builder::new().stack_size(64 << 10).spawn(serve).expect("a thread");
+    }
+}
+
+fn listen() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    peer_common::widen(&listener);
+    println!("{}", listener.local_addr().expect("it is bound").port());
+    listener
 }
 
 pub fn unix() -> ! {

