@@ -1,8 +1,9 @@
 //! What the programs of all peers share: which workload, how it is timed, how its result is told.
 //!
-//! A program runs one workload: `peer-x WORKLOAD --procs P [--n N]`. It is timed inside its process, on the main
+//! A program runs one workload: `peer-x WORKLOAD --procs P [--n N] [--size S]`. It is timed inside its process, on the main
 //! goroutine, after a warm-up of a tenth. What it prints is one line of JSON, which `run` reads.
 
+pub mod scale;
 pub mod shapes;
 
 use std::fmt::Write;
@@ -18,6 +19,8 @@ pub struct Args {
     pub workload: String,
     pub procs: usize,
     pub n: Option<u64>,
+    /// Of a curve's point.
+    pub size: Option<u64>,
 }
 
 impl Args {
@@ -25,16 +28,17 @@ impl Args {
     pub fn from_env() -> Args {
         let mut args = std::env::args().skip(1);
         let usage = || -> ! {
-            eprintln!("usage: WORKLOAD --procs P [--n N]");
+            eprintln!("usage: WORKLOAD --procs P [--n N] [--size S]");
             std::process::exit(2)
         };
         let Some(workload) = args.next() else { usage() };
-        let mut read = Args { workload, procs: 1, n: None };
+        let mut read = Args { workload, procs: 1, n: None, size: None };
         while let Some(option) = args.next() {
             let value = args.next().and_then(|value| value.parse::<u64>().ok());
             match (option.as_str(), value) {
                 ("--procs", Some(procs)) => read.procs = procs as usize,
                 ("--n", Some(n)) => read.n = Some(n),
+                ("--size", Some(size)) => read.size = Some(size),
                 _ => usage(),
             }
         }

@@ -1,7 +1,9 @@
 //! The workloads on gmp.
 
+mod scale;
 mod shapes;
 mod storm;
+mod tails;
 
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, UdpSocket, UnixListener};
@@ -52,7 +54,7 @@ fn run(args: &Args) -> Found {
         "small_echo" => echo::<64>(),
         "unix_echo" => unix_echo(),
         "udp_echo" => udp_echo(),
-        _ => shapes::run(args).unwrap_or_else(|| args.unknown()),
+        _ => shapes::run(args).or_else(|| scale::run(args)).or_else(|| tails::run(args)).unwrap_or_else(|| args.unknown()),
     }
 }
 
