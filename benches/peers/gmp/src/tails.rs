@@ -71,7 +71,10 @@ fn begin(beside: &str) {
         "storm" => (0..2).for_each(|_| storm()),
         "timers" => always(100, || time::sleep(Duration::from_millis(10))),
         "hog" => always(1, std::hint::spin_loop),
-        "blocking" => always(1, block),
+        "blocking" => always(1, || {
+            block();
+            yield_now();
+        }),
         "blocking_marked" => always(1, || gmp::blocking(block)),
         _ => panic!("{beside}: no such cell"),
     }

@@ -8,9 +8,11 @@
 //! * `--idle`: they only stand there, and the server's CPU time is looked at;
 //! * `--resident`: they only stand there, and the server's memory is looked at (`resident.rs`);
 //! * `--storm MOST`: they come, have one message echoed, and go, so many at once (`storm.rs`);
+//! * `--every US`: they send the time, one each so often, and read nothing (`probe.rs`);
 //! * `--slow N`: as without, beside N more who send and do not read, or hardly (`slow.rs`).
 
 mod echo;
+mod probe;
 mod process;
 mod resident;
 mod slow;
@@ -129,6 +131,8 @@ fn main() {
         idle(&address, &server, count, seconds)
     } else if has("--resident") {
         resident::run(&address, &server, count)
+    } else if numbers.contains_key("--every") {
+        probe::run(&address, count, Duration::from_micros(number("--every")), number("--messages"))
     } else if numbers.contains_key("--storm") {
         storm::run(&address, &server, count, number("--storm") as usize)
     } else if numbers.contains_key("--slow") {

@@ -1,6 +1,8 @@
 //! The workloads on tokio: a multi-threaded runtime, the main task spawned on a worker.
 
+mod scale;
 mod shapes;
+mod tails;
 
 use peer_common::{Args, CUTOFF, Found, Signal};
 use std::future::Future;
@@ -98,10 +100,18 @@ async fn run(args: Args) -> Found {
         "small_echo" => echo::<64>().await,
         "unix_echo" => unix_echo().await,
         "udp_echo" => udp_echo().await,
-        _ => match shapes::run(&args).await {
-            Some(found) => found,
-            None => args.unknown(),
-        },
+        _ => others(&args).await.unwrap_or_else(|| args.unknown()),
+    }
+}
+
+/// The workloads that have files of their own.
+async fn others(args: &Args) -> Option<Found> {
+    if args.workload.starts_with("scale_") {
+        scale::run(args).await
+    } else if args.workload.starts_with("tail_") {
+        tails::run(args).await
+    } else {
+        shapes::run(args).await
     }
 }
 
