@@ -24,7 +24,7 @@ func main() {
 	if len(os.Args) < 2 {
 		usage()
 	}
-	procs, n := 1, 0
+	procs, n, size := 1, 0, 10
 	for i := 2; i+1 < len(os.Args); i += 2 {
 		value, err := strconv.Atoi(os.Args[i+1])
 		if err != nil {
@@ -35,6 +35,8 @@ func main() {
 			procs = value
 		case "--n":
 			n = value
+		case "--size":
+			size = value
 		default:
 			usage()
 		}
@@ -105,7 +107,11 @@ func main() {
 	case "http":
 		serveHTTP()
 	default:
-		what = shapes(os.Args[1], procs, or)
+		if beside, is := strings.CutPrefix(os.Args[1], "tail_"); is {
+			what = tails(beside, or)
+		} else if what = curves(os.Args[1], procs, size, or); what == nil {
+			what = shapes(os.Args[1], procs, or)
+		}
 	}
 	if what == nil {
 		fmt.Fprintln(os.Stderr, "no workload is called", os.Args[1])
@@ -116,7 +122,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: WORKLOAD --procs P [--n N]")
+	fmt.Fprintln(os.Stderr, "usage: WORKLOAD --procs P [--n N] [--size S]")
 	os.Exit(2)
 }
 

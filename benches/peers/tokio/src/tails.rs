@@ -20,7 +20,7 @@ pub async fn run(args: &Args) -> Option<Found> {
         loop {
             let (stream, _) = busy.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
-            tokio::spawn(serve::<4096>(stream));
+            tokio::spawn(serve::<_, 4096>(stream));
         }
     });
     let each = args.n(50_000) / PROBES as u64;
