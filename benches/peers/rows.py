@@ -29,6 +29,8 @@ class Row:
     # The workload, where it is not called like the row.
     workload: str = ""
     procs: tuple[int, ...] = (1, 2, 4, 8)
+    # What the program is told besides.
+    options: list[str] = field(default_factory=list)
     limit: float = 120.0
     # An echo row's.
     kind: str = "tcp"
