@@ -87,5 +87,9 @@ pub fn since(stamp: [u8; STAMP]) -> u64 {
 pub fn percentiles(mut waits: Vec<u64>) -> Found {
     waits.sort_unstable();
     let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] as f64 / 1e3;
-    Found::new(at(0.999)).with("p50", at(0.5)).with("p99", at(0.99)).with("max", at(1.0)).with("probes", waits.len() as f64)
+    Found::new(at(0.999))
+        .with("p50", at(0.5))
+        .with("p99", at(0.99))
+        .with("max", at(1.0))
+        .with("probes", waits.len() as f64)
 }

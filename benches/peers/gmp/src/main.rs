@@ -54,7 +54,10 @@ fn run(args: &Args) -> Found {
         "small_echo" => echo::<64>(),
         "unix_echo" => unix_echo(),
         "udp_echo" => udp_echo(),
-        _ => shapes::run(args).or_else(|| scale::run(args)).or_else(|| tails::run(args)).unwrap_or_else(|| args.unknown()),
+        _ => shapes::run(args)
+            .or_else(|| scale::run(args))
+            .or_else(|| tails::run(args))
+            .unwrap_or_else(|| args.unknown()),
     }
 }
 

@@ -206,7 +206,9 @@ fn select(size: u64, n: u64) -> Found {
         4 => arms!(from, n: 0 1 2 3),
         8 => arms!(from, n: 0 1 2 3 4 5 6 7),
         16 => arms!(from, n: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15),
-        32 => arms!(from, n: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31),
+        32 => {
+            arms!(from, n: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+        }
         _ => panic!("{size} arms: no such select is written here"),
     })
 }
@@ -215,8 +217,10 @@ fn channels(size: u64, n: u64) -> Found {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| bounded(128)).unzip();
     peer_common::timed(n, |n| {
         let senders = senders.clone();
-        let sending = go(move || (0..n).zip(senders.iter().cycle()).for_each(|(i, sender)| sender.send(i).unwrap()));
-        let sum: u64 = (0..n).zip(receivers.iter().cycle()).map(|(_, receiver)| receiver.recv().unwrap()).sum();
+        let sending =
+            go(move || (0..n).zip(senders.iter().cycle()).for_each(|(i, sender)| sender.send(i).unwrap()));
+        let sum: u64 =
+            (0..n).zip(receivers.iter().cycle()).map(|(_, receiver)| receiver.recv().unwrap()).sum();
         assert_eq!(sum, sum_below(n));
         sending.join().unwrap();
     })

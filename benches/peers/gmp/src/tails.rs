@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 pub fn run(args: &Args) -> Option<Found> {
     let beside = args.workload.strip_prefix("tail_")?;
     peer_common::many_descriptors();
-    let (probed, busy) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (probed, busy) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     println!("{} {}", probed.local_addr().unwrap().port(), busy.local_addr().unwrap().port());
     go(move || {
         loop {

@@ -14,7 +14,8 @@ use tokio::task::yield_now;
 pub async fn run(args: &Args) -> Option<Found> {
     let beside = args.workload.strip_prefix("tail_")?;
     peer_common::many_descriptors();
-    let (probed, busy) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (probed, busy) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     println!("{} {}", probed.local_addr().unwrap().port(), busy.local_addr().unwrap().port());
     tokio::spawn(async move {
         loop {
@@ -82,7 +83,9 @@ fn begin(beside: &str) {
             std::thread::sleep(MS);
             yield_now()
         }),
-        "blocking_marked" => always(1, || async { tokio::task::spawn_blocking(|| std::thread::sleep(MS)).await.unwrap() }),
+        "blocking_marked" => {
+            always(1, || async { tokio::task::spawn_blocking(|| std::thread::sleep(MS)).await.unwrap() })
+        }
         _ => panic!("{beside}: no such cell"),
     }
 }
