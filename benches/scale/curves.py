@@ -49,6 +49,13 @@ class Curve:
     limit: float = 120.0
 
     @property
+    def each(self) -> str:
+        """What a value is of."""
+        if self.things == "connections":
+            return "for 10^6 round trips"
+        return "an arm" if self.things == "arms" else "an operation"
+
+    @property
     def base(self) -> int:
         return 2 if self.sizes[1] == 2 else 10
 
@@ -69,29 +76,25 @@ class Point(Row):
     size: int = 0
 
 
-def curve(*args, **more) -> Curve:
-    return Curve(*args, **more)
-
-
 CURVES = [
-    curve("yield", "a yield", "goroutines", TENS, lambda size: max(2_000_000, 3 * size), touched=GOROUTINE),
-    curve("ping_pong", "a round trip over two unbuffered channels", "goroutines", TENS, lambda size: max(500_000, 2 * size), touched=GOROUTINE),
-    curve("parked_one", "to create one that waits on the channel of all", "goroutines", TENS, lambda size: max(200_000, size),
+    Curve("yield", "a yield", "goroutines", TENS, lambda size: max(2_000_000, 3 * size), touched=GOROUTINE),
+    Curve("ping_pong", "a round trip over two unbuffered channels", "goroutines", TENS, lambda size: max(500_000, 2 * size), touched=GOROUTINE),
+    Curve("parked_one", "to create one that waits on the channel of all", "goroutines", TENS, lambda size: max(200_000, size),
         touched=GOROUTINE),
-    curve("parked_one_wake", "to wake one, and see its end", "goroutines", TENS, touched=GOROUTINE, figure="wake", workload="parked_one"),
-    curve("parked_own", "to create one that waits on its own channel", "goroutines", TENS, lambda size: max(200_000, size), touched=GOROUTINE),
-    curve("parked_own_wake", "to wake one on its own channel, and see its end", "goroutines", TENS, touched=GOROUTINE, figure="wake",
+    Curve("parked_one_wake", "to wake one, and see its end", "goroutines", TENS, touched=GOROUTINE, figure="wake", workload="parked_one"),
+    Curve("parked_own", "to create one that waits on its own channel", "goroutines", TENS, lambda size: max(200_000, size), touched=GOROUTINE),
+    Curve("parked_own_wake", "to wake one on its own channel, and see its end", "goroutines", TENS, touched=GOROUTINE, figure="wake",
         workload="parked_own"),
-    curve("timer_stop", "a timer, armed and stopped", "timers", TENS, lambda size: 500_000, touched=TIMER),
-    curve("timer_fire", "a timer, armed and fired: CPU", "timers", TENS, lambda size: max(size, min(200 * size, 100_000)), touched=TIMER),
-    curve("connections", "a round trip of 64 bytes: CPU of the server for 10^6", "connections", [1, 10, 100, 1000, 10_000, 20_000], unit="s",
+    Curve("timer_stop", "a timer, armed and stopped", "timers", TENS, lambda size: 500_000, touched=TIMER),
+    Curve("timer_fire", "a timer, armed and fired: CPU", "timers", TENS, lambda size: max(size, min(200 * size, 100_000)), touched=TIMER),
+    Curve("connections", "a round trip of 64 bytes: CPU of the server for 10^6", "connections", [1, 10, 100, 1000, 10_000, 20_000], unit="s",
         touched=CONNECTION, procs=(1,)),
-    curve("select", "a select, for each of its arms", "arms", TWOS[:6], lambda size: 500_000 // (size + 1) + 1_000, touched=CHANNEL),
-    curve("select_dynamic", "a select made at run time, for each of its arms", "arms", TWOS, lambda size: 1_000_000 // (size + 1) + 500,
+    Curve("select", "a select, for each of its arms", "arms", TWOS[:6], lambda size: 500_000 // (size + 1) + 1_000, touched=CHANNEL),
+    Curve("select_dynamic", "a select made at run time, for each of its arms", "arms", TWOS, lambda size: 1_000_000 // (size + 1) + 500,
         peers=NO_TOKIO, touched=CHANNEL),
-    curve("channels", "a number through one of so many channels", "channels", [1, 10, 100, 1000], lambda size: 2_000_000, touched=CHANNEL),
-    curve("procs_yield", "a yield, of two goroutines for each P", PS, TWOS[:7], lambda size: 1_000_000),
-    curve("procs_transfer", "a transfer among two goroutines for each P", PS, TWOS[:7], lambda size: 20, unit="µs", limit=20.0),
+    Curve("channels", "a number through one of so many channels", "channels", [1, 10, 100, 1000], lambda size: 2_000_000, touched=CHANNEL),
+    Curve("procs_yield", "a yield, of two goroutines for each P", PS, TWOS[:7], lambda size: 1_000_000),
+    Curve("procs_transfer", "a transfer among two goroutines for each P", PS, TWOS[:7], lambda size: 20, unit="µs", limit=20.0),
 ]
 # What is told of a run that has the figures of two.
 RUN = [curve for curve in CURVES if curve.n or curve.things == "connections"]
@@ -211,7 +214,7 @@ def page(data: dict, head: str, out: Path) -> str:
             continue
         at = [(left_at(level, curve.touched), f"{level['name']} left") for level in levels] if curve.touched else []
         out.joinpath(f"{curve.name}.svg").write_text(
-            plot(f"{curve.title[0].upper()}{curve.title[1:]}", curve.things, f"{curve.unit}", found, at, curve.base))
+            plot(f"{curve.title[0].upper()}{curve.title[1:]}", curve.things, f"{curve.unit} {curve.each}", found, at, curve.base))
         plots += f"\n## `{curve.name}`: {curve.title}\n\n![{curve.title} against the number of {curve.things}]({curve.name}.svg)\n\n"
         sizes = sorted({size for line in found.values() for size, _ in line})
         plots += f"| {curve.things} | {' | '.join(f'{size:,}' for size in sizes)} |\n| --- {'| --- ' * len(sizes)}|\n"

@@ -60,7 +60,9 @@ def plot(title: str, x_title: str, y_title: str, lines: dict[tuple[str, int], li
         # Each a line lower, for neighbours.
         row = TOP + 11 + 12 * (number % 3)
         parts.append(f'<line x1="{x.at(size):.1f}" x2="{x.at(size):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="level"/>')
-        parts.append(f'<text x="{x.at(size) + 3:.1f}" y="{row}" class="mark">{escape(name)}</text>')
+        # To its left where there is no room to its right.
+        aside, anchor = (-3, "end") if x.at(size) > WIDTH - RIGHT - 50 else (3, "start")
+        parts.append(f'<text x="{x.at(size) + aside:.1f}" y="{row}" text-anchor="{anchor}" class="mark">{escape(name)}</text>')
     parts.append(f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" class="axis"/>')
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x_title)}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
