@@ -56,6 +56,8 @@ def run_cell(cell: Cell, peer: str, procs: int) -> dict:
         if cell.name == "connections":
             started.append(load(ports[1], server.pid, BUSY))
             time.sleep(1)
+            if started[1].poll() is not None:
+                return {"error": "the load of the connections ended before the probes began"}
         started.append(load(ports[0], server.pid, CONNECTIONS, "--every", str(EVERY), "--messages", str(cell.probes)))
         told, refused = server.communicate(timeout=cell.probes * EVERY / 1e6 + LONGER)
     except subprocess.TimeoutExpired:
