@@ -9,7 +9,7 @@ use gmp::chan::{Receiver, Sender, bounded};
 use gmp::context::Context;
 use gmp::sync::{
     ArcMutexGuard, Barrier, Condvar, Event, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    Semaphore, SemaphorePermit, WaitGroup,
+    Semaphore, SemaphorePermit, WaitGroup, futures,
 };
 use std::future::Future;
 use std::mem::forget;
@@ -21,6 +21,7 @@ use std::task::{Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+type Boxed<F> = Pin<Box<F>>;
 type Waits<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// One operation: what keeps it waiting, and what ends the wait.
@@ -506,6 +507,75 @@ fn a_task_that_is_starved_is_handed_the_lock() {
     drop(barges);
     assert!(lock.try_lock().is_none(), "the lock was let go instead of handed over");
     assert!(task.poll(waits.as_mut()).is_ready());
+}
+
+/// Futures as fields, of names; and each is polled again after its end. Fails to compile when a type has no name; or by a
+/// poll that does not begin anew.
+#[test]
+fn futures_have_names() {
+    struct Waits<'a> {
+        locks: (Boxed<futures::Lock<'a, u32>>, Boxed<futures::LockArc<u32>>),
+        reads: (Boxed<futures::Read<'a, u32>>, Boxed<futures::ReadArc<u32>>),
+        upgradable: Boxed<futures::UpgradableRead<'a, u32>>,
+        writes: (Boxed<futures::Write<'a, u32>>, Boxed<futures::WriteArc<u32>>),
+        acquires: (Boxed<futures::AcquirePermits<'a>>, Boxed<futures::AcquireOwned>),
+        others: (Boxed<futures::BarrierWait<'a>>, Boxed<futures::EventWait<'a>>),
+        zero: Boxed<futures::WaitGroupWait>,
+        ended: (Boxed<gmp::context::Ended>, Boxed<gmp::time::Timeout<gmp::time::Sleep>>),
+    }
+    fn ends_twice<F: Future>(mut future: Boxed<F>) {
+        let task = Task::new();
+        for _ in 0..2 {
+            assert!(task.poll(future.as_mut()).is_ready());
+        }
+    }
+    let (permits, mutex) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(0)));
+    let (lock, barrier, event) = (Arc::new(RwLock::new(0)), Barrier::new(1), Event::new());
+    let (context, cancel) = Context::background().with_cancel();
+    let waits = Waits {
+        locks: (Box::pin(mutex.lock_async()), Box::pin(mutex.lock_arc_async())),
+        reads: (Box::pin(lock.read_async()), Box::pin(lock.read_arc_async())),
+        upgradable: Box::pin(lock.upgradable_read_async()),
+        writes: (Box::pin(lock.write_async()), Box::pin(lock.write_arc_async())),
+        acquires: (Box::pin(permits.acquire_async(1)), Box::pin(permits.acquire_owned_async(1))),
+        others: (Box::pin(barrier.wait_async()), Box::pin(event.wait_async())),
+        zero: Box::pin(WaitGroup::new().wait_async()),
+        ended: (
+            Box::pin(context.ended()),
+            Box::pin(gmp::time::timeout_async(Duration::ZERO, gmp::time::sleep_async(Duration::ZERO))),
+        ),
+    };
+    cancel.cancel();
+    let Waits { locks, reads, upgradable, writes, acquires, mut others, zero, ended } = waits;
+    assert_eq!(format!("{locks:?} {reads:?}"), "(Lock { .. }, LockArc { .. }) (Read { .. }, ReadArc { .. })");
+    assert_eq!(format!("{upgradable:?} {writes:?}"), "UpgradableRead { .. } (Write { .. }, WriteArc { .. })");
+    assert_eq!(
+        format!("{acquires:?} {others:?}"),
+        "(AcquirePermits { .. }, AcquireOwned { .. }) (BarrierWait { .. }, EventWait { .. })"
+    );
+    assert_eq!(
+        format!("{zero:?} {:?}", ended.0),
+        "WaitGroupWait { group: WaitGroup { count: 0 }, .. } Ended { .. }"
+    );
+    assert!(format!("{:?}", ended.1).starts_with("Timeout { sleep: Sleep { "));
+    ends_twice(locks.0);
+    ends_twice(locks.1);
+    ends_twice(reads.0);
+    ends_twice(reads.1);
+    ends_twice(upgradable);
+    ends_twice(writes.0);
+    ends_twice(writes.1);
+    ends_twice(acquires.0);
+    ends_twice(acquires.1);
+    ends_twice(others.0);
+    for _ in 0..2 {
+        event.notify_one();
+        block_on(others.1.as_mut());
+    }
+    ends_twice(zero);
+    ends_twice(ended.0);
+    assert_eq!(block_on(ended.1), Ok(()));
+    assert!(!mutex.is_locked() && !lock.is_locked() && permits.available_permits() == 1);
 }
 
 /// Compiles: the futures may go to other threads, and be shared.

@@ -6,14 +6,16 @@ use crate::host::Active;
 use crate::prim::Arc;
 use crate::wait::queue;
 use crate::wait::task::TaskWait;
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future that waits until the node is done.
-pub(super) struct Ended {
+/// Waits for the end of a context, as a future; made by [`Context::ended`](super::Context::ended).
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Ended {
     node: Arc<Node>,
     /// From the first poll that finds the node open on. The place stands in the node's list.
     waiting: Option<Waiting>,
@@ -83,5 +85,11 @@ impl Drop for Ended {
             let _told = waiting.wait.leave();
             self.leave();
         }
+    }
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ended").finish_non_exhaustive()
     }
 }

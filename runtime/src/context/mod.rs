@@ -21,6 +21,7 @@ mod tree;
 
 use crate::chan::Receiver;
 use crate::goroutine::JoinHandle;
+pub use ended::Ended;
 pub use signals::with_signals;
 pub(crate) use tree::interrupted;
 
@@ -281,8 +282,8 @@ impl Context {
     /// assert_eq!(gmp::block_on(context.ended()), ContextError::Canceled);
     /// other.join().unwrap();
     /// ```
-    pub fn ended(&self) -> impl Future<Output = ContextError> + Send + Sync + use<> {
-        ended::Ended::new(Arc::clone(&self.node))
+    pub fn ended(&self) -> Ended {
+        Ended::new(Arc::clone(&self.node))
     }
 
     /// Returns when the context is done at the latest: the earliest deadline among its own and those of the contexts

@@ -2,10 +2,12 @@
 
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
+use crate::sync::futures::{LockArc, ReadArc, WriteArc};
 use crate::sync::guard::{lets_others_in, unlocked, writes_meanwhile};
 use crate::sync::mutex::Mutex;
 use crate::sync::raw_rwlock::Kind;
 use crate::sync::rwlock::RwLock;
+use crate::sync::{raw_mutex, raw_rwlock};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -31,7 +33,7 @@ macro_rules! arc_guard {
 
         impl<T: ?Sized> $guard<T> {
             /// The lock is held for the guard.
-            fn of(lock: &Arc<$lock<T>>) -> Self {
+            pub(super) fn of(lock: &Arc<$lock<T>>) -> Self {
                 Self::holds(Arc::clone(lock))
             }
 
@@ -165,12 +167,8 @@ impl<T: ?Sized> Mutex<T> {
     /// std::thread::spawn(|| *gmp::block_on(locks) += 1).join().unwrap();
     /// assert_eq!(*total.lock(), 2);
     /// ```
-    pub fn lock_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcMutexGuard<T>> + use<T> {
-        let lock = Arc::clone(self);
-        async move {
-            lock.raw.lock_async().await;
-            ArcMutexGuard::holds(lock)
-        }
+    pub fn lock_arc_async(self: &Arc<Self>) -> LockArc<T> {
+        LockArc::new(Arc::clone(self), raw_mutex::Locking::new())
     }
 
     /// As [`lock_arc`](Self::lock_arc) if the mutex is free; `None` if it is locked. Does not block.
@@ -247,12 +245,8 @@ impl<T: ?Sized> RwLock<T> {
 
     /// As [`read_async`](Self::read_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
     /// may be spawned.
-    pub fn read_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcRwLockReadGuard<T>> + use<T> {
-        let lock = Arc::clone(self);
-        async move {
-            lock.raw.lock_async(Kind::Read).await;
-            ArcRwLockReadGuard::holds(lock)
-        }
+    pub fn read_arc_async(self: &Arc<Self>) -> ReadArc<T> {
+        ReadArc::new(Arc::clone(self), raw_rwlock::Locking::new(Kind::Read))
     }
 
     /// As [`write_async`](Self::write_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
@@ -267,12 +261,8 @@ impl<T: ?Sized> RwLock<T> {
     /// std::thread::spawn(|| gmp::block_on(writes).push("m")).join().unwrap();
     /// assert_eq!(*gmp::block_on(names.read_arc_async()), ["g", "m"]);
     /// ```
-    pub fn write_arc_async(self: &Arc<Self>) -> impl Future<Output = ArcRwLockWriteGuard<T>> + use<T> {
-        let lock = Arc::clone(self);
-        async move {
-            lock.raw.lock_async(Kind::Write).await;
-            ArcRwLockWriteGuard::holds(lock)
-        }
+    pub fn write_arc_async(self: &Arc<Self>) -> WriteArc<T> {
+        WriteArc::new(Arc::clone(self), raw_rwlock::Locking::new(Kind::Write))
     }
 
     /// As [`read_arc`](Self::read_arc) if that is possible at once; `None` otherwise. Does not block.

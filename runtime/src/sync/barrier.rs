@@ -188,20 +188,21 @@ impl Barrier {
     /// let leads = gmp::block_on(barrier.wait_async()).is_leader();
     /// assert_ne!(leads, other.join().unwrap());
     /// ```
-    pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> + Send + Sync + use<'_> {
-        Arrival { barrier: self, round: 0, task: TaskIn::new() }
+    pub fn wait_async(&self) -> BarrierWait<'_> {
+        BarrierWait { barrier: self, round: 0, task: TaskIn::new() }
     }
 }
 
-/// A future that waits for the end of a round.
-struct Arrival<'a> {
+/// Waits for the end of a round, as a future; made by [`Barrier::wait_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct BarrierWait<'a> {
     barrier: &'a Barrier,
     /// The round, while the future waits.
     round: usize,
     task: TaskIn<State>,
 }
 
-impl<'a> Arrival<'a> {
+impl<'a> BarrierWait<'a> {
     fn parts(self: Pin<&mut Self>) -> (&'a Barrier, &mut usize, Pin<&mut TaskIn<State>>) {
         // SAFETY: `task` is pinned with the future; nothing moves it.
         unsafe {
@@ -211,7 +212,7 @@ impl<'a> Arrival<'a> {
     }
 }
 
-impl Future for Arrival<'_> {
+impl Future for BarrierWait<'_> {
     type Output = BarrierWaitResult;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BarrierWaitResult> {
@@ -235,7 +236,7 @@ impl Future for Arrival<'_> {
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for BarrierWait<'_> {
     fn drop(&mut self) {
         // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
         let (barrier, round, task) = unsafe { Pin::new_unchecked(self) }.parts();
@@ -243,6 +244,12 @@ impl Drop for Arrival<'_> {
             mutant!(BarrierDropsTheCounted: return);
             state.leave(*round);
         }
+    }
+}
+
+impl fmt::Debug for BarrierWait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BarrierWait").finish_non_exhaustive()
     }
 }
 

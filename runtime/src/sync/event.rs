@@ -2,6 +2,8 @@
 
 mod future;
 
+pub use future::EventWait;
+
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
@@ -11,7 +13,6 @@ use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
 use std::ptr::NonNull;
 
 /// A waiter.
@@ -133,8 +134,8 @@ impl Event {
     /// event.notify_one();
     /// gmp::block_on(event.wait_async());
     /// ```
-    pub fn wait_async(&self) -> impl Future<Output = ()> + Send + Sync + use<'_> {
-        future::EventWait::new(self)
+    pub fn wait_async(&self) -> EventWait<'_> {
+        EventWait::new(self)
     }
 
     /// Wakes the waiter that has waited longest, or leaves a permit. Does not block.

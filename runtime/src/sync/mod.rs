@@ -9,6 +9,9 @@
 //! [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. Of `parking_lot` there is no `serde`. As
 //! [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what `Debug` prints.
 //!
+//! What a call waits for, a task of any executor awaits by its twin: [`Mutex::lock_async`], say. [`futures`] has the types that
+//! those return.
+//!
 //! A goroutine that its runtime leaves behind in a wait queue does not hold up the other waiters.
 
 mod arc_guard;
@@ -16,6 +19,7 @@ mod barrier;
 mod condvar;
 mod err_group;
 mod event;
+pub mod futures;
 mod guard;
 mod lazy_lock;
 mod mutex;

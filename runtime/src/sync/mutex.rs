@@ -2,8 +2,9 @@
 
 use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
+use crate::sync::futures::Lock;
 use crate::sync::guard::{mapped, shows, unlocked};
-use crate::sync::raw_mutex::RawMutex;
+use crate::sync::raw_mutex::{Locking, RawMutex};
 use gmp_timers::Nanos;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -66,7 +67,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    fn guard(&self) -> MutexGuard<'_, T> {
+    pub(super) fn guard(&self) -> MutexGuard<'_, T> {
         MutexGuard { mutex: self, unlocks: Unlocks(&self.raw) }
     }
 
@@ -131,9 +132,8 @@ impl<T: ?Sized> Mutex<T> {
     /// });
     /// assert_eq!(count.into_inner(), 2);
     /// ```
-    pub async fn lock_async(&self) -> MutexGuard<'_, T> {
-        self.raw.lock_async().await;
-        self.guard()
+    pub fn lock_async(&self) -> Lock<'_, T> {
+        Lock::new(self, Locking::new())
     }
 
     /// As `lock`, until then at most, or for ever.

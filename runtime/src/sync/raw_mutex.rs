@@ -47,6 +47,8 @@ use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
 
+pub(super) use future::Locking;
+
 const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
 const WOKEN: u32 = 4;
@@ -161,11 +163,6 @@ impl RawMutex {
             }
         }
         false
-    }
-
-    /// Locks, as a future.
-    pub(super) fn lock_async(&self) -> impl Future<Output = ()> + Send + Sync + use<'_> {
-        future::Locking::new(self)
     }
 
     /// Locks. The error is the interrupt that ended the wait, or `None` for the time limit.

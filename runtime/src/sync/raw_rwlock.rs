@@ -48,6 +48,8 @@ use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 
+pub(super) use future::Locking;
+
 const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const UPGRADABLE: u32 = 4;
@@ -225,11 +227,6 @@ impl RawRwLock {
     /// As `lock`; an interrupt does not end the wait.
     pub(super) fn lock_surely(&self, kind: Kind, until: Option<Nanos>) -> bool {
         self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Never)
-    }
-
-    /// Locks, as a future; not for `Upgrade`, whose guard would have to go with the future.
-    pub(super) fn lock_async(&self, kind: Kind) -> impl Future<Output = ()> + Send + Sync + use<'_> {
-        future::Locking::new(self, kind)
     }
 
     #[cold]

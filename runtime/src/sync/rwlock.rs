@@ -9,7 +9,8 @@ pub use guards::{
 
 use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
-use crate::sync::raw_rwlock::{Kind, RawRwLock};
+use crate::sync::futures::{Read, UpgradableRead, Write};
+use crate::sync::raw_rwlock::{Kind, Locking, RawRwLock};
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -67,15 +68,15 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    fn read_guard(&self) -> RwLockReadGuard<'_, T> {
+    pub(super) fn read_guard(&self) -> RwLockReadGuard<'_, T> {
         RwLockReadGuard { lock: self, borrows: PhantomData }
     }
 
-    fn write_guard(&self) -> RwLockWriteGuard<'_, T> {
+    pub(super) fn write_guard(&self) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard { lock: self, borrows: PhantomData }
     }
 
-    fn upgradable_guard(&self) -> RwLockUpgradableReadGuard<'_, T> {
+    pub(super) fn upgradable_guard(&self) -> RwLockUpgradableReadGuard<'_, T> {
         RwLockUpgradableReadGuard { lock: self, borrows: PhantomData }
     }
 
@@ -132,9 +133,8 @@ impl<T: ?Sized> RwLock<T> {
     /// let sum = gmp::block_on(async { names.read_async().await.len() + names.read_async().await.len() });
     /// assert_eq!(sum, 2);
     /// ```
-    pub async fn read_async(&self) -> RwLockReadGuard<'_, T> {
-        self.raw.lock_async(Kind::Read).await;
-        self.read_guard()
+    pub fn read_async(&self) -> Read<'_, T> {
+        Read::new(self, Locking::new(Kind::Read))
     }
 
     /// As [`write`](Self::write), as a future; see [`read_async`](Self::read_async).
@@ -146,15 +146,13 @@ impl<T: ?Sized> RwLock<T> {
     /// gmp::block_on(async { names.write_async().await.push("b") });
     /// assert_eq!(names.into_inner(), ["a", "b"]);
     /// ```
-    pub async fn write_async(&self) -> RwLockWriteGuard<'_, T> {
-        self.raw.lock_async(Kind::Write).await;
-        self.write_guard()
+    pub fn write_async(&self) -> Write<'_, T> {
+        Write::new(self, Locking::new(Kind::Write))
     }
 
     /// As [`upgradable_read`](Self::upgradable_read), as a future; see [`read_async`](Self::read_async).
-    pub async fn upgradable_read_async(&self) -> RwLockUpgradableReadGuard<'_, T> {
-        self.raw.lock_async(Kind::Upgradable).await;
-        self.upgradable_guard()
+    pub fn upgradable_read_async(&self) -> UpgradableRead<'_, T> {
+        UpgradableRead::new(self, Locking::new(Kind::Upgradable))
     }
 
     /// Locks for reading if that is possible at once; `None` while a writer has the lock or waits. Does not block.

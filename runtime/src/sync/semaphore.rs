@@ -8,6 +8,8 @@ mod err;
 mod future;
 mod permit;
 
+pub(super) use future::Request;
+
 pub use err::{AcquireContextError, AcquireError, AcquireTimeoutError, TryAcquireError};
 pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 

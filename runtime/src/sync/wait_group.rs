@@ -199,8 +199,8 @@ impl WaitGroup {
     /// gmp::block_on(tasks.wait_async());
     /// other.join().unwrap();
     /// ```
-    pub fn wait_async(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
-        Zero { group: self.clone(), task: TaskIn::new() }
+    pub fn wait_async(&self) -> WaitGroupWait {
+        WaitGroupWait { group: self.clone(), task: TaskIn::new() }
     }
 
     /// Returns `true` if the count is zero at this moment.
@@ -249,13 +249,14 @@ impl Inner {
     }
 }
 
-/// A future that waits for zero.
-struct Zero {
+/// Waits for zero, as a future; made by [`WaitGroup::wait_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct WaitGroupWait {
     group: WaitGroup,
     task: TaskIn<Waiting>,
 }
 
-impl Zero {
+impl WaitGroupWait {
     fn parts(self: Pin<&mut Self>) -> (&Inner, Pin<&mut TaskIn<Waiting>>) {
         // SAFETY: `task` is pinned with the future; nothing moves it.
         unsafe {
@@ -265,7 +266,7 @@ impl Zero {
     }
 }
 
-impl Future for Zero {
+impl Future for WaitGroupWait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -289,13 +290,19 @@ impl Future for Zero {
     }
 }
 
-impl Drop for Zero {
+impl Drop for WaitGroupWait {
     fn drop(&mut self) {
         // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
         let (inner, task) = unsafe { Pin::new_unchecked(self) }.parts();
         if let Some(Gone::Left(waiters)) = task.leave(&inner.waiters) {
             inner.note_left(&waiters);
         }
+    }
+}
+
+impl fmt::Debug for WaitGroupWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitGroupWait").field("group", &self.group).finish_non_exhaustive()
     }
 }
 

@@ -11,8 +11,8 @@ use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::wait::task::TaskWait;
 use gmp_timers::Nanos;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -157,19 +157,46 @@ pub fn sleep_async(dur: Duration) -> Sleep {
 /// ```
 ///
 /// # Errors
-/// [`ContextError::DeadlineExceeded`]: the time has passed.
-pub fn timeout_async<F: IntoFuture>(
-    dur: Duration,
-    future: F,
-) -> impl Future<Output = Result<F::Output, ContextError>> + use<F> {
-    let mut sleep = sleep_async(dur);
-    let future = future.into_future();
-    async move {
-        let mut future = pin!(future);
-        poll_fn(|cx| match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| Err(ContextError::DeadlineExceeded)),
-        })
-        .await
+/// The output: [`ContextError::DeadlineExceeded`] when the time has passed.
+///
+/// # Panics
+/// If the future is polled after it was ready.
+pub fn timeout_async<F: IntoFuture>(dur: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { sleep: sleep_async(dur), future: Some(future.into_future()) }
+}
+
+/// A future with a limit; made by [`timeout_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Timeout<F> {
+    sleep: Sleep,
+    /// Until its end, or the limit.
+    future: Option<F>,
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, ContextError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `future` is pinned with this; nothing moves it.
+        let (sleep, mut future) = unsafe {
+            let this = self.get_unchecked_mut();
+            (&mut this.sleep, Pin::new_unchecked(&mut this.future))
+        };
+        let polled = future.as_mut().as_pin_mut().expect("timeout_async: polled after it was ready").poll(cx);
+        let ended = match polled {
+            Poll::Ready(output) => Ok(output),
+            Poll::Pending => {
+                std::task::ready!(Pin::new(sleep).poll(cx));
+                Err(ContextError::DeadlineExceeded)
+            }
+        };
+        future.set(None);
+        Poll::Ready(ended)
+    }
+}
+
+impl<F> fmt::Debug for Timeout<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timeout").field("sleep", &self.sleep).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ mod future;
 mod source;
 mod timer;
 
-pub use future::{Sleep, sleep_async, timeout_async};
+pub use future::{Sleep, Timeout, sleep_async, timeout_async};
 pub use timer::{Ticker, Timer, after_func};
 
 use crate::context::{Context, ContextError};

@@ -5,14 +5,16 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::wait::queue::Node;
 use crate::wait::task::TaskWait;
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future that waits for a notification.
-pub(super) struct EventWait<'a> {
+/// Waits for a notification, as a future; made by [`Event::wait_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct EventWait<'a> {
     event: &'a Event,
     /// From the first poll that finds no permit on. The record stands in the event's queue, or a notifier has taken it out.
     waiting: Option<Waiting>,
@@ -78,5 +80,11 @@ impl Drop for EventWait<'_> {
         } else if waiting.record.value.is_the_only_one() {
             unless!(EventForgetsItsNotification, self.event.notify_one());
         }
+    }
+}
+
+impl fmt::Debug for EventWait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWait").finish_non_exhaustive()
     }
 }

@@ -8,18 +8,16 @@ use crate::sync::wait_queue::{Gone, Position, TaskIn};
 use crate::wait::task::TaskWait;
 use gmp_timers::Nanos;
 use std::cell::Cell;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that takes the lock.
-pub(super) struct Locking<'a> {
-    attempt: Attempt<'a>,
+/// What a future does that takes the lock. All calls are for one mutex, and `leave` comes before the drop.
+pub(in crate::sync) struct Locking {
+    attempt: Attempt,
     task: TaskIn<Waiters>,
 }
 
-struct Attempt<'a> {
-    mutex: &'a RawMutex,
+struct Attempt {
     /// When the lock was found held for the first time.
     since: Option<Nanos>,
     /// WOKEN from a notification on until the future has the lock, or is queued again; else 0.
@@ -27,10 +25,14 @@ struct Attempt<'a> {
     starved: u32,
 }
 
-impl Attempt<'_> {
+impl Attempt {
+    fn new() -> Self {
+        Attempt { since: None, woken: 0, starved: 0 }
+    }
+
     /// Without a place in the queue: takes the lock if it is free.
-    fn begin(&mut self) -> bool {
-        if self.woken == 0 && self.mutex.try_lock() {
+    fn begin(&mut self, mutex: &RawMutex) -> bool {
+        if self.woken == 0 && mutex.try_lock() {
             return true;
         }
         self.since.get_or_insert_with(Active::now);
@@ -38,8 +40,8 @@ impl Attempt<'_> {
     }
 
     /// The future was notified: returns `true` if it has the lock now.
-    fn is_called(&mut self, ask: &Ask) -> bool {
-        if ask.handed.get() || self.mutex.take(WOKEN) {
+    fn is_called(&mut self, mutex: &RawMutex, ask: &Ask) -> bool {
+        if ask.handed.get() || mutex.take(WOKEN) {
             return true;
         }
         self.woken = WOKEN;
@@ -50,43 +52,40 @@ impl Attempt<'_> {
     }
 }
 
-impl<'a> Locking<'a> {
-    pub(super) fn new(mutex: &'a RawMutex) -> Self {
-        Locking { attempt: Attempt { mutex, since: None, woken: 0, starved: 0 }, task: TaskIn::new() }
+impl Locking {
+    pub(in crate::sync) fn new() -> Self {
+        Locking { attempt: Attempt::new(), task: TaskIn::new() }
     }
 
-    fn parts(self: Pin<&mut Self>) -> (&mut Attempt<'a>, Pin<&mut TaskIn<Waiters>>) {
-        // SAFETY: `task` is pinned with the future; nothing moves it.
+    fn parts(self: Pin<&mut Self>) -> (&mut Attempt, Pin<&mut TaskIn<Waiters>>) {
+        // SAFETY: `task` is pinned with this; nothing moves it.
         unsafe {
             let this = self.get_unchecked_mut();
             (&mut this.attempt, Pin::new_unchecked(&mut this.task))
         }
     }
-}
 
-impl Future for Locking<'_> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the future has the lock. The next poll after that begins anew.
+    pub(in crate::sync) fn poll(self: Pin<&mut Self>, mutex: &RawMutex, cx: &mut Context<'_>) -> Poll<()> {
         let (attempt, mut task) = self.parts();
         let free = if task.is_waiting() {
             let Poll::Ready(ask) = task.as_mut().poll(cx) else { return Poll::Pending };
-            attempt.is_called(&ask)
+            attempt.is_called(mutex, &ask)
         } else {
-            attempt.begin()
+            attempt.begin(mutex)
         };
         if free {
-            attempt.woken = 0;
+            *attempt = Attempt::new();
             return Poll::Ready(());
         }
         // Foreign code clones the waker, and may panic: the drop knows of the notification by `woken`.
         let wait = TaskWait::open(cx.waker());
-        let mutex = attempt.mutex;
         let mut waiters = mutex.waiters.lock();
         let woken = std::mem::take(&mut attempt.woken);
         if mutex.join_queue(woken, attempt.starved) {
             drop(waiters);
             wait.withdraw();
+            *attempt = Attempt::new();
             return Poll::Ready(());
         }
         let since = attempt.since.unwrap_or(Nanos::ZERO);
@@ -95,13 +94,10 @@ impl Future for Locking<'_> {
         task.join(wait, &mut waiters, (ask, position));
         Poll::Pending
     }
-}
 
-impl Drop for Locking<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
-        let (attempt, task) = unsafe { Pin::new_unchecked(self) }.parts();
-        let mutex = attempt.mutex;
+    /// Ends the wait. What the future was given goes to the next waiter.
+    pub(in crate::sync) fn leave(self: Pin<&mut Self>, mutex: &RawMutex) {
+        let (attempt, task) = self.parts();
         match task.leave(&mutex.waiters) {
             None if attempt.woken == 0 => {}
             None => mutex.settle(false),

@@ -4,36 +4,32 @@ use super::{Ask, Kind, QUEUED, Queues, RawRwLock};
 use crate::prim::hooks::*;
 use crate::sync::wait_queue::{Gone, HasWaitQueue, Position, TaskIn};
 use crate::wait::task::TaskWait;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that takes the lock.
-pub(super) struct Locking<'a> {
-    lock: &'a RawRwLock,
+/// What a future does that takes the lock. All calls are for one lock, and `leave` comes before the drop.
+pub(in crate::sync) struct Locking {
     kind: Kind,
     task: TaskIn<Queues>,
 }
 
-impl<'a> Locking<'a> {
-    pub(super) fn new(lock: &'a RawRwLock, kind: Kind) -> Self {
-        Locking { lock, kind, task: TaskIn::new() }
+impl Locking {
+    /// Not for `Upgrade`, whose guard would have to go with the future.
+    pub(in crate::sync) fn new(kind: Kind) -> Self {
+        Locking { kind, task: TaskIn::new() }
     }
 
-    fn parts(self: Pin<&mut Self>) -> (&'a RawRwLock, Kind, Pin<&mut TaskIn<Queues>>) {
-        // SAFETY: `task` is pinned with the future; nothing moves it.
+    fn parts(self: Pin<&mut Self>) -> (Kind, Pin<&mut TaskIn<Queues>>) {
+        // SAFETY: `task` is pinned with this; nothing moves it.
         unsafe {
             let this = self.get_unchecked_mut();
-            (this.lock, this.kind, Pin::new_unchecked(&mut this.task))
+            (this.kind, Pin::new_unchecked(&mut this.task))
         }
     }
-}
 
-impl Future for Locking<'_> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let (lock, kind, task) = self.parts();
+    /// Ready when the future has the lock. The next poll after that begins anew.
+    pub(in crate::sync) fn poll(self: Pin<&mut Self>, lock: &RawRwLock, cx: &mut Context<'_>) -> Poll<()> {
+        let (kind, task) = self.parts();
         if task.is_waiting() {
             return task.poll(cx).map(drop);
         }
@@ -50,12 +46,10 @@ impl Future for Locking<'_> {
         task.join(wait, &mut queues, (Ask { lock, kind }, Position::Back));
         Poll::Pending
     }
-}
 
-impl Drop for Locking<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
-        let (lock, _, task) = unsafe { Pin::new_unchecked(self) }.parts();
+    /// Ends the wait. What the future was granted goes to the next waiters.
+    pub(in crate::sync) fn leave(self: Pin<&mut Self>, lock: &RawRwLock) {
+        let (_, task) = self.parts();
         match task.leave(&lock.queues) {
             None => {}
             Some(Gone::Notified(ask)) => unless!(RwLockDropsTheGrant, Queues::settle(&ask, true)),

@@ -3,43 +3,43 @@
 //! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives the
 //! permits back; of one that was not, lets those go on that it held back.
 
-use super::{AcquireError, Ask, OwnedSemaphorePermit, Semaphore, SemaphorePermit, State};
+use super::{AcquireError, Ask, Semaphore, State};
 use crate::prim::Arc;
 use crate::prim::hooks::*;
+use crate::sync::futures::{AcquireOwned, AcquirePermits};
 use crate::sync::wait_queue::{Gone, Notified, Position, TaskIn};
 use crate::wait::task::TaskWait;
 use std::cell::Cell;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that takes permits, without a guard.
-struct Request<'a> {
-    semaphore: &'a Semaphore,
+/// What a future does that takes permits. All calls are for one semaphore, and `leave` comes before the drop.
+pub(in crate::sync) struct Request {
     permits: usize,
     task: TaskIn<State>,
 }
 
-impl<'a> Request<'a> {
-    fn new(semaphore: &'a Semaphore, permits: usize) -> Self {
-        Request { semaphore, permits, task: TaskIn::new() }
+impl Request {
+    fn new(permits: usize) -> Self {
+        Request { permits, task: TaskIn::new() }
     }
 
-    fn parts(self: Pin<&mut Self>) -> (&'a Semaphore, usize, Pin<&mut TaskIn<State>>) {
+    fn parts(self: Pin<&mut Self>) -> (usize, Pin<&mut TaskIn<State>>) {
         // SAFETY: `task` is pinned with the request; nothing moves it.
         unsafe {
             let this = self.get_unchecked_mut();
-            (this.semaphore, this.permits, Pin::new_unchecked(&mut this.task))
+            (this.permits, Pin::new_unchecked(&mut this.task))
         }
     }
-}
 
-impl Future for Request<'_> {
-    type Output = Result<(), AcquireError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (semaphore, permits, task) = self.parts();
-        let answer = |closed: bool| Poll::Ready(if closed { Err(AcquireError) } else { Ok(()) });
+    /// Ready with the number of permits that were taken. The next poll after that begins anew.
+    pub(in crate::sync) fn poll(
+        self: Pin<&mut Self>,
+        semaphore: &Semaphore,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, AcquireError>> {
+        let (permits, task) = self.parts();
+        let answer = |closed: bool| Poll::Ready(if closed { Err(AcquireError) } else { Ok(permits) });
         if task.is_waiting() {
             return match task.poll(cx) {
                 Poll::Ready(ask) => answer(ask.closed.get()),
@@ -61,12 +61,10 @@ impl Future for Request<'_> {
         task.join(wait, &mut state, (ask, Position::Back));
         Poll::Pending
     }
-}
 
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the request is dropped where it was pinned, if it was polled, and is not moved any more.
-        let (semaphore, _, task) = unsafe { Pin::new_unchecked(self) }.parts();
+    /// Ends the request.
+    pub(in crate::sync) fn leave(self: Pin<&mut Self>, semaphore: &Semaphore) {
+        let (_, task) = self.parts();
         match task.leave(&semaphore.state) {
             Some(Gone::Notified(ask)) if !ask.closed.get() => {
                 unless!(SemaphoreDropsTheGrant, semaphore.release(ask.permits));
@@ -102,10 +100,9 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// The semaphore is [closed](Self::close), before or meanwhile.
-    pub async fn acquire_async(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
-        Request::new(self, permits).await?;
-        Ok(self.guard(permits))
+    /// The output: the semaphore is [closed](Self::close), before or meanwhile.
+    pub fn acquire_async(&self, permits: usize) -> AcquirePermits<'_> {
+        AcquirePermits::new(self, Request::new(permits))
     }
 
     /// As [`acquire_async`](Self::acquire_async), with a guard that holds the `Arc`. The future holds one, too, and so may be
@@ -122,15 +119,8 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// The semaphore is [closed](Self::close), before or meanwhile.
-    pub fn acquire_owned_async(
-        self: &Arc<Self>,
-        permits: usize,
-    ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync + use<> {
-        let semaphore = Arc::clone(self);
-        async move {
-            Request::new(&semaphore, permits).await?;
-            Ok(semaphore.owned(permits))
-        }
+    /// The output: the semaphore is [closed](Self::close), before or meanwhile.
+    pub fn acquire_owned_async(self: &Arc<Self>, permits: usize) -> AcquireOwned {
+        AcquireOwned::new(Arc::clone(self), Request::new(permits))
     }
 }

@@ -160,12 +160,12 @@ impl Refused {
 
 impl Semaphore {
     /// A guard for permits that the caller has taken.
-    pub(super) fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
+    pub(in crate::sync) fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
         SemaphorePermit { semaphore: self, permits }
     }
 
     /// As `guard`.
-    pub(super) fn owned(self: &Arc<Self>, permits: usize) -> OwnedSemaphorePermit {
+    pub(in crate::sync) fn owned(self: &Arc<Self>, permits: usize) -> OwnedSemaphorePermit {
         OwnedSemaphorePermit { semaphore: Arc::clone(self), permits }
     }
 
