@@ -9,8 +9,8 @@
 //! all have seen leaves the ring at once. A receive clones the message without the channel's lock, under the message's own, and
 //! counts it as seen afterwards: after a clone that panics the same receiver gets the message again.
 //!
-//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block instead of being
-//! awaited; the capacity is taken as it is, tokio rounds it up to a power of two; a [`Receiver`] can be cloned; there are
+//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and have a future
+//! beside them ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is taken as it is, tokio rounds it up to a power of two; a [`Receiver`] can be cloned; there are
 //! limits, and [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its
 //! [`bell`](Receiver::bell).
 //!
@@ -33,6 +33,7 @@
 //! ```
 
 mod err;
+pub mod futures;
 mod ring;
 
 pub use err::{RecvError, RecvTimeoutError, SendError, TryRecvError};
@@ -43,6 +44,7 @@ use crate::host::{Active, Clock};
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync;
 use crate::sync::wait_queue::Notified;
+use futures::{Closed, Recv};
 use gmp_timers::Nanos;
 use ring::{Entry, Found, Message, State};
 use std::collections::VecDeque;
@@ -207,6 +209,22 @@ impl<T> Sender<T> {
         wait_for(&self.shared.state, Side::Senders, None, |state| state.parties.is_deserted().then_some(()));
     }
 
+    /// As [`closed`](Self::closed), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, and may be dropped at any time.
+    /// Polled again after its end it looks again.
+    ///
+    /// ```
+    /// use gmp::chan::broadcast;
+    ///
+    /// let (news, reader) = broadcast::channel::<u32>(4);
+    /// let other = std::thread::spawn(move || drop(reader));
+    /// gmp::block_on(news.closed_async());
+    /// other.join().unwrap();
+    /// ```
+    pub fn closed_async(&self) -> Closed<'_, T> {
+        Closed::new(self)
+    }
+
     /// Returns the number of receivers at this moment.
     pub fn receiver_count(&self) -> usize {
         self.shared.state.lock().parties.receivers
@@ -305,6 +323,57 @@ impl<T> Receiver<T> {
         let (next, kept) = (self.next, self.kept.is_some());
         self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| kept || state.tail > next)
     }
+
+    /// A receive was given up, whose caller may have heard the bell.
+    fn ring_for_the_rest(&self) {
+        if self.bell.is_some() && !self.is_empty() {
+            self.shared.bells.ring(self.bell.as_ref());
+        }
+    }
+
+    /// Counts the next message as seen, which was cloned.
+    #[inline]
+    fn took(&mut self, message: Message<T>, clone: T) -> T {
+        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
+        let keeps = Keeps::new(&mut self.kept, clone);
+        let mut gone = Buffer::growing();
+        gone.push(message);
+        let mut state = self.shared.state.lock();
+        state.saw(self.next, self.next + 1, &mut gone);
+        // It may have left the ring meanwhile.
+        self.next += 1;
+        let more = state.tail > self.next;
+        drop(state);
+        drop(gone);
+        leaves.news = more;
+        keeps.give()
+    }
+
+    /// As `took`, of what a call before has kept.
+    #[cold]
+    fn took_kept(&mut self, clone: T) -> T {
+        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
+        let keeps = Keeps::new(&mut self.kept, clone);
+        drop(keeps.kept.take());
+        let message = keeps.give();
+        leaves.news = self.shared.state.lock().tail > self.next;
+        message
+    }
+
+    /// Receives what a call before has kept, if no clone of the receiver has it as well.
+    fn take_kept_alone(&mut self) -> Option<T> {
+        match Arc::try_unwrap(self.kept.take()?) {
+            Ok(kept) => {
+                let message = kept.into_inner();
+                self.ring_for_the_rest();
+                Some(message)
+            }
+            Err(kept) => {
+                self.kept = Some(kept);
+                None
+            }
+        }
+    }
 }
 
 impl<T: Clone> Receiver<T> {
@@ -323,6 +392,44 @@ impl<T: Clone> Receiver<T> {
             Err(RecvTimeoutError::Closed) => Err(RecvError::Closed),
             Err(RecvTimeoutError::Timeout) => unreachable!("recv: there is no limit"),
         }
+    }
+
+    /// As [`recv`](Self::recv), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
+    /// receivers that block, for a message and for its turn to clone that. No runtime is needed. Polled again after its end it
+    /// receives the next message.
+    ///
+    /// *Cancel safety*: a future that is dropped before it was ready has seen no message, which the next call of this receiver
+    /// finds, if it is not too late. After a panic of the message's `clone` as well.
+    ///
+    /// ```
+    /// use gmp::chan::broadcast::{self, RecvError};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (news, mut reader) = broadcast::channel(16);
+    ///         gmp::go(move || (1..=3).for_each(|n| drop(news.send(n))));
+    ///         let sum = gmp::block_on(async {
+    ///             let mut sum = 0;
+    ///             loop {
+    ///                 match reader.recv_async().await {
+    ///                     Ok(n) => sum += n,
+    ///                     Err(RecvError::Lagged(_)) => {}
+    ///                     // The sender went with its goroutine.
+    ///                     Err(RecvError::Closed) => return sum,
+    ///                 }
+    ///             }
+    ///         });
+    ///         assert_eq!(sum, 6);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The output: as [`recv`](Self::recv).
+    pub fn recv_async(&mut self) -> Recv<'_, T> {
+        Recv::new(self)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`. The limit holds for the wait for a message and for the wait for other
@@ -393,39 +500,28 @@ impl<T: Clone> Receiver<T> {
 
     /// Clones the message, and counts it as seen after that; `None` if others still clone it at the limit.
     fn take(&mut self, message: Message<T>, until: Option<Nanos>) -> Option<T> {
-        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
-        let clone = T::clone(&*message.lock_within(until)?);
-        let keeps = Keeps::new(&mut self.kept, clone);
-        let mut gone = Buffer::growing();
-        gone.push(message);
-        let mut state = self.shared.state.lock();
-        state.saw(self.next, self.next + 1, &mut gone);
-        // It may have left the ring meanwhile.
-        self.next += 1;
-        let more = state.tail > self.next;
-        drop(state);
-        drop(gone);
-        leaves.news = more;
-        Some(keeps.give())
+        let clone = self.clone_of(&message, until)?;
+        Some(self.took(message, clone))
     }
 
     /// Receives what a call before has kept; `None` if others still clone it at the limit.
     #[cold]
     fn take_kept(&mut self, until: Option<Nanos>) -> Option<T> {
+        if let Some(message) = self.take_kept_alone() {
+            return Some(message);
+        }
+        let kept = self.kept.as_ref().expect("take_kept: something is");
+        let clone = self.clone_of(kept, until)?;
+        Some(self.took_kept(clone))
+    }
+
+    /// A call that ends here leaves the message.
+    #[inline]
+    fn clone_of(&self, message: &Message<T>, until: Option<Nanos>) -> Option<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
-        let kept = self.kept.take().expect("take_kept: something is");
-        let message = match Arc::try_unwrap(kept) {
-            Ok(kept) => kept.into_inner(),
-            // A clone of the receiver has it as well.
-            Err(kept) => {
-                let clone = T::clone(&*self.kept.insert(kept).lock_within(until)?);
-                let keeps = Keeps::new(&mut self.kept, clone);
-                drop(keeps.kept.take());
-                keeps.give()
-            }
-        };
-        leaves.news = self.shared.state.lock().tail > self.next;
-        Some(message)
+        let clone = T::clone(&*message.lock_within(until)?);
+        leaves.news = false;
+        Some(clone)
     }
 }
 

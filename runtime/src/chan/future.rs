@@ -1,81 +1,13 @@
 //! Channels for tasks: receives and sends as futures, and halves of a channel that a task polls.
 
 use super::flow::{TaskReceive, TaskSend};
+use super::futures::{Recv, Send};
 use super::{Receiver, RecvError, SendError, Sender};
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-
-/// A receive that waits for one message.
-struct Receiving<'a, T> {
-    receiver: &'a Receiver<T>,
-    receive: TaskReceive,
-}
-
-impl<T> Receiving<'_, T> {
-    fn project(self: Pin<&mut Self>) -> (&Receiver<T>, Pin<&mut TaskReceive>) {
-        // SAFETY: the receive is pinned with this value: it is reached by this function alone, and not moved.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (this.receiver, Pin::new_unchecked(&mut this.receive))
-        }
-    }
-}
-
-impl<T> Future for Receiving<'_, T> {
-    type Output = Result<T, RecvError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (receiver, receive) = self.project();
-        receiver.chan().map_or(Poll::Pending, |chan| receive.poll(chan, cx))
-    }
-}
-
-impl<T> Drop for Receiving<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: not moved any more.
-        let (receiver, receive) = unsafe { Pin::new_unchecked(self) }.project();
-        if let Some(chan) = receiver.chan() {
-            receive.leave(chan);
-        }
-    }
-}
-
-/// A send of one message.
-struct Sending<'a, T> {
-    sender: &'a Sender<T>,
-    send: TaskSend<T>,
-}
-
-impl<T> Sending<'_, T> {
-    fn project(self: Pin<&mut Self>) -> (&Sender<T>, Pin<&mut TaskSend<T>>) {
-        // SAFETY: as in `Receiving`.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (this.sender, Pin::new_unchecked(&mut this.send))
-        }
-    }
-}
-
-impl<T> Future for Sending<'_, T> {
-    type Output = Result<(), SendError<T>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (sender, send) = self.project();
-        sender.chan().map_or(Poll::Pending, |chan| send.poll(chan, cx))
-    }
-}
-
-impl<T> Drop for Sending<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: not moved any more.
-        let (sender, send) = unsafe { Pin::new_unchecked(self) }.project();
-        drop(send.take_back(sender.chan()));
-    }
-}
 
 impl<T> Receiver<T> {
     /// As [`recv`](Self::recv), as a future: blocks nothing, and may be polled by any task, on goroutines
@@ -109,8 +41,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     /// The output: the channel is closed, and no message is left.
-    pub fn recv_async(&self) -> impl Future<Output = Result<T, RecvError>> + use<'_, T> {
-        Receiving { receiver: self, receive: TaskReceive::new() }
+    pub fn recv_async(&self) -> Recv<'_, T> {
+        Recv::new(self)
     }
 }
 
@@ -147,8 +79,8 @@ impl<T> Sender<T> {
     ///
     /// # Panics
     /// If the future is polled after it was ready.
-    pub fn send_async(&self, message: T) -> impl Future<Output = Result<(), SendError<T>>> + use<'_, T> {
-        Sending { sender: self, send: TaskSend::new(message) }
+    pub fn send_async(&self, message: T) -> Send<'_, T> {
+        Send::new(self, message)
     }
 }
 

@@ -15,7 +15,8 @@
 //! * A call that blocks parks the goroutine, and the thread runs others; on a plain thread the call blocks the thread.
 //!   Goroutines and plain threads may share a channel.
 //! * [`recv_async`](Receiver::recv_async) and [`send_async`](Sender::send_async) are futures for tasks of any executor, which wait
-//!   in the same queues; [`PollReceiver`] and [`PollSender`] are what streams and sinks are made of.
+//!   in the same queues; [`PollReceiver`] and [`PollSender`] are what streams and sinks are made of. [`broadcast`] and
+//!   [`watch`] have futures as well; [`futures`] names those of this module.
 //!
 //! No message is lost or dropped twice: an operation that fails gives the message back, and an operation whose
 //! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some panics,
@@ -48,6 +49,7 @@ mod ends;
 mod err;
 pub(crate) mod flow;
 mod future;
+pub mod futures;
 mod iter;
 mod macros;
 #[cfg(gmp_loom)]

@@ -6,6 +6,11 @@
 //! beside a limit is found. No waiter is counted, so an interrupted one, or one that its runtime leaves behind, holds
 //! no other back. No code of a user's runs under the lock: what is dropped is taken out and dropped afterwards.
 //!
+//! *A future* waits in the same queues, a poll at a time ([`poll_for`]). Each waiter of a side is told of what is new: the
+//! obvious saving, to tell one alone that passes it on, would have each drop of a future decide whether the others know. So
+//! a future that is dropped owes nothing to others, notified or not. What it has not seen stays for its own receiver, whose
+//! next call looks.
+//!
 //! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
 //! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The
 //! bells are closed with their channel, and so always ready.
@@ -17,9 +22,12 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, MutexGuard, Rank};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
+use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// Whose queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -73,6 +81,7 @@ impl Parties {
     /// There is something new for the receivers. Returns whether bells are to be rung after the lock.
     #[must_use]
     pub(super) fn tell_receivers(&mut self, notified: &mut Notified<Side>) -> bool {
+        mutant!(SeveralTellsOne: { self.waiting_receivers.notify(notified); return self.has_bells });
         self.waiting_receivers.notify_all(notified);
         self.has_bells
     }
@@ -121,6 +130,43 @@ where
             interrupt.throw::<Active>();
         }
     }
+}
+
+/// As `wait_for`, in one poll of a future, which has `task` in the queue of that side. `leave` comes before the drop.
+pub(super) fn poll_for<S, R>(
+    mut task: Pin<&mut TaskIn<S>>,
+    lock: &Mutex<S>,
+    side: Side,
+    cx: &Context<'_>,
+    mut look: impl FnMut(&mut S) -> Option<R>,
+) -> Poll<R>
+where
+    S: HasWaitQueue<Want = Side>,
+{
+    if task.is_waiting() && task.as_mut().poll(cx).is_pending() {
+        return Poll::Pending;
+    }
+    let found = look(&mut lock.lock());
+    if let Some(found) = found {
+        return Poll::Ready(found);
+    }
+    // Foreign code clones the waker, so before the lock.
+    let wait = TaskWait::open(cx.waker());
+    let mut state = lock.lock();
+    let found = look(&mut state);
+    mutant!(SeveralTaskLooksOnce: let found = None);
+    if let Some(found) = found {
+        drop(state);
+        wait.withdraw();
+        return Poll::Ready(found);
+    }
+    task.join(wait, &mut state, (side, Position::Back));
+    Poll::Pending
+}
+
+/// Ends the wait of a future. If it was notified, so were all others.
+pub(super) fn leave<S: HasWaitQueue<Want = Side>>(task: Pin<&mut TaskIn<S>>, lock: &Mutex<S>) {
+    let _gone = task.leave(lock);
 }
 
 /// A party comes. Returns the state, for what it sees from here on.

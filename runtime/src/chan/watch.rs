@@ -4,9 +4,11 @@
 //! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to it. A
 //! receiver has the count that it has seen last.
 //!
-//! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block instead of being
-//! awaited, [`borrow`](Receiver::borrow) parks where tokio's blocks its thread, there are limits, and
-//! [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
+//! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block, and have a future beside
+//! them ([`changed_async`](Receiver::changed_async), [`wait_for_async`](Receiver::wait_for_async),
+//! [`closed_async`](Sender::closed_async)); [`borrow`](Receiver::borrow) parks where tokio's blocks its thread; there are
+//! limits, and [`close`](Sender::close). In a task `borrow` and `send` block the thread, as tokio's do: while another changes the
+//! value, or has a [`Ref`]. So a task keeps no `Ref` across an await. A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
 //!
 //! ```
 //! use gmp::chan::watch;
@@ -30,6 +32,7 @@
 //! ```
 
 mod err;
+pub mod futures;
 mod shared;
 
 pub use err::{RecvError, RecvTimeoutError, SendError};
@@ -39,6 +42,7 @@ use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use crate::sync::RwLockReadGuard;
 use crate::sync::wait_queue::Notified;
+use futures::{Changed, Closed, WaitFor};
 use gmp_timers::Nanos;
 use shared::Shared;
 use std::fmt;
@@ -234,6 +238,22 @@ impl<T> Sender<T> {
         wait_for(&self.shared.state, Side::Senders, None, |state| state.parties.is_deserted().then_some(()));
     }
 
+    /// As [`closed`](Self::closed), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, and may be dropped at any time.
+    /// Polled again after its end it looks again.
+    ///
+    /// ```
+    /// use gmp::chan::watch;
+    ///
+    /// let (level, seen) = watch::channel(0);
+    /// let other = std::thread::spawn(move || drop(seen));
+    /// gmp::block_on(level.closed_async());
+    /// other.join().unwrap();
+    /// ```
+    pub fn closed_async(&self) -> Closed<'_, T> {
+        Closed::new(self)
+    }
+
     /// Returns the number of receivers at this moment.
     pub fn receiver_count(&self) -> usize {
         self.shared.state.lock().parties.receivers
@@ -305,6 +325,35 @@ impl<T> Receiver<T> {
         self.changed_in(None).map_err(|_| RecvError)
     }
 
+    /// As [`changed`](Self::changed), as a future: blocks nothing, and may be polled by any task, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
+    /// receivers that block. No runtime is needed. Polled again after its end it waits for another change.
+    ///
+    /// *Cancel safety*: a future that is dropped before it was ready has seen no change; the next call of this receiver tells
+    /// of it.
+    ///
+    /// ```
+    /// use gmp::chan::watch;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (level, mut seen) = watch::channel(0);
+    ///         gmp::go(move || (1..=3).for_each(|n| level.send(n).unwrap_or_default()));
+    ///         gmp::block_on(async {
+    ///             while seen.changed_async().await.is_ok() {}
+    ///         });
+    ///         assert_eq!(*seen.borrow(), 3);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The output: the channel is closed, and the receiver has seen the last value.
+    pub fn changed_async(&mut self) -> Changed<'_, T> {
+        Changed::new(self)
+    }
+
     /// As [`changed`](Self::changed), for at most `timeout`.
     ///
     /// # Unwinds
@@ -363,6 +412,28 @@ impl<T> Receiver<T> {
             wait_for(&self.shared.state, Side::Receivers, None, |state| state.changed_since(seen))
                 .expect("wait_for: there is no limit")?;
         }
+    }
+
+    /// As [`wait_for`](Self::wait_for), as a future: blocks nothing, and may be polled by any task, as that of
+    /// [`changed_async`](Self::changed_async). `is_right` is called in its polls. Polled again after its end it begins again, with
+    /// the present value.
+    ///
+    /// *Cancel safety*: what `is_right` was asked about counts as seen, as with [`wait_for`](Self::wait_for); a value that the
+    /// future has not come to, does not.
+    ///
+    /// ```
+    /// use gmp::chan::watch;
+    ///
+    /// let (level, mut seen) = watch::channel(1);
+    /// let other = std::thread::spawn(move || (2..=9).for_each(|n| level.send(n).unwrap_or_default()));
+    /// assert!(*gmp::block_on(seen.wait_for_async(|n| *n > 3)).unwrap() > 3);
+    /// other.join().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The output: the channel is closed, and the last value is not right.
+    pub fn wait_for_async<F: FnMut(&T) -> bool>(&mut self, is_right: F) -> WaitFor<'_, T, F> {
+        WaitFor::new(self, is_right)
     }
 
     /// Counts the present value as not seen: the next [`changed`](Self::changed) returns at once, and the

@@ -1,8 +1,12 @@
 //! Broadcast and watch channels: what is sent beside the beginning of a wait, or of a bell, is seen.
 
 use super::caught;
+use super::task::{Foreign, poll, run};
 use crate::chan::{broadcast, watch};
 use crate::model::{Model, Mutant, at_rest, done};
+use loom::thread;
+use std::pin::pin;
+use std::task::Poll;
 
 /// Fails by deadlock when the value and the receiver miss each other.
 #[test]
@@ -49,6 +53,94 @@ fn a_message_meets_a_bell_that_is_asked_for() {
     });
 }
 
+/// Fails by deadlock when the message and the future miss each other.
+#[test]
+fn a_message_meets_a_future_that_begins_to_wait() {
+    Model::new().check("broadcast_future", || {
+        let (sender, mut receiver) = broadcast::channel(1);
+        // The sender is kept: its end would wake the future as well.
+        let sends = thread::spawn(move || (sender.send(7), sender));
+        assert_eq!(run(pin!(receiver.recv_async()), &Foreign::new()), Ok(7));
+        assert_eq!(sends.join().unwrap().0, Ok(1));
+    });
+}
+
+/// Fails by deadlock when the value and the future miss each other.
+#[test]
+fn a_value_meets_a_future_that_begins_to_wait() {
+    Model::new().check("watch_future", || {
+        let (sender, mut receiver) = watch::channel(0);
+        let sends = thread::spawn(move || (sender.send(7).is_ok(), sender));
+        let seen = run(pin!(receiver.wait_for_async(|value| *value == 7)), &Foreign::new());
+        assert_eq!(seen.map(|value| *value), Ok(7));
+        assert!(sends.join().unwrap().0);
+    });
+}
+
+/// Fails by deadlock when the end and the future of the other side miss each other.
+#[test]
+fn the_last_receiver_meets_a_future_that_waits_for_its_end() {
+    Model::new().check("broadcast_closed_future", || {
+        let (sender, receiver) = broadcast::channel::<u32>(1);
+        let goes = thread::spawn(move || drop(receiver));
+        run(pin!(sender.closed_async()), &Foreign::new());
+        goes.join().unwrap();
+    });
+}
+
+/// One future is dropped beside the message. Fails by deadlock when the other one, which waits behind it, is not told; by the
+/// assertion when the message goes with the future; by a causality violation when the sender still has the record.
+#[test]
+fn a_future_that_is_dropped_beside_a_message_takes_nothing_with_it() {
+    Model::new().check("broadcast_future_dropped", || {
+        let (sender, mut receiver) = broadcast::channel(1);
+        let mut other = receiver.clone();
+        let sends = {
+            let mut goes = pin!(receiver.recv_async());
+            assert!(poll(goes.as_mut(), &Foreign::new()).is_pending());
+            let task = Foreign::new();
+            let mut stays = pin!(other.recv_async());
+            assert!(poll(stays.as_mut(), &task).is_pending());
+            let sends = thread::spawn(move || (sender.send(7), sender));
+            task.until_woken();
+            assert_eq!(poll(stays.as_mut(), &task), Poll::Ready(Ok(7)));
+            sends
+        };
+        assert_eq!(receiver.try_recv(), Ok(7));
+        assert_eq!(sends.join().unwrap().0, Ok(2));
+    });
+}
+
+/// As before, while nobody has waited for the wake. Fails by the same.
+#[test]
+fn a_future_that_is_dropped_while_a_message_comes_leaves_it() {
+    Model::new().check("watch_future_dropped", || {
+        let (sender, mut receiver) = watch::channel(0);
+        let sends = {
+            let mut goes = pin!(receiver.changed_async());
+            assert!(poll(goes.as_mut(), &Foreign::new()).is_pending());
+            thread::spawn(move || (sender.send(7).is_ok(), sender))
+        };
+        assert_eq!(run(pin!(receiver.changed_async()), &Foreign::new()), Ok(()));
+        assert_eq!(*receiver.borrow(), 7);
+        assert!(sends.join().unwrap().0);
+    });
+}
+
+/// Two receivers clone one message. Fails by deadlock when the one whose turn has not come is not told of it.
+#[test]
+fn two_futures_take_turns_with_a_message() {
+    Model::new().preemptions(2).check("broadcast_future_turns", || {
+        let (sender, mut receiver) = broadcast::channel(1);
+        let mut other = receiver.clone();
+        sender.send(7).unwrap();
+        let takes = thread::spawn(move || run(pin!(other.recv_async()), &Foreign::new()));
+        assert_eq!(run(pin!(receiver.recv_async()), &Foreign::new()), Ok(7));
+        assert_eq!(takes.join().unwrap(), Ok(7));
+        assert!(sender.is_empty());
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -56,6 +148,10 @@ fn mutants() {
         &[
             (Mutant::SeveralLooksOnce, "a_value_meets_a_goroutine_that_begins_to_wait"),
             (Mutant::SeveralLooksOnce, "a_message_meets_a_goroutine_that_begins_to_wait"),
+            (Mutant::SeveralTaskLooksOnce, "a_message_meets_a_future_that_begins_to_wait"),
+            (Mutant::SeveralTaskLooksOnce, "a_value_meets_a_future_that_begins_to_wait"),
+            (Mutant::SeveralTaskLooksOnce, "the_last_receiver_meets_a_future_that_waits_for_its_end"),
+            (Mutant::SeveralTellsOne, "a_future_that_is_dropped_beside_a_message_takes_nothing_with_it"),
             (Mutant::WatchCountsLate, "a_value_meets_a_goroutine_that_begins_to_wait"),
             (Mutant::BellHangsLate, "a_message_meets_a_bell_that_is_asked_for"),
         ],

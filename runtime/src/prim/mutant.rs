@@ -647,6 +647,10 @@ pub enum Mutant {
     // Broadcast and watch channels (`models/several.rs`).
     /// A receiver that begins to wait does not look again under the lock.
     SeveralLooksOnce,
+    /// A future that begins to wait does not look again under the lock.
+    SeveralTaskLooksOnce,
+    /// What is new is told to the receiver that waits first alone.
+    SeveralTellsOne,
     /// A sender counts its value when the receivers have been told.
     WatchCountsLate,
     /// A receiver asks for what is new before its bell stands in the list.

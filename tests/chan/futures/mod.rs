@@ -4,6 +4,7 @@ mod dropped;
 mod histories;
 mod meets;
 mod polled;
+mod several;
 mod tasks;
 
 use gmp::chan::{Receiver, RecvError, SendError, Sender};

@@ -5,7 +5,7 @@ use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync::wait_queue::{HasWaitQueue, Notified, WaitQueue};
-use crate::sync::{RwLock, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::mem;
 
 pub(super) struct State {
@@ -61,8 +61,20 @@ impl<T> Shared<T> {
         let mut leaves = self.bells.leaves(bell);
         let value = self.value.read();
         leaves.news = false;
+        self.saw(value, seen)
+    }
+
+    /// What is read counts as seen.
+    pub(super) fn saw<'a>(&self, value: RwLockReadGuard<'a, T>, seen: &mut u64) -> Ref<'a, T> {
         let version = self.state.lock().version;
         Ref { value, changed: mem::replace(seen, version) != version }
+    }
+
+    /// The wait of a receiver that has `seen` so many changes was given up, whose caller may have heard the bell.
+    pub(super) fn ring_for_the_rest(&self, bell: Option<&Bell>, seen: u64) {
+        if bell.is_some() && self.state.lock().version != seen {
+            self.bells.ring(bell);
+        }
     }
 
     /// The value was changed.
