@@ -78,10 +78,12 @@
 //! # In a task of tokio
 //!
 //! A task runs on a thread of the reactor, where there is no goroutine: what would park blocks that thread, and with it
-//! the tasks in its queue. So a task awaits the futures of gmp: `recv_async` and `send_async` of its channels, `lock_async`,
-//! `acquire_async`, [`sleep_async`](gmp::time::sleep_async), [`Context::ended`](gmp::context::Context::ended), a
-//! [`JoinHandle`](gmp::JoinHandle). What has no future goes into [`block_in_place`](tokio::task::block_in_place) or
-//! [`spawn_blocking`](tokio::task::spawn_blocking): `gmp::select!`, `broadcast`, `watch`, `Condvar`, files, `gmp::block_on`.
+//! the tasks in its queue. So a task awaits the futures of gmp: `recv_async` and `send_async` of its channels,
+//! [`broadcast`](gmp::chan::broadcast::Receiver::recv_async)'s as well, [`watch`](gmp::chan::watch::Receiver::changed_async)'s
+//! `changed_async`, `lock_async`, `acquire_async`, [`sleep_async`](gmp::time::sleep_async),
+//! [`Context::ended`](gmp::context::Context::ended), a [`JoinHandle`](gmp::JoinHandle). What has no future goes into
+//! [`block_in_place`](tokio::task::block_in_place) or [`spawn_blocking`](tokio::task::spawn_blocking): `gmp::select!`,
+//! `Condvar`, files, `gmp::block_on`.
 //! `try_send`, `try_recv`, and what else does not block, is called as it is, and so is `send` into an unbounded channel.
 //!
 //! [`gmp::go`] needs the runtime in which it is to start something, and panics in a task; take
@@ -99,10 +101,14 @@
 //!
 //! A goroutine that waits in [`run`] or [`gmp::block_on`] waits for something from outside, and as long as one does no deadlock
 //! is reported. If none does, the reactor's threads still may wake any goroutine, by a channel, say, and nobody can know
-//! whether they will. They are threads of which gmp knows nothing, and with such no deadlock is reported at all. With
-//! `GMPDEBUG=deadlock=always` they are not looked at, and a goroutine that waits in a *channel* for a task of tokio is taken
-//! for one that waits for ever: the process ends, with a report that is wrong. Wait by [`run`] there, or by
-//! `gmp::block_on(receiver.recv_async())`.
+//! whether they will: tokio tells how many tasks live, but neither which closures of
+//! [`spawn_blocking`](tokio::task::spawn_blocking) run, nor for whom a socket or a timer is armed. They are threads of which gmp
+//! knows nothing, and beside such no deadlock is reported at all, from the start of the reactor until its threads have ended;
+//! from then on as before.
+//!
+//! With `GMPDEBUG=deadlock=always` other threads are not looked at. What waits in [`run`] or [`gmp::block_on`] is no deadlock
+//! there either; but a goroutine that waits in a *channel* for a task of tokio is taken for one that waits for ever: the
+//! process ends, with a report that is wrong. Wait by [`run`] there, or by `gmp::block_on(receiver.recv_async())`.
 
 mod reactor;
 mod stream;
@@ -119,6 +125,9 @@ use tokio::task::{JoinError, JoinHandle};
 
 /// Starts a reactor, and has each thread of the runtime to be enter its context. The reactor ends with that runtime: see
 /// [`Reactor`]. Does not block.
+///
+/// As long as the reactor's threads live, no deadlock of goroutines is reported, in no runtime of the process, also not one
+/// that has nothing to do with tokio: [Reports of a deadlock](crate#reports-of-a-deadlock).
 ///
 /// ```
 /// use std::time::{Duration, Instant};

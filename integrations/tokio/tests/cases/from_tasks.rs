@@ -83,6 +83,48 @@ fn channels_of_gmp_pass_messages_to_and_from_tasks() {
     });
 }
 
+/// Fails by a message or a value that is lost with the arm of a `select!` that did not win; or by a hang.
+#[test]
+fn tasks_await_broadcast_and_watch() {
+    everywhere(|| {
+        let (news, level) = (chan::broadcast::Sender::new(64), chan::watch::Sender::new(0));
+        let tasks: Vec<_> = (0..4)
+            .map(|_| {
+                let (mut reader, mut seen) = (news.subscribe(), level.subscribe());
+                tokio::spawn(async move {
+                    let (mut sum, mut last) = (0, 0);
+                    loop {
+                        tokio::select! {
+                            message = reader.recv_async() => match message {
+                                Ok(n) => sum += n,
+                                Err(error) => break assert_eq!(error, chan::broadcast::RecvError::Closed),
+                            },
+                            Ok(()) = seen.changed_async() => last = *seen.borrow(),
+                        }
+                    }
+                    let value = seen.wait_for_async(|value| *value == 50).await.map(|value| *value);
+                    (sum, value, last)
+                })
+            })
+            .collect();
+        for n in 1..=50 {
+            news.send(n).unwrap();
+            level.send(n).unwrap();
+            if n % 10 == 0 {
+                gmp::yield_now();
+            }
+        }
+        drop(news);
+        for task in tasks {
+            let (sum, value, last) = gmp::block_on(task).unwrap();
+            assert_eq!((sum, value), (1275, Ok(50)));
+            assert!(last <= 50);
+        }
+        // The tasks' halves are gone with them.
+        gmp::block_on(level.closed_async());
+    });
+}
+
 /// Fails if `block_on` and `run` in a task wait for what only the blocked thread could do.
 #[test]
 fn block_on_and_run_in_a_task_let_the_other_tasks_go_on() {

@@ -1,3 +1,5 @@
+//! What is reported when that is asked for; `tests/reports.rs` has what is by default.
+
 use crate::support::{MS, PROCS, build, installed, is_child, outcome};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -39,21 +41,4 @@ fn a_goroutine_that_waits_for_ever_is_reported_if_asked_for() {
         assert!(!output.status.success() && output.status.signal().is_none(), "{}", output.status);
     }
     assert!(!is_child());
-}
-
-/// Fails if the documentation is wrong: without that knob the reactor's threads might do anything, and nothing is reported.
-#[test]
-fn by_default_nothing_is_reported_beside_a_reactor() {
-    let output = outcome(2, "", || {
-        build(installed()).run(|| {
-            let (sender, receiver) = gmp::chan::bounded(0);
-            tokio::spawn(async move {
-                sleep(LONG).await;
-                sender.try_send(4).unwrap();
-            });
-            assert_eq!(receiver.recv(), Ok(4));
-        });
-    });
-    let Some(output) = output else { return };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,0 +1,97 @@
+//! When a deadlock is reported by default, beside a reactor and after it. A program without the harness of tests, whose threads
+//! might do anything, as those of a reactor may: beside them nothing is reported anyway.
+
+use gmp::chan::bounded;
+use gmp::{Runtime, RuntimeBuilder};
+use gmp_tokio::Reactor;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// The environment of a child names its case.
+const CASE: &str = "GMP_TOKIO_REPORTS";
+/// Longer than anybody looks for a deadlock.
+const LONG: Duration = Duration::from_millis(1300);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A name, what a process does, and whether it is ended by a report.
+type Case = (&'static str, fn(), bool);
+
+const CASES: [Case; 4] = [
+    ("without_a_reactor", without_a_reactor, true),
+    ("after_a_reactor", after_a_reactor, true),
+    ("beside_a_reactor", beside_a_reactor, false),
+    ("beside_that_of_another_runtime", beside_that_of_another_runtime, false),
+];
+
+fn build(builder: RuntimeBuilder) -> Runtime {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe { builder.procs(2).build() }.expect("a runtime starts")
+}
+
+/// Fails if nothing were reported in this program anyway.
+fn without_a_reactor() {
+    build(Runtime::builder()).run(|| {
+        let (_sender, receiver) = bounded::<()>(0);
+        receiver.recv().unwrap();
+    });
+}
+
+/// Fails if the end of a reactor leaves the reports off.
+fn after_a_reactor() {
+    let reactor = Reactor::start().unwrap();
+    build(reactor.install(Runtime::builder())).run(|| gmp_tokio::run(sleep(Duration::from_millis(1))));
+    assert!(reactor.end(MINUTE));
+    without_a_reactor();
+}
+
+/// Fails if a goroutine that waits for a task, in a channel, is taken for one that waits for ever.
+fn beside_a_reactor() {
+    build(gmp_tokio::install(Runtime::builder()).unwrap()).run(|| {
+        let (sender, receiver) = bounded(0);
+        tokio::spawn(async move {
+            sleep(LONG).await;
+            sender.try_send(4).unwrap();
+        });
+        assert_eq!(receiver.recv(), Ok(4));
+    });
+}
+
+/// The same, in a runtime that does not know of the reactor.
+fn beside_that_of_another_runtime() {
+    let reactor = Reactor::start().unwrap();
+    let (sender, receiver) = bounded(0);
+    reactor.handle().spawn(async move {
+        sleep(LONG).await;
+        sender.try_send(4).unwrap();
+    });
+    assert_eq!(build(Runtime::builder()).run(move || receiver.recv()), Ok(4));
+}
+
+/// Waits for the end of a child, which is killed when it hangs.
+fn ended(mut child: Child) -> (bool, String) {
+    let start = Instant::now();
+    while child.try_wait().expect("it is our child").is_none() {
+        if start.elapsed() > MINUTE {
+            child.kill().expect("it is our child");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().expect("it is our child");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn main() {
+    if let Ok(name) = std::env::var(CASE) {
+        let (_, does, _) = CASES.into_iter().find(|case| case.0 == name).expect("a case");
+        return does();
+    }
+    for (name, _, is_reported) in CASES {
+        let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+        command.env(CASE, name).env_remove("GMPDEBUG").stdin(Stdio::null()).stderr(Stdio::piped());
+        let (succeeds, stderr) = ended(command.spawn().expect("it starts"));
+        let told = stderr.contains("all goroutines are asleep");
+        assert_eq!((succeeds, told), (!is_reported, is_reported), "{name}: {stderr}");
+        println!("test {name} ... ok");
+    }
+}
