@@ -2,7 +2,7 @@
 //! its own, and never early; a timer's channel gives its due time once.
 
 use common::{PROCS, everywhere, runtime, until, watched};
-use gmp::sync::Event;
+use gmp::sync::{Event, Semaphore};
 use gmp::time::{Ticker, Timer, after_func, sleep};
 use gmp::{Runtime, go};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -356,11 +356,12 @@ fn a_callback_that_panics_harms_nobody() {
 #[test]
 fn a_callback_that_blocks_delays_no_other() {
     in_and_out(|_| {
-        let (goes_on, count) = (Arc::new(Event::new()), Count::default());
+        // No event, which keeps one notification: not all may have begun to wait.
+        let (goes_on, count) = (Arc::new(Semaphore::new(0)), Count::default());
         for _ in 0..10 {
             let (waits, counts) = (Arc::clone(&goes_on), count.clone());
             drop(after_func(MS, move || {
-                waits.wait();
+                waits.acquire(1);
                 counts.add();
             }));
         }
@@ -369,9 +370,7 @@ fn a_callback_that_blocks_delays_no_other() {
         drop(after_func(5 * MS, move || fires.notify_one()));
         other.wait();
         assert_eq!(count.get(), 0);
-        for _ in 0..10 {
-            goes_on.notify_one();
-        }
+        goes_on.add_permits(10);
         count.reaches(10);
     });
 }
