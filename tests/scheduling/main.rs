@@ -12,5 +12,4 @@ mod quiet;
 mod spread;
 mod timers;
 mod transfer;
-mod verbs;
 mod wakes;

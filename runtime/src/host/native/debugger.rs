@@ -98,7 +98,6 @@ const WHYS: &[Why] = &[
     Why::Select,
     Why::Never,
     Why::Scope,
-    Why::Fork,
     Why::Main,
     Why::End,
     Why::Mutex,
