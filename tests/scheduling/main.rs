@@ -8,8 +8,10 @@
 mod fairness;
 mod measure;
 mod policies;
+mod priorities;
 mod quiet;
 mod spread;
 mod timers;
 mod transfer;
+mod verbs;
 mod wakes;
