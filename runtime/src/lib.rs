@@ -34,8 +34,7 @@
 //!
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
 //! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
-//! goroutine a name or a stack size. [`go_fair`], [`Builder::affinity`] and [`yield_to`] say where a goroutine stands and who
-//! runs next, for those who have a reason. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
+//! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
 //! which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
 //!
 //! ```
@@ -353,15 +352,13 @@ pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
 pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
-    AbortHandle, Affinity, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go,
-    go_abortable, go_fair, goexit, handle, num_goroutines, priority, procs, set_priority, set_procs,
-    yield_now, yield_to,
+    AbortHandle, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, go_abortable,
+    goexit, handle, num_goroutines, procs, set_procs, yield_now,
 };
 #[cfg(gmp_loom)]
 pub use host::model;
 pub use os::{fs, io, process, signal};
 pub use runtime::policy;
-pub use runtime::priority::Priority;
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

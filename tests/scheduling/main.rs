@@ -8,10 +8,8 @@
 mod fairness;
 mod measure;
 mod policies;
-mod priorities;
 mod quiet;
 mod spread;
 mod timers;
 mod transfer;
-mod verbs;
 mod wakes;

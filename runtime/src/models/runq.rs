@@ -7,22 +7,18 @@ use crate::model::{Model, Mutant};
 use std::sync::Arc;
 
 /// Returns an owner's queue, and one for each thief, over `gs` Gs.
-pub(super) fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
+fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
     let gs = Gs::new(gs);
     std::array::from_fn(|_| Arc::new(Runq::new(&gs)))
 }
 
 /// Returns what is left in a queue, taken by its owner.
-pub(super) fn rest(queue: &Runq) -> Vec<usize> {
+fn rest(queue: &Runq) -> Vec<usize> {
     std::iter::from_fn(|| queue.pop_next().or_else(|| queue.pop())).collect()
 }
 
 /// Starts a thread that looks for work `times` times, in its own queue first, and returns all Gs that it got.
-pub(super) fn thief(
-    own: &Arc<Runq>,
-    victim: &Arc<Runq>,
-    times: usize,
-) -> loom::thread::JoinHandle<Vec<usize>> {
+fn thief(own: &Arc<Runq>, victim: &Arc<Runq>, times: usize) -> loom::thread::JoinHandle<Vec<usize>> {
     let (own, victim) = (Arc::clone(own), Arc::clone(victim));
     loom::thread::spawn(move || {
         let mut taken: Vec<_> =
@@ -33,7 +29,7 @@ pub(super) fn thief(
 }
 
 /// Fails when a G was lost, or taken twice.
-pub(super) fn assert_each_once(gs: usize, parts: &[Vec<usize>]) {
+fn assert_each_once(gs: usize, parts: &[Vec<usize>]) {
     let mut all = parts.concat();
     all.sort_unstable();
     assert_eq!(all, (0..gs).collect::<Vec<_>>(), "taken: {parts:?}");

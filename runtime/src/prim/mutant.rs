@@ -72,48 +72,6 @@ pub enum Mutant {
     /// An M without a P goes to sleep beside an idle P, for which no M was found, and beside a goroutine in the global queue.
     StopmSkipsGlobal,
 
-    // Classes: the class of one goroutine (`models/class.rs`).
-    /// A setter of a class stores the life of the goroutine, in place of an exchange.
-    ClassByStore,
-    /// A setter of a class does not see that the goroutine has ended.
-    ClassAfterTheEnd,
-
-    // Classes: who runs next, and who is forgotten (`models/classes.rs`).
-    /// An M that gives up, and all who ask whether a P has work, do not look at its batch.
-    BatchUnseen,
-    /// A thief takes nothing from a batch.
-    BatchNeverStolen,
-    /// A P that retires keeps its batch.
-    RetireKeepsTheBatch,
-    /// A goroutine that is put into the global queue stands there as if it were `Normal`.
-    PushForgetsTheClass,
-    /// No owner is called for a goroutine in the queue of a class.
-    AttentionNotCalled,
-    /// An owner whose batch goes back into its queue wakes no M.
-    BatchGoesBackInSilence,
-    /// A goroutine of a class yields, and its M, which takes another, wakes no M.
-    ClassYieldsInSilence,
-
-    // Mailboxes (`models/mail.rs`).
-    /// A spawner that names a place wakes no M.
-    SentWakesNobody,
-    /// An M that gives up takes the global queue for empty beside mail.
-    MailUncounted,
-    /// A thief leaves mail to the owner of the mailbox.
-    MailNeverStolen,
-    /// A P that goes out of use keeps its mail.
-    ShrinkKeepsTheMail,
-
-    // A turn that is given to one goroutine (`models/turn.rs`).
-    /// An owner moves goroutines in its ring without a claim.
-    PickUnclaimed,
-    /// An owner claims a part of its own ring without Release.
-    PickClaimRelaxed,
-    /// An owner that has moved goroutines in its ring lets go of its claim without Release.
-    PickRelaxed,
-    /// An owner wakes no M for those that were in its hand while it picked one out.
-    PickWakesNobody,
-
     // The queue of a P (`models/runq.rs`).
     /// An owner moves its ring's tail on without Release.
     RingTailStoreRelaxed,

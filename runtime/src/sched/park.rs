@@ -180,16 +180,8 @@ pub(crate) enum Yield {
     Return,
     /// The end. The stack is not needed any more.
     Exit,
-    /// What is said seldom, so that the others are told apart by fewer comparisons.
-    Seldom(Seldom),
-}
-
-/// See [`Yield::Seldom`].
-pub(crate) enum Seldom {
     /// Go on: the goroutine has bound itself to this M. May be said without a P, and outside of the runtime.
     Tie,
-    /// As `Requeue`, and before the others the goroutine at this address, which is only compared: `run/turn.rs`.
-    Turn(*const ()),
 }
 
 /// What a goroutine has said: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on that.

@@ -12,53 +12,33 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::p::runq::Runq;
-use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
-use crate::sched::run::class_queues::ClassQueues;
-use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
 
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
 
-/// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
-/// many as at the last `publish`, which follows each change of the queue in the same critical section.
+/// How many goroutines stand in the queue, for readers without the lock: as many as at the last `publish`, which follows
+/// each change of the queue in the same critical section.
 pub(crate) struct GlobalLen(AtomicU64);
-
-/// Where the count of the mailboxes begins.
-const MAIL: u32 = 32;
 
 impl GlobalLen {
     pub(crate) fn new() -> Self {
         GlobalLen(AtomicU64::new(0))
     }
 
-    /// Those that are for all. Exact under the lock, else a hint.
+    /// Exact under the lock, else a hint.
     #[inline]
     pub(crate) fn read(&self) -> usize {
         // Relaxed: a hint; a decision is made by the queue itself, under the lock.
-        self.0.load(Relaxed) as u32 as usize
-    }
-
-    /// Returns `true` if there is none, neither for all nor in a mailbox. As `read`.
-    #[inline]
-    pub(crate) fn is_zero(&self) -> bool {
-        // Relaxed: as in `read`.
-        self.0.load(Relaxed) == 0
-    }
-
-    /// Returns `true` if there is one in a mailbox. As `read`.
-    #[inline]
-    pub(crate) fn counts_mail(&self) -> bool {
-        // Relaxed: as in `read`.
-        self.0.load(Relaxed) >> MAIL != 0
+        self.0.load(Relaxed) as usize
     }
 
     /// Under the lock.
     #[inline]
     pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
         // Relaxed: as in `read`.
-        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL, Relaxed);
+        self.0.store(queue.len() as u64, Relaxed);
     }
 }
 
@@ -66,10 +46,6 @@ impl GlobalLen {
 pub(crate) struct GlobalQueue<H: Host> {
     queue: VecDeque<GRef<H>>,
     lots: Option<Lots<H>>,
-    /// Those that are to run on a certain P.
-    pub(crate) mail: Mail<H>,
-    /// Those of other classes than `Normal`.
-    pub(crate) classes: ClassQueues<H>,
 }
 
 /// What a queue has from which goroutines are drawn.
@@ -105,32 +81,20 @@ impl<H: Host> GlobalQueue<H> {
     /// An empty queue; with a seed, one that is drawn from.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let lots = seed.map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
-        GlobalQueue { queue: VecDeque::new(), lots, mail: Mail::new(), classes: ClassQueues::new() }
+        GlobalQueue { queue: VecDeque::new(), lots }
     }
 
-    /// Returns `true` if there is none, neither for all nor in a mailbox, nor of any class.
     pub(crate) fn is_empty(&self) -> bool {
-        mutant!(MailUncounted: return self.len() == 0);
-        self.has_no_normal() && self.classes.is_empty()
+        self.len() == 0
     }
 
-    /// As `is_empty`, without the other classes.
-    pub(crate) fn has_no_normal(&self) -> bool {
-        let for_all = self.len();
-        for_all == 0 && self.mail.is_empty()
-    }
-
-    /// How many are for all.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
 
-    /// Appends a G that stands in no queue: to the queue of its class.
+    /// Appends a G that stands in no queue.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
-        if self.classes.are_in_use().unless(PushForgetsTheClass) && self.classes.push(g) {
-            return;
-        }
         g.place.touch();
         self.end().push_back(g);
     }
@@ -172,7 +136,6 @@ impl<H: Host> GlobalQueue<H> {
             });
         }
         self.shrink();
-        self.classes.retain(stays);
     }
 
     /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
@@ -190,24 +153,6 @@ impl<H: Host> GlobalQueue<H> {
     fn shrink(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue = VecDeque::new();
-        }
-    }
-
-    /// Takes the G that the owner of P number `p` is to run before those that are for all: from that P's mailbox.
-    #[inline]
-    pub(crate) fn mailed_to(&mut self, p: u32) -> Option<GRef<H>> {
-        if self.mail.is_empty() {
-            return None;
-        }
-        let for_all = self.len();
-        let others_wait = for_all > 0;
-        self.mail.take_in_turn(p, others_wait)
-    }
-
-    /// Those that stand in the mailboxes of the Ps from number `p` on go to the end of the queue.
-    pub(crate) fn forward_mail(&mut self, p: u32) {
-        for g in self.mail.take_beyond(p) {
-            self.push(g);
         }
     }
 

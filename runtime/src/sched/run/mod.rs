@@ -2,20 +2,15 @@
 //! is none.
 
 pub(super) mod census;
-pub(crate) mod class_queues;
-pub(crate) mod classes;
 pub(crate) mod globq;
 pub(crate) mod help;
 pub(super) mod idle;
 pub(super) mod idle_set;
 pub(super) mod inject;
 pub(crate) mod look;
-pub(crate) mod mail;
 pub(super) mod mask;
-pub(crate) mod place;
 pub(super) mod round;
 pub(super) mod schedule;
 pub(super) mod spin;
 pub(super) mod steal;
-pub(super) mod turn;
 pub(crate) mod wake;

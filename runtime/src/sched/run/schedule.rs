@@ -6,10 +6,16 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
-use crate::sched::park::{Said, Seldom, Yield};
-use crate::sched::run::classes::Heeded;
+use crate::sched::park::{Said, Yield};
 use crate::sched::run::globq::Dice;
 use crate::wait::status::Run;
+
+/// Whether the M, or its runtime, ends.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum MEnds {
+    Yes,
+    No,
+}
 
 impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
@@ -41,15 +47,11 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "findRunnable")]
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
-            let Some(p) = m.p().filter(|p| !self.is_called(p)) else {
-                match self.heed(m) {
-                    Heeded::LooksAgain => continue,
-                    Heeded::Ends => return None,
-                    Heeded::Runs(g) => {
-                        self.reset_spinning(m);
-                        return Some(g);
-                    }
+            let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else {
+                if self.change_p(m) == MEnds::Yes {
+                    return None;
                 }
+                continue;
             };
             let tick = p.next_tick();
             let mut found = None;
@@ -72,7 +74,7 @@ impl<H: Host> Sched<H> {
 
     /// Returns the goroutine of this tick, if one goes before those in the queue of `p`.
     #[inline(never)]
-    pub(super) fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+    fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
         let found =
             if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick) } else { None };
@@ -106,20 +108,21 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// For an M that has no P, or a surplus one: takes another P, or waits for one.
+    /// For an M that has no P, or a surplus one. Returns `MEnds::No` if the M is to look again, with another P or for
+    /// one; `MEnds::Yes` if the M or its runtime ends.
     #[cold]
     #[inline(never)]
-    pub(super) fn change_p(&self, m: &M<H>) -> Heeded<H> {
+    fn change_p(&self, m: &M<H>) -> MEnds {
         if self.is_stopping() {
-            return Heeded::Ends;
+            return MEnds::Yes;
         }
         match m.p() {
             Some(_) => self.leave_surplus(m),
-            None if m.ends.get() => return Heeded::Ends,
+            None if m.ends.get() => return MEnds::Yes,
             None if m.spinning.get() => self.come_for_p(m),
             None => self.stopm(m),
         }
-        Heeded::LooksAgain
+        MEnds::No
     }
 
     /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and
@@ -148,18 +151,17 @@ impl<H: Host> Sched<H> {
         self.runqget(p).or_else(|| if self.config.has_one_queue { self.globrunqget_one(p) } else { None })
     }
 
-    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, in a mailbox, or in the only queue.
-    /// A hint.
+    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, or in the only one. A hint.
     pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
         mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
-        self.has_work(p) || self.mail_waits() || self.config.has_one_queue && self.globrunq_len() > 0
+        !p.runq.is_empty() || self.config.has_one_queue && self.globrunq_len() > 0
     }
 
-    /// Looks in the poller, in the queues of other Ps, and in all mailboxes. If all other Ps are idle their queues are empty,
-    /// and the M waits in the poller next: a poll before that would be a wasted system call.
-    pub(super) fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+    /// Looks in the poller and in the queues of other Ps. If all other Ps are idle there is nothing to steal, and the M
+    /// waits in the poller next: a poll before that would be a wasted system call.
+    fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if self.census.read().nbusy() == 1 {
-            return self.steal_mail(p);
+            return None;
         }
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
@@ -169,7 +171,7 @@ impl<H: Host> Sched<H> {
                 return Some(g);
             }
         }
-        self.steal_work(m, p).or_else(|| self.steal_mail(p))
+        self.steal_work(m, p)
     }
 
     /// Runs `g` until it parks, yields or ends.
@@ -215,24 +217,15 @@ impl<H: Host> Sched<H> {
                 false
             }
             // No second `Tie` comes out of this: `attend` resumes `g` itself until `g` says something else.
-            Yield::Seldom(said) => self.obey_seldom(m, g, said),
+            Yield::Tie => self.obey_tied(m, g),
         }
     }
 
-    /// As `obey`, for a `g` that has bound itself to `m`, or gives its turn to another one.
+    /// As `obey`, for a `g` that has bound itself to `m`.
     #[cold]
     #[inline(never)]
-    fn obey_seldom(&self, m: &M<H>, g: GRef<H>, said: Seldom) -> bool {
-        match said {
-            Seldom::Tie => {
-                let said = self.attend(m, g, Yield::Seldom(Seldom::Tie));
-                said.is_some_and(|later| self.obey(m, g, later))
-            }
-            Seldom::Turn(to) => {
-                self.requeue_behind(m, g, to);
-                false
-            }
-        }
+    fn obey_tied(&self, m: &M<H>, g: GRef<H>) -> bool {
+        self.attend(m, g, Yield::Tie).is_some_and(|later| self.obey(m, g, later))
     }
 
     /// As `obey`, for a `g` that unwinds, and is bound to `m` until that is over.
@@ -249,13 +242,10 @@ impl<H: Host> Sched<H> {
     /// queued before, so the number of queued goroutines stays the same, and the submitters have woken an M for those.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
-    pub(super) fn requeue(&self, m: &M<H>, g: GRef<H>) {
+    fn requeue(&self, m: &M<H>, g: GRef<H>) {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();
-        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
-            return;
-        }
         if let Some(g) = p.runq.push(g) {
             self.spill(p, g);
         }

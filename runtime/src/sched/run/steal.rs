@@ -76,7 +76,7 @@ impl<H: Host> Sched<H> {
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
             // On giving up (I1) the M finds what was put into the global queue.
-            if in_vain >= IN_VAIN || !self.globrunq_is_empty() || self.waiting_classes.any() {
+            if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
                 return None;
             }
             if self.run_timers(m, p) {
@@ -101,12 +101,6 @@ impl<H: Host> Sched<H> {
             How::NextIfLeft if victim.is_waking() => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
-        if self.has_batch(victim)
-            && let Some(g) = self.steal_batch(p, victim)
-        {
-            event(format_args!("steals {g:?} from the batch of {victim:?}"));
-            return Some(g);
-        }
         let g = p.runq.steal_from(&victim.runq, self.steals(), next)?;
         #[cfg(gmp_policies)]
         p.count_theft();
@@ -120,7 +114,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns all other Ps, from a random one on; first those whose owners were last seen under the caller's cache.
-    pub(crate) fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
+    fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
         let (own, count) = (p.id as usize, self.ps.len());
         let start = if capacity::RANDOM_VICTIMS { m.random() as usize % count } else { 0 };
         let cache_of_p = |i: usize| H::cache_of(self.ps[i].queue_age.cpu());

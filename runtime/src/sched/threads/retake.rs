@@ -11,11 +11,11 @@
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
-//! Others *wait* when a goroutine stands in the P's own queue, in the global one or in a mailbox; and at the end of the
-//! runtime, when the ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it
-//! waits for something. The first alone is not enough: a thread that the kernel has preempted, with more of them than cores,
-//! makes no progress for milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or
-//! a stay has lasted for a time slice.
+//! Others *wait* when a goroutine stands in the P's own queue or in the global one; and at the end of the runtime, when the
+//! ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something.
+//! The first alone is not enough: a thread that the kernel has preempted, with more of them than cores, makes no progress for
+//! milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for
+//! a time slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
@@ -184,7 +184,7 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         };
         let tick = p.tick();
-        let works = self.has_work_for_now(p) || !self.globrunq_is_empty();
+        let works = !p.runq.is_empty() || self.globrunq_len() > 0;
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
         let waits = works || self.is_ending();
         let stay = match known {
