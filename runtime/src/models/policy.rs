@@ -3,6 +3,7 @@
 
 use super::caught;
 use super::cover::{Handle, Made};
+use super::submit_vs_idle::go_and_stay;
 use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, pass, together};
 use crate::policy::{FromGlobal, Overflow, Policy, Steal, WorkStealing};
 use crate::time::sleep;
@@ -15,14 +16,6 @@ fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
     // SAFETY: the goroutines keep nothing of a thread.
     unsafe { Runtime::builder().procs(procs).max_threads(procs).policy(policy).build() }
         .expect("a model's runtime starts")
-}
-
-/// Submits a goroutine, and keeps the P until that goroutine has run.
-fn go_and_stay() {
-    let ran = Flag::default();
-    let raised = ran.clone();
-    drop(go(move || raised.raise()));
-    ran.wait_on_thread();
 }
 
 /// A goroutine submits into the only queue, and keeps its P, while the other M gives up. Fails by deadlock when that M is not

@@ -3,7 +3,7 @@
 use super::caught;
 use super::cover::{Handle, Socket};
 use crate::model::{Model, Mutant, Parts, at_rest, done};
-use crate::{block_on, net};
+use crate::{JoinHandle, Runtime, block_on, net};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
 use loom::sync::Notify;
@@ -33,6 +33,27 @@ impl Kernel {
             }
         }
     }
+}
+
+/// A socket, and what the kernel holds for its readers.
+fn silent() -> (Arc<Socket>, Arc<Kernel>) {
+    (Arc::new(Socket::new()), Arc::new(Kernel::default()))
+}
+
+/// Starts a goroutine that uses the socket.
+fn go_with(
+    runtime: &Runtime,
+    (socket, kernel): &(Arc<Socket>, Arc<Kernel>),
+    body: impl FnOnce(&Socket, &Kernel) + Send + 'static,
+) -> JoinHandle<()> {
+    let (socket, kernel) = (Arc::clone(socket), Arc::clone(kernel));
+    runtime.go(move || body(&socket, &kernel))
+}
+
+/// So many bytes come, and the poller hears of it.
+fn comes(runtime: &Runtime, kernel: &Kernel, bytes: usize) {
+    kernel.bytes.fetch_add(bytes, Relaxed);
+    Handle::of(runtime).deliver(Readiness::READABLE);
 }
 
 /// One read of a goroutine that polls, of at most `len` bytes.
@@ -66,7 +87,7 @@ impl Wake for Foreign {
 }
 
 /// Has the runtime's poller watch the socket for a task, which is told that there is nothing.
-fn watch_for_a_task(runtime: &crate::Runtime, socket: &Arc<Socket>, kernel: &Arc<Kernel>) {
+fn watch_for_a_task(runtime: &Runtime, (socket, kernel): &(Arc<Socket>, Arc<Kernel>)) {
     let (socket, kernel) = (Arc::clone(socket), Arc::clone(kernel));
     runtime.run(move || {
         let mut cx = Context::from_waker(Waker::noop());
@@ -81,20 +102,16 @@ fn a_task_sees_what_comes_beside_its_polls() {
     Model::new().preemptions(2).check("task_event", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
-        watch_for_a_task(&runtime, &socket, &kernel);
+        let both = silent();
+        watch_for_a_task(&runtime, &both);
         loom::explore();
-        let reader = runtime.go({
-            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
-            move || {
-                assert_eq!(polled_read(&socket, &kernel, 1).unwrap(), 1);
-                assert_eq!(polled_read(&socket, &kernel, 1).unwrap(), 1);
-                done();
-            }
+        let reader = go_with(&runtime, &both, |socket, kernel| {
+            assert_eq!(polled_read(socket, kernel, 1).unwrap(), 1);
+            assert_eq!(polled_read(socket, kernel, 1).unwrap(), 1);
+            done();
         });
         for _ in 0..2 {
-            kernel.bytes.fetch_add(1, Relaxed);
-            Handle::of(&runtime).deliver(Readiness::READABLE);
+            comes(&runtime, &both.1, 1);
         }
         reader.join().unwrap();
     });
@@ -105,16 +122,12 @@ fn a_task_sees_what_comes_beside_its_polls() {
 fn a_task_sees_what_comes_as_the_watch_begins() {
     Model::new().preemptions(2).check("task_watch", || {
         let runtime = at_rest::<1>();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
-        let reader = runtime.go({
-            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
-            move || {
-                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 1);
-                done();
-            }
+        let both = silent();
+        let reader = go_with(&runtime, &both, |socket, kernel| {
+            assert_eq!(polled_read(socket, kernel, 8).unwrap(), 1);
+            done();
         });
-        kernel.bytes.fetch_add(1, Relaxed);
-        Handle::of(&runtime).deliver(Readiness::READABLE);
+        comes(&runtime, &both.1, 1);
         reader.join().unwrap();
     });
 }
@@ -126,9 +139,9 @@ fn the_first_task_sees_an_event_that_comes_unmarked() {
     Model::new().check("first_task", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let both = silent();
         runtime.run({
-            let (socket, handle) = (Arc::clone(&socket), Handle::of(&runtime));
+            let (socket, handle) = (Arc::clone(&both.0), Handle::of(&runtime));
             move || {
                 let mut calls = 0;
                 let got = socket.read(1, || {
@@ -146,15 +159,11 @@ fn the_first_task_sees_an_event_that_comes_unmarked() {
             }
         });
         loom::explore();
-        let reader = runtime.go({
-            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
-            move || {
-                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 1);
-                done();
-            }
+        let reader = go_with(&runtime, &both, |socket, kernel| {
+            assert_eq!(polled_read(socket, kernel, 8).unwrap(), 1);
+            done();
         });
-        kernel.bytes.fetch_add(1, Relaxed);
-        Handle::of(&runtime).deliver(Readiness::READABLE);
+        comes(&runtime, &both.1, 1);
         reader.join().unwrap();
     });
 }
@@ -166,10 +175,10 @@ fn a_foreign_task_is_woken() {
     Model::new().preemptions(2).check("foreign_task", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
-        watch_for_a_task(&runtime, &socket, &kernel);
+        let both = silent();
+        watch_for_a_task(&runtime, &both);
         loom::explore();
-        let theirs = (Arc::clone(&socket), Arc::clone(&kernel));
+        let theirs = both.clone();
         let reader = loom::thread::spawn(move || {
             let (socket, kernel) = theirs;
             let task = Foreign::new();
@@ -181,8 +190,7 @@ fn a_foreign_task_is_woken() {
             }
             done();
         });
-        kernel.bytes.fetch_add(1, Relaxed);
-        Handle::of(&runtime).deliver(Readiness::READABLE);
+        comes(&runtime, &both.1, 1);
         reader.join().unwrap();
     });
 }
@@ -192,10 +200,10 @@ fn a_foreign_task_is_woken() {
 fn a_goroutine_and_a_task_in_one_direction_are_both_woken() {
     Model::new().preemptions(2).check("task_beside_goroutine", || {
         let runtime = at_rest::<1>();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let both = silent();
         let parts = Parts::of(2);
         let read = |how: fn(&Socket, &Kernel) -> io::Result<usize>| {
-            let (socket, kernel, parts) = (Arc::clone(&socket), Arc::clone(&kernel), parts.clone());
+            let ((socket, kernel), parts) = (both.clone(), parts.clone());
             move || {
                 assert_eq!(how(&socket, &kernel).unwrap(), 1);
                 parts.held();
@@ -203,8 +211,7 @@ fn a_goroutine_and_a_task_in_one_direction_are_both_woken() {
         };
         let task = runtime.go(read(|socket, kernel| polled_read(socket, kernel, 1)));
         let waits = runtime.go(read(|socket, kernel| socket.read(1, || kernel.read(1))));
-        kernel.bytes.fetch_add(2, Relaxed);
-        Handle::of(&runtime).deliver(Readiness::READABLE);
+        comes(&runtime, &both.1, 2);
         task.join().unwrap();
         waits.join().unwrap();
     });
@@ -275,18 +282,15 @@ fn a_drained_socket_is_not_asked_again_until_an_event() {
 fn a_task_sees_data_and_the_end_in_one_event() {
     Model::new().check("task_hup", || {
         let runtime = at_rest::<1>();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
-        let reader = runtime.go({
-            let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
-            move || {
-                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 2);
-                assert_eq!(polled_read(&socket, &kernel, 8).unwrap(), 0);
-                done();
-            }
+        let both = silent();
+        let reader = go_with(&runtime, &both, |socket, kernel| {
+            assert_eq!(polled_read(socket, kernel, 8).unwrap(), 2);
+            assert_eq!(polled_read(socket, kernel, 8).unwrap(), 0);
+            done();
         });
         runtime.run(|| ());
-        kernel.bytes.store(2, Relaxed);
-        kernel.ended.store(true, Relaxed);
+        both.1.bytes.store(2, Relaxed);
+        both.1.ended.store(true, Relaxed);
         Handle::of(&runtime).deliver(Readiness::READABLE | Readiness::READ_HUP);
         reader.join().unwrap();
     });
@@ -299,13 +303,13 @@ fn a_task_sees_room_that_comes_as_it_asks() {
     Model::new().preemptions(2).check("task_room", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
+        let both = silent();
         let (handle, room) = (Handle::of(&runtime), Arc::new(AtomicBool::new(false)));
         handle.fill();
-        watch_for_a_task(&runtime, &socket, &kernel);
+        watch_for_a_task(&runtime, &both);
         loom::explore();
         let writer = runtime.go({
-            let (socket, room) = (Arc::clone(&socket), Arc::clone(&room));
+            let (socket, room) = (Arc::clone(&both.0), Arc::clone(&room));
             move || {
                 let sent = block_on(poll_fn(|cx| {
                     socket.poll_write(cx, || match room.load(Relaxed) {
@@ -363,12 +367,12 @@ fn the_end_of_the_runtime_is_told_to_a_task() {
     Model::new().preemptions(2).check("task_vs_end", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
-        let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Kernel::default()));
-        watch_for_a_task(&runtime, &socket, &kernel);
+        let both = silent();
+        watch_for_a_task(&runtime, &both);
         // Kept, so that it is not the scheduler's drop that ends the watch.
         let _handle = Handle::of(&runtime);
         loom::explore();
-        let theirs = (Arc::clone(&socket), Arc::clone(&kernel));
+        let theirs = both.clone();
         let reader = loom::thread::spawn(move || {
             let (socket, kernel) = theirs;
             let task = Foreign::new();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Submits a goroutine, and keeps the P until that goroutine has run.
-fn go_and_stay() {
+pub(super) fn go_and_stay() {
     let ran = Flag::default();
     let raised = ran.clone();
     drop(go(move || raised.raise()));
