@@ -7,8 +7,8 @@
 //!
 //! | gmp | here | is a |
 //! | --- | --- | --- |
-//! | [`Receiver`](gmp::chan::Receiver) | [`ReceiverStream`] | [`Stream`], which ends when the channel is closed and empty |
-//! | [`Sender`](gmp::chan::Sender) | [`SenderSink`] | [`Sink`], whose error gives the message back |
+//! | [`Receiver`] | [`ReceiverStream`] | [`Stream`], which ends when the channel is closed and empty |
+//! | [`Sender`] | [`SenderSink`] | [`Sink`], whose error gives the message back |
 //! | [`TcpStream`](gmp::net::TcpStream), [`UnixStream`](gmp::net::UnixStream) | [`GmpIo`] | reader and writer of bytes |
 //!
 //! The ends of a channel may be polled by any task: on a goroutine ([`gmp::block_on`]), and under every executor. The other
@@ -37,7 +37,7 @@
 
 mod stream;
 
-pub use stream::{GmpIo, Socket};
+pub use stream::GmpIo;
 
 use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;

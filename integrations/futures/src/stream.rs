@@ -1,83 +1,19 @@
 //! Streams of bytes.
 
 use futures_io::{AsyncRead, AsyncWrite};
-use gmp::net::{TcpStream, UnixStream};
+use gmp::net::PollStream;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for gmp::net::TcpStream {}
-    impl Sealed for gmp::net::UnixStream {}
-}
-
-/// The streams of gmp that [`GmpIo`] can be made of. Implemented for [`TcpStream`] and [`UnixStream`], and for nothing else.
-pub trait Socket: sealed::Sealed + Send + Sync + 'static {
-    #[doc(hidden)]
-    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn poll_read_vectored(
-        &self,
-        cx: &mut Context<'_>,
-        bufs: &mut [IoSliceMut<'_>],
-    ) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn end_writes(&self) -> io::Result<()>;
-}
-
-macro_rules! socket {
-    ($name:ident) => {
-        impl Socket for $name {
-            #[inline]
-            fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-                $name::poll_read(self, cx, buf)
-            }
-            #[inline]
-            fn poll_read_vectored(
-                &self,
-                cx: &mut Context<'_>,
-                bufs: &mut [IoSliceMut<'_>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_read_vectored(self, cx, bufs)
-            }
-            #[inline]
-            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-                $name::poll_write(self, cx, buf)
-            }
-            #[inline]
-            fn poll_write_vectored(
-                &self,
-                cx: &mut Context<'_>,
-                bufs: &[IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_write_vectored(self, cx, bufs)
-            }
-            fn end_writes(&self) -> io::Result<()> {
-                match self.shutdown(Shutdown::Write) {
-                    // The connection has ended already, in both directions.
-                    Err(refused) if refused.kind() == io::ErrorKind::NotConnected => Ok(()),
-                    outcome => outcome,
-                }
-            }
-        }
-    };
-}
-socket!(TcpStream);
-socket!(UnixStream);
-
-/// A stream of gmp as the futures crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`] or [`UnixStream`].
+/// A stream of gmp as the futures crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
+/// [`UnixStream`](gmp::net::UnixStream).
 ///
-/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells
-/// the task from then on. A task of another executor may poll a stream after that; what a thread outside may do is told at
-/// [`TcpStream::poll_read`]. The deadlines and timeouts of the stream are for calls that block, and end no wait here: use
-/// [`gmp::time::sleep_async`] beside it.
+/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells the
+/// task from then on. A task of another executor may poll a stream after that; what a thread outside may do is told at
+/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read). The deadlines and timeouts of the stream are for calls that block,
+/// and end no wait here: use [`gmp::time::sleep_async`] beside it.
 ///
 /// One task at a time is woken for each direction: the one that polled last. A future that is dropped between two polls has
 /// taken nothing; what `write_all` or `read_exact` had done before the drop is done.
@@ -118,7 +54,7 @@ socket!(UnixStream);
 #[derive(Debug)]
 pub struct GmpIo<S>(Arc<S>);
 
-impl<S: Socket> GmpIo<S> {
+impl<S: PollStream> GmpIo<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
         GmpIo(Arc::new(stream))
@@ -138,7 +74,7 @@ impl<S: Socket> GmpIo<S> {
     }
 }
 
-impl<S: Socket> From<S> for GmpIo<S> {
+impl<S: PollStream> From<S> for GmpIo<S> {
     fn from(stream: S) -> Self {
         GmpIo::new(stream)
     }
@@ -152,14 +88,14 @@ impl<S> Clone for GmpIo<S> {
 
 macro_rules! stream {
     ($name:ty) => {
-        impl<S: Socket> AsyncRead for $name {
+        impl<S: PollStream> AsyncRead for $name {
             #[inline]
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
                 buf: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                Socket::poll_read(&*self.0, cx, buf)
+                PollStream::poll_read(&*self.0, cx, buf)
             }
 
             #[inline]
@@ -168,14 +104,14 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &mut [IoSliceMut<'_>],
             ) -> Poll<io::Result<usize>> {
-                Socket::poll_read_vectored(&*self.0, cx, bufs)
+                PollStream::poll_read_vectored(&*self.0, cx, bufs)
             }
         }
 
-        impl<S: Socket> AsyncWrite for $name {
+        impl<S: PollStream> AsyncWrite for $name {
             #[inline]
             fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-                Socket::poll_write(&*self.0, cx, buf)
+                PollStream::poll_write(&*self.0, cx, buf)
             }
 
             #[inline]
@@ -184,7 +120,7 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &[IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
-                Socket::poll_write_vectored(&*self.0, cx, bufs)
+                PollStream::poll_write_vectored(&*self.0, cx, bufs)
             }
 
             /// Returns at once: nothing is kept back here.

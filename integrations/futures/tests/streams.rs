@@ -4,8 +4,8 @@ use futures_executor::block_on as elsewhere;
 use futures_util::future::{Either, join, select};
 use futures_util::io::copy;
 use futures_util::{AsyncReadExt, AsyncWriteExt, FutureExt};
-use gmp::net::{TcpListener, TcpStream, UnixStream};
-use gmp_futures::{GmpIo, Socket};
+use gmp::net::{PollStream, TcpListener, TcpStream, UnixStream};
+use gmp_futures::GmpIo;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::pin::pin;
@@ -38,7 +38,7 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-fn cross<S: Socket>((near, far): (GmpIo<S>, GmpIo<S>)) {
+fn cross<S: PollStream>((near, far): (GmpIo<S>, GmpIo<S>)) {
     let both = |io: GmpIo<S>| {
         gmp::block_on(async {
             let mut heard = Vec::new();

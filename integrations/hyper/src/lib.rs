@@ -74,5 +74,5 @@ mod timer;
 pub use executor::{GmpExecutor, Offload, offload};
 #[cfg(feature = "server")]
 pub use graceful::{Graceful, serve_until};
-pub use io::{GmpIo, Socket};
+pub use io::GmpIo;
 pub use timer::{GmpTimer, Sleep};

@@ -114,7 +114,7 @@ mod reactor;
 mod stream;
 
 pub use reactor::{Entered, Reactor};
-pub use stream::{GmpIo, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, Socket, WriteHalf};
+pub use stream::{GmpIo, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 
 use gmp::RuntimeBuilder;
 use std::io;

@@ -55,8 +55,8 @@ impl Drop for Hold {
     }
 }
 
-/// A thread is in the context of the reactor; returned by the functions of [`reactor`] and [`Reactor::entering`]. The thread
-/// leaves with the drop.
+/// A thread is in the context of the reactor; returned by the functions of [`reactor`](crate::reactor()) and
+/// [`Reactor::entering`]. The thread leaves with the drop.
 pub struct Entered {
     /// Of `hold`'s handle.
     guard: ManuallyDrop<EnterGuard<'static>>,

@@ -1,77 +1,22 @@
 //! Streams.
 
-use gmp::net::{TcpStream, UnixStream};
+use gmp::net::PollStream;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for gmp::net::TcpStream {}
-    impl Sealed for gmp::net::UnixStream {}
-}
-
-/// The streams of gmp that [`GmpIo`] can be made of. Implemented for [`TcpStream`] and [`UnixStream`], and for nothing else.
-pub trait Socket: sealed::Sealed + Send + Sync + 'static {
-    #[doc(hidden)]
-    fn poll_read_uninit(&self, cx: &mut Context<'_>, buf: &mut [MaybeUninit<u8>]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
-    #[doc(hidden)]
-    fn end_writes(&self) -> io::Result<()>;
-}
-
-macro_rules! socket {
-    ($name:ident) => {
-        impl Socket for $name {
-            #[inline]
-            fn poll_read_uninit(
-                &self,
-                cx: &mut Context<'_>,
-                buf: &mut [MaybeUninit<u8>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_read_uninit(self, cx, buf)
-            }
-            #[inline]
-            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-                $name::poll_write(self, cx, buf)
-            }
-            #[inline]
-            fn poll_write_vectored(
-                &self,
-                cx: &mut Context<'_>,
-                bufs: &[IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_write_vectored(self, cx, bufs)
-            }
-            fn end_writes(&self) -> io::Result<()> {
-                match self.shutdown(Shutdown::Write) {
-                    // The connection has ended already, in both directions.
-                    Err(refused) if refused.kind() == io::ErrorKind::NotConnected => Ok(()),
-                    outcome => outcome,
-                }
-            }
-        }
-    };
-}
-socket!(TcpStream);
-socket!(UnixStream);
-
-/// A stream of gmp as tokio's crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`] or [`UnixStream`].
+/// A stream of gmp as tokio's crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
+/// [`UnixStream`](gmp::net::UnixStream).
 ///
-/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells
-/// the task from then on. A task of tokio may poll a stream after that; what a thread outside may do is told at
-/// [`TcpStream::poll_read`]. No reactor is needed. In a task of tokio a poll takes its part of the task's budget, as those of
-/// tokio's own sockets do. The deadlines and timeouts of the stream are for calls that block, and end no wait here: put
-/// [`gmp::time::sleep_async`] or tokio's `timeout` around it.
+/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells the
+/// task from then on. A task of tokio may poll a stream after that; what a thread outside may do is told at
+/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read). No reactor is needed. In a task of tokio a poll takes its part of
+/// the task's budget, as those of tokio's own sockets do. The deadlines and timeouts of the stream are for calls that block,
+/// and end no wait here: put [`gmp::time::sleep_async`] or tokio's `timeout` around it.
 ///
 /// One task at a time is woken for each direction: the one that polled last. A future that is dropped between two polls has
 /// taken nothing; what `write_all` or `read_exact` had done before the drop is done.
@@ -112,7 +57,7 @@ socket!(UnixStream);
 #[derive(Debug)]
 pub struct GmpIo<S>(S);
 
-impl<S: Socket> GmpIo<S> {
+impl<S: PollStream> GmpIo<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
         GmpIo(stream)
@@ -161,7 +106,7 @@ impl<S: Socket> GmpIo<S> {
     }
 }
 
-impl<S: Socket> From<S> for GmpIo<S> {
+impl<S: PollStream> From<S> for GmpIo<S> {
     fn from(stream: S) -> Self {
         GmpIo(stream)
     }
@@ -177,9 +122,9 @@ pub struct WriteHalf<'a, S>(&'a S);
 
 /// The reading direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split).
 #[derive(Debug)]
-pub struct OwnedReadHalf<S: Socket>(Arc<S>);
+pub struct OwnedReadHalf<S: PollStream>(Arc<S>);
 
-impl<S: Socket> OwnedReadHalf<S> {
+impl<S: PollStream> OwnedReadHalf<S> {
     /// Returns the stream.
     pub fn inner(&self) -> &S {
         &self.0
@@ -202,12 +147,12 @@ impl<S: Socket> OwnedReadHalf<S> {
 /// The writing direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split). The drop ends it, unless
 /// [`forget`](Self::forget) is called.
 #[derive(Debug)]
-pub struct OwnedWriteHalf<S: Socket> {
+pub struct OwnedWriteHalf<S: PollStream> {
     stream: Arc<S>,
     ends: bool,
 }
 
-impl<S: Socket> OwnedWriteHalf<S> {
+impl<S: PollStream> OwnedWriteHalf<S> {
     /// Returns the stream.
     pub fn inner(&self) -> &S {
         &self.stream
@@ -219,7 +164,7 @@ impl<S: Socket> OwnedWriteHalf<S> {
     }
 }
 
-impl<S: Socket> Drop for OwnedWriteHalf<S> {
+impl<S: PollStream> Drop for OwnedWriteHalf<S> {
     fn drop(&mut self) {
         if self.ends {
             // Of a connection that is broken already.
@@ -230,18 +175,18 @@ impl<S: Socket> Drop for OwnedWriteHalf<S> {
 
 /// Two halves that are not of one stream; returned by [`OwnedReadHalf::reunite`].
 #[derive(Debug)]
-pub struct ReuniteError<S: Socket>(pub OwnedReadHalf<S>, pub OwnedWriteHalf<S>);
+pub struct ReuniteError<S: PollStream>(pub OwnedReadHalf<S>, pub OwnedWriteHalf<S>);
 
-impl<S: Socket> fmt::Display for ReuniteError<S> {
+impl<S: PollStream> fmt::Display for ReuniteError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("reunite: the two halves are not of one stream")
     }
 }
 
-impl<S: Socket + fmt::Debug> std::error::Error for ReuniteError<S> {}
+impl<S: PollStream + fmt::Debug> std::error::Error for ReuniteError<S> {}
 
 #[inline]
-fn read(stream: &impl Socket, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+fn read(stream: &impl PollStream, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
     let budget = ready!(coop::poll_proceed(cx));
     // SAFETY: `poll_read_uninit` initialises bytes, and takes no initialised one back.
     let room = unsafe { buf.unfilled_mut() };
@@ -290,7 +235,7 @@ macro_rules! writes {
                 buf: &[u8],
             ) -> Poll<io::Result<usize>> {
                 let $it = self.get_mut();
-                counted(cx, |cx| Socket::poll_write($stream, cx, buf))
+                counted(cx, |cx| PollStream::poll_write($stream, cx, buf))
             }
 
             /// Returns at once: nothing is kept back here.
@@ -302,7 +247,7 @@ macro_rules! writes {
             /// Ends the writing side. Does not wait for what was written to arrive.
             fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $it = self.get_mut();
-                Poll::Ready(Socket::end_writes($stream))
+                Poll::Ready(PollStream::end_writes($stream))
             }
 
             #[inline]
@@ -312,7 +257,7 @@ macro_rules! writes {
                 bufs: &[IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
                 let $it = self.get_mut();
-                counted(cx, |cx| Socket::poll_write_vectored($stream, cx, bufs))
+                counted(cx, |cx| PollStream::poll_write_vectored($stream, cx, bufs))
             }
 
             #[inline]
@@ -323,12 +268,12 @@ macro_rules! writes {
     };
 }
 
-reads!((S: Socket) GmpIo<S>, it => &it.0);
-reads!(('a, S: Socket) ReadHalf<'a, S>, it => it.0);
-reads!((S: Socket) OwnedReadHalf<S>, it => &*it.0);
-writes!((S: Socket) GmpIo<S>, it => &it.0);
-writes!(('a, S: Socket) WriteHalf<'a, S>, it => it.0);
-writes!((S: Socket) OwnedWriteHalf<S>, it => &*it.stream);
+reads!((S: PollStream) GmpIo<S>, it => &it.0);
+reads!(('a, S: PollStream) ReadHalf<'a, S>, it => it.0);
+reads!((S: PollStream) OwnedReadHalf<S>, it => &*it.0);
+writes!((S: PollStream) GmpIo<S>, it => &it.0);
+writes!(('a, S: PollStream) WriteHalf<'a, S>, it => it.0);
+writes!((S: PollStream) OwnedWriteHalf<S>, it => &*it.stream);
 
 /// No poll pins the stream.
 impl<S> Unpin for GmpIo<S> {}

@@ -41,6 +41,7 @@ pub(crate) mod io_lock;
 mod limit;
 pub(crate) mod lookup;
 pub(crate) mod methods;
+mod poll_stream;
 pub(crate) mod socket;
 pub(crate) mod sys;
 mod tcp;
@@ -51,6 +52,7 @@ mod wake_fd;
 
 #[cfg(feature = "net-config")]
 pub use config::{DialConfig, ListenConfig};
+pub use poll_stream::PollStream;
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
     ToSocketAddrs,

@@ -2,8 +2,8 @@
 
 use crate::support::{MINUTE, everywhere, many};
 use futures_util::{SinkExt, StreamExt};
-use gmp::net::{TcpListener, TcpStream, UnixStream};
-use gmp_tokio::{GmpIo, Socket};
+use gmp::net::{PollStream, TcpListener, TcpStream, UnixStream};
+use gmp_tokio::GmpIo;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::pin::{Pin, pin};
@@ -32,7 +32,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 /// Both ends write all and read all, each in one task: a half-close is what ends the reading.
-fn cross<S: Socket>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
+fn cross<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
     let both = |io: &mut GmpIo<S>| {
         let (mut input, mut output) = io.split();
         gmp::block_on(async {
@@ -63,7 +63,7 @@ fn both_directions_are_full_at_once() {
     });
 }
 
-fn halves<S: Socket + std::fmt::Debug>((near, far): (GmpIo<S>, GmpIo<S>)) {
+fn halves<S: PollStream + std::fmt::Debug>((near, far): (GmpIo<S>, GmpIo<S>)) {
     let (mut input, mut output) = near.into_split();
     let writes = gmp::go(move || {
         gmp::block_on(output.write_all(&bytes(LONG))).unwrap();

@@ -1,0 +1,134 @@
+//! The two kinds of streams, to what polls either.
+
+use super::{Shutdown, TcpStream, UnixStream};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::task::{Context, Poll};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::TcpStream {}
+    impl Sealed for super::UnixStream {}
+}
+
+/// What [`TcpStream`] and [`UnixStream`] have for futures, for code that takes either: adapters to the traits of other
+/// libraries. Implemented for these two, and for nothing else. The methods block nothing, and do what those of the stream do
+/// that have the same name.
+///
+/// ```
+/// use gmp::net::{PollStream, UnixStream};
+/// use std::future::poll_fn;
+///
+/// async fn first_byte(stream: &impl PollStream) -> std::io::Result<u8> {
+///     let mut byte = [0];
+///     match poll_fn(|cx| stream.poll_read(cx, &mut byte)).await? {
+///         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+///         _ => Ok(byte[0]),
+///     }
+/// }
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (near, far) = UnixStream::pair().unwrap();
+///         std::io::Write::write_all(&mut &near, b"!").unwrap();
+///         assert_eq!(gmp::block_on(first_byte(&far)).unwrap(), b'!');
+///         near.end_writes().unwrap();
+///         assert!(gmp::block_on(first_byte(&far)).is_err());
+///     })
+/// }
+/// ```
+pub trait PollStream: sealed::Sealed + Send + Sync + 'static {
+    /// As [`TcpStream::poll_read`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// As [`TcpStream::poll_read_uninit`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll_read_uninit(&self, cx: &mut Context<'_>, buf: &mut [MaybeUninit<u8>]) -> Poll<io::Result<usize>>;
+
+    /// As [`TcpStream::poll_read_vectored`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll_read_vectored(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// As [`TcpStream::poll_write`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// As [`TcpStream::poll_write_vectored`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Ends the writing side, as [`TcpStream::shutdown`] does; a connection that has ended already, in both directions, has
+    /// none to end. Does not wait for what was written to arrive.
+    ///
+    /// # Errors
+    /// As there, but for that connection.
+    fn end_writes(&self) -> io::Result<()>;
+}
+
+macro_rules! poll_stream {
+    ($name:ident) => {
+        impl PollStream for $name {
+            #[inline]
+            fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+                $name::poll_read(self, cx, buf)
+            }
+
+            #[inline]
+            fn poll_read_uninit(
+                &self,
+                cx: &mut Context<'_>,
+                buf: &mut [MaybeUninit<u8>],
+            ) -> Poll<io::Result<usize>> {
+                $name::poll_read_uninit(self, cx, buf)
+            }
+
+            #[inline]
+            fn poll_read_vectored(
+                &self,
+                cx: &mut Context<'_>,
+                bufs: &mut [IoSliceMut<'_>],
+            ) -> Poll<io::Result<usize>> {
+                $name::poll_read_vectored(self, cx, bufs)
+            }
+
+            #[inline]
+            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                $name::poll_write(self, cx, buf)
+            }
+
+            #[inline]
+            fn poll_write_vectored(
+                &self,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                $name::poll_write_vectored(self, cx, bufs)
+            }
+
+            fn end_writes(&self) -> io::Result<()> {
+                match self.shutdown(Shutdown::Write) {
+                    Err(refused) if refused.kind() == ErrorKind::NotConnected => Ok(()),
+                    outcome => outcome,
+                }
+            }
+        }
+    };
+}
+poll_stream!(TcpStream);
+poll_stream!(UnixStream);
