@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 /// Runs each future in a goroutine of its own: what hyper's HTTP/2 asks for.
 ///
-/// The goroutine belongs to the runtime of whoever executes, and outside of a runtime to none: then `execute` panics, as
+/// The goroutine belongs to the runtime of the caller of `execute`, and outside of a runtime to none: then `execute` panics, as
 /// [`gmp::go`] does. The future is dropped there when it is done, or when the runtime ends.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Crates of [tokio](https://docs.rs/tokio) in goroutines of gmp: `reqwest`, `sqlx` or a client of `tonic` is called like a
 //! function, and the goroutine parks meanwhile.
 //!
-//! A future of such a crate needs two things: somebody who polls it, and tokio's reactor, which drives its sockets and timers.
+//! A future of such a crate needs two things: a thread that polls it, and tokio's reactor, which drives its sockets and timers.
 //! [`install`] starts a reactor, a runtime of tokio on threads of its own, beside the runtime of gmp that is to be built, and
 //! has each thread of the latter enter its context. From then on all that tokio looks for in the thread is there on every
 //! goroutine, whichever thread it runs on.

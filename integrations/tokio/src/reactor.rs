@@ -1,4 +1,4 @@
-//! A runtime of tokio on threads of its own, and who keeps it.
+//! A runtime of tokio on threads of its own, and what keeps it.
 //!
 //! The reactor is held by the [`Reactor`], by each function that [`Reactor::entering`] has returned, so by the builders and
 //! runtimes of gmp that have one, and by each thread that has entered. The last one that lets go ends the reactor, and waits
@@ -21,7 +21,7 @@ struct Shared {
 
 struct State {
     holds: usize,
-    /// Taken by who ends the reactor.
+    /// Taken by the thread that ends the reactor.
     runtime: Option<Runtime>,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Debug for Entered {
 
 /// A reactor: a runtime of tokio on threads of its own, beside those that run goroutines.
 ///
-/// [`install`](crate::install) makes one and keeps it in the builder. Who makes the value itself may set tokio's runtime up,
+/// [`install`](crate::install) makes one and keeps it in the builder. A caller that makes the value itself may set tokio's runtime up,
 /// give one reactor to several runtimes of gmp, use its [`handle`](Self::handle) on plain threads, and wait for its
 /// [`end`](Self::end).
 ///

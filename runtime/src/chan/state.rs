@@ -43,8 +43,8 @@
 //! **A task.** A future may be dropped at any time, so no message is handed to a receive of a task. The message goes into the
 //! buffer, and the task is *granted* one (`chan/flow/task.rs`): it is claimed and woken, and takes in its next poll whichever
 //! message is the first by then. A message that was granted is none of the `len` that all may take, and takes no place, as one
-//! in the slot of a goroutine takes none. So nobody overtakes a task that was woken, and a future that is dropped gives back
-//! what was never moved. A send of a task is a sender like any other, whose message lies in the pinned future.
+//! in the slot of a goroutine takes none. So no receiver overtakes a task that was woken, and a dropped future gives back what
+//! was never moved. A send of a task is a sender like any other, whose message lies in the pinned future.
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while `len` is zero; a sender only while `len + reserved` is the

@@ -290,8 +290,8 @@ pub(crate) struct PollDesc<H: Host> {
     read: Side<H>,
     write: Side<H>,
     seen: AtomicU32,
-    /// Whether the poller reports room to write. Written by whoever registers the descriptor, and then under the lock of the
-    /// socket's registrations.
+    /// Whether the poller reports room to write. Written by the thread that registers the descriptor, and then under the
+    /// lock of the socket's registrations.
     watches_writes: AtomicBool,
     /// Those of the tasks that wait, of both sides.
     wakers: Wakers,

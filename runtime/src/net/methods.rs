@@ -280,7 +280,7 @@ macro_rules! stream_polls {
             /// calls that block, and do not end a task's wait.
             ///
             /// The task that was last told `Pending` is woken, one for reads and one for writes of a handle. A goroutine may
-            /// wait in `read` meanwhile: both are woken, and who comes first gets the bytes. A future that is dropped
+            /// wait in `read` meanwhile: both are woken, and the first to come gets the bytes. A future that is dropped
             /// between two polls has taken nothing. The poller of the runtime whose goroutine polls tells the task, so
             /// poll within [`block_on`](crate::block_on); a thread outside of a runtime, with an executor of its own, is told
             /// by a runtime whose goroutines have waited for this socket before.

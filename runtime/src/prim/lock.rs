@@ -39,7 +39,7 @@ pub(crate) enum Rank {
     WaitQueue,
     /// The children of a scope that live: `goroutine/scope.rs`.
     Scope,
-    /// Who makes a call that blocks a thread: `runtime/lines.rs`.
+    /// What makes a call that blocks a thread: `runtime/lines.rs`.
     LineCallers,
     /// What the directions of a copy tell each other: `os/io/copy/bidirectional.rs`.
     Copies,

@@ -587,7 +587,7 @@ pub enum Mutant {
     TaskKeepsItsGrant,
     /// A send future that is dropped drops its message, though a receiver has it.
     TaskKeepsWhatWasSent,
-    /// A message that was given back is not offered to who waits.
+    /// A message that was given back is not offered to the waiters.
     GivenBackToNobody,
     /// The last message, given back by a task and taken at once, does not tell the others that the channel is drained.
     GivenBackEndsNobody,

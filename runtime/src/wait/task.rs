@@ -19,7 +19,8 @@
 //!
 //! *The record.* It lies in the pinned future. A notifier touches it from R1, where the queue's lock keeps it, to R2; and F3
 //! and F2 let it go only when they have claimed the wait, or have seen READY. From R1 to R2 are few steps of the notifier's, so
-//! F3 yields meanwhile. Who queues tasks where more happens between the two (a promise of a `select!`) says how F3 waits there.
+//! F3 yields meanwhile. A queue where more happens between the two (a promise of a `select!`) has F3 wait in another way, and
+//! says how.
 //!
 //! A notifier that has claimed several waits takes the step R2 for all of them before R3 for the first ([`Readied`]): the waker
 //! of one may drop the future of another, whose F3 would wait on the thread that is to take R2.

@@ -46,7 +46,7 @@ pub(crate) struct Parker<H: Host> {
     bed: Bed<H>,
 }
 
-/// Who waits in a parker.
+/// What waits in a parker.
 enum Bed<H: Host> {
     /// A plain thread, which sleeps on the note.
     Thread(Note<H>),

@@ -11,15 +11,16 @@
 //!
 //!   S1  the first receiver is a task: claim it       T1  poll: nothing to take: the record among the receivers
 //!   S2  the message behind those in the ring         T2  poll, granted: granted -= 1, out comes the first message
-//!       granted += 1                                     the channel may be drained: tell who waits
-//!   S3  READY, the waker (after the lock)            T3  drop, granted: granted -= 1, len += 1: feed who waits
+//!       granted += 1                                     the channel may be drained: tell the waiters
+//!   S3  READY, the waker (after the lock)            T3  drop, granted: granted -= 1, len += 1: feed the waiters
 //!                                                    T4  drop, not granted: leave the queue
 //! ```
 //! * *None lost, none twice*: between S2 and T2 the message lies in the ring, where it is not moved. T3 changes counts
 //!   alone. The ring has `len + granted` messages, so T2 finds one.
 //! * *In order*: each receiver takes the first message of the ring, or finds it empty. While a message is granted, one
 //!   that goes to a goroutine takes its place behind the others, and the goroutine gets the first (`Chan::exchange`).
-//!   So a message that T3 gives back is where it was. Only *who* gets which message is decided later than for goroutines.
+//!   So a message that T3 gives back is where it was. Only *which receiver* gets which message is decided later than for
+//!   goroutines.
 //! * *Fair*: others that come between S1 and T2 find nothing in `len`, and queue. A task that is slow, or never polls again,
 //!   keeps one message from others, and holds up nothing else before the channel is closed: what is granted takes no place, as
 //!   in the slot of a goroutine.
@@ -30,7 +31,7 @@
 //!   a sender.
 //!
 //! A message that a `select!` has promised to a task is granted when it is there. Its withdrawal has the task look
-//! again, from its place, where it stands Held meanwhile; nobody depends on what a Held task does, so its drop passes
+//! again, from its place, where it stands Held meanwhile; no other waiter depends on what a Held task does, so its drop passes
 //! nothing on.
 //!
 //! *A send.* The record that a blocking send has on its stack lies in the future, and the message beside it. A counterpart

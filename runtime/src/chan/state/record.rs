@@ -66,7 +66,7 @@ pub(crate) enum Kind {
 pub(crate) enum QueueState {
     /// The owner waits under the record's wait number: a claim decides.
     Open,
-    /// As Open, of a task. A state of its own, so that who hands a message to the first receiver looks at one byte.
+    /// As Open, of a task. A state of its own, so that a sender that hands a message to the first receiver looks at one byte.
     OpenToGrants,
     /// The owner is awake, and has not taken the lock yet. A message may still be put into the record's slot.
     Returned,

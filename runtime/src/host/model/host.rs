@@ -43,7 +43,7 @@ pub struct Local {
     pub(super) home: Home,
     pub(super) panic: Cell<Option<Box<dyn Any + Send>>>,
     pub(super) switches: Switches,
-    /// The CPUs of the M's thread. Whoever looks, or changes it, holds a lock: loom checks that.
+    /// The CPUs of the M's thread. A thread that looks, or changes it, holds a lock: loom checks that.
     cpus: UnsafeCell<CpuSet>,
 }
 

@@ -31,7 +31,7 @@
 //!
 //! *A goroutine and a task in one direction.* Each event goes to both: E1 fills the slot whatever stands in it, and E4 marks
 //! the word whether or not a waker is there. Neither takes the other's mark. That the socket was empty at a moment, which is
-//! all that `drained` and DRAINED say, stays true whoever reads beside; and so does that what came after that moment is in
+//! all that `drained` and DRAINED say, stays true for other readers beside; and so does that what came after that moment is in
 //! the slot, and in the word.
 //!
 //! *Close.* The closer waits for the users of the descriptor before it wakes the tasks that it finds here (`Socket::close`).

@@ -183,7 +183,7 @@ impl<S: AsFd> Socket<S> {
     }
 }
 
-/// Who tells a task of the next event.
+/// What tells a task of the next event.
 struct Told<'s> {
     desc: &'s PollDesc<Active>,
     /// The turn of the call that would block; `None` if the call is to be made again.

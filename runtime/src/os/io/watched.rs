@@ -106,7 +106,7 @@ impl<T: AsFd> Watched<T> {
                     _ => refused,
                 });
             }
-            // Looked up for each try: whoever shares the open file may change the mode, also during the wait.
+            // Looked up for each try: a process that shares the open file may change the mode, also during the wait.
             if !sys::is_blocking(fd)? {
                 return call(inner);
             }

@@ -6,7 +6,7 @@
 //! *The obvious way* is a second goroutine, or a second thread, for the second pipe. What ends the caller's wait, a context or
 //! an unwinding, would have to end that one's, too; and there may be no second one to be had.
 //!
-//! *Here* the caller waits for a set, as who connects to several addresses does: an epoll descriptor, of this call, that has
+//! *Here* the caller waits for a set, as a dial of several addresses does: an epoll descriptor, of this call, that has
 //! both pipes. An event of a pipe is taken once, so a pipe is ready from its event until it has nothing to read.
 
 use super::{ChildStderr, ChildStdout};

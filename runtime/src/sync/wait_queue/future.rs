@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future's place in a queue of `S`. Whoever has one calls `leave` before it is dropped.
+/// A future's place in a queue of `S`. Its owner calls `leave` before it is dropped.
 pub(crate) struct TaskIn<S: HasWaitQueue> {
     waiting: Option<Waiting<S::Want>>,
     _pinned: PhantomPinned,
