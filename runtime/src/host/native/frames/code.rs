@@ -147,8 +147,22 @@ pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     (pad..code.function.end).find_map(|at| {
         let target = code.callee(at)?;
         // The address may be a part of another instruction.
-        code.begins_function(target).then_some(target)
+        (code.begins_function(target) && !is_of_sanitizer(target)).then_some(target)
     })
+}
+
+/// Returns `true` for what AddressSanitizer has each function call before one that does not return.
+#[cfg(gmp_asan)]
+fn is_of_sanitizer(target: usize) -> bool {
+    unsafe extern "C" {
+        fn __asan_handle_no_return();
+    }
+    target == __asan_handle_no_return as *const () as usize
+}
+
+#[cfg(not(gmp_asan))]
+fn is_of_sanitizer(_target: usize) -> bool {
+    false
 }
 
 /// Returns the functions that take the payload out of what was thrown, if `first` is one: the first one that a

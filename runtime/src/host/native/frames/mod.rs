@@ -14,7 +14,7 @@
 //! | Cleanup | drops the frame's values and passes, or aborts after that: see below | goes on, if the code says so |
 //! | Catch | ends there | goes on; the outermost one up to the mark is our catcher |
 //! | Filter | aborts: an `extern "C"` function, or a drop under an unwind | no |
-//! | a call site that the table does not list | aborts: the compiler was told that this call never throws | no |
+//! | a call site that the table does not list | aborts: the compiler was told that this call never throws | no; see below for a call of a catcher |
 //! | a table of another personality (C++) | its own rules: `noexcept` above a destructor shows a Cleanup and aborts | no |
 //! | a signal handler's caller | it was at no call | no |
 //! | the walk ends below the mark | aborts: no frame catches | no |
@@ -30,6 +30,11 @@
 //! catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in which a
 //! throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the calls
 //! in it that must not unwind (`Kind::Mixed`).
+//!
+//! *A catcher that never throws.* Where std's `__rust_try` is not inlined into `catch_unwind`, the compiler finds out that it
+//! catches all, and does not list the call in the table of its caller. A throw ends in the called frame. The caller may throw
+//! again, at another call: if its code refers to no `panic_cannot_unwind`, that passes. A catcher that was *declared* to throw
+//! nothing, an `extern "C"` function, and does throw again, has a call that leads to `panic_cannot_unwind`, and is `Mixed`.
 //!
 //! *Our catcher* is the outermost Catch in a frame that begins at or below the mark, which is the address of a local
 //! variable of the function that calls `catch_unwind`. That call may be inlined there or not; either way the catching frame
@@ -117,6 +122,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         bar: None,
         catcher: None,
         arrives: false,
+        called_catches: false,
     };
     // SAFETY: `judge` gets this look, which this walk alone uses.
     unsafe { walk(judge, (&raw mut look).cast()) };
@@ -242,6 +248,8 @@ struct Look<'a> {
     catcher: Option<(Kind, usize)>,
     /// The answer, when the walk has come beyond the mark.
     arrives: bool,
+    /// The last frame, which this one has called, is a Catch that leads to no abort.
+    called_catches: bool,
 }
 
 extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
@@ -257,7 +265,9 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     // SAFETY: a context of the unwinder, within its callback.
     let at = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
     // SAFETY: a context of the unwinder, within its callback.
-    match look.passage(unsafe { Frame::of(context) }) {
+    let passage = look.passage(unsafe { Frame::of(context) });
+    look.called_catches = matches!(passage, Passage::Caught(Kind::Passes));
+    match passage {
         Passage::Free => ON,
         Passage::Blocked => {
             look.bar.get_or_insert(at);
@@ -310,6 +320,8 @@ impl Look<'_> {
             kind => kind,
         };
         match action {
+            Action::Unlisted if self.called_catches && function == Kind::Passes => Passage::Free,
+            Action::Unlisted => Passage::Blocked,
             Action::Nothing => Passage::Free,
             Action::Cleanup if kind() == Kind::Passes => Passage::Free,
             Action::Cleanup | Action::Filter => Passage::Blocked,

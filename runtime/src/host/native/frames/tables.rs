@@ -19,6 +19,8 @@ use std::ops::Range;
 /// The first action of a call site, the one that Rust's personality acts upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
+    /// The table lists no such call site: the call never unwinds, as the compiler has it.
+    Unlisted,
     /// No landing pad.
     Nothing,
     Cleanup,
@@ -36,15 +38,16 @@ mod encoding {
     pub(super) const INDIRECT: u8 = 0x80;
 }
 
-/// Returns the action and landing pad of the call site that holds `ip`. `None` if the table does not list that call
-/// site, or is not understood.
+/// Returns the action and landing pad of the call site that holds `ip`. `None` if the table is not understood.
 ///
 /// # Safety
 /// `table` is the table of the function that starts at `start`, of a personality that reads it as above.
 pub(super) unsafe fn first_action(table: *const u8, start: usize, ip: usize) -> Option<(Action, usize)> {
     // SAFETY: by this function's contract.
     let mut sites = unsafe { Sites::of(table, start) }?;
-    let site = sites.find(|site| site.code.contains(&ip))?;
+    let Some(site) = sites.find(|site| site.code.contains(&ip)) else {
+        return sites.were_all_read().then_some((Action::Unlisted, 0));
+    };
     let action = match (site.pad, site.action) {
         (None, _) => Action::Nothing,
         (_, 0) => Action::Cleanup,
@@ -101,6 +104,13 @@ impl Sites {
             let actions = next.0.wrapping_add(length);
             Some(Sites { start, encoding, next, actions })
         }
+    }
+}
+
+impl Sites {
+    /// Returns `true` if the iterator has ended where the sites do, and not at one that it can't read.
+    fn were_all_read(&self) -> bool {
+        self.next.0 == self.actions
     }
 }
 

@@ -195,6 +195,8 @@ const YES: &[(&str, fn())] = &[
     ("an_iterator", an_iterator),
     ("an_unwinding_c_function", an_unwinding_c_function),
     ("through_c", through_c),
+    #[cfg(not(debug_assertions))]
+    ("a_catcher_at_a_call_that_the_table_does_not_list", a_catcher_at_a_call_that_the_table_does_not_list),
 ];
 
 /// Fails by an abort where the look wrongly said yes; by a wrong answer where a goroutine would be leaked for nothing.
@@ -317,6 +319,21 @@ fn a_call_that_the_table_does_not_list() {
     function_with_table!(lists_nothing, "rust_eh_personality", "0");
     // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { lists_nothing(unwinding_leaf) };
+}
+
+/// A catcher that never throws, as std's `__rust_try` is where it is not inlined, and a caller that throws again elsewhere. The
+/// catch must be in the called frame itself, as in optimised builds.
+#[cfg(not(debug_assertions))]
+fn a_catcher_at_a_call_that_the_table_does_not_list() {
+    extern "C-unwind" fn catches() {
+        let _kept = catch_unwind(|| call(leaf)).map_err(std::mem::forget);
+    }
+    function_with_table!(lists_no_catcher, "rust_eh_personality", "0");
+    // SAFETY: the function calls its argument, on an aligned stack.
+    unsafe { lists_no_catcher(catches) };
+    if THROWS.get() {
+        resume_unwind(Box::new(Thrown));
+    }
 }
 
 fn code_without_tables() {
