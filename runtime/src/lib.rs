@@ -34,7 +34,8 @@
 //!
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
 //! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
-//! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
+//! goroutine a name or a stack size. [`go_fair`], [`Builder::affinity`] and [`yield_to`] say where a goroutine stands and who
+//! runs next, for those who have a reason. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
 //! which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
 //!
 //! ```
@@ -293,6 +294,7 @@
 //! | `JoinHandle::abort`, `AbortHandle` | [`go_abortable`], [`Handle::go_abortable`], [`AbortHandle`]; any goroutine as an arm of a select: [`JoinHandle::done`] |
 //! | `spawn_blocking`, `block_in_place` | [`blocking`], on the caller's own stack: no `Send`, no `'static` |
 //! | `std::thread::scope`, `JoinSet` | [`scope`], [`sync::ErrGroup`] |
+//! | `rayon::join`, `rayon::scope` | [`join`], [`fork_scope`] |
 //! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done. Over other futures: tokio's, in [`block_on`] |
 //! | `tokio::time::timeout(d, future)` | [`time::timeout`]`(d, f)`, or `with_timeout` and [`run`](context::Context::run) |
 //! | the builder's `on_thread_start`, `on_thread_stop` | [`RuntimeBuilder::on_thread_start`], and the drop of what it returns |
@@ -344,6 +346,7 @@ mod wait;
 #[cfg(feature = "macros")]
 pub use gmp_macros::{main, test};
 pub use goroutine::block_on::block_on;
+pub use goroutine::fork::{ForkScope, fork_scope, go_lifo, join};
 pub use goroutine::hooks;
 pub use goroutine::local;
 pub use goroutine::migration;
@@ -352,8 +355,8 @@ pub use goroutine::scope::{Scope, ScopedJoinHandle, scope};
 pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
-    AbortHandle, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go, go_abortable,
-    goexit, handle, num_goroutines, procs, set_procs, yield_now,
+    AbortHandle, Affinity, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go,
+    go_abortable, go_fair, goexit, handle, num_goroutines, procs, set_procs, yield_now, yield_to,
 };
 #[cfg(gmp_loom)]
 pub use host::model;

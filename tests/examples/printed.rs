@@ -313,6 +313,32 @@ fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
     assert_eq!(refusal("blocking_call", &["7"], 2), "blocking_call: takes no arguments\n");
 }
 
+/// Fails by a share below what hints are for, in each of some runs: other tests run beside it, and a P whose thread the kernel
+/// lets wait loses its mail. And by a sum that is another one, or a row that is missing.
+#[test]
+fn the_stencil_runs_its_pieces_where_they_ran_before() {
+    let share = |text: &[String], title: &str| -> f64 {
+        let line =
+            text.iter().find_map(|line| line.strip_prefix(title)).unwrap_or_else(|| panic!("{text:?}"));
+        let (share, rest) = line.split_once(" % of the pieces ran on the P where they ran before, ").unwrap();
+        assert!(rest.ends_with(" ms a sweep"), "{text:?}");
+        share.parse().unwrap()
+    };
+    for (procs, runs) in [("1", 1), ("2", 8)] {
+        let seen = (0..runs).map(|_| {
+            let text = lines("stencil", &["--sweeps", "10"], procs);
+            assert_eq!(text[0], format!("64 pieces of 16384 cells, 10 sweeps, procs {procs}"));
+            assert_eq!(text[3], "the sums agree: 1048576.0");
+            [share(&text, "without hints: "), share(&text, "with hints: ")]
+        });
+        let mut seen = seen.inspect(|shares| println!("procs {procs}: {shares:?}"));
+        assert!(seen.any(|[_, with]| with >= 90.0), "procs {procs}: never 90 %");
+    }
+    for args in [&["--sweeps", "1"][..], &["--sweeps"], &["--loud"]] {
+        assert!(refusal("stencil", args, 2).contains("--sweeps"), "{args:?}");
+    }
+}
+
 /// Fails by a goroutine that is ready and does not run, by the example's own bound; and by a row that is missing.
 #[test]
 fn nobody_is_starved() {

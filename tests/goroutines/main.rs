@@ -6,6 +6,7 @@ mod backend_smoke;
 mod block_on;
 mod block_on_ends;
 mod ends;
+mod fork;
 mod goexit;
 mod handle;
 mod handles;

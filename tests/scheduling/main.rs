@@ -12,4 +12,5 @@ mod quiet;
 mod spread;
 mod timers;
 mod transfer;
+mod verbs;
 mod wakes;

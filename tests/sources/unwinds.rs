@@ -5,7 +5,7 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 16] = [
+const PUBLIC: [&str; 18] = [
     "chan/",
     "context/",
     "net/",
@@ -15,12 +15,14 @@ const PUBLIC: [&str; 16] = [
     "goroutine/mod.rs",
     "goroutine/abort.rs",
     "goroutine/block_on.rs",
+    "goroutine/fork.rs",
     "goroutine/join.rs",
     "goroutine/local.rs",
     "goroutine/park.rs",
     "runtime/mod.rs",
     "goroutine/scope.rs",
     "goroutine/thread.rs",
+    "goroutine/verbs.rs",
     "goroutine/with_stack.rs",
 ];
 

@@ -47,6 +47,7 @@ fn main() {
         "yield_2" => |n| yields(2, n),
         "yield_1000" => |n| yields(1000, n),
         "spawn_join" => spawn_join,
+        "join_unstolen" => join_unstolen,
         "park_ready" => park_ready,
         "ping_pong" => ping_pong,
         "buffered" => buffered,
@@ -93,6 +94,15 @@ fn spawn_join(n: u64) {
         join(handles.drain(..));
     }
     assert_eq!(SUM.load(Relaxed), sum_below(n));
+}
+
+/// A fork that nobody takes.
+fn join_unstolen(n: u64) {
+    let sums = (0..n).map(|i| {
+        let (one, other) = gmp::join(|| std::hint::black_box(i), || std::hint::black_box(1));
+        one * other
+    });
+    assert_eq!(sums.sum::<u64>(), sum_below(n));
 }
 
 /// A round trip: two notifications, two waits.

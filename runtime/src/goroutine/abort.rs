@@ -158,7 +158,7 @@ impl Handle {
     {
         let (runs, abort) = abortable(f);
         let site = Location::caller();
-        let handle = super::spawn_in(&*self.sched("Handle::go_abortable")?, None, None, site, runs)?;
+        let handle = super::spawn_in(&*self.sched("Handle::go_abortable")?, Builder::new(), site, runs)?;
         Ok((handle, abort))
     }
 }

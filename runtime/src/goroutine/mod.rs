@@ -2,6 +2,7 @@
 
 mod abort;
 pub(crate) mod block_on;
+pub(crate) mod fork;
 pub mod hooks;
 mod join;
 pub mod local;
@@ -9,11 +10,13 @@ pub mod migration;
 pub(crate) mod park;
 pub(crate) mod scope;
 pub(crate) mod thread;
+mod verbs;
 pub(crate) mod waker;
 pub(crate) mod with_stack;
 
 pub use abort::{AbortHandle, go_abortable};
 pub use join::{JoinError, JoinHandle};
+pub use verbs::{Affinity, go_fair, yield_to};
 
 use crate::g::{Birth, Name};
 use crate::host::{Active, Process};
@@ -21,6 +24,7 @@ use crate::m::{M, Window};
 use crate::runtime::Handle;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
+use crate::sched::run::place::Place;
 use crate::sched::switch;
 use crate::wait::interrupt::{self, Interrupt};
 use std::fmt;
@@ -102,8 +106,7 @@ pub(crate) fn assert_on_goroutine(call: &str) {
 /// Starts a goroutine of `sched` with what its builder says, or says what limit was met.
 pub(crate) fn spawn_in<F, T>(
     sched: &Sched<Active>,
-    name: Option<Name>,
-    stack_size: Option<usize>,
+    asked: Builder,
     site: &'static Location<'static>,
     f: F,
 ) -> io::Result<JoinHandle<T>>
@@ -111,11 +114,13 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let stack_size = match stack_size {
+    let stack_size = match asked.stack_size {
         Some(bytes) => crate::runtime::check_stack_size(bytes)?,
         None => sched.config.stack_size,
     };
-    spawn(sched, Birth { name, stack_size, site }, f)
+    // SAFETY: `f` borrows nothing that ends.
+    unsafe { sched.spawn_at(Birth { name: asked.name, stack_size, site }, asked.place, f) }
+        .map(JoinHandle::of)
 }
 
 /// Starts a goroutine of `sched`, or says what limit of stacks was met.
@@ -174,6 +179,7 @@ where
 pub struct Builder {
     name: Option<Name>,
     stack_size: Option<usize>,
+    place: Place,
 }
 
 impl Builder {
@@ -211,7 +217,7 @@ impl Builder {
         T: Send + 'static,
     {
         let sched = here("Builder::go", FROM_A_THREAD);
-        spawn_in(sched, self.name, self.stack_size, Location::caller(), f)
+        spawn_in(sched, self, Location::caller(), f)
     }
 
     /// Starts the goroutine in the runtime of `handle`, from any thread. Does not block.
@@ -236,7 +242,7 @@ impl Builder {
         T: Send + 'static,
     {
         let site = Location::caller();
-        spawn_in(&*handle.sched("Builder::go_in")?, self.name, self.stack_size, site, f)
+        spawn_in(&*handle.sched("Builder::go_in")?, self, site, f)
     }
 }
 
@@ -280,37 +286,47 @@ pub fn handle() -> Handle {
 /// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
 #[doc(alias = "Gosched")]
 pub fn yield_now() {
+    yield_as(|| Yield::Requeue);
+}
+
+/// `what`: who is to run instead.
+#[inline(always)]
+fn yield_as(what: impl FnOnce() -> Yield) {
     if Active::has_switch_hooks() {
-        return yield_with_hooks();
+        return yield_with_hooks(what);
     }
     let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
     if window.m().sched().is_ending() {
         drop(window);
         interrupt::end_here::<Active>();
-        window = Window::enter().expect("yield_now: a goroutine runs on an M");
+        window = Window::enter().expect("yield_as: a goroutine runs on an M");
     }
-    window.suspend(Yield::Requeue);
+    window.suspend(what());
 }
 
-/// As `yield_now`, where functions of [`hooks`] are registered.
+/// As `yield_as`, where functions of [`hooks`] are registered.
 #[cold]
 #[inline(never)]
-fn yield_with_hooks() {
+fn yield_with_hooks(what: impl FnOnce() -> Yield) {
     let Some(window) = Window::<Active>::enter() else { return std::thread::yield_now() };
     let ends = window.m().sched().is_ending();
     drop(window);
     if ends {
         interrupt::end_here::<Active>();
     }
-    let_others_run();
+    let_run(what);
 }
 
 /// The calling goroutine goes to the end of the queue, with the functions of [`hooks`] around that. Never unwinds.
 pub(crate) fn let_others_run() {
+    let_run(|| Yield::Requeue);
+}
+
+fn let_run(what: impl FnOnce() -> Yield) {
     switch::suspend::<Active>();
     // A plain thread leaves that to the kernel.
     if let Some(window) = Window::<Active>::enter() {
-        window.suspend(Yield::Requeue);
+        window.suspend(what());
     }
     switch::resume::<Active>();
 }

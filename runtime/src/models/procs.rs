@@ -17,14 +17,14 @@ use std::time::Duration;
 
 /// Which of two goroutines loom's search begins with.
 #[derive(Clone, Copy, PartialEq)]
-enum First {
+pub(super) enum First {
     There,
     Elsewhere,
 }
 
 /// Starts two goroutines at once: one on the P with that number, the other on another P. Before the search begins, the
 /// first one calls `before`.
-fn one_on(
+pub(super) fn one_on(
     number: u32,
     runtime: &Runtime,
     (first, before): (First, fn()),
@@ -60,7 +60,7 @@ fn raise(flag: &Flag) {
     drop(go(move || flag.raise()));
 }
 
-fn one_p() {
+pub(super) fn one_p() {
     crate::set_procs(1);
 }
 

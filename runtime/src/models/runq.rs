@@ -7,18 +7,22 @@ use crate::model::{Model, Mutant};
 use std::sync::Arc;
 
 /// Returns an owner's queue, and one for each thief, over `gs` Gs.
-fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
+pub(super) fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
     let gs = Gs::new(gs);
     std::array::from_fn(|_| Arc::new(Runq::new(&gs)))
 }
 
 /// Returns what is left in a queue, taken by its owner.
-fn rest(queue: &Runq) -> Vec<usize> {
+pub(super) fn rest(queue: &Runq) -> Vec<usize> {
     std::iter::from_fn(|| queue.pop_next().or_else(|| queue.pop())).collect()
 }
 
 /// Starts a thread that looks for work `times` times, in its own queue first, and returns all Gs that it got.
-fn thief(own: &Arc<Runq>, victim: &Arc<Runq>, times: usize) -> loom::thread::JoinHandle<Vec<usize>> {
+pub(super) fn thief(
+    own: &Arc<Runq>,
+    victim: &Arc<Runq>,
+    times: usize,
+) -> loom::thread::JoinHandle<Vec<usize>> {
     let (own, victim) = (Arc::clone(own), Arc::clone(victim));
     loom::thread::spawn(move || {
         let mut taken: Vec<_> =
@@ -29,7 +33,7 @@ fn thief(own: &Arc<Runq>, victim: &Arc<Runq>, times: usize) -> loom::thread::Joi
 }
 
 /// Fails when a G was lost, or taken twice.
-fn assert_each_once(gs: usize, parts: &[Vec<usize>]) {
+pub(super) fn assert_each_once(gs: usize, parts: &[Vec<usize>]) {
     let mut all = parts.concat();
     all.sort_unstable();
     assert_eq!(all, (0..gs).collect::<Vec<_>>(), "taken: {parts:?}");

@@ -9,7 +9,7 @@ use gmp_netpoll::Readiness;
 use std::time::Duration;
 
 /// Has the caller's M come from the poller, and the other M sleep on its note.
-fn have_no_m_poll(handle: &Handle) {
+pub(super) fn have_no_m_poll(handle: &Handle) {
     handle.await_poller();
     // The M in the poller finds only this goroutine, and wakes no other M.
     sleep(Duration::from_millis(1));

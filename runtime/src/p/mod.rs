@@ -12,19 +12,23 @@
 //!
 //! Invariants:
 //! 1. A P is in the idle list, or retired, or held by one M, or in the `Assignment` of an M.
-//! 2. An idle or retired P has an empty run queue. It may have timers: the M in the poller waits for those too.
+//! 2. An idle or retired P has an empty run queue. It may have timers: the M in the poller waits for those too. And it may
+//!    have jobs, at which every M looks that gives up.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and leaving
 //!    it (`m/mod.rs`). loom checks that: each of them touches the ghost.
 
+pub(crate) mod jobs;
 pub(crate) mod runq;
 
 use crate::g::pool::FreeGs;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::handoff::HandoffWord;
+use crate::p::jobs::Jobs;
 use crate::p::runq::Runq;
 use crate::prim::{
-    Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, Weak, capacity,
+    Acquire, Arc, AtomicPtr, AtomicU32, AtomicU64, CachePadded, Ghost, Relaxed, Release, UnsafeCell, Weak,
+    capacity,
 };
 use crate::runtime::policy::Policy;
 use crate::sched::Sched;
@@ -69,6 +73,8 @@ pub(crate) struct P<H: Host> {
     /// Owner: how often the owner took goroutines from another P's queue.
     #[cfg(gmp_policies)]
     pub(crate) thefts: AtomicU64,
+    /// What forkers have put aside. Stays when the P changes hands, is idle or retires.
+    pub(crate) jobs: CachePadded<Jobs<H>>,
 }
 
 // SAFETY: the cells belong to the owner (invariant 3); the rest is Sync by itself.
@@ -96,6 +102,7 @@ impl<H: Host> P<H> {
             wakes: AtomicU32::new(0),
             #[cfg(gmp_policies)]
             thefts: AtomicU64::new(0),
+            jobs: CachePadded::new(Jobs::new()),
         }
     }
 

@@ -14,13 +14,14 @@
 //! | --- | --- | --- | --- |
 //! | steal = real = tail | empty | push | look at runnext |
 //! | steal = real ≠ tail | Gs wait | push, pop, give half away when full | claim |
-//! | steal ≠ real | a thief is in the ring | push while there is room, pop | nothing: `Refused::Busy` |
+//! | steal ≠ real | a thief is in the ring, or the owner picks | push while there is room, pop | nothing: `Refused::Busy` |
 //!
 //! ```text
 //!    push      O1 read the heads · O2 write the slot · O3 tail += 1
 //!    pop       one exchange: real += 1, and steal with it unless a thief is in the ring
 //!    overflow  one exchange: steal and real += half; while a thief is in the ring only the new G goes
 //!    turn      overflow, tail += half, overflow: the older half stays, behind the old tail (`spill_newer`)
+//!    pick      the owner's own claim, up to the G that it wants; steal and real then are one more than before (`pick.rs`)
 //!    steal     T1 read the heads · T2 read the tail · T3 exchange: real += n, the claim
 //!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
 //! ```
@@ -29,7 +30,7 @@
 //!
 //! Invariants:
 //! 1. steal ≤ real ≤ tail ≤ steal + size. The owner alone moves tail, and writes only slots from tail on.
-//! 2. steal ≠ real exactly while a [`Claim`] lives; no other thread moves steal meanwhile.
+//! 2. steal ≠ real exactly while a [`Claim`] lives, or the owner picks; no other thread moves steal meanwhile.
 //! 3. Heads never overtake a tail that is read after them: every exchange of the heads is a Release, and follows the
 //!    store of the tail that it relies on; `claim` and `is_empty` read them by Acquire.
 //! 4. The heads can't return to an old value under a thief's exchange, short of 2³² Gs between T1 and T3.
@@ -49,6 +50,7 @@ mod mutants;
 mod claim;
 #[cfg(gmp_policies)]
 mod locked;
+mod pick;
 
 use crate::g::list::GList;
 use crate::g::{G, GRef};
@@ -61,6 +63,7 @@ use crate::prim::{
 use crate::runtime::policy::{Policy, Steal};
 use claim::Claim;
 use head::Head;
+pub(crate) use pick::Picked;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
@@ -82,7 +85,7 @@ pub(crate) enum StealNext<'a> {
 enum Refused {
     /// There is nothing.
     Empty,
-    /// Another thief is in the ring.
+    /// Another thief is in the ring, or the owner picks a G out of it.
     Busy,
 }
 
@@ -426,10 +429,15 @@ impl<H: Host> Runq<H> {
         let most = if steal == Steal::One { 1 } else { most };
         let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
             Ok(claim) => claim,
-            Err(refused) => {
-                return match (refused, next) {
-                    (Refused::Empty, StealNext::IfLeft(ran)) => victim.steal_next(ran),
-                    _ => None,
+            Err(Refused::Busy) => {
+                // Whoever is in the ring is about to leave.
+                relax();
+                return None;
+            }
+            Err(Refused::Empty) => {
+                return match next {
+                    StealNext::IfLeft(ran) => victim.steal_next(ran),
+                    StealNext::No => None,
                 };
             }
         };

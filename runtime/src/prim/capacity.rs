@@ -8,6 +8,8 @@ pub(crate) const G_CHUNK: usize = if cfg!(gmp_loom) { 1 } else { 64 };
 pub(crate) const G_BATCH: usize = if cfg!(gmp_loom) { 1 } else { 32 };
 /// Gs that the ring of a P holds, a power of two. Go's number.
 pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
+/// Jobs that a P has room for, a power of two. A tree of forks puts aside one job a level.
+pub(crate) const JOBS: u32 = if cfg!(gmp_loom) { 2 } else { 128 };
 /// The most Ps of a runtime.
 pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
 /// Whether an M that has just acquired a P takes only one goroutine from the global queue. In a model it takes its
@@ -17,6 +19,8 @@ pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
 pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 /// How many rounds it makes at most, with pauses, while other Ms' queues change.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
+/// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
+pub(crate) const MAIL_ROUNDS: u32 = if cfg!(gmp_loom) { 0 } else { 16 };
 /// How often a locker looks again at a held lock before it joins the queue. Go's number.
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
 /// A waiter for a mutex that has waited this long is handed the lock. Go's number. In a model, whose clock stands still,

@@ -72,6 +72,58 @@ pub enum Mutant {
     /// An M without a P goes to sleep beside an idle P, for which no M was found, and beside a goroutine in the global queue.
     StopmSkipsGlobal,
 
+    // Jobs (`models/jobs.rs`).
+    /// A forker reads the census without SubmitFence.
+    JobNoFence,
+    /// A forker takes for its own record whatever stands in the slot.
+    JobWithdrawnByPlace,
+    /// An owner puts a job into the slot before the bottom, also where that is full.
+    JobsTrimmedBlindly,
+    /// An M that gives up does not look at jobs.
+    JobsUnseenAtTheLastLook,
+    /// An M that gives up looks at the jobs of Ps that an M holds.
+    JobsOfTheIdleUnseen,
+    /// A visit leaves the jobs where they are.
+    VisitLeavesJobs,
+    /// A taker settles a record without Release.
+    JobSettleRelaxed,
+    /// A taker settles a record without Acquire.
+    JobSettleLooksRelaxed,
+    /// A forker reads without Acquire that its record is settled.
+    JobEndLooksRelaxed,
+    /// A forker says without Release that it waits.
+    JobWaitRelaxed,
+    /// A forker sleeps without looking whether its record was settled meanwhile.
+    JobWaitsBlindly,
+    /// A taker wakes no forker.
+    JobSettledInSilence,
+    /// A forker whose `a` has unwound leaves its record to others.
+    UnwindingLeavesTheJob,
+    /// What can't run a job keeps the record.
+    JobKeptFromItsForker,
+    /// The end of a runtime leaves jobs in their slots.
+    JobsForgottenAtTheEnd,
+
+    // Mailboxes (`models/mail.rs`).
+    /// A spawner that names a place wakes no M.
+    SentWakesNobody,
+    /// An M that gives up takes the global queue for empty beside mail.
+    MailUncounted,
+    /// A thief leaves mail to the owner of the mailbox.
+    MailNeverStolen,
+    /// A P that goes out of use keeps its mail.
+    ShrinkKeepsTheMail,
+
+    // A turn that is given to one goroutine (`models/turn.rs`).
+    /// An owner moves goroutines in its ring without a claim.
+    PickUnclaimed,
+    /// An owner claims a part of its own ring without Release.
+    PickClaimRelaxed,
+    /// An owner that has moved goroutines in its ring lets go of its claim without Release.
+    PickRelaxed,
+    /// An owner wakes no M for those that were in its hand while it picked one out.
+    PickWakesNobody,
+
     // The queue of a P (`models/runq.rs`).
     /// An owner moves its ring's tail on without Release.
     RingTailStoreRelaxed,

@@ -1,6 +1,6 @@
 //! [`Handle`]: a runtime as plain threads and other runtimes use it.
 
-use crate::goroutine::{self, JoinHandle};
+use crate::goroutine::{self, Builder, JoinHandle};
 use crate::host::{Active, Clock};
 use crate::prim::{Arc, Weak};
 use crate::sched::Sched;
@@ -73,7 +73,7 @@ impl Handle {
         T: Send + 'static,
     {
         let site = Location::caller();
-        goroutine::spawn_in(&*self.sched("Handle::go")?, None, None, site, f)
+        goroutine::spawn_in(&*self.sched("Handle::go")?, Builder::new(), site, f)
     }
 
     /// Calls `f`, `dur` from now, in a goroutine of the runtime: [`time::after_func`](crate::time::after_func), as if a

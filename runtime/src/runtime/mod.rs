@@ -10,7 +10,7 @@ mod handle;
 pub(crate) mod thread_start;
 
 use crate::g::{Birth, Name};
-use crate::goroutine::{self, JoinHandle};
+use crate::goroutine::{self, Builder, JoinHandle};
 use crate::host::Active;
 use crate::m::M;
 use crate::prim::Arc;
@@ -275,6 +275,31 @@ impl Runtime {
         T: Send + 'static,
     {
         goroutine::accepted("Runtime::go", goroutine::spawn(&self.sched, self.birth(None), f))
+    }
+
+    /// As [`go`](Self::go), for a goroutine that is to have its turn in the order of the whole runtime: see
+    /// [`go_fair`](crate::go_fair). Does not block.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// assert_eq!(runtime.go_fair(|| 1).join().unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`go`](Self::go).
+    #[track_caller]
+    pub fn go_fair<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        goroutine::accepted(
+            "Runtime::go_fair",
+            goroutine::spawn_in(&self.sched, Builder::new().fair(), site, f),
+        )
     }
 
     /// Returns a handle by which goroutines are started in this runtime from anywhere. The handle does not keep the

@@ -10,6 +10,7 @@
 //! | `run/round` | how goroutines that yield give way to those in the global queue |
 //! | `run/help` | work of other Ps that waits too long |
 //! | `run/steal` | work of other Ps |
+//! | `run/jobs` | forks: what is put aside for whoever has time |
 //! | `run/inject`, `run/globq` | new goroutines; the global queue |
 //! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |
@@ -215,6 +216,10 @@ pub(crate) struct Sched<H: Host> {
     globq_len: GlobalLen,
     idle_mask: Mask,
     timer_mask: Mask,
+    /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
+    forks: AtomicBool,
+    /// How many jobs are on the way from a slot to a goroutine.
+    starting: AtomicU32,
     /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
     wanted: AtomicU32,
     /// When the machine was last asked for the number of Ps.
@@ -287,6 +292,8 @@ impl<H: Host> Sched<H> {
             globq_len: GlobalLen::new(),
             idle_mask: Mask::new(procs),
             timer_mask: Mask::new(0),
+            forks: AtomicBool::new(false),
+            starting: AtomicU32::new(0),
             wanted: AtomicU32::new(procs),
             procs_read: AtomicU64::new(H::now().as_nanos()),
             ps,

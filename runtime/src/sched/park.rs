@@ -66,6 +66,8 @@ pub(crate) enum WaitReason {
     Never,
     /// `scope`, for its children.
     Scope,
+    /// `join` and `fork_scope`, for a job that another has taken.
+    Fork,
     /// `Runtime::run`, when the main goroutine has called `goexit`.
     Main,
     /// For nothing: the runtime ends, and the goroutine could not be unwound.
@@ -114,6 +116,7 @@ impl WaitReason {
             WaitReason::Select => "select",
             WaitReason::Never => "chan receive (never)",
             WaitReason::Scope => "scope",
+            WaitReason::Fork => "fork",
             WaitReason::Main => "main goroutine has exited",
             WaitReason::End => "left by the end of its runtime",
             WaitReason::Mutex => "sync.Mutex.Lock",
@@ -180,8 +183,16 @@ pub(crate) enum Yield {
     Return,
     /// The end. The stack is not needed any more.
     Exit,
+    /// What is said seldom, so that the others are told apart by fewer comparisons.
+    Seldom(Seldom),
+}
+
+/// See [`Yield::Seldom`].
+pub(crate) enum Seldom {
     /// Go on: the goroutine has bound itself to this M. May be said without a P, and outside of the runtime.
     Tie,
+    /// As `Requeue`, and before the others the goroutine at this address, which is only compared: `run/turn.rs`.
+    Turn(*const ()),
 }
 
 /// What a goroutine has said: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on that.

@@ -347,6 +347,9 @@ impl<H: Host> Sched<H> {
     /// `life` is seen by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has
     /// parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
+        if self.jobs_are_starting() {
+            return false;
+        }
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
         mutant!(ShutdownTrustsOneSnapshot: return asleep.iter().all(sleeps));
         let (mut known, mut alone) = (asleep.iter(), true);
@@ -512,6 +515,7 @@ impl<H: Host> Sched<H> {
         let mut queued = GList::new();
         let mut central = self.central.lock();
         let lists = &mut *central;
+        lists.globq.forward_mail(0);
         while let Some(g) = lists.globq.pop() {
             queued.push(g);
         }
@@ -519,6 +523,7 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));
+        self.take_jobs(&mut queued);
         queued
     }
 

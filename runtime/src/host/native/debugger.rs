@@ -98,6 +98,7 @@ const WHYS: &[Why] = &[
     Why::Select,
     Why::Never,
     Why::Scope,
+    Why::Fork,
     Why::Main,
     Why::End,
     Why::Mutex,

@@ -97,6 +97,11 @@ impl Runq {
     pub fn pop(&self) -> Option<usize> {
         self.queue.pop().map(|g| self.gs.took(g))
     }
+    /// By the owner. Takes this one out of the ring.
+    pub fn pick(&self, number: usize) -> Option<usize> {
+        let wanted = GRef::new(&self.gs.0[number]);
+        self.queue.pick(|g| g == wanted).map(|picked| self.gs.took(picked.g))
+    }
     /// By any thread.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -9,6 +9,7 @@ use crate::m::{M, Window};
 use crate::p::P;
 use crate::prim::Arc;
 use crate::sched::Sched;
+use crate::sched::run::place::Place;
 use crate::sched::watch::deadlock::{Verdict, judge};
 use crate::wait::task::FoundTasks;
 use gmp_netpoll::Readiness;
@@ -70,12 +71,27 @@ impl Handle {
     /// # Panics
     /// Without a P, or if the goroutines do not fit.
     pub fn queue_in_silence<const N: usize>(&self, made: [Made; N]) {
+        drop(self.queue_in_silence_for(made));
+    }
+    /// As `queue_in_silence`. Returns their handles.
+    ///
+    /// # Panics
+    /// As `queue_in_silence`.
+    pub fn queue_in_silence_for<const N: usize>(&self, made: [Made; N]) -> [JoinHandle<()>; N] {
         let inside = M::<Active>::current().and_then(M::look_in).expect("queue_in_silence: on a P");
         let mut list = GList::new();
         made.iter().for_each(|made| list.push(made.g));
         inside.p.owner.touch();
         inside.p.runq.push_batch(&mut list);
         assert!(list.is_empty(), "queue_in_silence: the ring is full");
+        drop(inside);
+        made.map(|made| made.handle)
+    }
+    /// Mails a goroutine to the P with that number, as its spawn does. Called on a goroutine.
+    pub fn mail(&self, p: u32, made: Made) -> JoinHandle<()> {
+        let m = M::<Active>::current().expect("mail: on a goroutine");
+        self.0.submit_at(m, made.g, Place::Mail(p));
+        made.handle
     }
     /// Queues goroutines globally, and wakes no M: as if their submitter had woken one when they were first queued.
     pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {

@@ -56,6 +56,13 @@ impl<H: Host> Locked<H> {
         Some(first)
     }
 
+    pub(super) fn pick(&self, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
+        let mut queue = self.0.lock();
+        let at = queue.gs.iter().position(|&g| is_it(g))?;
+        queue.head = queue.head.wrapping_add(1);
+        queue.gs.remove(at)
+    }
+
     pub(super) fn take_all(&self) -> Vec<GRef<H>> {
         let mut queue = self.0.lock();
         let all = queue.gs.len();

@@ -12,33 +12,52 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::p::runq::Runq;
+use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
+use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
 
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
 
-/// How many goroutines stand in the queue, for readers without the lock: as many as at the last `publish`, which follows
-/// each change of the queue in the same critical section.
+/// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
+/// many as at the last `publish`, which follows each change of the queue in the same critical section.
 pub(crate) struct GlobalLen(AtomicU64);
+
+/// Where the count of the mailboxes begins.
+const MAIL: u32 = 32;
 
 impl GlobalLen {
     pub(crate) fn new() -> Self {
         GlobalLen(AtomicU64::new(0))
     }
 
-    /// Exact under the lock, else a hint.
+    /// Those that are for all. Exact under the lock, else a hint.
     #[inline]
     pub(crate) fn read(&self) -> usize {
         // Relaxed: a hint; a decision is made by the queue itself, under the lock.
-        self.0.load(Relaxed) as usize
+        self.0.load(Relaxed) as u32 as usize
+    }
+
+    /// Returns `true` if there is none, neither for all nor in a mailbox. As `read`.
+    #[inline]
+    pub(crate) fn is_zero(&self) -> bool {
+        // Relaxed: as in `read`.
+        self.0.load(Relaxed) == 0
+    }
+
+    /// Returns `true` if there is one in a mailbox. As `read`.
+    #[inline]
+    pub(crate) fn counts_mail(&self) -> bool {
+        // Relaxed: as in `read`.
+        self.0.load(Relaxed) >> MAIL != 0
     }
 
     /// Under the lock.
     #[inline]
     pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
         // Relaxed: as in `read`.
-        self.0.store(queue.len() as u64, Relaxed);
+        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL, Relaxed);
     }
 }
 
@@ -46,6 +65,8 @@ impl GlobalLen {
 pub(crate) struct GlobalQueue<H: Host> {
     queue: VecDeque<GRef<H>>,
     lots: Option<Lots<H>>,
+    /// Those that are to run on a certain P.
+    pub(crate) mail: Mail<H>,
 }
 
 /// What a queue has from which goroutines are drawn.
@@ -81,13 +102,16 @@ impl<H: Host> GlobalQueue<H> {
     /// An empty queue; with a seed, one that is drawn from.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let lots = seed.map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
-        GlobalQueue { queue: VecDeque::new(), lots }
+        GlobalQueue { queue: VecDeque::new(), lots, mail: Mail::new() }
     }
 
+    /// Returns `true` if there is none, neither for all nor in a mailbox.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        mutant!(MailUncounted: return self.len() == 0);
+        self.len() == 0 && self.mail.is_empty()
     }
 
+    /// How many are for all.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
@@ -153,6 +177,23 @@ impl<H: Host> GlobalQueue<H> {
     fn shrink(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue = VecDeque::new();
+        }
+    }
+
+    /// Takes the G that the owner of P number `p` is to run before those that are for all: from that P's mailbox.
+    #[inline]
+    pub(crate) fn mailed_to(&mut self, p: u32) -> Option<GRef<H>> {
+        if self.mail.is_empty() {
+            return None;
+        }
+        let others_wait = !self.queue.is_empty();
+        self.mail.take_in_turn(p, others_wait)
+    }
+
+    /// Those that stand in the mailboxes of the Ps from number `p` on go to the end of the queue.
+    pub(crate) fn forward_mail(&mut self, p: u32) {
+        for g in self.mail.take_beyond(p) {
+            self.push(g);
         }
     }
 

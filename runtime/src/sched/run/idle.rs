@@ -130,10 +130,10 @@ impl<H: Host> Sched<H> {
 
     /// Puts `m`, which has given up or lost the P, on the idle set; or returns an idle P for `m`. An M that idled a P has
     /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on the idle set
-    /// yet. So `m` checks the global queue in the critical section in which `m` joins the idle set.
+    /// yet. So `m` checks the global queue, and the jobs, in the critical section in which `m` joins the idle set.
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
-        if !central.globq.is_empty()
+        if (!central.globq.is_empty() || self.jobs_somewhere())
             && let Some(p) = self.pidleget_or(central, m.last_p())
         {
             return Some(p);

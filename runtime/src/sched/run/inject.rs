@@ -14,13 +14,14 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed, Weak, event};
 use crate::runtime::policy::Overflow;
+use crate::sched::run::place::Place;
 use crate::sched::run::round::{Exchange, Take};
 use crate::sched::{Central, Sched};
 use std::io;
 
 impl<H: Host> Sched<H> {
-    /// Makes a goroutine of `f` and queues that goroutine. If the runtime ends already, `f` is dropped here, and the
-    /// goroutine's joiner learns that the runtime ended.
+    /// Makes a goroutine of `f` and queues that goroutine. If the runtime ends already, `f` is dropped here, and
+    /// the goroutine's joiner learns that the runtime ended.
     ///
     /// # Errors
     /// When no stack can be reserved. The error says which limit was met.
@@ -29,6 +30,31 @@ impl<H: Host> Sched<H> {
     /// What `f` borrows outlives the goroutine.
     #[doc(alias = "newproc")]
     pub(crate) unsafe fn spawn<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.spawn_to(birth, Place::Next, f) }
+    }
+
+    /// As `spawn`, at a place of the spawner's choice.
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn spawn_at<F: FnOnce() -> T, T>(
+        &self,
+        birth: Birth,
+        place: Place,
+        f: F,
+    ) -> io::Result<GRef<H>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.spawn_to(birth, place, f) }
+    }
+
+    /// # Safety
+    /// As `spawn`.
+    #[inline(always)]
+    unsafe fn spawn_to<F: FnOnce() -> T, T>(&self, birth: Birth, place: Place, f: F) -> io::Result<GRef<H>> {
         if self.is_ending() {
             // SAFETY: by this function's contract.
             return Ok(unsafe { self.spawn_unrun(birth, f) });
@@ -39,11 +65,11 @@ impl<H: Host> Sched<H> {
         match m {
             Some(m) => {
                 m.count_live(1);
-                self.submit_on(m, g);
+                self.submit_at(m, g, place);
             }
             None => {
                 mutant!(SubmitWakeFirst: self.wakep());
-                self.inject_fresh(g);
+                self.inject_fresh(g, place);
             }
         }
         if self.is_stopping() {
@@ -56,16 +82,14 @@ impl<H: Host> Sched<H> {
     /// goroutine is not queued, and its closure is dropped here: the ender, whose looks see nothing of this thread, may have
     /// found the runtime quiet since the caller asked. So the goroutine is counted in the section that queues it: the ender,
     /// which counts what is left, would else count one that is about to be dropped.
-    fn inject_fresh(&self, g: GRef<H>) {
+    fn inject_fresh(&self, g: GRef<H>, place: Place) {
         let mut central = self.central.lock();
         if self.is_ending().unless(SpawnLooksOnce) {
             drop(central);
             return self.drop_beside_the_end(g);
         }
-        event(format_args!("queues {g:?} globally"));
         self.count_live_outside(1);
-        central.globq.push(g);
-        self.publish_len(&central);
+        self.put_at(&mut central, g, place);
         drop(central);
         mutant!(InjectWakesNobody: return);
         self.wakep();
@@ -266,40 +290,54 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// How many goroutines stand in the global queue: exact under the lock, else a hint (Relaxed).
+    /// How many goroutines stand in the global queue, without the mailboxes: exact under the lock, else a hint (Relaxed).
     #[inline]
     pub(crate) fn globrunq_len(&self) -> usize {
         self.globq_len.read()
+    }
+
+    /// Returns `true` if no goroutine stands in the global queue, nor in a mailbox: exact under the lock, else a hint
+    /// (Relaxed).
+    #[inline]
+    pub(crate) fn globrunq_is_empty(&self) -> bool {
+        self.globq_len.is_zero()
     }
 
     pub(crate) fn publish_len(&self, central: &Central<H>) {
         self.globq_len.publish(&central.globq);
     }
 
-    /// Takes the first of the global queue.
+    /// Takes the first of the mailbox of `p`, or of the global queue.
     #[doc(alias = "globrunqget")]
     pub(crate) fn globrunqget_one(&self, p: &P<H>) -> Option<GRef<H>> {
-        if self.globrunq_len() == 0 {
+        if self.globrunq_is_empty() {
             return None;
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let first = central.globq.pop();
+        let mailed = central.globq.mailed_to(p.id);
+        let first = mailed.or_else(|| central.globq.pop());
         self.publish_len(&central);
         first
     }
 
-    /// Takes the first goroutine of the global queue, and puts the share of `p` into the queue of `p`. An M that has just
-    /// acquired `p` gets only the first: that goroutine may block at once, and leave the others behind
-    /// (`sched/threads/blocking.rs`).
+    /// Takes the first goroutine of the mailbox of `p`; or the first of the global queue, and puts the share of `p` into the
+    /// queue of `p`. An M that has just acquired `p` gets only the first: that goroutine may block at once, and leave the
+    /// others behind (`sched/threads/blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
     pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
-        if self.globrunq_len() == 0 {
+        if self.globrunq_is_empty() {
             return None;
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let share = if p.is_fresh() { 1 } else { self.take(&central).share };
+        if let Some(mailed) = central.globq.mailed_to(p.id) {
+            self.publish_len(&central);
+            return Some(mailed);
+        }
+        // One at a time goes before the mail.
+        let alone = p.is_fresh() || central.globq.mail.is_for(p.id);
+        let share = if alone { 1 } else { self.take(&central).share };
         let first = central.globq.pop();
         let mut others = share - 1;
         p.runq.push_from(|| {

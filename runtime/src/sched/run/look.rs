@@ -298,6 +298,7 @@ impl<H: Host> Sched<H> {
             }
         }
         unless!(VisitLeavesTimers, self.run_unserved_timers(m));
+        self.queue_oldest_job(p);
         let first = match visit {
             QueueVisit::One => self.globrunqget_one(p),
             QueueVisit::Share => self.globrunqget(p),

@@ -6,7 +6,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
-use crate::sched::park::{Said, Yield};
+use crate::sched::park::{Said, Seldom, Yield};
 use crate::sched::run::globq::Dice;
 use crate::wait::status::Run;
 
@@ -151,17 +151,22 @@ impl<H: Host> Sched<H> {
         self.runqget(p).or_else(|| if self.config.has_one_queue { self.globrunqget_one(p) } else { None })
     }
 
-    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, or in the only one. A hint.
+    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, in a mailbox, or in the only queue.
+    /// A hint.
     pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
         mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
-        !p.runq.is_empty() || self.config.has_one_queue && self.globrunq_len() > 0
+        let found_own = !p.runq.is_empty() || !p.jobs.is_empty() || self.mail_waits();
+        found_own || self.config.has_one_queue && self.globrunq_len() > 0
     }
 
-    /// Looks in the poller and in the queues of other Ps. If all other Ps are idle there is nothing to steal, and the M
-    /// waits in the poller next: a poll before that would be a wasted system call.
+    /// Looks at the own jobs, in the poller, in the queues of other Ps, and in all mailboxes. If all other Ps are idle their
+    /// queues are empty, and the M waits in the poller next: a poll before that would be a wasted system call.
     fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        if self.census.read().nbusy() == 1 {
-            return None;
+        if let Some(g) = self.take_own_job(p) {
+            return Some(g);
+        }
+        if self.census.read().nbusy() == 1 && !self.jobs_somewhere() {
+            return self.steal_mail(p);
         }
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
@@ -171,7 +176,7 @@ impl<H: Host> Sched<H> {
                 return Some(g);
             }
         }
-        self.steal_work(m, p)
+        self.steal_work(m, p).or_else(|| self.steal_mail(p))
     }
 
     /// Runs `g` until it parks, yields or ends.
@@ -217,15 +222,24 @@ impl<H: Host> Sched<H> {
                 false
             }
             // No second `Tie` comes out of this: `attend` resumes `g` itself until `g` says something else.
-            Yield::Tie => self.obey_tied(m, g),
+            Yield::Seldom(said) => self.obey_seldom(m, g, said),
         }
     }
 
-    /// As `obey`, for a `g` that has bound itself to `m`.
+    /// As `obey`, for a `g` that has bound itself to `m`, or gives its turn to another one.
     #[cold]
     #[inline(never)]
-    fn obey_tied(&self, m: &M<H>, g: GRef<H>) -> bool {
-        self.attend(m, g, Yield::Tie).is_some_and(|later| self.obey(m, g, later))
+    fn obey_seldom(&self, m: &M<H>, g: GRef<H>, said: Seldom) -> bool {
+        match said {
+            Seldom::Tie => {
+                let said = self.attend(m, g, Yield::Seldom(Seldom::Tie));
+                said.is_some_and(|later| self.obey(m, g, later))
+            }
+            Seldom::Turn(to) => {
+                self.requeue_behind(m, g, to);
+                false
+            }
+        }
     }
 
     /// As `obey`, for a `g` that unwinds, and is bound to `m` until that is over.
@@ -242,7 +256,7 @@ impl<H: Host> Sched<H> {
     /// queued before, so the number of queued goroutines stays the same, and the submitters have woken an M for those.
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
-    fn requeue(&self, m: &M<H>, g: GRef<H>) {
+    pub(super) fn requeue(&self, m: &M<H>, g: GRef<H>) {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();

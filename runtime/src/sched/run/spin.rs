@@ -100,7 +100,8 @@ impl<H: Host> Sched<H> {
         if self.is_stopping().unless(SummonedInVainIgnoresTheEnd) {
             return;
         }
-        if let Some(p) = self.pidleget_or(&mut central, m.last_p()) {
+        let wanted = self.idle_addressee(&central).or(m.last_p());
+        if let Some(p) = self.pidleget_or(&mut central, wanted) {
             drop(central);
             return m.acquire(p);
         }
@@ -120,9 +121,9 @@ impl<H: Host> Sched<H> {
         self.sleep_in(m, idle_spot);
     }
 
-    /// I3. Returns `true` if there is a goroutine in the queue of a P that is not among the `idle` ones.
+    /// I3. Returns `true` if there is a goroutine in the queue of a P that is not among the `idle` ones, or a job on any P.
     pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
-        self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty())
+        self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty()) || self.jobs_somewhere()
     }
 
     /// Takes the M out of the idle spot, with an idle P, and has the M spin. Returns `false` if there is no idle P: then each P

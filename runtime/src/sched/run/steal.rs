@@ -68,6 +68,7 @@ impl<H: Host> Sched<H> {
                 How::Ring
             };
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
+            let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
             }
@@ -76,7 +77,7 @@ impl<H: Host> Sched<H> {
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
             // On giving up (I1) the M finds what was put into the global queue.
-            if in_vain >= IN_VAIN || self.globrunq_len() > 0 {
+            if in_vain >= IN_VAIN || !self.globrunq_is_empty() {
                 return None;
             }
             if self.run_timers(m, p) {
@@ -114,7 +115,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns all other Ps, from a random one on; first those whose owners were last seen under the caller's cache.
-    fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
+    pub(crate) fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
         let (own, count) = (p.id as usize, self.ps.len());
         let start = if capacity::RANDOM_VICTIMS { m.random() as usize % count } else { 0 };
         let cache_of_p = |i: usize| H::cache_of(self.ps[i].queue_age.cpu());

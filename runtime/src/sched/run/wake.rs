@@ -205,9 +205,9 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// S3 of a submission to the caller's own P, after `push_next`, which has fenced.
+    /// S3 of a submission to the caller's own P, after `push_next` or `put_in`, which has fenced.
     #[inline]
-    fn wakep_beside_own(&self) {
+    pub(crate) fn wakep_beside_own(&self) {
         mutant!(SubmitNoWake: return);
         // Where there never was more than one P none is idle, and SubmitFence is needed for the ender alone.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | Free | any M | it begins; it leaves the M with no reason left to be bound |
 //! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
-//! | Bound, to m | m | it locks itself (`Yield::Tie`), or says anything to m while the thread panics |
+//! | Bound, to m | m | it locks itself (`Seldom::Tie`), or says anything to m while the thread panics |
 //! | Attached, by m | m | it is main of `run_locked` |
 //!
 //! An M to which a goroutine is bound *attends* to that goroutine: the M runs no other. When the goroutine has left the M, the
@@ -53,7 +53,7 @@ use crate::host::{Host, Stack};
 use crate::m::{Assignment, M};
 use crate::prim::hooks::*;
 use crate::prim::{assert_none_held, event};
-use crate::sched::park::{Said, Yield};
+use crate::sched::park::{Said, Seldom, Yield};
 use crate::sched::run::wake::Wake;
 use crate::sched::switch;
 use crate::sched::{Central, Sched};
@@ -154,7 +154,7 @@ pub(crate) fn lock_thread<H: Host>() {
         switch::refuse_in_hook(m, "lock_os_thread");
         g.ties.bind(m.id);
         // SAFETY: this goroutine runs on `m`, which resumes it at once and touches no P.
-        unsafe { m.suspend(Yield::Tie) };
+        unsafe { m.suspend(Yield::Seldom(Seldom::Tie)) };
     }
 }
 
@@ -269,9 +269,10 @@ impl<H: Host> Sched<H> {
                     self.park(g, number, hook)
                 }
                 Yield::ParkAgain(number) => self.park_again(g, number),
-                Yield::Requeue => self.yield_bound(m, g),
+                // Whoever goes first in `g`'s place does so on another M.
+                Yield::Requeue | Yield::Seldom(Seldom::Turn(_)) => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),
-                Yield::Tie => true,
+                Yield::Seldom(Seldom::Tie) => true,
                 Yield::Exit => {
                     self.goexit0(m, g);
                     m.ends.set(true);
@@ -342,7 +343,7 @@ impl<H: Host> Sched<H> {
         }
         // All are surplus when the runtime ends.
         let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
-        if p.runq.is_empty() && self.globrunq_len() == 0 && !is_surplus {
+        if p.runq.is_empty() && self.globrunq_is_empty() && !is_surplus {
             return true;
         }
         g.word.requeue();

@@ -41,6 +41,9 @@
 //! last critical section, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the
 //! looker's P idle. The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
+//! *The mail of a P that is surplus* goes to the end of the global queue in the section that changes `procs`: from then on
+//! nobody mails to that P (`run/mail.rs`). To an M that goes idle both places are one, under the lock.
+//!
 //! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves
 //! and the monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer
 //! moves, and a callback, whose heap is named by its handle, need not know of the retirement.
@@ -206,6 +209,8 @@ impl<H: Host> Sched<H> {
         if (procs as usize) < before {
             mutant!(ShrinkKeepsTheIdle: return before);
             self.retire_idle(&mut central);
+            unless!(ShrinkKeepsTheMail, central.globq.forward_mail(procs));
+            self.publish_len(&central);
         } else if self.add_idle(&mut central) {
             drop(central);
             mutant!(GrowWakesNobody: return before);

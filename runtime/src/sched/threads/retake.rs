@@ -11,11 +11,12 @@
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
-//! Others *wait* when a goroutine stands in the P's own queue or in the global one; and at the end of the runtime, when the
-//! ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something.
-//! The first alone is not enough: a thread that the kernel has preempted, with more of them than cores, makes no progress for
-//! milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for
-//! a time slice.
+//! Others *wait* when a goroutine stands in the P's own queue, in the global one or in a mailbox, or a job on the P, unless
+//! that job is of the goroutine that runs (`sched/run/jobs.rs`): then only if the thread is blocked; and at the end of the
+//! runtime, when the ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it
+//! waits for something. The first alone is not enough: a thread that the kernel has preempted, with more of them than cores,
+//! makes no progress for milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or
+//! a stay has lasted for a time slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
@@ -184,7 +185,9 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         };
         let tick = p.tick();
-        let works = !p.runq.is_empty() || self.globrunq_len() > 0;
+        let works = !p.runq.is_empty() || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
+        // The goroutine that runs comes to these itself, unless its thread is blocked.
+        let own_jobs = !works && !p.jobs.is_empty();
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
         let waits = works || self.is_ending();
         let stay = match known {
@@ -210,12 +213,15 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
             return Found::Taken;
         }
-        if !waits && ran < TIME_SLICE {
+        if !waits && !own_jobs && ran < TIME_SLICE {
             return Found::Nothing;
         }
-        let look = Look { ran, waits, state: self.state_of(m, stay) };
+        let state = self.state_of(m, stay);
+        let waits = waits || own_jobs && state == State::Blocked;
+        let look = Look { ran, waits, state };
         // Without work the P is idle until this M, or another, comes back for it.
-        if look.is_to_go() && (!works || self.can_hand_off()) && self.retake(p, m, judged) {
+        let is_wanted = works || own_jobs;
+        if look.is_to_go() && (!is_wanted || self.can_hand_off()) && self.retake(p, m, judged) {
             return Found::Taken;
         }
         if !waits {

@@ -24,7 +24,8 @@
 //!
 //! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. A goroutine
 //!   whose event is in the kernel, or was reported to the M and not looked at, waits for a descriptor;
-//! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle;
+//! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle, and at the jobs, at which
+//!   the judge looks as well;
 //! * another monitor may carry a callback that it took from a heap: it says so before that, and until the callback is
 //!   a goroutine again (`serving`). Goroutines that it found in the poller: as above;
 //! * the timer thread says under its lock what it is about to do;
@@ -303,7 +304,7 @@ impl<H: Host> Sched<H> {
         let none_else = central.alive == threads && central.asked_for == 0;
         let asleep = self.all_idle(central) && none_else;
         mutant!(DeadlockIgnoresThreads: let asleep = true);
-        (asleep && central.globq.is_empty()).then_some(threads)
+        (asleep && central.globq.is_empty() && !self.jobs_somewhere()).then_some(threads)
     }
 
     /// 2 and 3, after 1, under the locks of it.

@@ -1,0 +1,215 @@
+//! Verbs beside [`go`](crate::go) and [`yield_now`](crate::yield_now): where a new goroutine stands, and who runs next.
+//!
+//! `docs/verbs.md` says when which is worth its price. What each does is in `sched/run/place.rs`, `sched/run/mail.rs` and
+//! `sched/run/turn.rs`.
+
+use super::{Builder, JoinHandle, accepted, here, spawn_in, yield_as};
+use crate::host::Active;
+use crate::m::M;
+use crate::runtime::Handle;
+use crate::sched::park::{Seldom, Yield};
+use crate::sched::run::place::Place;
+use std::fmt;
+use std::io;
+use std::panic::Location;
+
+/// As [`go`](crate::go), for a goroutine that is to have its turn in the order of the whole runtime: behind all that stand in
+/// the global queue, and before what is started by `go_fair` later. Does not block.
+///
+/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours nobody:
+/// the order is about first in, first out, over all Ps, and the goroutine runs on whichever comes first. That is for work that
+/// has a reader who waits, beside work that has none: a request beside a computation that starts thousands of goroutines.
+///
+/// The goroutine runs even when every P is in user code that neither parks nor yields: the monitor takes a P from a goroutine
+/// that has run for a time slice of some 10 ms, and hands the P to another thread.
+///
+/// It costs more than `go`: the lock of the global queue, here and where the goroutine is taken. In a tree of goroutines that
+/// start others all of a level are alive before the first of the next one: use `go` there. Under the
+/// [policies](crate::policy) with one queue `go` does the same as `go_fair`. [`Builder::fair`] is the same with a name or a
+/// stack size.
+///
+/// ```
+/// use gmp::chan;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, order) = chan::unbounded();
+///         for n in 0..3 {
+///             let sender = sender.clone();
+///             gmp::go_fair(move || sender.send(n));
+///         }
+///         drop(sender);
+///         let mut all: Vec<_> = order.iter().collect();
+///         // On one P the order is exact.
+///         all.sort();
+///         assert_eq!(all, [0, 1, 2]);
+///     })
+/// }
+/// ```
+///
+/// # Panics
+/// As [`go`](crate::go).
+#[track_caller]
+pub fn go_fair<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let sched = here("go_fair", "gmp::run, Runtime::go_fair or Handle::go_fair");
+    accepted("go_fair", spawn_in(sched, Builder::new().fair(), Location::caller(), f))
+}
+
+/// A hint where a goroutine should run: on a certain P, whose cache has what the goroutine will touch.
+///
+/// [`Builder::affinity`] takes it. The goroutine is put in the mailbox of that P, and its owner looks there before it looks for
+/// work in the global queue or on other Ps. It is a hint: an M that finds nothing else to do takes the goroutine after some
+/// microseconds, and so does another one when the P is busy for long or is not in use any more. So a wrong hint costs
+/// parallelism for a moment, and loses nothing.
+///
+/// A P is no CPU. The thread that holds a P mostly stays where it is while it has work, and
+/// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets) has it stay. The hint is a number: in another runtime it names
+/// the P of that number. Under the [policies](crate::policy) with one queue it has no effect.
+///
+/// ```
+/// use gmp::{Affinity, Builder};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         // The first sweep is without a hint; each piece says where it ran.
+///         let mut places = [Affinity::default(); 4];
+///         for _sweep in 0..3 {
+///             let pieces = places.map(|place| Builder::new().affinity(place).go(Affinity::of_current));
+///             for (place, piece) in places.iter_mut().zip(pieces) {
+///                 *place = piece.unwrap().join().unwrap();
+///             }
+///         }
+///         assert!(places.iter().all(|place| *place != Affinity::default()));
+///     })
+/// }
+/// ```
+#[derive(Copy, Clone, Eq, Hash, PartialEq)]
+pub struct Affinity(u32);
+
+/// The number of no P.
+const NOWHERE: u32 = u32::MAX;
+
+impl Affinity {
+    /// Returns the hint for the P on which the caller runs. On a thread that has none, and in [`blocking`](crate::blocking),
+    /// the hint may name no P.
+    ///
+    /// The answer is of this moment: the goroutine may go on on another P after each call that parks.
+    pub fn of_current() -> Self {
+        Affinity(M::<Active>::current().and_then(M::p).map_or(NOWHERE, |p| p.id))
+    }
+
+    fn place(self) -> Place {
+        if self.0 == NOWHERE { Place::Next } else { Place::Mail(self.0) }
+    }
+}
+
+/// The hint that names no P, and has no effect.
+impl Default for Affinity {
+    fn default() -> Self {
+        Affinity(NOWHERE)
+    }
+}
+
+impl fmt::Debug for Affinity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            NOWHERE => f.write_str("Affinity(none)"),
+            p => write!(f, "Affinity(P{p})"),
+        }
+    }
+}
+
+impl Builder {
+    /// The goroutine has its turn in the order of the whole runtime, as one of [`go_fair`]. Of this and
+    /// [`affinity`](Self::affinity) the last one counts.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let answers = gmp::Builder::new().name("answers").fair().go(|| 42);
+    ///         assert_eq!(answers.unwrap().join().unwrap(), 42);
+    ///     })
+    /// }
+    /// ```
+    pub fn fair(mut self) -> Self {
+        self.place = Place::Shared;
+        self
+    }
+
+    /// Gives a hint where the goroutine should run: see [`Affinity`], which has an example. It holds for the goroutine's first
+    /// turn; where it goes on after a park is its waker's P. Of this and [`fair`](Self::fair) the last one counts.
+    pub fn affinity(mut self, place: Affinity) -> Self {
+        self.place = place.place();
+        self
+    }
+}
+
+impl Handle {
+    /// As [`go`](Self::go), for a goroutine that is to have its turn in the order of the whole runtime: see
+    /// [`go_fair`](crate::go_fair). From a thread that is none of the runtime's `go` does the same. Does not block.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// assert_eq!(runtime.handle().go_fair(|| 1)?.join().unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`go`](Self::go).
+    #[track_caller]
+    pub fn go_fair<F, T>(&self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        spawn_in(&*self.sched("Handle::go_fair")?, Builder::new().fair(), site, f)
+    }
+}
+
+/// As [`yield_now`](crate::yield_now), and the goroutine of `to` runs next, before the others in the queue, if it is runnable
+/// and stands in the queue or the mailbox of the caller's P. Else the call is a `yield_now`, and so on a plain thread:
+/// `yield_to` looks on no other P, and wakes nobody who waits.
+///
+/// The goroutine runs within the caller's time slice: two goroutines that yield to each other have 16 turns in a row, and then
+/// go to the end of the queue like all others, so that they starve nobody. A timer that is due, or a look elsewhere, may have
+/// another one run before.
+///
+/// What the caller has just woken or started stands first in the queue anyway, and the goroutine that is told of the end of a
+/// join, by the last `done` of a [`WaitGroup`](crate::sync::WaitGroup) or by a hand-over through a channel does so, too: there
+/// a wait, or `yield_now`, is enough. `yield_to` is for one that stands further behind: it looks through the whole
+/// queue, 256 goroutines at most, and moves those that stand before.
+///
+/// ```
+/// use gmp::chan;
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// let runtime = unsafe { gmp::Runtime::builder().procs(1).build()? };
+/// let order = runtime.run(|| {
+///     let (sender, order) = chan::unbounded();
+///     let spawn = |name| {
+///         let sender = sender.clone();
+///         gmp::go(move || sender.send(name))
+///     };
+///     let [_first, second, _third] = ["first", "second", "third"].map(spawn);
+///     gmp::yield_to(&second);
+///     drop((spawn, sender));
+///     Vec::from_iter(order.iter())
+/// });
+/// assert_eq!(order[0], "second");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Unwinds
+/// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
+pub fn yield_to<T>(to: &JoinHandle<T>) {
+    yield_as(|| Yield::Seldom(Seldom::Turn(to.g().to_raw().cast_const().cast())));
+}

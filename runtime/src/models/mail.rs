@@ -1,0 +1,104 @@
+//! Mailboxes: a goroutine that is mailed to a P is run, by that P's owner or another, whoever gives up, blocks or retires
+//! meanwhile.
+
+use super::caught;
+use super::cover::{Handle, p_number};
+use super::procs::{First, one_on, one_p};
+use crate::model::{Flag, Model, Mutant, at_rest, done, runtime, together};
+use crate::yield_now;
+
+/// Mails a goroutine to a P of two, and keeps the own P until that goroutine has run, while the other M gives up.
+fn mail_and_stay(to: impl Fn(u32) -> u32 + Send + 'static) {
+    let runtime = runtime(2, 2);
+    let handle = Handle::of(&runtime);
+    let ran = Flag::default();
+    let raises = ran.clone();
+    let mailed = handle.make(move || raises.raise());
+    let [spawner, _] = together(
+        &runtime,
+        [
+            Box::new(move || {
+                drop(handle.mail(to(p_number()), mailed));
+                ran.wait_on_thread();
+                done();
+            }),
+            Box::new(|| ()),
+        ],
+    );
+    spawner.join().unwrap();
+}
+
+/// The mail is for the P whose M makes its last look. Fails by deadlock when that M does not count it, or is not woken for it.
+#[test]
+fn one_mailed_to_a_p_whose_m_gives_up_is_run() {
+    Model::new().check("mail_vs_last_look", || mail_and_stay(|own| 1 - own));
+}
+
+/// The mail is for the P that is kept. Fails by a search without end when the other M sees the mail, and leaves it there.
+#[test]
+fn one_mailed_to_a_p_that_is_kept_is_run_by_another_m() {
+    Model::new().check("mail_vs_kept_p", || mail_and_stay(|own| own));
+}
+
+/// Two goroutines are mailed to an idle P, and need an M each; the M that has mailed them has nothing else to do. Fails when
+/// the owner and the thief take the same one, or when one of the two is left.
+#[test]
+fn what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both() {
+    Model::new().preemptions(1).check("mail_vs_thief", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let handle = Handle::of(&runtime);
+        let flag = Flag::default();
+        let waits = flag.clone();
+        let first = handle.make(move || {
+            waits.wait_on_thread();
+            done();
+        });
+        let second = handle.make(move || flag.raise());
+        let spawner = runtime.go(move || {
+            let other = 1 - p_number();
+            loom::explore();
+            [handle.mail(other, first), handle.mail(other, second)]
+        });
+        spawner.join().unwrap().into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// A goroutine is mailed to a P that then goes out of use, and is in its spawner's way at the next visit; the P's M gives up.
+/// Fails by deadlock when the mail stays where no owner comes any more.
+#[test]
+fn mail_for_a_p_that_retires_is_run() {
+    Model::new().preemptions(2).check("mail_vs_retire", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raises = ran.clone();
+        let mailed = handle.make(move || raises.raise());
+        let spawner = move || {
+            drop(handle.mail(1, mailed));
+            one_p();
+            handle.have_a_visit_come();
+            yield_now();
+            ran.wait_on_thread();
+            done();
+        };
+        let bodies: [crate::model::Body; 2] = [Box::new(|| ()), Box::new(spawner)];
+        let both = one_on(1, &runtime, (First::Elsewhere, || ()), bodies);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+#[test]
+fn mutants() {
+    const GIVES_UP: &str = "one_mailed_to_a_p_whose_m_gives_up_is_run";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::SentWakesNobody, GIVES_UP),
+            (Mutant::MailUncounted, GIVES_UP),
+            (Mutant::MailNeverStolen, "one_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
+            (Mutant::MailNeverStolen, "what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both"),
+            (Mutant::ShrinkKeepsTheMail, "mail_for_a_p_that_retires_is_run"),
+        ],
+    );
+}

@@ -1,0 +1,261 @@
+//! Jobs: how a fork is offered to other Ms, and who starts a job that its forker does not come to.
+//!
+//! A fork costs no goroutine as long as nobody else has time for it: the forker puts a record into a slot of its P, and
+//! withdraws the record when it comes to the job itself. An M without work takes the job and makes a goroutine of it. What a
+//! slot is, and why an address in it is never followed too late, stands in `p/jobs.rs`; how the forker waits for a job that was
+//! taken, in `jobs/record.rs`.
+//!
+//! **No job is forgotten.** Putting a job in is a submission (S1 to S3 of `wake.rs`), with SubmitFence in the exchange of the
+//! slot; an M that gives up looks at the jobs of *all* Ps after IdleFence (I3). So:
+//!
+//! * a job that no M takes has been seen by every M that went idle later, or its submitter has summoned one;
+//! * the jobs of a P stay in their slots when the P is given away, becomes idle or retires. Goroutines in the queue of such a P
+//!   are moved to where others look, in the lock; jobs are looked at wherever they stand. Who gives a P away looks at the
+//!   jobs after that, as at the queues (`handoffp`), and an M that joins the idle set looks under the lock (`mput`);
+//! * the judge of deadlocks looks at them as well, since a P with jobs may be idle;
+//! * the ender takes them out like queued goroutines, after StopFence, and gives the records back to their forkers. Before
+//!   that it asks whether a job is in the hand of an M that makes a goroutine of it (`starting`): else the ender would find
+//!   the forker alone, asleep with others, and leave it.
+//!
+//! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at the
+//! poller, then steals: goroutines first, and then the oldest job of another P. So a goroutine that is there already goes
+//! before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
+//! goroutines in the order of the tree's depth. A P whose own queue is never empty would keep its jobs waiting for ever,
+//! where all others have work as well: a visit moves the oldest job to the end of the ring (`look.rs`), if the M has come to
+//! none since the last visit. (If it has, a tree goes on depth first, and another branch begun at each visit would be one
+//! more path of live goroutines. So newer ones that never end keep the oldest waiting, for another P.) While a job is in that
+//! hand, an M that gives up sees it neither here nor there: so the mover does S2 and S3 once more.
+//!
+//! *A program without forks* pays for none of this: `forks` is set with the first job, and all looks beyond the M's own P
+//! ask that first.
+//!
+//! Checked by `models/jobs.rs`.
+
+pub(crate) mod record;
+
+use crate::g::list::GList;
+use crate::g::{self, Birth, GRef};
+use crate::host::Host;
+use crate::m::{M, Window};
+use crate::p::P;
+use crate::p::jobs::{Entry, Slot};
+use crate::prim::hooks::*;
+use crate::prim::{Acquire, Relaxed, Release, event, fence_after_exchange};
+use crate::sched::Sched;
+use record::Job;
+use std::io;
+use std::ptr::NonNull;
+
+/// A record on the way to its goroutine. If that never runs, the record goes back to its forker.
+struct Taken<H: Host>(Option<NonNull<Job<H>>>);
+
+// SAFETY: a record is made for this: its closure and its result are Send (`goroutine/fork.rs`).
+unsafe impl<H: Host> Send for Taken<H> {}
+
+impl<H: Host> Taken<H> {
+    fn run(&mut self) {
+        if let Some(job) = self.0.take() {
+            // SAFETY: taken out of its slot, or never put in, and not settled yet.
+            unsafe { Job::run(job) }
+        }
+    }
+}
+
+impl<H: Host> Drop for Taken<H> {
+    fn drop(&mut self) {
+        if let Some(job) = self.0.take() {
+            // SAFETY: as in `run`.
+            unsafe { Job::give_back(job) }
+        }
+    }
+}
+
+/// While this value lives, a job may be out of its slot and not be a goroutine yet.
+struct Starting<'a, H: Host>(&'a Sched<H>);
+
+impl<'a, H: Host> Starting<'a, H> {
+    fn begin(sched: &'a Sched<H>) -> Self {
+        // Relaxed: the exchange of `take` publishes it.
+        sched.starting.fetch_add(1, Relaxed);
+        Starting(sched)
+    }
+}
+
+impl<H: Host> Drop for Starting<'_, H> {
+    fn drop(&mut self) {
+        // Release: the goroutine that was made of the job is seen by who reads the count, `jobs_are_starting`, its partner.
+        self.0.starting.fetch_sub(1, Release);
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// S1 to S3 for the record of the calling goroutine. Returns the slot; `None` where there is no room, and a goroutine was
+    /// made of the record at once.
+    #[inline]
+    pub(crate) fn offer<'a>(window: Window<H>, job: NonNull<Job<H>>) -> Option<&'a Slot<H>> {
+        let (p, sched) = (window.p(), window.m().sched());
+        p.owner.touch();
+        let slot = sched.put_in(p, Entry::Job(job));
+        drop(window);
+        match slot {
+            Some(_) => sched.wakep_beside_own(),
+            None => sched.make_and_submit(job),
+        }
+        slot
+    }
+
+    /// S1 and S2, by the owner of `p`.
+    #[inline]
+    fn put_in<'a>(&self, p: &'a P<H>, entry: Entry<H>) -> Option<&'a Slot<H>> {
+        // SubmitFence, as in `wakep`, with the same partners.
+        let fence = fence_after_exchange;
+        mutant!(JobNoFence: let fence = || ());
+        p.jobs.put_in(entry, p.tick(), fence).or_else(|| {
+            p.jobs.open().then(|| {
+                // Relaxed: before SubmitFence, as the job itself.
+                self.forks.store(true, Relaxed);
+                p.jobs.put_in(entry, p.tick(), fence)
+            })?
+        })
+    }
+
+    /// There is no room for the record: enough other jobs wait there. A goroutine is queued like any other.
+    #[cold]
+    #[inline(never)]
+    fn make_and_submit(&self, job: NonNull<Job<H>>) {
+        if let Some(g) = self.start_job(Entry::Job(job)) {
+            self.submit(g);
+        }
+    }
+
+    /// Returns the goroutine of a job that the caller has taken, runnable and in no queue. `None` if there is no stack for it:
+    /// then the record is its forker's again.
+    fn start_job(&self, entry: Entry<H>) -> Option<GRef<H>> {
+        let job = match entry {
+            Entry::Goroutine(g) => return Some(g),
+            Entry::Job(job) => job,
+        };
+        // SAFETY: taken out of its slot, or never put in: the forker keeps the record until it is settled.
+        let there = unsafe { job.as_ref() };
+        let birth =
+            Birth { name: None, stack_size: there.stack_size(self.config.stack_size), site: there.site };
+        let mut taken = Taken(Some(job));
+        // SAFETY: what the job borrows outlives the forker's call, which does not return before the record is settled.
+        let g = unsafe { self.make(birth, move || taken.run()) }.ok()?;
+        event(format_args!("makes {g:?} of a job"));
+        // The forker waits for the record.
+        g::drop_handle(g);
+        Some(g)
+    }
+
+    /// Owner: the newest of the jobs of `p`, as a goroutine.
+    pub(crate) fn take_own_job(&self, p: &P<H>) -> Option<GRef<H>> {
+        if p.jobs.is_empty() {
+            return None;
+        }
+        p.owner.touch();
+        let _starting = Starting::begin(self);
+        std::iter::from_fn(|| p.jobs.take_own()).find_map(|entry| self.start_job(entry))
+    }
+
+    /// Thief: the oldest job of another P, as a goroutine.
+    pub(crate) fn steal_job(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        // Relaxed: a hint here.
+        if !self.forks.load(Relaxed) {
+            return None;
+        }
+        let oldest = |victim: &P<H>| {
+            if victim.jobs.is_empty() {
+                return None;
+            }
+            let _starting = Starting::begin(self);
+            std::iter::from_fn(|| victim.jobs.take_oldest()).find_map(|entry| self.start_job(entry))
+        };
+        self.victims(m, p).find_map(oldest)
+    }
+
+    /// Owner, at a visit: the oldest of the jobs of `p` goes to the end of the ring, as a goroutine, unless the owner comes to
+    /// its jobs by itself.
+    pub(crate) fn queue_oldest_job(&self, p: &P<H>) {
+        mutant!(VisitLeavesJobs: return);
+        if p.jobs.is_empty() {
+            return;
+        }
+        let starting = Starting::begin(self);
+        let Some(g) = p.jobs.take_starving().and_then(|entry| self.start_job(entry)) else { return };
+        p.owner.touch();
+        if let Some(g) = p.runq.push(g) {
+            self.spill(p, g);
+        }
+        drop(starting);
+        // No model reaches this: an M has to see the ring before the forker yields, and the jobs after this M has taken one.
+        self.wakep();
+    }
+
+    /// I3 for jobs: returns `true` if there is a job on any P, also on one that is idle or retired.
+    pub(crate) fn jobs_somewhere(&self) -> bool {
+        mutant!(JobsUnseenAtTheLastLook: return false);
+        // Relaxed: set before SubmitFence.
+        self.forks.load(Relaxed)
+            && self.ps.iter().any(|p| {
+                mutant!(JobsOfTheIdleUnseen: if self.is_idle(p) { return false });
+                !p.jobs.is_empty()
+            })
+    }
+
+    /// For the ender, which has found a forker asleep: returns `true` if the goroutine for which that forker waits may not be
+    /// live yet.
+    pub(crate) fn jobs_are_starting(&self) -> bool {
+        // No model has this: the search for it is too long. Acquire: partner the end of `Starting`. That it began is seen by
+        // way of the slot, and the forker's park.
+        self.starting.load(Acquire) > 0
+    }
+
+    /// The runtime ends: records go back to their forkers, goroutines to `queued`.
+    pub(crate) fn take_jobs(&self, queued: &mut GList<H>) {
+        mutant!(JobsForgottenAtTheEnd: return);
+        for p in self.ps.iter() {
+            while let Some(entry) = p.jobs.take_oldest() {
+                match entry {
+                    Entry::Goroutine(g) => queued.push(g),
+                    // SAFETY: taken out of its slot, and not settled yet.
+                    Entry::Job(job) => unsafe { Job::give_back(job) },
+                }
+            }
+        }
+    }
+
+    /// As `spawn`, for a goroutine that the caller's P runs before older ones of its kind (`go_lifo`).
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn spawn_lifo<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        let m = M::current_of(self).filter(|_| !self.is_ending());
+        // SAFETY: by this function's contract.
+        let Some(m) = m else { return unsafe { self.spawn(birth, f) } };
+        // SAFETY: by this function's contract.
+        let g = unsafe { self.make(birth, f) }?;
+        self.submit_lifo(m, g);
+        if self.is_stopping() {
+            self.drop_set_aside();
+        }
+        Ok(g)
+    }
+
+    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room.
+    fn submit_lifo(&self, m: &M<H>, g: GRef<H>) {
+        let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
+        inside.p.owner.touch();
+        event(format_args!("queues {g:?} as the newest job of {:?}", inside.p));
+        let has_room = self.put_in(inside.p, Entry::Goroutine(g)).is_some();
+        drop(inside);
+        if has_room {
+            self.wakep_beside_own();
+        } else {
+            self.submit_on(m, g);
+        }
+    }
+}

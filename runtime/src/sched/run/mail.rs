@@ -1,0 +1,242 @@
+//! Mailboxes: goroutines that are to run on a certain P, because their data lies in the cache of the core under it.
+//!
+//! *The problem.* A spawner names a P ([`Affinity`](crate::Affinity)), whose owner is to run the goroutine before it looks for
+//! work elsewhere. But the owner may be busy for long, or the P idle; then others are to run the goroutine, and none may sleep
+//! beside it.
+//!
+//! *The obvious way*, oneTBB's, has the goroutine in two queues, the spawner's own and the mailbox, and a claim that one of the
+//! two takers wins; the loser finds an empty hull. That costs a word of each goroutine, a look of each owner, and one more
+//! queue in every place that looks for the last time before it sleeps.
+//!
+//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock, counted by
+//! its `is_empty`, and in the word that is read anyway before that lock is taken. So a program without hints pays nothing, and
+//! all that is shown of the global queue is shown of a mailbox: an M that goes idle looks there in the critical section of I1
+//! (`spin.rs`), the monitor retakes Ps for what stands there, the judge of a deadlock counts it.
+//!
+//! | who takes mail | of whom | when |
+//! | --- | --- | --- |
+//! | an owner | its own, the oldest | its ring is empty, or at a visit; before what else stands in the global queue, but after [`IN_A_ROW`] of its own one of those |
+//! | a summoned M | | of the idle Ps it takes one that has mail |
+//! | an M that has found nothing in its queue, in the global one, and in the rings of others | of the next P in number | after a moment in which the owner may come ([`ROUNDS`]) |
+//! | `set_procs`, for a P that is surplus from then on | all of it goes to the end of the global queue | in the section that changes the number |
+//! | the ender | all | when it takes what is queued |
+//!
+//! *A thief is polite, and not for long.* The owner of a mailbox may be on its way, from a futex or from the goroutine before:
+//! a few microseconds of waiting spare the move of the data. A P whose owner does not come loses its mail one by one.
+//!
+//! Invariant: only Ps that are in use, those with a number below `Central::procs`, have mail. Only goroutines that never ran
+//! are mailed, so none of them is bound to an M (`threads/locked.rs`).
+//!
+//! Checked by `models/mail.rs`; the order by the tests below.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::p::P;
+use crate::prim::hooks::*;
+use crate::prim::{capacity, event, pause};
+use crate::sched::{Central, Sched};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+/// After so many mailed goroutines an owner takes one that is for all: else a goroutine that mails others to its own P, each of
+/// which does the same, would keep the rest of the global queue waiting for ever.
+const IN_A_ROW: u32 = 4;
+/// So often a thief looks whether the mail was taken, before it takes some.
+const ROUNDS: u32 = capacity::MAIL_ROUNDS;
+/// Pauses between two such looks, of less than a microsecond each.
+const PAUSES: u32 = 1;
+
+/// The mail of all Ps. Under the scheduler's lock, in the global queue.
+pub(crate) struct Mail<H: Host> {
+    /// By the number of the P; there are as many as were needed.
+    boxes: Vec<Mailbox<H>>,
+    len: usize,
+}
+
+struct Mailbox<H: Host> {
+    gs: VecDeque<GRef<H>>,
+    /// How many the owner has taken since it took one that is for all.
+    row: u32,
+}
+
+impl<H: Host> Mail<H> {
+    pub(crate) fn new() -> Self {
+        Mail { boxes: Vec::new(), len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns `true` if there is mail for P number `p`.
+    pub(crate) fn is_for(&self, p: u32) -> bool {
+        self.boxes.get(p as usize).is_some_and(|of_p| !of_p.gs.is_empty())
+    }
+
+    /// Appends a G that stands in no queue.
+    pub(crate) fn put(&mut self, p: u32, g: GRef<H>) {
+        g.place.touch();
+        let p = p as usize;
+        if self.boxes.len() <= p {
+            self.boxes.resize_with(p + 1, || Mailbox { gs: VecDeque::new(), row: 0 });
+        }
+        self.boxes[p].gs.push_back(g);
+        self.len += 1;
+    }
+
+    /// Takes the oldest for P number `p`, by its owner. `None` if there is none; or, once in a while, if others wait, to let
+    /// one of those go first.
+    pub(crate) fn take_in_turn(&mut self, p: u32, others_wait: bool) -> Option<GRef<H>> {
+        let of_p = self.boxes.get_mut(p as usize)?;
+        if others_wait && of_p.row >= IN_A_ROW {
+            of_p.row = 0;
+            return None;
+        }
+        of_p.row += 1;
+        self.take(p as usize)
+    }
+
+    /// Takes the oldest for P number `p`, or, if there is none, for another one.
+    fn take_from(&mut self, p: u32) -> Option<GRef<H>> {
+        let count = self.boxes.len();
+        (0..count).find_map(|step| self.take((p as usize + step) % count))
+    }
+
+    fn take(&mut self, p: usize) -> Option<GRef<H>> {
+        let g = self.boxes[p].gs.pop_front()?;
+        g.place.touch();
+        self.len -= 1;
+        Some(g)
+    }
+
+    /// Takes this one out of the mail for P number `p`, if it stands there.
+    fn take_this(&mut self, p: u32, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
+        let gs = &mut self.boxes.get_mut(p as usize)?.gs;
+        let at = gs.iter().position(|&g| is_it(g))?;
+        let g = gs.remove(at)?;
+        g.place.touch();
+        self.len -= 1;
+        Some(g)
+    }
+
+    /// Takes what there is for the Ps from number `p` on, in the order of their numbers.
+    pub(crate) fn take_beyond(&mut self, p: u32) -> Vec<GRef<H>> {
+        let first = (p as usize).min(self.boxes.len());
+        let gone: Vec<_> = self.boxes.drain(first..).flat_map(|mailbox| mailbox.gs).collect();
+        self.len -= gone.len();
+        gone
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// Returns `true` if there is mail, for whomever. A hint, without the lock.
+    #[inline]
+    pub(crate) fn mail_waits(&self) -> bool {
+        self.globq_len.counts_mail()
+    }
+
+    /// For the owner of `p`, who has found nothing in any ring: takes the oldest of a mailbox.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn steal_mail(&self, p: &P<H>) -> Option<GRef<H>> {
+        for _ in 0..ROUNDS {
+            if !self.mail_waits() || self.globrunq_len() > 0 {
+                return None;
+            }
+            (0..PAUSES).for_each(|_| pause());
+        }
+        if !self.mail_waits() {
+            return None;
+        }
+        mutant!(MailNeverStolen: return None);
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let found = central.globq.mail.take_from(p.id);
+        self.publish_len(&central);
+        if let Some(g) = found {
+            event(format_args!("takes {g:?} out of a mailbox"));
+        }
+        found
+    }
+
+    /// Returns an idle P that has mail.
+    pub(crate) fn idle_addressee(&self, central: &Central<H>) -> Option<NonNull<P<H>>> {
+        let mail = &central.globq.mail;
+        if mail.is_empty() {
+            return None;
+        }
+        // SAFETY: Ps live as long as their scheduler.
+        central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
+    }
+
+    /// For the owner of `p`: takes this goroutine out of its mailbox.
+    pub(crate) fn take_mailed(&self, p: &P<H>, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
+        if !self.mail_waits() {
+            return None;
+        }
+        let mut central = self.central.lock();
+        let found = central.globq.mail.take_this(p.id, is_it);
+        self.publish_len(&central);
+        found
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::g::G;
+    use crate::host::Active;
+
+    fn numbers(of: &[G<Active>], gs: impl IntoIterator<Item = GRef<Active>>) -> Vec<usize> {
+        let number = |g: GRef<Active>| of.iter().position(|it| GRef::new(it) == g).expect("one of these");
+        gs.into_iter().map(number).collect()
+    }
+
+    /// Fails by another order than that of the mail, by a thief that takes the newest, or by a count that is not that of the
+    /// boxes.
+    #[test]
+    fn the_oldest_goes_first_to_its_owner_and_to_a_thief() {
+        let gs: [G<Active>; 6] = std::array::from_fn(|_| G::new());
+        let mut mail = Mail::new();
+        for (p, g) in [0, 2, 0, 2, 5, 0].into_iter().zip(&gs) {
+            mail.put(p, GRef::new(g));
+        }
+        assert!(mail.is_for(0) && !mail.is_for(1) && mail.is_for(5) && !mail.is_for(6));
+        let own = std::array::from_fn::<_, 2, _>(|_| mail.take_in_turn(0, false).expect("there are three"));
+        assert_eq!(numbers(&gs, own), [0, 2]);
+        let stolen = std::array::from_fn::<_, 2, _>(|_| mail.take_from(1).expect("there are two for P2"));
+        assert_eq!(numbers(&gs, stolen), [1, 3]);
+        assert!(mail.take_this(0, |g| g == GRef::new(&gs[4])).is_none(), "it is for another P");
+        assert_eq!(numbers(&gs, mail.take_this(5, |g| g == GRef::new(&gs[4]))), [4]);
+        assert_eq!((numbers(&gs, mail.take_from(7)), mail.len()), (vec![5], 0));
+        assert!(mail.take_from(0).is_none() && mail.take_in_turn(9, false).is_none());
+    }
+
+    #[test]
+    fn mail_for_ps_that_go_out_of_use_comes_out_in_order() {
+        let gs: [G<Active>; 4] = std::array::from_fn(|_| G::new());
+        let mut mail = Mail::new();
+        for (p, g) in [3, 1, 3, 0].into_iter().zip(&gs) {
+            mail.put(p, GRef::new(g));
+        }
+        assert_eq!((numbers(&gs, mail.take_beyond(1)), mail.len()), (vec![1, 0, 2], 1));
+        assert!(mail.take_beyond(4).is_empty());
+        assert_eq!((numbers(&gs, mail.take_beyond(0)), mail.len()), (vec![3], 0));
+    }
+
+    /// Fails when goroutines that mail others to their own P leave no turn to what is for all.
+    #[test]
+    fn now_and_then_one_that_is_for_all_goes_first() {
+        let gs: [G<Active>; 12] = std::array::from_fn(|_| G::new());
+        let mut mail = Mail::new();
+        gs.iter().for_each(|g| mail.put(0, GRef::new(g)));
+        let mut turns =
+            |others| -> Vec<_> { (0..6).map(|_| mail.take_in_turn(0, others).is_some()).collect() };
+        assert_eq!(turns(true), [true, true, true, true, false, true]);
+        assert_eq!(turns(false), [true; 6], "nobody else waits");
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a goroutine stands that was just made: what the verbs of a spawn choose between.
+//!
+//! | place | who asks for it | when the goroutine runs |
+//! | --- | --- | --- |
+//! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
+//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when those have run that stood in the global queue before |
+//! | `Mail` | `Builder::affinity` | when the P that is named has an empty ring: `mail.rs` |
+//!
+//! A new place is one more variant, and one more arm of [`put_at`](Sched::put_at) or [`submit_at`](Sched::submit_at).
+//!
+//! *`Shared` needs no protocol of its own.* S1 is under the scheduler's lock, as for a thread that is no M, and S2 and S3
+//! follow (`wake.rs`). A busy M comes to the global queue at its visits; from an M that does not come back, because its
+//! goroutine neither parks nor yields, the monitor takes the P for whatever stands there, after a time slice
+//! (`threads/retake.rs`).
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::prim::event;
+use crate::prim::hooks::*;
+use crate::sched::{Central, Sched};
+
+/// See the header.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// Before all others of the spawner's P.
+    #[default]
+    Next,
+    /// The end of the global queue.
+    Shared,
+    /// The mailbox of the P with this number.
+    Mail(u32),
+}
+
+impl<H: Host> Sched<H> {
+    /// S1 to S3 for `g`, which was just made, on the thread of `m`, one of this scheduler's Ms.
+    #[inline(always)]
+    pub(crate) fn submit_at(&self, m: &M<H>, g: GRef<H>, place: Place) {
+        match place {
+            Place::Next => self.submit_on(m, g),
+            Place::Shared | Place::Mail(_) => self.send(g, place),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send(&self, g: GRef<H>, place: Place) {
+        let mut central = self.central.lock();
+        self.put_at(&mut central, g, place);
+        drop(central);
+        mutant!(SentWakesNobody: return);
+        self.wakep();
+    }
+
+    /// S1 of a submission that goes through the lock. The caller wakes an M, after the lock. Where the policy has one queue
+    /// alone there are no mailboxes.
+    pub(crate) fn put_at(&self, central: &mut Central<H>, g: GRef<H>, place: Place) {
+        event(format_args!("queues {g:?} globally: {place:?}"));
+        match place {
+            Place::Mail(p) if p < central.procs && !self.config.has_one_queue => {
+                central.globq.mail.put(p, g);
+            }
+            _ => central.globq.push(g),
+        }
+        self.publish_len(central);
+    }
+}

@@ -1,0 +1,64 @@
+//! A turn that is given to one goroutine: `yield_to`.
+//!
+//! A goroutine that yields goes to the end of the ring, and those that stand there run first. `yield_to` names one of them that
+//! is to go before the others, for it holds what the caller waits for, or takes what the caller has just made:
+//!
+//! ```text
+//!   Y1  the caller goes to the end of the ring, as in any yield
+//!   Y2  the one that is named stands in `runnext`? nothing is left to do
+//!       in the ring? the owner picks it out (`p/runq/pick.rs`);  in this P's mailbox? takes it, under the lock
+//!   Y3  it becomes `runnext`; the one that it displaces goes to the end of the ring
+//! ```
+//! What stands in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share one
+//! slice, and after it each goes to the end like any other (`runqget`). A goroutine that stands elsewhere, on another P, in the
+//! global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded by the ring.
+//!
+//! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller may run on
+//! another M, and have let its handle go, so that the G is another goroutine's: the address is compared with those that
+//! stand in the queue, and nothing is read through it.
+//!
+//! *Who is woken.* As in any yield, this M takes one of those that were queued before in exchange for the caller, so nobody has
+//! to be. That one, or another, is in the owner's hand for a moment, and an M that gives up just then may find the queue empty;
+//! but then this M runs the one that it has in hand. Only when Y1 has found the ring full, and has sent the caller to the
+//! global queue, may those that stand before the one that is picked out be all that is left in the ring, and be in nobody's
+//! sight: for those S2 and S3 follow (`wake.rs`).
+//!
+//! Checked by `models/turn.rs`.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::runq::Picked;
+use crate::prim::event;
+use crate::prim::hooks::*;
+use crate::sched::Sched;
+
+impl<H: Host> Sched<H> {
+    /// Y1 to Y3, for `g`, which runs on `m` and yields to the goroutine at the address `to`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn requeue_behind(&self, m: &M<H>, g: GRef<H>, to: *const ()) {
+        self.requeue(m, g);
+        let p = m.p().expect("requeue_behind: a goroutine yields inside the runtime");
+        let is_it = |g: GRef<H>| std::ptr::eq(g.to_raw().cast_const().cast(), to);
+        if is_it(g) || p.runq.is_next(is_it) {
+            return;
+        }
+        let (first, hid) = match p.runq.pick(is_it) {
+            Some(Picked { g, hid }) => (g, hid),
+            None => match self.take_mailed(p, is_it) {
+                Some(g) => (g, false),
+                None => return,
+            },
+        };
+        event(format_args!("gives its turn to {first:?}"));
+        // Without a fence: nobody is to be woken, or `wakep` has one.
+        if let Some(g) = p.runq.push_next(first, || ()) {
+            self.spill(p, g);
+        }
+        if hid {
+            mutant!(PickWakesNobody: return);
+            self.wakep();
+        }
+    }
+}

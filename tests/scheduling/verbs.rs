@@ -1,0 +1,446 @@
+//! Who runs next: oneTBB's rules for a worker that has ended a task, one by one; `go_fair` beside goroutines that keep every P;
+//! hints that name a P.
+
+use crate::measure::{alone, median, spin_for};
+use common::policies::policies;
+use common::{child, runtime, until, watched};
+use gmp::policy::{Policy, WorkStealing};
+use gmp::sync::WaitGroup;
+use gmp::{Affinity, Builder, JoinHandle, Runtime, chan, go, go_fair, yield_now, yield_to};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// With rings, whatever `GMPDEBUG` says.
+fn stealing(procs: usize) -> Runtime {
+    runtime_under(WorkStealing::new(), procs)
+}
+
+fn runtime_under(policy: impl Into<Policy>, procs: usize) -> Runtime {
+    // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+    unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).policy(policy).build() }
+        .expect("a runtime starts")
+}
+
+/// The order in which goroutines have run.
+#[derive(Clone, Default)]
+struct Order(Arc<Mutex<Vec<String>>>);
+
+impl Order {
+    fn note(&self, who: impl Into<String>) {
+        self.0.lock().unwrap().push(who.into());
+    }
+
+    /// A goroutine's body that notes its name.
+    fn noting(&self, who: impl Into<String>) -> impl FnOnce() + Send + 'static {
+        let (this, who) = (self.clone(), who.into());
+        move || this.note(who)
+    }
+
+    fn so_far(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Fails unless `second` came right after `first`.
+    #[track_caller]
+    fn assert_next(&self, first: &str, second: &str) {
+        let all = self.so_far();
+        let at =
+            |who| all.iter().position(|it| it == who).unwrap_or_else(|| panic!("{who} is not in {all:?}"));
+        assert_eq!(at(second), at(first) + 1, "{second} is to come right after {first}: {all:?}");
+    }
+}
+
+fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
+    all.into_iter().for_each(|one| one.join().unwrap());
+}
+
+/// Runs the body on one P, which no timer, helper or other M has a part in.
+fn on_one_p(body: impl FnOnce(&Order) + Send + 'static) {
+    watched(1, || {
+        let order = Order::default();
+        stealing(1).run(move || body(&order));
+    });
+}
+
+/// Rule 1, bypass: the goroutine that is named runs next. Fails when those before it in the queue, or that in `runnext`, do.
+#[test]
+fn bypass_the_one_that_is_yielded_to_runs_next() {
+    child::without_retakes("bypass_the_one_that_is_yielded_to_runs_next", the_one_that_is_yielded_to);
+}
+
+fn the_one_that_is_yielded_to() {
+    let _alone = alone();
+    for named in [0, 7, 99] {
+        on_one_p(move |order| {
+            let all = Vec::from_iter((0..100).map(|n| go(order.noting(n.to_string()))));
+            order.note("caller");
+            yield_to(&all[named]);
+            join_all(all);
+            order.assert_next("caller", &named.to_string());
+            // The others keep their order; the last one stood before them, and went to the end.
+            let mut rest = Vec::from_iter(order.so_far().into_iter().skip(2));
+            let last = if named == 99 { None } else { rest.pop() };
+            assert!(last.is_none_or(|last| last == "99"), "{rest:?}");
+            assert!(rest.is_sorted_by_key(|who| who.parse::<u32>().unwrap()), "{rest:?}");
+        });
+    }
+}
+
+/// Fails when the one that is in the mailbox is not looked for there.
+#[test]
+fn bypass_one_in_the_mailbox_runs_next() {
+    child::without_retakes("bypass_one_in_the_mailbox_runs_next", one_in_the_mailbox);
+}
+
+fn one_in_the_mailbox() {
+    let _alone = alone();
+    on_one_p(|order| {
+        let here = Builder::new().affinity(Affinity::of_current());
+        let mailed = ["first", "second"].map(|who| here.clone().go(order.noting(who)).unwrap());
+        let in_the_ring = go(order.noting("in the ring"));
+        order.note("caller");
+        yield_to(&mailed[1]);
+        join_all(mailed.into_iter().chain([in_the_ring]));
+        order.assert_next("caller", "second");
+    });
+}
+
+/// Two goroutines that yield to each other share one time slice. Fails when the third gets no turn, or hardly any.
+#[test]
+fn bypass_shares_a_slice_and_starves_nobody() {
+    const TURNS: usize = 10_000;
+    let _alone = alone();
+    watched(1, || {
+        let rt = stealing(1);
+        let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicUsize::new(0) }; 2]));
+        rt.run(|| {
+            let (hand_over, partner) = chan::bounded::<JoinHandle<()>>(1);
+            let pair = |partner: chan::Receiver<JoinHandle<()>>| {
+                let (stop, turns) = (Arc::clone(&stop), Arc::clone(&turns));
+                move || {
+                    let partner = partner.recv().expect("it is sent");
+                    while !stop.load(SeqCst) {
+                        turns[0].fetch_add(1, SeqCst);
+                        yield_to(&partner);
+                    }
+                }
+            };
+            let (hand_over_too, partner_too) = chan::bounded(1);
+            let [one, other] = [go(pair(partner)), go(pair(partner_too))];
+            hand_over.send(other).unwrap();
+            hand_over_too.send(one).unwrap();
+            for _ in 0..TURNS {
+                turns[1].fetch_add(1, SeqCst);
+                yield_now();
+            }
+            stop.store(true, SeqCst);
+        });
+        let [pair, third] = [0, 1].map(|of| turns[of].load(SeqCst));
+        println!("{third} turns beside {pair} of two that yield to each other");
+        assert!(pair <= 40 * third, "{third} turns beside {pair}");
+        assert!(pair >= 8 * third, "{third} turns beside {pair}: the two do not share a slice");
+    });
+}
+
+/// Whoever can't be found at once: the call is a plain yield. Fails by a hang, a crash, or a turn that nobody gets.
+#[test]
+fn bypass_to_nobody_who_is_there_is_a_yield() {
+    common::everywhere(|rt| {
+        let elsewhere = runtime(1);
+        rt.run(|| {
+            let (_sender, never) = chan::bounded::<()>(0);
+            let parked = go(move || assert!(never.recv_timeout(Duration::from_millis(1)).is_err()));
+            let ended = go(|| ());
+            until(|| ended.is_finished());
+            let foreign = elsewhere.go(yield_now);
+            let (own, me) = chan::bounded::<JoinHandle<()>>(1);
+            let itself = go(move || {
+                let me = me.recv().expect("it is sent");
+                (0..100).for_each(|_| yield_to(&me));
+            });
+            own.send(itself).unwrap();
+            let others = AtomicUsize::new(0);
+            gmp::scope(|scope| {
+                scope.go(|| others.fetch_add(1, SeqCst));
+                for to in [&parked, &ended, &foreign] {
+                    (0..100).for_each(|_| yield_to(to));
+                }
+            });
+            assert_eq!(others.load(SeqCst), 1);
+            join_all([parked, ended, foreign]);
+        });
+        let thread = rt.go(|| ());
+        yield_to(&thread);
+        thread.join().unwrap();
+    });
+}
+
+/// Rule 2, successor: the one whose last predecessor this was runs next. By the last `done`, by the end of what is joined, and
+/// by an unbuffered hand-over; here it is `runnext` that does it. Fails when those that were queued before go first.
+#[test]
+fn successor_of_the_last_predecessor_runs_next() {
+    child::without_retakes("successor_of_the_last_predecessor_runs_next", successors);
+}
+
+fn successors() {
+    let _alone = alone();
+    type Waits = fn(Order) -> (JoinHandle<()>, Box<dyn FnOnce(&Order) + Send>);
+    let by_done: Waits = |order| {
+        let tasks = Arc::new(WaitGroup::new());
+        tasks.add(1);
+        let waits = Arc::clone(&tasks);
+        let waiter = go(move || {
+            waits.wait();
+            order.note("successor");
+        });
+        (waiter, Box::new(move |_| tasks.done()))
+    };
+    let by_hand_over: Waits = |order| {
+        let (sender, receiver) = chan::bounded(0);
+        let waiter = go(move || {
+            receiver.recv().unwrap();
+            order.note("successor");
+        });
+        (waiter, Box::new(move |_| sender.send(()).unwrap()))
+    };
+    for waits in [by_done, by_hand_over] {
+        on_one_p(move |order| {
+            let (waiter, ends) = waits(order.clone());
+            yield_now();
+            let (predecessor, others) = (order.clone(), order.clone());
+            let last = go(move || {
+                ends(&predecessor);
+                predecessor.note("predecessor");
+            });
+            let others = ["a", "b", "c"].map(|who| go(others.noting(who)));
+            join_all(others.into_iter().chain([last, waiter]));
+            order.assert_next("predecessor", "successor");
+        });
+    }
+    on_one_p(|order| {
+        let predecessor = go(order.noting("predecessor"));
+        let joins = order.clone();
+        let waiter = go(move || {
+            predecessor.join().unwrap();
+            joins.note("successor");
+        });
+        let others = ["a", "b", "c"].map(|who| go(order.noting(who)));
+        // So that the waiter waits before its predecessor's turn comes.
+        yield_to(&waiter);
+        join_all(others.into_iter().chain([waiter]));
+        order.assert_next("predecessor", "successor");
+    });
+}
+
+/// Rule 4, affinity: what has affinity for the P goes before the global queue, though it came later, and one of five turns is
+/// left to the global queue. Fails by another order.
+#[test]
+fn affinity_goes_before_the_shared_queue() {
+    child::without_retakes("affinity_goes_before_the_shared_queue", affinity_first);
+}
+
+fn affinity_first() {
+    let _alone = alone();
+    on_one_p(|order| {
+        let here = Affinity::of_current();
+        let shared = Vec::from_iter((0..2).map(|n| go_fair(order.noting(format!("shared {n}")))));
+        let mailed = (0..7).map(|n| Builder::new().affinity(here).go(order.noting(n.to_string())).unwrap());
+        join_all(Vec::from_iter(mailed).into_iter().chain(shared));
+        assert_eq!(order.so_far(), ["0", "1", "2", "3", "shared 0", "4", "5", "6", "shared 1"]);
+    });
+}
+
+/// Rule 5, the oldest of the shared queue. Fails by another order than that of the spawns.
+#[test]
+fn oldest_of_the_shared_queue_goes_first() {
+    child::without_retakes("oldest_of_the_shared_queue_goes_first", oldest_of_the_shared_queue);
+}
+
+fn oldest_of_the_shared_queue() {
+    let _alone = alone();
+    on_one_p(|order| {
+        let all = Vec::from_iter((0..100).map(|n| go_fair(order.noting(n.to_string()))));
+        let favoured = go(order.noting("favoured"));
+        join_all(all.into_iter().chain([favoured]));
+        let expected =
+            Vec::from_iter(["favoured".to_owned()].into_iter().chain((0..100).map(|n| n.to_string())));
+        assert_eq!(order.so_far(), expected);
+    });
+}
+
+/// Rule 6, about the oldest of a victim. Fails when a thief begins with another than the oldest. A P that is retaken meanwhile,
+/// as the kernel lets one of the threads wait, gives other orders: the rule is to be seen in one of some runs.
+#[test]
+fn oldest_of_a_victim_is_stolen_first() {
+    let _alone = alone();
+    let first_stolen = || {
+        watched(2, || {
+            let rt = stealing(2);
+            rt.run(|| {
+                let first = Arc::new(Mutex::new(None));
+                let all = Vec::from_iter((0..8).map(|n| {
+                    let first = Arc::clone(&first);
+                    go(move || {
+                        first.lock().unwrap().get_or_insert(n);
+                    })
+                }));
+                stay_until(|| first.lock().unwrap().is_some());
+                join_all(all);
+                first.lock().unwrap().expect("it was seen")
+            })
+        })
+    };
+    let seen = Vec::from_iter((0..20).map(|_| first_stolen()));
+    println!("first stolen of 8: {seen:?}");
+    assert!(seen.contains(&0), "{seen:?}");
+}
+
+/// Keeps the P in user code.
+fn stay_until(reached: impl Fn() -> bool) {
+    while !reached() {
+        std::hint::spin_loop();
+    }
+}
+
+/// Starts so many goroutines that neither park nor yield until they are told to stop. All of them run when this returns.
+fn hogs(rt: &Runtime, count: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let all = (0..count).map(|_| {
+        let (begun, stop) = (Arc::clone(&begun), Arc::clone(stop));
+        rt.go(move || {
+            begun.fetch_add(1, SeqCst);
+            stay_until(|| stop.load(SeqCst));
+        })
+    });
+    let all = Vec::from_iter(all);
+    until(|| begun.load(SeqCst) == count);
+    all
+}
+
+/// Fails by no end: one goroutine for all stands in the global queue, and every P is in user code that neither parks nor
+/// yields. How long it took is printed: in a quiet run at most a time slice, a look of the monitor, and 5 ms.
+#[test]
+fn go_fair_progresses_while_hogs_hold_every_p() {
+    const SAMPLES: usize = 9;
+    let _alone = alone();
+    for procs in [1, 2, 4] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let mut waits = Vec::new();
+            for _ in 0..SAMPLES {
+                let stop = Arc::new(AtomicBool::new(false));
+                // All Ps but one; and on the last one the hog that asks.
+                let others = hogs(&rt, procs - 1, &stop);
+                let waited = rt
+                    .go(|| {
+                        let (begun, waited) = (Instant::now(), Arc::new(Mutex::new(None)));
+                        let shows = Arc::clone(&waited);
+                        let fair = go_fair(move || *shows.lock().unwrap() = Some(begun.elapsed()));
+                        stay_until(|| waited.lock().unwrap().is_some());
+                        fair.join().unwrap();
+                        waited.lock().unwrap().take()
+                    })
+                    .join()
+                    .unwrap();
+                waits.push(waited.expect("it has run"));
+                stop.store(true, SeqCst);
+                join_all(others);
+            }
+            let (p50, most) = (median(&waits), waits.iter().max().expect("some"));
+            println!("go_fair beside hogs on {procs} Ps: p50 {p50:?}, at most {most:?}, of {SAMPLES}");
+        });
+    }
+}
+
+/// As `go_fair_progresses_while_hogs_hold_every_p`, for a goroutine that is mailed to a P that a hog holds; and under each
+/// policy.
+#[test]
+fn mail_for_a_p_that_a_hog_holds_is_run() {
+    let _alone = alone();
+    for policy in policies() {
+        for procs in [1, 2] {
+            watched(procs, || {
+                let rt = runtime_under(policy, procs);
+                let stop = Arc::new(AtomicBool::new(false));
+                let others = hogs(&rt, procs - 1, &stop);
+                let ran = rt.go(|| {
+                    let ran = Arc::new(AtomicBool::new(false));
+                    let raises = Arc::clone(&ran);
+                    let here = Builder::new().affinity(Affinity::of_current());
+                    let mailed = here.go(move || raises.store(true, SeqCst)).unwrap();
+                    stay_until(|| ran.load(SeqCst));
+                    mailed.join().unwrap();
+                });
+                ran.join().unwrap();
+                stop.store(true, SeqCst);
+                join_all(others);
+            });
+        }
+    }
+}
+
+/// Fails when a goroutine is lost, or run twice, while Ps come and go.
+#[test]
+fn mail_is_run_whatever_becomes_of_its_p() {
+    const ROUNDS: usize = 200;
+    const EACH: usize = 20;
+    let _alone = alone();
+    for policy in policies() {
+        watched(4, || {
+            let rt = runtime_under(policy, 4);
+            let ran = Arc::new(AtomicUsize::new(0));
+            rt.run(|| {
+                // One that tells of each P, if the machine lets them run at once.
+                let mut places = vec![Affinity::default(), Affinity::of_current()];
+                for piece in Vec::from_iter((0..16).map(|_| {
+                    go(|| {
+                        spin_for(Duration::from_micros(50));
+                        Affinity::of_current()
+                    })
+                })) {
+                    places.push(piece.join().unwrap());
+                }
+                for round in 0..ROUNDS {
+                    gmp::set_procs(1 + round * 7 % 4);
+                    let all = Vec::from_iter((0..EACH).map(|n| {
+                        let ran = Arc::clone(&ran);
+                        let to = Builder::new().affinity(places[(round + n) % places.len()]);
+                        to.go(move || {
+                            ran.fetch_add(1, SeqCst);
+                        })
+                        .unwrap()
+                    }));
+                    gmp::set_procs(1 + round * 5 % 4);
+                    join_all(all);
+                }
+            });
+            assert_eq!(ran.load(SeqCst), ROUNDS * EACH, "{policy}");
+        });
+    }
+}
+
+/// Fails when one that is left in a mailbox is not told of, or its closure is not dropped.
+#[test]
+fn mail_that_is_left_at_the_end_is_told_of() {
+    common::everywhere(|rt| {
+        let dropped = Arc::new(());
+        let (handles, seen) = std::sync::mpsc::channel();
+        let keeps = Arc::clone(&dropped);
+        let spawner = rt.go(move || {
+            for n in 0..100 {
+                let keeps = Arc::clone(&keeps);
+                let to = Builder::new().affinity(Affinity::of_current());
+                let to = if n % 2 == 0 { to } else { to.fair() };
+                handles.send(to.go(move || drop(keeps)).unwrap()).unwrap();
+            }
+        });
+        let handles = Vec::from_iter(seen);
+        rt.shutdown_timeout(Duration::ZERO);
+        drop(spawner);
+        for handle in handles {
+            assert!(handle.join().map_or_else(|error| error.is_shutdown(), |()| true));
+        }
+        until(|| Arc::strong_count(&dropped) == 1);
+    });
+}
