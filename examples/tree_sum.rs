@@ -36,9 +36,10 @@ fn by_joins(depth: usize) -> u64 {
     left + right
 }
 
-type Start = fn(usize, fn(usize) -> u64) -> JoinHandle<u64>;
+type Sum = fn(usize) -> u64;
+type Start = fn(usize, Sum) -> JoinHandle<u64>;
 
-fn by_goroutines(depth: usize, start: Start, child: fn(usize) -> u64) -> u64 {
+fn by_goroutines(depth: usize, start: Start, child: Sum) -> u64 {
     if depth == 0 {
         return leaf();
     }
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
         }
     };
     println!("depth {depth}, procs {}", runtime.run(gmp::procs));
-    let ways: [(&str, fn(usize) -> u64); 3] = [("join", by_joins), ("go_lifo", lifo), ("go", fifo)];
+    let ways: [(&str, Sum); 3] = [("join", by_joins), ("go_lifo", lifo), ("go", fifo)];
     for (name, sum) in ways {
         MOST_SEEN.store(0, Relaxed);
         let start = Instant::now();

@@ -356,12 +356,14 @@ pub use goroutine::thread::{lock_os_thread, unlock_os_thread};
 pub use goroutine::with_stack::with_stack;
 pub use goroutine::{
     AbortHandle, Affinity, Builder, Goroutine, GoroutineId, JoinError, JoinHandle, blocking, current, go,
-    go_abortable, go_fair, goexit, handle, num_goroutines, procs, set_procs, yield_now, yield_to,
+    go_abortable, go_fair, goexit, handle, num_goroutines, priority, procs, set_priority, set_procs,
+    yield_now, yield_to,
 };
 #[cfg(gmp_loom)]
 pub use host::model;
 pub use os::{fs, io, process, signal};
 pub use runtime::policy;
+pub use runtime::priority::Priority;
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

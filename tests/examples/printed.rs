@@ -339,6 +339,22 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
     }
 }
 
+/// Fails by a row that is missing, and, by the example's own look, when the Background goroutine runs beside others.
+#[test]
+fn priorities_puts_requests_first_and_the_cleaner_last() {
+    let text = lines("priorities", &["--requests", "50"], "1");
+    assert_eq!(text[0], "50 requests beside 4 goroutines that compute 20µs between two yields, procs 1");
+    for (row, title, end) in
+        [(1, "all Normal", "beside the others"), (2, "High, Low, Background", "when the others had ended")]
+    {
+        assert!(text[row].starts_with(&format!("{title}: a request took p50 ")), "{text:?}");
+        assert!(text[row].ends_with(&format!("the cleaner ran {end}")), "{text:?}");
+    }
+    for args in [&["--requests", "0"][..], &["--requests"], &["--loud"]] {
+        assert!(refusal("priorities", args, 2).contains("--requests"), "{args:?}");
+    }
+}
+
 /// Fails by a goroutine that is ready and does not run, by the example's own bound; and by a row that is missing.
 #[test]
 fn nobody_is_starved() {

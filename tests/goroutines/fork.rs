@@ -503,10 +503,10 @@ fn the_end_of_the_runtime_unwinds_forkers() {
                         match way {
                             0 => drop(join(park, || ())),
                             1 => drop(join(|| until(|| begun.load(SeqCst) >= 10), park)),
-                            _ => drop(fork_scope(|s| {
+                            _ => fork_scope(|s| {
                                 s.fork(park);
                                 s.fork(park);
-                            })),
+                            }),
                         }
                     }));
                 }

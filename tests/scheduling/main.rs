@@ -8,6 +8,7 @@
 mod fairness;
 mod measure;
 mod policies;
+mod priorities;
 mod quiet;
 mod spread;
 mod timers;

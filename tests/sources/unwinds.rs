@@ -5,7 +5,7 @@ use super::text;
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 18] = [
+const PUBLIC: [&str; 19] = [
     "chan/",
     "context/",
     "net/",
@@ -20,6 +20,7 @@ const PUBLIC: [&str; 18] = [
     "goroutine/local.rs",
     "goroutine/park.rs",
     "runtime/mod.rs",
+    "goroutine/priority.rs",
     "goroutine/scope.rs",
     "goroutine/thread.rs",
     "goroutine/verbs.rs",

@@ -20,7 +20,7 @@ mod signals;
 mod tree;
 
 use crate::chan::Receiver;
-use crate::goroutine::JoinHandle;
+use crate::goroutine::{self, Builder, JoinHandle};
 pub use ended::Ended;
 pub use signals::with_signals;
 pub(crate) use tree::interrupted;
@@ -28,6 +28,7 @@ pub(crate) use tree::interrupted;
 use crate::host::{Active, Clock};
 use crate::m::M;
 use crate::prim::Arc;
+use crate::runtime::priority::Priority;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -91,6 +92,7 @@ fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
 pub struct Context {
     node: Arc<Node>,
     values: Option<Arc<Value>>,
+    class: Option<Priority>,
 }
 
 /// A value of the chain, with the older ones behind it.
@@ -122,11 +124,11 @@ fn counted(timeout: Duration) -> Deadline {
 impl Context {
     /// Returns the context from which others are derived: one that is never done, and has no values.
     pub fn background() -> Self {
-        Context { node: Node::endless(), values: None }
+        Context { node: Node::endless(), values: None, class: None }
     }
 
     fn with_node(&self, node: Arc<Node>) -> (Context, Cancel) {
-        (Context { node: Arc::clone(&node), values: self.values.clone() }, Cancel { node })
+        (Context { node: Arc::clone(&node), values: self.values.clone(), class: self.class }, Cancel { node })
     }
 
     /// Derives a context that is done when cancelled, or when this one is done.
@@ -210,7 +212,7 @@ impl Context {
     /// ```
     pub fn with_value<T: Send + Sync + 'static>(&self, value: T) -> Context {
         let value = Value { value: Box::new(value), older: self.values.clone() };
-        Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)) }
+        Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)), class: self.class }
     }
 
     /// Returns the value of type `T` that was added last, on the way from the background to this context.
@@ -225,9 +227,34 @@ impl Context {
         None
     }
 
+    /// Derives a context whose [`go`](Self::go) starts goroutines of this class, and so that of each context derived from it. The
+    /// derived context is done when this one is. [`run`](Self::run) does not change the class of its caller.
+    ///
+    /// ```
+    /// use gmp::{Priority, context::Context};
+    ///
+    /// let requests = Context::background().with_priority(Priority::High);
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (request, _cancel) = requests.with_cancel();
+    ///         assert_eq!(request.go(gmp::priority).join().unwrap(), Ok(Priority::High));
+    ///     })
+    /// }
+    /// ```
+    pub fn with_priority(&self, class: Priority) -> Context {
+        Context { class: Some(class), ..self.clone() }
+    }
+
+    /// Returns the class that was given last, on the way from the background to this context, by
+    /// [`with_priority`](Self::with_priority); `None` if none was.
+    pub fn priority(&self) -> Option<Priority> {
+        self.class
+    }
+
     /// Derives a context with the same values that is never done.
     pub fn without_cancel(&self) -> Context {
-        Context { node: Node::endless(), values: self.values.clone() }
+        Context { node: Node::endless(), values: self.values.clone(), class: self.class }
     }
 
     /// Returns why the context is done; `None` before the end. Once there is an error, [`done`](Self::done) is closed.
@@ -414,7 +441,13 @@ impl Context {
         T: Send + 'static,
     {
         let context = self.clone();
-        crate::go(move || context.run(f))
+        match self.class.unwrap_or_default() {
+            Priority::Normal => crate::go(move || context.run(f)),
+            class => {
+                let spawned = Builder::new().priority(class).go(move || context.run(f));
+                goroutine::accepted("go", spawned)
+            }
+        }
     }
 
     /// Calls `f`. The end of this context interrupts the waits of `f` that are

@@ -22,6 +22,8 @@ pub(super) const WAITER: u32 = 16;
 pub(super) const DONE: u32 = 32;
 /// Beside DONE: the runtime has ended, not the goroutine.
 pub(super) const LEFT: u32 = 64;
+/// Not part of that protocol: the goroutine's class, see `class.rs`.
+pub(super) const CLASS: u32 = 128 | 256;
 
 /// Why a goroutine will do nothing more.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -33,6 +33,11 @@ impl<H: Host> GList<H> {
         self.len
     }
 
+    /// The G that has waited longest.
+    pub(crate) fn first(&self) -> Option<GRef<H>> {
+        self.head
+    }
+
     /// Appends a G that stands in no list.
     pub(crate) fn push(&mut self, g: GRef<H>) {
         g.set_next(None);

@@ -31,6 +31,8 @@
 //! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner
 //! takes the record back. Unlike a record the hook outlasts the handle: a WAITER without HANDLE is a hook.
 //!
+//! Two further bits of `life` are the goroutine's class: `class.rs`.
+//!
 //! Checked by `models/join.rs`.
 //!
 //! Invariants:
@@ -48,6 +50,7 @@ pub(crate) mod task;
 mod root;
 
 pub(crate) use root::root;
+mod class;
 mod life;
 
 use crate::g::pool::GPool;

@@ -83,8 +83,10 @@ impl Pause {
 
 /// Returns `true` if another goroutine was seen that could run in place of the caller. A hint.
 fn others_wait() -> bool {
-    M::<Active>::current()
-        .is_some_and(|m| m.p().is_none_or(|p| !p.runq.is_empty()) || !m.sched().globrunq_is_empty())
+    M::<Active>::current().is_some_and(|m| {
+        let sched = m.sched();
+        m.p().is_none_or(|p| sched.has_work_for_now(p)) || !sched.globrunq_is_empty()
+    })
 }
 
 /// Waits until a future is ready, and returns its output: parks the calling goroutine, and its thread runs others; a plain

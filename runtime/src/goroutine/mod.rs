@@ -8,6 +8,7 @@ mod join;
 pub mod local;
 pub mod migration;
 pub(crate) mod park;
+mod priority;
 pub(crate) mod scope;
 pub(crate) mod thread;
 mod verbs;
@@ -16,12 +17,14 @@ pub(crate) mod with_stack;
 
 pub use abort::{AbortHandle, go_abortable};
 pub use join::{JoinError, JoinHandle};
+pub use priority::{priority, set_priority};
 pub use verbs::{Affinity, go_fair, yield_to};
 
 use crate::g::{Birth, Name};
 use crate::host::{Active, Process};
 use crate::m::{M, Window};
 use crate::runtime::Handle;
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::sched::run::place::Place;
@@ -118,9 +121,9 @@ where
         Some(bytes) => crate::runtime::check_stack_size(bytes)?,
         None => sched.config.stack_size,
     };
+    let place = if asked.class == Priority::Normal { asked.place } else { Place::of(asked.class) };
     // SAFETY: `f` borrows nothing that ends.
-    unsafe { sched.spawn_at(Birth { name: asked.name, stack_size, site }, asked.place, f) }
-        .map(JoinHandle::of)
+    unsafe { sched.spawn_at(Birth { name: asked.name, stack_size, site }, place, f) }.map(JoinHandle::of)
 }
 
 /// Starts a goroutine of `sched`, or says what limit of stacks was met.
@@ -180,6 +183,7 @@ pub struct Builder {
     name: Option<Name>,
     stack_size: Option<usize>,
     place: Place,
+    class: Priority,
 }
 
 impl Builder {

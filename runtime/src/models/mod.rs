@@ -12,6 +12,8 @@ mod block_on;
 mod bound;
 mod chan;
 mod chan_task;
+mod class;
+mod classes;
 mod condvar;
 mod context;
 mod deadlock;

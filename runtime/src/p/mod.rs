@@ -12,11 +12,12 @@
 //!
 //! Invariants:
 //! 1. A P is in the idle list, or retired, or held by one M, or in the `Assignment` of an M.
-//! 2. An idle or retired P has an empty run queue. It may have timers: the M in the poller waits for those too. And it may
-//!    have jobs, at which every M looks that gives up.
+//! 2. An idle or retired P has an empty run queue, and an empty batch. It may have timers: the M in the poller waits for those
+//!    too. And it may have jobs, at which every M looks that gives up.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and leaving
 //!    it (`m/mod.rs`). loom checks that: each of them touches the ghost.
 
+pub(crate) mod batch;
 pub(crate) mod jobs;
 pub(crate) mod runq;
 
@@ -24,6 +25,7 @@ use crate::g::pool::FreeGs;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::handoff::HandoffWord;
+use crate::p::batch::Batch;
 use crate::p::jobs::Jobs;
 use crate::p::runq::Runq;
 use crate::prim::{
@@ -60,6 +62,11 @@ pub(crate) struct P<H: Host> {
     ids: Cell<(u64, u32)>,
     /// How many goroutines were run. Written by the owner.
     tick: AtomicU32,
+    /// Goroutines of one class other than `Normal`; and when which class has its turn.
+    pub(crate) batch: Batch<H>,
+    /// Owner: the P's number, or a greater one than any P's while there may be goroutines in the batch. `find_runnable`
+    /// compares this with `Sched::attention`.
+    alert: Cell<u32>,
     /// Owner: when to look elsewhere.
     pub(crate) poll_schedule: PollSchedule,
     /// How long the goroutines in the queue wait.
@@ -95,6 +102,8 @@ impl<H: Host> P<H> {
             stack_cache: UnsafeCell::new(H::StackCache::default()),
             ids: Cell::new((0, 0)),
             tick: AtomicU32::new(0),
+            batch: Batch::new(),
+            alert: Cell::new(id),
             poll_schedule: PollSchedule::new(policy),
             queue_age: QueueAge::new(),
             inherited: Cell::new(0),
@@ -216,6 +225,17 @@ impl<H: Host> P<H> {
         let goes_on = inherited < capacity::MAX_INHERITED;
         self.inherited.set(if goes_on { inherited } else { 0 });
         goes_on
+    }
+
+    /// Owner: what `find_runnable` compares with `Sched::attention`.
+    #[inline(always)]
+    pub(crate) fn alert(&self) -> u32 {
+        self.alert.get()
+    }
+
+    /// Owner: the batch was changed by the owner, or may have been by thieves.
+    pub(crate) fn settle_alert(&self) {
+        self.alert.set(if self.batch.is_empty() { self.id } else { u32::MAX });
     }
 
     /// Owner: a goroutine from anywhere else is to be run.

@@ -20,7 +20,7 @@ pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 /// How many rounds it makes at most, with pauses, while other Ms' queues change.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
 /// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
-pub(crate) const MAIL_ROUNDS: u32 = if cfg!(gmp_loom) { 0 } else { 16 };
+pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
 /// How often a locker looks again at a held lock before it joins the queue. Go's number.
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
 /// A waiter for a mutex that has waited this long is handed the lock. Go's number. In a model, whose clock stands still,
@@ -31,6 +31,11 @@ pub(crate) const STARVED: std::time::Duration =
 pub(crate) const POOL_SHARDS: usize = if cfg!(gmp_loom) { 2 } else { 32 };
 /// Whether a spinning M begins its rounds at a random P. A model's schedule must depend on loom alone.
 pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
+/// At most so many goroutines of a class come into the batch of a P at a time: few enough that the last of them does not wait
+/// long while another P has nothing to do, and enough that the lock is seldom taken.
+pub(crate) const CLASS_BATCH: usize = if cfg!(gmp_loom) { 2 } else { 16 };
+/// How often an owner that runs goroutines below `Normal` looks beyond its P. In a model, whose clock stands still, each time.
+pub(crate) const LOOK_BEYOND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 20 });
 /// How many goroutines in a row may come from `runnext`. Two that wake each other share a P with the others in the
 /// proportion of this number to one round of the queue.
 pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };

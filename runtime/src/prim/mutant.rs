@@ -103,6 +103,27 @@ pub enum Mutant {
     JobKeptFromItsForker,
     /// The end of a runtime leaves jobs in their slots.
     JobsForgottenAtTheEnd,
+    // Classes: the class of one goroutine (`models/class.rs`).
+    /// A setter of a class stores the life of the goroutine, in place of an exchange.
+    ClassByStore,
+    /// A setter of a class does not see that the goroutine has ended.
+    ClassAfterTheEnd,
+
+    // Classes: who runs next, and who is forgotten (`models/classes.rs`).
+    /// An M that gives up, and all who ask whether a P has work, do not look at its batch.
+    BatchUnseen,
+    /// A thief takes nothing from a batch.
+    BatchNeverStolen,
+    /// A P that retires keeps its batch.
+    RetireKeepsTheBatch,
+    /// A goroutine that is put into the global queue stands there as if it were `Normal`.
+    PushForgetsTheClass,
+    /// No owner is called for a goroutine in the queue of a class.
+    AttentionNotCalled,
+    /// An owner whose batch goes back into its queue wakes no M.
+    BatchGoesBackInSilence,
+    /// A goroutine of a class yields, and its M, which takes another, wakes no M.
+    ClassYieldsInSilence,
 
     // Mailboxes (`models/mail.rs`).
     /// A spawner that names a place wakes no M.

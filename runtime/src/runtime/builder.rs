@@ -14,6 +14,9 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
+/// In so many goroutines one is of a lower class, while such ones wait: as often as a visit comes.
+const LOW_SHARE: u32 = 61;
+
 /// The settings of a runtime before it starts; made by [`Runtime::builder`].
 ///
 /// An operator may change more settings from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated
@@ -64,6 +67,7 @@ pub struct RuntimeBuilder {
     thread_name: Option<String>,
     thread_starts: ThreadStarts,
     policy: Option<Policy>,
+    low_share: Option<u32>,
     cpu_sets: Option<Vec<Vec<usize>>>,
 }
 
@@ -75,6 +79,32 @@ impl RuntimeBuilder {
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
+        self
+    }
+
+    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: of so many goroutines that a P runs
+    /// one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 2; default:
+    /// 61. It has no effect where all goroutines are `Normal`, and none on `Background` ones, which have no share.
+    ///
+    /// ```
+    /// use gmp::Priority;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(1).low_share(10).build()? };
+    /// let turns = runtime.run(|| {
+    ///     let low = gmp::Builder::new().priority(Priority::Low).go(|| ()).unwrap();
+    ///     // Another one is always ready.
+    ///     let _other = gmp::go(|| loop {
+    ///         gmp::yield_now();
+    ///     });
+    ///     let turns = (0..).inspect(|_| gmp::yield_now()).find(|_| low.is_finished());
+    ///     turns.unwrap()
+    /// });
+    /// assert!(turns <= 20, "{turns}");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn low_share(mut self, goroutines: u32) -> Self {
+        self.low_share = Some(goroutines);
         self
     }
 
@@ -421,6 +451,12 @@ impl RuntimeBuilder {
             thread_starts: self.thread_starts,
             policy,
             has_one_queue: policy.has_one_queue(),
+            low_share: in_range(
+                "low_share",
+                self.low_share.unwrap_or(LOW_SHARE) as usize,
+                2,
+                u32::MAX as usize,
+            )? as u32,
             cpu_sets,
             knobs,
         })

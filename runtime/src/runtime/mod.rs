@@ -4,6 +4,7 @@ pub(crate) mod cpu_sets;
 pub(crate) mod knobs;
 pub(crate) mod lines;
 pub mod policy;
+pub(crate) mod priority;
 
 mod builder;
 mod handle;

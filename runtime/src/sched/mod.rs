@@ -12,6 +12,7 @@
 //! | `run/steal` | work of other Ps |
 //! | `run/jobs` | forks: what is put aside for whoever has time |
 //! | `run/inject`, `run/globq` | new goroutines; the global queue |
+//! | `run/classes`, `run/class_queues` | goroutines of other classes than `Normal` |
 //! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |
 //! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie |
@@ -66,8 +67,8 @@ use crate::m::note::Note;
 use crate::os::signal::registry::catch_quit;
 use crate::p::P;
 use crate::prim::{
-    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Rank, Relaxed, SingleWriterWord,
-    Weak,
+    Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, CachePadded, Mutex, Rank, Relaxed, SingleWriterByte,
+    SingleWriterWord, Weak,
 };
 use crate::runtime::cpu_sets::CpuSets;
 use crate::runtime::knobs::{Knobs, Sigquit};
@@ -76,6 +77,8 @@ use crate::runtime::policy::Policy;
 use crate::runtime::thread_start::ThreadStarts;
 use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
+use crate::sched::run::class_queues::WaitingClasses;
+use crate::sched::run::classes::ONE_QUEUE;
 use crate::sched::run::globq::{GlobalLen, GlobalQueue};
 use crate::sched::run::idle_set::IdleSet;
 use crate::sched::run::mask::Mask;
@@ -117,8 +120,10 @@ pub(crate) struct Config {
     pub(crate) thread_starts: ThreadStarts,
     /// How goroutines are queued and taken. Read in cold places only.
     pub(crate) policy: Policy,
-    /// `policy` keeps all goroutines in the global queue. Read at each submission and each yield.
+    /// `policy` keeps all goroutines in the global queue.
     pub(crate) has_one_queue: bool,
+    /// In so many goroutines one is of a lower class, while such ones wait: see `run/classes`.
+    pub(crate) low_share: u32,
     /// The CPUs to which Ps are bound, if they are. Read for each P that is acquired or given away.
     pub(crate) cpu_sets: Option<CpuSets>,
     /// What `GMPDEBUG` says.
@@ -214,6 +219,12 @@ pub(crate) struct Sched<H: Host> {
     poll_until: AtomicU64,
     /// How many goroutines are in the global queue; see `inject`.
     globq_len: GlobalLen,
+    /// Of which classes goroutines wait in the queues of the classes.
+    waiting_classes: WaitingClasses,
+    /// Whether some goroutines are queued globally wherever they come from: see `run/classes`. Written under the lock.
+    detours: SingleWriterByte,
+    /// `wanted`, or zero while goroutines stand in the queues of the classes: see `run/classes`. Written under the lock.
+    attention: AtomicU32,
     idle_mask: Mask,
     timer_mask: Mask,
     /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
@@ -279,6 +290,7 @@ impl<H: Host> Sched<H> {
         // The P with the lowest number is taken first.
         idle_ps.reverse();
         let central = Central::new(&config, idle_ps);
+        let detours = if config.has_one_queue { ONE_QUEUE } else { 0 };
         let lines = Lines::new(config.max_file_calls, config.max_lookups);
         Sched {
             host,
@@ -290,6 +302,9 @@ impl<H: Host> Sched<H> {
             ending: AtomicBool::new(false),
             poll_until: AtomicU64::new(NO_POLLER),
             globq_len: GlobalLen::new(),
+            waiting_classes: WaitingClasses::new(),
+            detours: SingleWriterByte::new(detours),
+            attention: AtomicU32::new(procs),
             idle_mask: Mask::new(procs),
             timer_mask: Mask::new(0),
             forks: AtomicBool::new(false),

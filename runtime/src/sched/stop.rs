@@ -516,6 +516,9 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         let lists = &mut *central;
         lists.globq.forward_mail(0);
+        while let Some(g) = lists.globq.classes.pop_any() {
+            queued.push(g);
+        }
         while let Some(g) = lists.globq.pop() {
             queued.push(g);
         }
@@ -523,6 +526,9 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));
+        for p in self.ps.iter().filter(|p| self.has_batch(p)) {
+            p.batch.drain(|g| queued.push(g));
+        }
         self.take_jobs(&mut queued);
         queued
     }

@@ -8,6 +8,7 @@ use crate::m::handoff::Judged;
 use crate::m::{M, Window};
 use crate::p::P;
 use crate::prim::Arc;
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::run::place::Place;
 use crate::sched::watch::deadlock::{Verdict, judge};
@@ -92,6 +93,39 @@ impl Handle {
         let m = M::<Active>::current().expect("mail: on a goroutine");
         self.0.submit_at(m, made.g, Place::Mail(p));
         made.handle
+    }
+    /// Goroutines have classes from now on.
+    pub fn use_classes(&self) {
+        self.0.use_classes();
+    }
+    /// Queues goroutines of a class in one submission. Returns their handles.
+    pub fn inject_of<const N: usize>(&self, class: Priority, made: [Made; N]) -> [JoinHandle<()>; N] {
+        self.use_classes();
+        made.iter().for_each(|made| assert!(made.g.set_class(class), "inject_of: it has not run"));
+        self.inject(made)
+    }
+    /// As `queue_globally_in_silence`, into the queue of a class.
+    pub fn queue_of_class_in_silence<const N: usize>(&self, class: Priority, made: [Made; N]) {
+        self.use_classes();
+        made.iter()
+            .for_each(|made| assert!(made.g.set_class(class), "queue_of_class_in_silence: it has not run"));
+        self.queue_globally_in_silence(made);
+    }
+    /// As `queue_in_silence`, into the batch of the caller's P, which is empty.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn fill_batch_in_silence<const N: usize>(&self, class: Priority, made: [Made; N]) {
+        self.use_classes();
+        let inside = M::<Active>::current().and_then(M::look_in).expect("fill_batch_in_silence: on a P");
+        inside.p.owner.touch();
+        let mut made = made.iter();
+        inside.p.batch.fill(class, || {
+            let g = made.next()?.g;
+            assert!(g.set_class(class), "fill_batch_in_silence: it has not run");
+            Some(g)
+        });
+        inside.p.settle_alert();
     }
     /// Queues goroutines globally, and wakes no M: as if their submitter had woken one when they were first queued.
     pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {

@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::p::runq::Runq;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
+use crate::sched::run::class_queues::ClassQueues;
 use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
 
@@ -67,6 +68,8 @@ pub(crate) struct GlobalQueue<H: Host> {
     lots: Option<Lots<H>>,
     /// Those that are to run on a certain P.
     pub(crate) mail: Mail<H>,
+    /// Those of other classes than `Normal`.
+    pub(crate) classes: ClassQueues<H>,
 }
 
 /// What a queue has from which goroutines are drawn.
@@ -102,13 +105,19 @@ impl<H: Host> GlobalQueue<H> {
     /// An empty queue; with a seed, one that is drawn from.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let lots = seed.map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
-        GlobalQueue { queue: VecDeque::new(), lots, mail: Mail::new() }
+        GlobalQueue { queue: VecDeque::new(), lots, mail: Mail::new(), classes: ClassQueues::new() }
     }
 
-    /// Returns `true` if there is none, neither for all nor in a mailbox.
+    /// Returns `true` if there is none, neither for all nor in a mailbox, nor of any class.
     pub(crate) fn is_empty(&self) -> bool {
         mutant!(MailUncounted: return self.len() == 0);
-        self.len() == 0 && self.mail.is_empty()
+        self.has_no_normal() && self.classes.is_empty()
+    }
+
+    /// As `is_empty`, without the other classes.
+    pub(crate) fn has_no_normal(&self) -> bool {
+        let for_all = self.len();
+        for_all == 0 && self.mail.is_empty()
     }
 
     /// How many are for all.
@@ -116,9 +125,12 @@ impl<H: Host> GlobalQueue<H> {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
 
-    /// Appends a G that stands in no queue.
+    /// Appends a G that stands in no queue: to the queue of its class.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
+        if self.classes.are_in_use().unless(PushForgetsTheClass) && self.classes.push(g) {
+            return;
+        }
         g.place.touch();
         self.end().push_back(g);
     }
@@ -160,6 +172,7 @@ impl<H: Host> GlobalQueue<H> {
             });
         }
         self.shrink();
+        self.classes.retain(stays);
     }
 
     /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
@@ -186,7 +199,8 @@ impl<H: Host> GlobalQueue<H> {
         if self.mail.is_empty() {
             return None;
         }
-        let others_wait = !self.queue.is_empty();
+        let for_all = self.len();
+        let others_wait = for_all > 0;
         self.mail.take_in_turn(p, others_wait)
     }
 

@@ -48,7 +48,7 @@ impl<H: Host> Sched<H> {
     /// No M holds `p` from here on: other Ms need not look at the P's queue, nor at the P's timers if there are none.
     /// Under the lock.
     pub(crate) fn nobody_has(&self, p: &P<H>) {
-        debug_assert!(p.runq.is_empty(), "nobody_has: the queue of {p:?} is not empty");
+        debug_assert!(!self.has_work(p), "nobody_has: the queue of {p:?} is not empty");
         if p.timers.is_empty() {
             self.timer_mask.clear(p.id);
         }

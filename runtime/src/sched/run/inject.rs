@@ -305,6 +305,9 @@ impl<H: Host> Sched<H> {
 
     pub(crate) fn publish_len(&self, central: &Central<H>) {
         self.globq_len.publish(&central.globq);
+        if central.globq.classes.are_in_use() {
+            self.settle_attention(central);
+        }
     }
 
     /// Takes the first of the mailbox of `p`, or of the global queue.

@@ -143,6 +143,9 @@ impl<H: Host> Sched<H> {
         // SAFETY: what the job borrows outlives the forker's call, which does not return before the record is settled.
         let g = unsafe { self.make(birth, move || taken.run()) }.ok()?;
         event(format_args!("makes {g:?} of a job"));
+        if self.detours.get() != 0 {
+            let _lives = g.set_class(there.class());
+        }
         // The forker waits for the record.
         g::drop_handle(g);
         Some(g)
@@ -183,6 +186,9 @@ impl<H: Host> Sched<H> {
         }
         let starting = Starting::begin(self);
         let Some(g) = p.jobs.take_starving().and_then(|entry| self.start_job(entry)) else { return };
+        if self.detours.get() != 0 && self.takes_detour(g) {
+            return self.inject(GList::one(g));
+        }
         p.owner.touch();
         if let Some(g) = p.runq.push(g) {
             self.spill(p, g);

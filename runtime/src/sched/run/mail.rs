@@ -42,7 +42,7 @@ use std::ptr::NonNull;
 /// which does the same, would keep the rest of the global queue waiting for ever.
 const IN_A_ROW: u32 = 4;
 /// So often a thief looks whether the mail was taken, before it takes some.
-const ROUNDS: u32 = capacity::MAIL_ROUNDS;
+const ROUNDS: usize = capacity::MAIL_ROUNDS;
 /// Pauses between two such looks, of less than a microsecond each.
 const PAUSES: u32 = 1;
 
@@ -143,7 +143,7 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     pub(crate) fn steal_mail(&self, p: &P<H>) -> Option<GRef<H>> {
-        for _ in 0..ROUNDS {
+        for () in std::iter::repeat_n((), ROUNDS) {
             if !self.mail_waits() || self.globrunq_len() > 0 {
                 return None;
             }

@@ -2,6 +2,8 @@
 //! is none.
 
 pub(super) mod census;
+pub(crate) mod class_queues;
+pub(crate) mod classes;
 pub(crate) mod globq;
 pub(crate) mod help;
 pub(super) mod idle;

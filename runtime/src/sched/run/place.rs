@@ -5,6 +5,7 @@
 //! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
 //! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when those have run that stood in the global queue before |
 //! | `Mail` | `Builder::affinity` | when the P that is named has an empty ring: `mail.rs` |
+//! | `Line` | `Builder::priority`, `Context::with_priority` | when no goroutine of a higher class waits: `classes.rs` |
 //!
 //! A new place is one more variant, and one more arm of [`put_at`](Sched::put_at) or [`submit_at`](Sched::submit_at).
 //!
@@ -18,6 +19,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::event;
 use crate::prim::hooks::*;
+use crate::runtime::priority::Priority;
 use crate::sched::{Central, Sched};
 
 /// See the header.
@@ -30,6 +32,15 @@ pub(crate) enum Place {
     Shared,
     /// The mailbox of the P with this number.
     Mail(u32),
+    /// The queue of this class, which is not `Normal`.
+    Line(Priority),
+}
+
+impl Place {
+    /// Where a goroutine of this class stands for which no other place is asked.
+    pub(crate) fn of(class: Priority) -> Self {
+        if class == Priority::Normal { Place::Next } else { Place::Line(class) }
+    }
 }
 
 impl<H: Host> Sched<H> {
@@ -38,7 +49,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn submit_at(&self, m: &M<H>, g: GRef<H>, place: Place) {
         match place {
             Place::Next => self.submit_on(m, g),
-            Place::Shared | Place::Mail(_) => self.send(g, place),
+            Place::Shared | Place::Mail(_) | Place::Line(_) => self.send(g, place),
         }
     }
 
@@ -59,6 +70,12 @@ impl<H: Host> Sched<H> {
         match place {
             Place::Mail(p) if p < central.procs && !self.config.has_one_queue => {
                 central.globq.mail.put(p, g);
+            }
+            Place::Line(class) => {
+                // Before the goroutine is seen by anybody else.
+                self.begin_classes(central);
+                let _lives = g.set_class(class);
+                central.globq.push(g);
             }
             _ => central.globq.push(g),
         }

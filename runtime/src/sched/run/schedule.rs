@@ -7,15 +7,9 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Said, Seldom, Yield};
+use crate::sched::run::classes::Heeded;
 use crate::sched::run::globq::Dice;
 use crate::wait::status::Run;
-
-/// Whether the M, or its runtime, ends.
-#[derive(Copy, Clone, Eq, PartialEq)]
-enum MEnds {
-    Yes,
-    No,
-}
 
 impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
@@ -47,11 +41,15 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "findRunnable")]
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
-            let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else {
-                if self.change_p(m) == MEnds::Yes {
-                    return None;
+            let Some(p) = m.p().filter(|p| !self.is_called(p)) else {
+                match self.heed(m) {
+                    Heeded::LooksAgain => continue,
+                    Heeded::Ends => return None,
+                    Heeded::Runs(g) => {
+                        self.reset_spinning(m);
+                        return Some(g);
+                    }
                 }
-                continue;
             };
             let tick = p.next_tick();
             let mut found = None;
@@ -74,7 +72,7 @@ impl<H: Host> Sched<H> {
 
     /// Returns the goroutine of this tick, if one goes before those in the queue of `p`.
     #[inline(never)]
-    fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+    pub(super) fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
         let found =
             if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick) } else { None };
@@ -108,21 +106,20 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// For an M that has no P, or a surplus one. Returns `MEnds::No` if the M is to look again, with another P or for
-    /// one; `MEnds::Yes` if the M or its runtime ends.
+    /// For an M that has no P, or a surplus one: takes another P, or waits for one.
     #[cold]
     #[inline(never)]
-    fn change_p(&self, m: &M<H>) -> MEnds {
+    pub(super) fn change_p(&self, m: &M<H>) -> Heeded<H> {
         if self.is_stopping() {
-            return MEnds::Yes;
+            return Heeded::Ends;
         }
         match m.p() {
             Some(_) => self.leave_surplus(m),
-            None if m.ends.get() => return MEnds::Yes,
+            None if m.ends.get() => return Heeded::Ends,
             None if m.spinning.get() => self.come_for_p(m),
             None => self.stopm(m),
         }
-        MEnds::No
+        Heeded::LooksAgain
     }
 
     /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and
@@ -155,13 +152,13 @@ impl<H: Host> Sched<H> {
     /// A hint.
     pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
         mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
-        let found_own = !p.runq.is_empty() || !p.jobs.is_empty() || self.mail_waits();
+        let found_own = self.has_work(p) || !p.jobs.is_empty() || self.mail_waits();
         found_own || self.config.has_one_queue && self.globrunq_len() > 0
     }
 
     /// Looks at the own jobs, in the poller, in the queues of other Ps, and in all mailboxes. If all other Ps are idle their
     /// queues are empty, and the M waits in the poller next: a poll before that would be a wasted system call.
-    fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+    pub(super) fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if let Some(g) = self.take_own_job(p) {
             return Some(g);
         }
@@ -260,6 +257,9 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();
+        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
+            return;
+        }
         if let Some(g) = p.runq.push(g) {
             self.spill(p, g);
         }

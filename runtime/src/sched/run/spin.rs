@@ -121,9 +121,10 @@ impl<H: Host> Sched<H> {
         self.sleep_in(m, idle_spot);
     }
 
-    /// I3. Returns `true` if there is a goroutine in the queue of a P that is not among the `idle` ones, or a job on any P.
+    /// I3. Returns `true` if there is a goroutine in the queue, or the batch, of a P that is not among the `idle` ones, or a
+    /// job on any P.
     pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
-        self.ps.iter().any(|p| !idle.has(p.id) && !p.runq.is_empty()) || self.jobs_somewhere()
+        self.ps.iter().any(|p| !idle.has(p.id) && self.has_work(p)) || self.jobs_somewhere()
     }
 
     /// Takes the M out of the idle spot, with an idle P, and has the M spin. Returns `false` if there is no idle P: then each P

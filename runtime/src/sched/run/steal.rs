@@ -77,7 +77,7 @@ impl<H: Host> Sched<H> {
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
             // On giving up (I1) the M finds what was put into the global queue.
-            if in_vain >= IN_VAIN || !self.globrunq_is_empty() {
+            if in_vain >= IN_VAIN || !self.globrunq_is_empty() || self.waiting_classes.any() {
                 return None;
             }
             if self.run_timers(m, p) {
@@ -102,6 +102,12 @@ impl<H: Host> Sched<H> {
             How::NextIfLeft if victim.is_waking() => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
+        if self.has_batch(victim)
+            && let Some(g) = self.steal_batch(p, victim)
+        {
+            event(format_args!("steals {g:?} from the batch of {victim:?}"));
+            return Some(g);
+        }
         let g = p.runq.steal_from(&victim.runq, self.steals(), next)?;
         #[cfg(gmp_policies)]
         p.count_theft();

@@ -139,7 +139,7 @@ impl<H: Host> Sched<H> {
     /// As `submit`, on the thread of `m`, which is one of this scheduler's Ms.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
-        if self.config.has_one_queue {
+        if self.detours.get() != 0 && self.takes_detour(g) {
             return self.inject(GList::one(g));
         }
         mutant!(SubmitWakeFirst: self.wakep());
@@ -174,31 +174,13 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "injectglist")]
     pub(crate) fn submit_found(&self, m: &M<H>, mut list: GList<H>) {
         let Some(p) = m.p() else { return self.inject(list) };
-        if self.config.has_one_queue {
-            return self.submit_found_to_all(list);
+        if self.detours.get() != 0 {
+            list = self.submit_found_globally(p, list);
         }
         p.owner.touch();
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty();
         p.runq.push_batch(&mut list);
         self.globrunqput(list);
-        if !takes_it {
-            mutant!(FoundWakesNobody: return);
-            self.wakep();
-        }
-    }
-
-    /// As `submit_found`, where all goroutines stand in the global queue. If that was empty, the caller's M takes a single one.
-    #[cold]
-    fn submit_found_to_all(&self, mut list: GList<H>) {
-        if list.is_empty() {
-            return;
-        }
-        let mut central = self.central.lock();
-        event(format_args!("queues {list:?} globally"));
-        let takes_it = list.len() == 1 && central.globq.is_empty();
-        central.globq.append(&mut list);
-        self.publish_len(&central);
-        drop(central);
         if !takes_it {
             mutant!(FoundWakesNobody: return);
             self.wakep();
@@ -299,7 +281,9 @@ impl<H: Host> Sched<H> {
             }
         };
         // SAFETY: Ps live as long as their scheduler.
-        unsafe { p.as_ref() }.runq.drain(|g| central.globq.push(g));
+        let there = unsafe { p.as_ref() };
+        there.runq.drain(|g| central.globq.push(g));
+        self.empty_batch(central, there);
         self.publish_len(central);
         if self.is_to_retire(p).unless(TakeBackKeepsTheSurplus) {
             self.retire(central, p);

@@ -62,7 +62,7 @@ impl<H: Host> Sched<H> {
     /// Assigns `p`, which the caller has released, or taken from its M, to an M; or retires it, or makes it idle.
     pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
-        let queue = &unsafe { p.as_ref() }.runq;
+        let there = unsafe { p.as_ref() };
         let mut central = self.central.lock();
         if self.is_to_retire(p) {
             self.retire(&mut central, p);
@@ -72,7 +72,7 @@ impl<H: Host> Sched<H> {
             self.wakep();
             return;
         }
-        let works = !queue.is_empty();
+        let works = self.has_work(there);
         mutant!(HandoffpSkipsQueue: let works = false);
         if works && !self.is_stopping() {
             let wake = self.startm(&mut central, Assignment::P(p));
@@ -83,7 +83,8 @@ impl<H: Host> Sched<H> {
             return self.start_woken(wake);
         }
         if self.is_stopping().unless(HandoffpAtTheEndKeepsTheQueue) {
-            queue.drain(|g| central.globq.push(g));
+            there.runq.drain(|g| central.globq.push(g));
+            self.empty_batch(&mut central, there);
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
@@ -119,7 +120,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
         let p = self.pidleget_or(&mut central, m.last_p());
-        let first = central.globq.is_empty();
+        let first = self.goes_first(&central, g);
         mutant!(ExitOvertakes: let first = true);
         if let Some(p) = p.filter(|_| first) {
             drop(central);

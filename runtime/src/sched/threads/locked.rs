@@ -343,11 +343,14 @@ impl<H: Host> Sched<H> {
         }
         // All are surplus when the runtime ends.
         let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
-        if p.runq.is_empty() && self.globrunq_is_empty() && !is_surplus {
+        if !self.has_work(p) && self.globrunq_is_empty() && !self.waiting_classes.any() && !is_surplus {
             return true;
         }
         g.word.requeue();
         p.owner.touch();
+        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
+            return false;
+        }
         if let Some(g) = p.runq.push(g) {
             self.spill(p, g);
         }

@@ -14,9 +14,10 @@
 //! ```
 //! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and an M that puts a P
 //! down asks there whether the P is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and an M that
-//! asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal from that
-//! P as from any. `find_runnable` reads `wanted` without the lock; an old value costs one more goroutine. When the runtime
-//! ends `wanted` is zero, so that this one look tells both; then no P retires any more.
+//! asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal from that P
+//! as from any. `find_runnable` reads `attention`, which is `wanted` or zero (`sched/run/classes.rs`), without the lock; an old
+//! value costs one more goroutine. When the runtime ends `wanted` is zero, so that this one look tells both; then no P retires
+//! any more.
 //!
 //! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
 //!
@@ -98,6 +99,7 @@ impl<H: Host> Sched<H> {
     /// The runtime ends: every M finds its P surplus, and then finds out why. Under the lock.
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
+        self.attention.store(0, Relaxed);
     }
 
     /// Changes the number of Ps, from any thread, and returns the number before. Does not wait for goroutines on Ps that
@@ -148,6 +150,7 @@ impl<H: Host> Sched<H> {
         let there = unsafe { p.as_ref() };
         event(format_args!("retires {there:?}"));
         unless!(RetireKeepsTheQueue, there.runq.drain(|g| central.globq.push(g)));
+        unless!(RetireKeepsTheBatch, self.empty_batch(central, there));
         self.publish_len(central);
         self.offer_stacks(central, there);
         self.nobody_has(there);
@@ -204,6 +207,7 @@ impl<H: Host> Sched<H> {
         central.procs = procs;
         // Relaxed: whatever `wanted` decides is decided under the lock.
         self.wanted.store(procs, Relaxed);
+        self.settle_attention(&central);
         mutant!(ProcsInTwoSections: drop(central); central = self.central.lock());
         event(format_args!("{procs} procs instead of {before}"));
         if (procs as usize) < before {

@@ -185,7 +185,7 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         };
         let tick = p.tick();
-        let works = !p.runq.is_empty() || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
+        let works = self.has_work_for_now(p) || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
         // The goroutine that runs comes to these itself, unless its thread is blocked.
         let own_jobs = !works && !p.jobs.is_empty();
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).

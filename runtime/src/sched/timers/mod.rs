@@ -308,7 +308,8 @@ impl<H: Host> Sched<H> {
         }
         let mut due = GList::new();
         self.take_due(p, now, &mut due);
-        if due.len() != 1 || !p.poll_schedule.sleeper_goes_first(tick) {
+        let alone = due.len() == 1 && !due.first().is_some_and(|g| self.has_class(g));
+        if !alone || !p.poll_schedule.sleeper_goes_first(tick) {
             self.queue_sleepers(m, due);
             return None;
         }

@@ -22,6 +22,7 @@ use crate::g::{GRef, Name};
 use crate::host::{Asked, Frames, Host, Stack};
 use crate::prim::hooks::*;
 use crate::runtime::knobs::Sigquit;
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::WaitReason;
 use crate::sched::watch::deadlock::Runtimes;
@@ -41,6 +42,7 @@ struct Held {
     status: Status,
     reason: WaitReason,
     since: Nanos,
+    class: Priority,
     started: bool,
     depth: Option<usize>,
     touched: Option<usize>,
@@ -68,6 +70,7 @@ enum State {
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 struct Does {
     state: State,
+    class: Priority,
     started: bool,
     /// The index of its stack in `Snapshot`.
     stack: usize,
@@ -107,7 +110,7 @@ impl Snapshot {
         self.seen.push(Seen {
             id: held.id,
             name: held.name,
-            does: Does { state, started: held.started, stack, site: held.site },
+            does: Does { state, class: held.class, started: held.started, stack, site: held.site },
             waited: now.saturating_since(held.since),
             depth: held.depth,
             touched: held.touched,
@@ -115,12 +118,12 @@ impl Snapshot {
     }
 
     /// Adds a goroutine that was interrupted.
-    fn add_running(&mut self, asked: Asked) {
+    fn add_running(&mut self, asked: Asked, class: Priority) {
         let stack = self.stack(&asked.frames);
         self.seen.push(Seen {
             id: asked.id,
             name: asked.name,
-            does: Does { state: State::Runs, started: true, stack, site: asked.site },
+            does: Does { state: State::Runs, class, started: true, stack, site: asked.site },
             waited: Duration::ZERO,
             depth: None,
             touched: None,
@@ -221,6 +224,7 @@ impl<H: Host> Sched<H> {
                 status,
                 reason: g.reason.get(),
                 since: g.since.get(),
+                class: g.class(),
                 started,
                 depth,
                 touched,

@@ -80,7 +80,7 @@ impl<H: Host> Sched<H> {
             central.alive,
             seen.nmspinning(),
             central.idle.num_ms(),
-            central.globq.len() + central.globq.mail.len(),
+            central.globq.len() + central.globq.mail.len() + central.globq.classes.total(),
         );
         let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
         let bound = central.bound_ms.len();

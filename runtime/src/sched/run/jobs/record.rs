@@ -35,6 +35,7 @@ use crate::m::M;
 use crate::p::jobs::Slot;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Relaxed, Release, UnsafeCell};
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{self, Interrupt, OnInterrupt, Thrown};
@@ -80,6 +81,11 @@ impl<H: Host> Job<H> {
     /// Bytes of stack for the goroutine of the job. `default` is the runtime's.
     pub(super) fn stack_size(&self, default: u32) -> u32 {
         self.forker.map_or(default, |forker| forker.with_birth(|birth| birth.stack_size))
+    }
+
+    /// The class of the goroutine of the job: the forker's.
+    pub(super) fn class(&self) -> Priority {
+        self.forker.map_or(Priority::Normal, |forker| forker.class())
     }
 
     /// Y2 and Y3.

@@ -49,10 +49,11 @@ impl<H: Host> Sched<H> {
             running.retain(|runs| runs.g != own);
             let mut frames = Frames::new();
             H::frames_here(&mut frames);
-            all.add_running(own.with_birth(|birth| {
+            let asked = own.with_birth(|birth| {
                 let (name, site) = (birth.name.clone(), birth.site);
                 Asked { id: own.id(), name, site, frames }
-            }));
+            });
+            all.add_running(asked, own.class());
         }
         if !running.is_empty() && self.config.knobs.dump_signal {
             // If there is no place with enough stack, only their numbers are told.
@@ -75,7 +76,7 @@ impl<H: Host> Sched<H> {
                     let found = running.iter_mut().find(|runs| runs.id == asked.id && !runs.seen);
                     if let Some(runs) = found {
                         runs.seen = true;
-                        all.add_running(asked);
+                        all.add_running(asked, runs.g.class());
                     }
                 }
                 Ok(None) => {}

@@ -22,6 +22,7 @@
 //! ```
 
 use crate::host::Host;
+use crate::runtime::priority::Priority;
 use crate::sched::watch::dump::names::Names;
 use crate::sched::watch::dump::{Does, Seen, Snapshot, State};
 use std::collections::{BTreeSet, HashMap};
@@ -127,6 +128,9 @@ fn state(does: Does, group: &[&Seen]) -> String {
     };
     if !does.started {
         text.push_str(", not started");
+    }
+    if does.class != Priority::Normal {
+        let _infallible = write!(text, ", priority {}", does.class);
     }
     let depths = || group.iter().filter_map(|g| g.depth);
     if depths().next().is_some() {

@@ -1,0 +1,58 @@
+//! The class of a goroutine, in the G's `life`.
+//!
+//! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`. All who change `life` do so by
+//! exchanges that keep the bits that are not theirs, so that the class needs no protocol of its own with them:
+//!
+//! ```text
+//!   setter, the handle's owner or the goroutine      the M at the end, the ender, a joiner, a handle that is dropped
+//!
+//!   Q1  DONE? then it is too late                    (`g/mod.rs`)
+//!   Q2  one exchange of the class alone              one exchange of their bits alone, again if it fails
+//! ```
+//! * *The end*: `finish` begins with the exchange that expects the most frequent life, and looks only if that has failed: with
+//!   a class it fails once more. Q2 either comes before that exchange, which then fails once more, or finds DONE.
+//! * *Being left*: as the end, with `mark_left`.
+//! * *Re-use*: the next goroutine's `begin` stores the whole word, which is `Normal`. A setter is the goroutine itself, whose
+//!   LIVE keeps the G, or the owner of the handle, whose HANDLE does: neither meets another goroutine's life.
+//! * *The M that is alone with the G*, as the handle is gone, stores without an exchange: there is no other setter then.
+//!
+//! A class is read where the goroutine is queued, Relaxed: a change beside that counts from the next time on.
+//!
+//! Checked by `models/class.rs`.
+
+use super::G;
+use super::life::{CLASS, DONE};
+use crate::host::Host;
+use crate::prim::Relaxed;
+use crate::prim::hooks::*;
+use crate::runtime::priority::Priority;
+
+/// Where the class begins in `life`.
+const SHIFT: u32 = CLASS.trailing_zeros();
+
+impl<H: Host> G<H> {
+    /// The class by which the goroutine is queued.
+    #[inline]
+    pub(crate) fn class(&self) -> Priority {
+        // Relaxed: a word, which tells of no other memory.
+        Priority::of_code((self.life.load(Relaxed) & CLASS) >> SHIFT)
+    }
+
+    /// Q1 and Q2, by the goroutine or by the handle's owner. Returns `false` if the goroutine has ended, or was left.
+    pub(crate) fn set_class(&self, class: Priority) -> bool {
+        // Relaxed: as in `class`. The bits of the others are kept as they are, and an exchange continues what they have
+        // released.
+        let mut life = self.life.load(Relaxed);
+        loop {
+            if (life & DONE != 0).unless(ClassAfterTheEnd) {
+                return false;
+            }
+            let next = life & !CLASS | class.code() << SHIFT;
+            mutant!(ClassByStore: self.life.store(next, Relaxed); return true);
+            match self.life.compare_exchange(life, next, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => life = now,
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The class of a goroutine, which is changed beside what else happens to the goroutine's life: nobody loses what the others
+//! have written there.
+
+use super::caught;
+use crate::Priority;
+use crate::model::{Flag, Model, Mutant, done, runtime, together_with_us};
+
+/// Fails by deadlock when the setter undoes the end, of which the joiner then never hears; or when the class is set after the
+/// end was seen.
+#[test]
+fn a_class_that_is_set_beside_the_end_leaves_the_end() {
+    Model::new().check("class_vs_end", || {
+        let runtime = runtime(1, 1);
+        let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        let had_ended = ends.is_finished();
+        let was_set = ends.set_priority(Priority::High);
+        assert!(!(had_ended && was_set), "a class was given to a goroutine that has ended");
+        let has_ended = ends.is_finished();
+        let was_set = ends.set_priority(Priority::Low);
+        assert!(!(has_ended && was_set), "a class was given to a goroutine that has ended");
+        ends.join().unwrap();
+        done();
+    });
+}
+
+/// As `a_class_that_is_set_beside_the_end_leaves_the_end`, and the handle goes at once, and the G to another goroutine. Fails
+/// by a causality violation, or when that one begins with a class.
+#[test]
+fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
+    Model::new().preemptions(2).check("class_vs_reuse", || {
+        let runtime = runtime(1, 1);
+        let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
+        let _maybe = ends.set_priority(Priority::Low);
+        drop(ends);
+        assert_eq!(runtime.go(crate::priority).join().unwrap(), Priority::Normal);
+        done();
+    });
+}
+
+/// The end of the runtime leaves a goroutine, as its class is set. Fails by deadlock when the setter undoes that.
+#[test]
+fn a_class_that_is_set_beside_the_end_of_the_runtime_leaves_that_end() {
+    Model::new().check("class_vs_left", || {
+        let runtime = runtime(1, 1);
+        let (begins, sets, ends) = (Flag::default(), Flag::default(), Flag::default());
+        let first = runtime.go({
+            let (begins, ends) = (begins.clone(), ends.clone());
+            move || {
+                begins.raise();
+                ends.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        let setter = loom::thread::spawn({
+            let sets = sets.clone();
+            move || {
+                sets.raise();
+                let _maybe = first.set_priority(Priority::High);
+                assert!(first.join().unwrap_err().is_shutdown());
+                ends.raise();
+            }
+        });
+        sets.wait_on_thread();
+        loom::explore();
+        runtime.shutdown(std::time::Duration::ZERO);
+        setter.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    const END: &str = "a_class_that_is_set_beside_the_end_leaves_the_end";
+    caught::assert_caught(module_path!(), &[(Mutant::ClassByStore, END), (Mutant::ClassAfterTheEnd, END)]);
+}

@@ -1,0 +1,177 @@
+//! Goroutines of classes other than `Normal`: each is run, whoever gives up, steals or retires meanwhile, and those of a higher
+//! class before others.
+
+use super::caught;
+use super::cover::{Handle, Made};
+use super::procs::{First, one_on, one_p};
+use super::visits::have_no_m_poll;
+use crate::model::{
+    Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together, together_with_us,
+};
+use crate::{Priority, go, yield_now};
+use std::sync::{Arc, Mutex};
+
+/// Makes three goroutines. The first keeps its M until the second has run; whoever takes the first has the second in the batch.
+fn three_that_need_two_ms(handle: &Handle) -> [Made; 3] {
+    let flag = Flag::default();
+    let waits = flag.clone();
+    let first = handle.make(move || {
+        waits.wait_on_thread();
+        done();
+    });
+    [first, handle.make(move || flag.raise()), handle.make(|| ())]
+}
+
+/// Goroutines of a class are submitted while all Ms sleep, and one M takes two of them at once. Fails by deadlock when the
+/// other M does not look at the batch before it sleeps, and by a search without end when it sees the second one there and
+/// leaves it.
+#[test]
+fn what_stands_in_the_batch_of_one_that_does_not_yield_is_run() {
+    Model::new().preemptions(1).check("batch_vs_thief", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<2>(&runtime);
+        handle.use_classes();
+        let three = three_that_need_two_ms(&handle);
+        loom::explore();
+        for one in handle.inject_of(Priority::High, three) {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// One goroutine of a class is submitted while both Ms give up. Fails by deadlock, or by a search without end, when neither M
+/// heeds it.
+#[test]
+fn one_of_a_class_is_run_while_two_ms_go_idle() {
+    Model::new().preemptions(1).check("class_vs_two_idle", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        let work = handle.make(done);
+        let _both = together_with_us(&runtime, [Box::new(|| ()), Box::new(|| ())]);
+        for one in handle.inject_of(Priority::Background, [work]) {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// A goroutine of a class yields, and the one that takes its place keeps the M until the first has run on. Fails by deadlock
+/// when the other M, which has looked at the queue before and at the ring after, is not woken.
+#[test]
+fn one_of_a_class_that_yields_is_run_elsewhere() {
+    Model::new().check("class_gosched", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        let [yields, _] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    crate::set_priority(Priority::Low);
+                    let ran_on = Flag::default();
+                    let waits = ran_on.clone();
+                    // As if the other M was woken for this one, and looked a moment too early.
+                    handle.queue_in_silence([handle.make(move || waits.wait_on_thread())]);
+                    yield_now();
+                    ran_on.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        yields.join().unwrap();
+    });
+}
+
+/// A batch goes back into its queue, as a goroutine of a higher class has come, which keeps the M until the other has run. The
+/// other M sleeps, as if it had looked at the queue before that, and at the batch after. Fails by deadlock when no M is woken.
+#[test]
+fn a_batch_that_goes_back_is_run_by_another_m() {
+    Model::new().preemptions(1).check("batch_goes_back", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran, ended) = (Handle::of(&runtime), Flag::default(), Flag::default());
+        let ends = ended.clone();
+        let _first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let (waits, raises) = (ran.clone(), ran);
+            let waits = handle.make(move || {
+                waits.wait_on_thread();
+                done();
+                ends.raise();
+            });
+            handle.fill_batch_in_silence(Priority::Low, [handle.make(move || raises.raise())]);
+            handle.queue_of_class_in_silence(Priority::High, [waits]);
+            loom::explore();
+        });
+        ended.wait_on_thread();
+    });
+}
+
+/// A goroutine stands in the batch of a P that retires. Fails when it stays there.
+#[test]
+fn the_batch_of_a_p_that_retires_is_run() {
+    Model::new().preemptions(2).check("batch_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let queued = handle.make(move || raised.raise());
+        let queues = move || handle.fill_batch_in_silence(Priority::Low, [queued]);
+        let bodies: [Body; 2] = [Box::new(queues), Box::new(|| ())];
+        let _both = one_on(1, &runtime, (First::Elsewhere, one_p), bodies);
+        ran.wait_on_thread();
+        done();
+    });
+}
+
+/// On one P, a goroutine starts a `Normal` one and then one of each other class. Fails by another order than that of the
+/// classes.
+#[test]
+fn the_higher_class_goes_first() {
+    Model::new().preemptions(0).check("class_order", || {
+        let runtime = runtime(1, 1);
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let notes = |class| {
+            let ran = Arc::clone(&ran);
+            move || ran.lock().unwrap().push(class)
+        };
+        let [low, background, high] = [Priority::Low, Priority::Background, Priority::High].map(notes);
+        let normal = notes(Priority::Normal);
+        let starts = runtime.go(move || {
+            loom::explore();
+            let started = [go(normal)];
+            let spawn = |class, f| crate::Builder::new().priority(class).go(f).unwrap();
+            drop(started);
+            drop(spawn(Priority::Background, background));
+            drop(spawn(Priority::Low, low));
+            drop(spawn(Priority::High, high));
+        });
+        starts.join().unwrap();
+        while ran.lock().unwrap().len() < 4 {
+            loom::thread::yield_now();
+        }
+        let order = [Priority::High, Priority::Normal, Priority::Low, Priority::Background];
+        assert_eq!(*ran.lock().unwrap(), order);
+        done();
+    });
+}
+
+#[test]
+fn mutants() {
+    const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::BatchUnseen, THIEF),
+            (Mutant::BatchNeverStolen, THIEF),
+            (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),
+            (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),
+            (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),
+            (Mutant::RetireKeepsTheBatch, "the_batch_of_a_p_that_retires_is_run"),
+            (Mutant::PushForgetsTheClass, "the_higher_class_goes_first"),
+        ],
+    );
+}

@@ -1,0 +1,78 @@
+//! [`Priority`]: the class of a goroutine, in the public interface.
+
+use std::fmt;
+
+/// Which goroutines go first: the class of a goroutine. A goroutine is [`Normal`](Self::Normal) unless its spawner says
+/// otherwise, by [`Builder::priority`](crate::Builder::priority) or
+/// [`Context::with_priority`](crate::context::Context::with_priority).
+///
+/// A class decides which of the goroutines that are ready runs next; no goroutine is stopped for another. `docs/priorities.md`
+/// says what each class may wait for.
+///
+/// ```
+/// use gmp::{Builder, Priority};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let urgent = Builder::new().priority(Priority::High).go(gmp::priority)?;
+///         assert_eq!(urgent.join().unwrap(), Priority::High);
+///         assert_eq!(gmp::priority(), Priority::Normal);
+///         assert!(Priority::High > Priority::Normal);
+///         Ok::<_, std::io::Error>(())
+///     })?;
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Priority {
+    /// Runs when nothing else is ready. There is no bound on how long such a goroutine waits.
+    Background,
+    /// Runs when no `Normal` or `High` one is ready, and has one turn in
+    /// [`low_share`](crate::RuntimeBuilder::low_share) beside them.
+    Low,
+    /// What a goroutine is by default.
+    #[default]
+    Normal,
+    /// Runs before all others that are ready.
+    High,
+}
+
+impl Priority {
+    /// For the bits of a word; zero for `Normal`.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            Priority::Normal => 0,
+            Priority::High => 1,
+            Priority::Low => 2,
+            Priority::Background => 3,
+        }
+    }
+
+    /// What `code` has returned.
+    pub(crate) const fn of_code(code: u32) -> Self {
+        match code {
+            1 => Priority::High,
+            2 => Priority::Low,
+            3 => Priority::Background,
+            _ => Priority::Normal,
+        }
+    }
+
+    /// For dumps.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Priority::High => "high",
+            Priority::Normal => "normal",
+            Priority::Low => "low",
+            Priority::Background => "background",
+        }
+    }
+}
+
+/// `high`, `normal`, `low` or `background`.
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,393 @@
+//! Classes of goroutines: who goes first, and why nobody is forgotten or starved.
+//!
+//! *The problem.* A goroutine of a high class is to run before thousands that stand in the rings of all Ps, and one of a low
+//! class only when those are gone; and a program that uses no class is to pay nothing for that.
+//!
+//! *The obvious way*, a queue of each class in each P, has each pop look at all of them, and each thief, and each last look. A
+//! single shared queue, ordered by class, has each pop take its lock.
+//!
+//! *Here* `Normal` goroutines stand where they always stood. Those of other classes stand in one shared queue a class, under
+//! the scheduler's lock (`class_queues.rs`), and are taken out in batches, SObjectizer's idea: an owner takes up to [`CLASS_BATCH`](capacity::CLASS_BATCH)
+//! of them under one lock into the batch of its P (`p/batch.rs`), and before each goroutine reads one word that tells whether
+//! there is anything to compare with its own head.
+//!
+//! ```text
+//!   submitter of a class                            owner, before each goroutine
+//!
+//!   S1  lock: the end of the class's queue;         H1  `attention` not above the P's `alert`?
+//!       `attention` := 0                                no: its ring, as ever
+//!   S2, S3 as ever (`wake.rs`)                      H2  its own batch, or lock: takes one, and fills the batch;
+//!                                                       `attention` := the number of Ps, if the queues are empty
+//!                                                   H3  runs the highest of: batch or queue of High, ring and global
+//!                                                       queue, Low, Background
+//! ```
+//! H1 is the comparison that finds a P surplus (`sched/threads/procs.rs`), with a word that is `wanted`, or zero while a
+//! goroutine stands in a class's queue; and a P's `alert` is its number, or greater than any while its batch may hold one. So
+//! H1 costs nothing where no class is used. Where the goroutines of a submission go is decided by `detours`, which a submitter
+//! has read before for the policies with one queue.
+//!
+//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`, at
+//! which an M looks in I1, counts the classes. A batch is filled as a ring is from the global queue: who looks at the queue
+//! under the lock (I1), and at all batches after that (I3), sees the goroutine. I3, and all that asks whether a P has work,
+//! asks [`has_work`](Sched::has_work). A goroutine that yields goes into its class's queue, and its M takes another: if that
+//! comes from the P's own ring or batch, an M that gave up may have looked at the queue before and at the ring after: S2 and S3
+//! follow. So they do when a batch goes back into its queue, as one of a higher class has come.
+//!
+//! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
+//! before the first is given a class. A class that is changed beside a submission counts from the next one on.
+//!
+//! *Jobs* (`jobs.rs`) count as `Normal`. The goroutine that is made of a record has the class of its forker.
+//!
+//! *Nobody starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
+//! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
+//! come beside that.
+//!
+//! *What comes from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner that
+//! is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if its last
+//! such look is [`LOOK_BEYOND`](capacity::LOOK_BEYOND) ago: so a High one that waits for a socket comes after one piece of work of a Low one, and that
+//! time.
+//!
+//! Checked by `models/classes.rs`.
+
+use crate::g::GRef;
+use crate::g::list::GList;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::p::batch::Turn;
+use crate::p::runq::StealNext;
+use crate::prim::capacity::CLASS_BATCH as BATCH;
+use crate::prim::hooks::*;
+use crate::prim::{Relaxed, capacity, event};
+use crate::runtime::priority::Priority;
+use crate::sched::run::class_queues::CLASSES;
+use crate::sched::{Central, Sched};
+
+/// A bit of `detours`: the policy keeps all goroutines in the global queue.
+pub(crate) const ONE_QUEUE: u8 = 1;
+/// A bit of `detours`: goroutines have classes.
+pub(crate) const BY_CLASS: u8 = 2;
+
+/// What an M finds that does not simply take the next of its ring.
+pub(crate) enum Heeded<H: Host> {
+    /// A goroutine to run.
+    Runs(GRef<H>),
+    /// Nothing, yet: look again, with this P, another, or none.
+    LooksAgain,
+    /// The M, or its runtime, ends.
+    Ends,
+}
+
+impl<H: Host> Sched<H> {
+    /// H1. Returns `true` if the owner of `p` is not simply to take the next of its ring: `p` is surplus, the runtime ends, or
+    /// goroutines of other classes wait. A hint.
+    #[inline(always)]
+    pub(crate) fn is_called(&self, p: &P<H>) -> bool {
+        // Relaxed: a hint. An old value costs one more goroutine; what an M sees that is about to sleep is decided under the
+        // lock.
+        p.alert() >= self.attention.load(Relaxed)
+    }
+
+    /// Under the lock: the number of Ps has changed, or whether goroutines of classes wait.
+    pub(crate) fn settle_attention(&self, central: &Central<H>) {
+        let waits = self.waiting_classes.publish(&central.globq.classes);
+        let attention = if waits { 0 } else { self.wanted.load(Relaxed) };
+        mutant!(AttentionNotCalled: let attention = self.wanted.load(Relaxed));
+        if self.attention.load(Relaxed) != attention {
+            // Relaxed: as in `is_called`.
+            self.attention.store(attention, Relaxed);
+        }
+    }
+
+    /// Goroutines have classes from now on. Any thread, before the first is given one.
+    pub(crate) fn use_classes(&self) {
+        if self.detours.get() & BY_CLASS == 0 {
+            self.begin_classes(&mut self.central.lock());
+        }
+    }
+
+    pub(crate) fn begin_classes(&self, central: &mut Central<H>) {
+        central.globq.classes.begin();
+        self.detours.set(self.detours.get() | BY_CLASS);
+    }
+
+    /// Returns `true` if `g` is to be queued globally, wherever it comes from. For a caller that has found `detours`.
+    #[cold]
+    pub(crate) fn takes_detour(&self, g: GRef<H>) -> bool {
+        self.config.has_one_queue || self.has_class(g)
+    }
+
+    /// Returns `true` if `g` belongs into the queue of a class.
+    pub(crate) fn has_class(&self, g: GRef<H>) -> bool {
+        self.detours.get() & BY_CLASS != 0 && g.class() != Priority::Normal
+    }
+
+    /// Any thread: returns `true` if goroutines stand on `p`. See [`Runq::is_empty`](crate::p::runq::Runq::is_empty).
+    #[inline]
+    pub(crate) fn has_work(&self, p: &P<H>) -> bool {
+        !p.runq.is_empty() || self.has_batch(p)
+    }
+
+    /// As `has_work`, for the batch.
+    #[inline]
+    pub(crate) fn has_batch(&self, p: &P<H>) -> bool {
+        mutant!(BatchUnseen: return false);
+        self.detours.get() & BY_CLASS != 0 && !p.batch.is_empty()
+    }
+
+    /// As `has_work`, for those who take a P from a goroutine that runs on: what stands in the background waits for that
+    /// goroutine.
+    pub(crate) fn has_work_for_now(&self, p: &P<H>) -> bool {
+        !p.runq.is_empty()
+            || self.has_batch(p) && p.batch.class() != Priority::Background
+            || self.waiting_classes.any_above_background()
+    }
+
+    /// Any thread, under the lock: the batch of `p` goes back into its class's queue.
+    pub(crate) fn empty_batch(&self, central: &mut Central<H>, p: &P<H>) {
+        if !self.has_batch(p) {
+            return;
+        }
+        let (class, mut gs) = (p.batch.class(), Vec::new());
+        p.batch.drain(|g| gs.push(g));
+        central.globq.classes.put_back(class, gs.into_iter());
+    }
+
+    /// For an M whose P is called, or that has no P.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn heed(&self, m: &M<H>) -> Heeded<H> {
+        let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else { return self.change_p(m) };
+        match self.find_by_class(m, p) {
+            Some(g) => Heeded::Runs(g),
+            None => {
+                self.go_idle(m);
+                Heeded::LooksAgain
+            }
+        }
+    }
+
+    /// As a turn of the loop of `find_runnable`, where goroutines have classes.
+    fn find_by_class(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        let tick = p.next_tick();
+        p.settle_alert();
+        if (!p.timers.is_empty() || p.poll_schedule.is_due(tick))
+            && let Some(found) = self.look_before_the_queue(m, p, tick)
+        {
+            p.batch.turns.ran(Priority::Normal);
+            return Some(found);
+        }
+        let turns = &p.batch.turns;
+        let first = match turns.next(self.config.low_share) {
+            Turn::Highest => None,
+            Turn::Low => {
+                turns.ran(Priority::Low);
+                self.take_of(p, Priority::Low)
+            }
+            Turn::Normal => {
+                turns.ran(Priority::Normal);
+                self.runqget(p).or_else(|| self.globrunqget(p))
+            }
+        };
+        if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
+            return Some(g);
+        }
+        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(|| self.take_own_job(p)) {
+            turns.ran(Priority::Normal);
+            return Some(g);
+        }
+        if let Some(g) = self.look_beyond(m, p) {
+            return Some(g);
+        }
+        if let Some(g) = self.take_of(p, Priority::Low) {
+            turns.ran(Priority::Low);
+            return Some(g);
+        }
+        self.take_of(p, Priority::Background).or_else(|| self.look_elsewhere(m, p))
+    }
+
+    /// H2: the oldest of this class, out of the P's batch or the class's queue.
+    fn take_of(&self, p: &P<H>, class: Priority) -> Option<GRef<H>> {
+        p.owner.touch();
+        if let Some(g) = p.batch.pop(class) {
+            return Some(g);
+        }
+        if !self.waiting_classes.has(class) {
+            return None;
+        }
+        let mut central = self.central.lock();
+        #[cfg(test)]
+        p.batch.locks.set(p.batch.locks.get() + 1);
+        let procs = central.procs.max(1) as usize;
+        let classes = &mut central.globq.classes;
+        let mut went_back = false;
+        if !p.batch.is_empty() && p.batch.class() < class {
+            // What is less urgent goes back to where it was, unless a thief is about to take it.
+            let lower = p.batch.class();
+            if let Some(all) = p.batch.take_all() {
+                classes.put_back(lower, all);
+                went_back = true;
+            }
+        }
+        let first = classes.pop(class);
+        if p.batch.is_empty() && !p.is_fresh() {
+            // The share of each P, so that none has a batch while another has nothing.
+            let mut rest = (classes.len(class) + 1).div_ceil(procs).min(BATCH) - 1;
+            p.batch.fill(class, || {
+                rest = rest.checked_sub(1)?;
+                classes.pop(class)
+            });
+            event(format_args!("takes {first:?} and {} more of class {class}", p.batch.len()));
+        }
+        self.publish_len(&central);
+        drop(central);
+        p.settle_alert();
+        if went_back {
+            mutant!(BatchGoesBackInSilence: return first);
+            self.wakep();
+        }
+        first
+    }
+
+    /// Before a goroutine below `Normal`: looks into the poller, and at what stands on other Ps, if that was not done just now.
+    fn look_beyond(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        let now = H::now();
+        if now.saturating_since(p.batch.looked.get()) < capacity::LOOK_BEYOND {
+            return None;
+        }
+        p.batch.looked.set(now);
+        if self.nobody_polls() {
+            let found = self.poll_now(&m.local);
+            if !found.is_empty() {
+                self.submit_found(m, found);
+                let first = self
+                    .take_of(p, Priority::High)
+                    .or_else(|| self.runqget(p))
+                    .or_else(|| self.globrunqget(p));
+                if first.is_some() {
+                    return first;
+                }
+            }
+        }
+        let found = self.victims(m, p).find_map(|victim| self.take_more_urgent(p, victim));
+        let found = found.or_else(|| self.steal_job(m, p))?;
+        // As B4 of `help.rs`: an M that gave up meanwhile has seen those neither there nor here.
+        self.wakep();
+        Some(found)
+    }
+
+    /// For the owner of `p`, which has nothing above Low: takes what stands on `victim` and is above that.
+    fn take_more_urgent(&self, p: &P<H>, victim: &P<H>) -> Option<GRef<H>> {
+        if self.is_idle(victim) {
+            return None;
+        }
+        p.owner.touch();
+        if self.has_batch(victim)
+            && victim.batch.class() == Priority::High
+            && let Some(g) = self.steal_batch(p, victim)
+        {
+            return Some(g);
+        }
+        p.runq.steal_from(&victim.runq, self.steals(), StealNext::No)
+    }
+
+    /// A thief, the owner of `p`, takes from the batch of `victim`.
+    pub(crate) fn steal_batch(&self, p: &P<H>, victim: &P<H>) -> Option<GRef<H>> {
+        if !self.has_batch(victim) {
+            return None;
+        }
+        p.owner.touch();
+        let g = p.batch.steal_from(&victim.batch)?;
+        p.settle_alert();
+        Some(g)
+    }
+
+    /// `g`, which has a class, lets others go first. Returns `false` if `g` is `Normal`. The caller has found `detours`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn requeue_by_class(&self, p: &P<H>, g: GRef<H>) -> bool {
+        if !self.has_class(g) {
+            return false;
+        }
+        event(format_args!("queues {g:?}, of class {}, which yields", g.class()));
+        let mut central = self.central.lock();
+        central.globq.push(g);
+        self.publish_len(&central);
+        drop(central);
+        mutant!(ClassYieldsInSilence: return true);
+        if self.has_work(p) {
+            self.wakep();
+        }
+        true
+    }
+
+    /// S1 to S3 for those of `list`, which the owner of `p` has found, that do not go into its ring; returns the others. The
+    /// caller has found `detours`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn submit_found_globally(&self, p: &P<H>, mut list: GList<H>) -> GList<H> {
+        let (mut out, mut rest) = (GList::new(), GList::new());
+        while let Some(g) = list.pop() {
+            if self.takes_detour(g) { out.push(g) } else { rest.push(g) }
+        }
+        if out.is_empty() {
+            return rest;
+        }
+        let alone = out.len() == 1 && rest.is_empty() && !self.has_work(p);
+        let mut central = self.central.lock();
+        event(format_args!("queues {out:?} globally"));
+        // The caller's M takes a single one.
+        let takes_it = alone && central.globq.is_empty();
+        central.globq.append(&mut out);
+        self.publish_len(&central);
+        drop(central);
+        if !takes_it {
+            mutant!(FoundWakesNobody: return rest);
+            self.wakep();
+        }
+        rest
+    }
+
+    /// Under the lock: returns `true` if no goroutine waits in the global queue that goes before `g`, or is its equal.
+    pub(crate) fn goes_first(&self, central: &Central<H>, g: GRef<H>) -> bool {
+        let queue = &central.globq;
+        if !queue.classes.are_in_use() {
+            return queue.is_empty();
+        }
+        let class = g.class();
+        let higher = CLASSES.into_iter().any(|it| it >= class && queue.classes.len(it) > 0);
+        !higher && (class > Priority::Normal || queue.has_no_normal())
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Builder, Runtime};
+
+    /// Fails when goroutines are taken out of the queue of their class one by one: the goal is 1.2 acquisitions of the lock for
+    /// each full batch.
+    #[test]
+    fn the_lock_is_taken_once_a_batch() {
+        const COUNT: usize = 1_600;
+        for (class, procs) in
+            [(Priority::High, 1), (Priority::Low, 1), (Priority::Background, 1), (Priority::Low, 2)]
+        {
+            // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            let runtime = unsafe { Runtime::builder().procs(procs).build() }.unwrap();
+            let sched = runtime.handle().sched("classes").unwrap();
+            runtime.run(|| {
+                let all = (0..COUNT).map(|_| Builder::new().priority(class).go(|| ()).unwrap());
+                Vec::from_iter(all).into_iter().for_each(|one| one.join().unwrap());
+            });
+            let locks: usize = sched.ps.iter().map(|p| p.batch.locks.get()).sum();
+            println!(
+                "{COUNT} of {class} on {procs} Ps: {locks} acquisitions, {:.3} each",
+                locks as f64 / COUNT as f64
+            );
+            if procs == 1 {
+                assert!(locks * BATCH * 10 <= 12 * COUNT, "{class}: {locks} acquisitions");
+            }
+        }
+    }
+}
