@@ -18,7 +18,8 @@ use std::cell::Cell;
 
 /// See the module's header.
 pub(crate) struct Batch<H: Host> {
-    ring: Runq<H>,
+    /// Boxed, as a runtime may be built on a small stack.
+    ring: Box<Runq<H>>,
     /// The code of the class. Written by the owner.
     class: SingleWriterByte,
     pub(crate) turns: Turns,
@@ -78,7 +79,7 @@ impl Turns {
 impl<H: Host> Batch<H> {
     pub(crate) fn new() -> Self {
         Batch {
-            ring: Runq::starting_at(0),
+            ring: Box::new(Runq::starting_at(0)),
             class: SingleWriterByte::new(Priority::Low.code() as u8),
             turns: Turns::new(),
             looked: Cell::new(Nanos::ZERO),

@@ -144,13 +144,16 @@ pub(crate) struct Jobs<H: Host> {
     came: Cell<bool>,
     /// The P's tick at which the oldest job was put in, or another one. Written by the owner.
     since: AtomicU32,
-    slots: [Slot<H>; JOBS as usize],
+    /// Boxed, as a runtime may be built on a small stack.
+    slots: Box<[Slot<H>; JOBS as usize]>,
 }
 
 impl<H: Host> Jobs<H> {
     pub(crate) fn new() -> Self {
         let [top, bottom, since] = [(); 3].map(|()| AtomicU32::new(0));
-        let slots = std::array::from_fn(|_| Slot(AtomicPtr::new(null_mut())));
+        let slots = std::iter::repeat_with(|| Slot(AtomicPtr::new(null_mut())));
+        let slots: Box<[_]> = slots.take(JOBS as usize).collect();
+        let slots = slots.try_into().unwrap_or_else(|_| unreachable!("new: there are so many"));
         Jobs { top, bottom, most: Cell::new(0), came: Cell::new(false), since, slots }
     }
 
