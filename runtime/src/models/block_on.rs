@@ -228,6 +228,7 @@ fn mutants() {
             (Mutant::WakerLeavesBesideTheClaim, INTERRUPT),
             (Mutant::WakerKeepsParked, INTERRUPT),
             (Mutant::WakerLosesRelaxed, INTERRUPT),
+            (Mutant::CalledInTheDark, "a_wake_of_a_goroutine_that_is_left_does_nothing"),
         ],
     );
 }

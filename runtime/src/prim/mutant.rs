@@ -118,6 +118,8 @@ pub enum Mutant {
     RetireKeepsTheBatch,
     /// A goroutine that is put into the global queue stands there as if it were `Normal`.
     PushForgetsTheClass,
+    /// An M that is called does not see why.
+    CalledInTheDark,
     /// No owner is called for a goroutine in the queue of a class.
     AttentionNotCalled,
     /// An owner whose batch goes back into its queue wakes no M.

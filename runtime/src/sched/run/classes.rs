@@ -58,7 +58,7 @@ use crate::p::batch::Turn;
 use crate::p::runq::StealNext;
 use crate::prim::capacity::CLASS_BATCH as BATCH;
 use crate::prim::hooks::*;
-use crate::prim::{Relaxed, capacity, event};
+use crate::prim::{Acquire, Relaxed, Release, capacity, event};
 use crate::runtime::priority::Priority;
 use crate::sched::run::class_queues::CLASSES;
 use crate::sched::{Central, Sched};
@@ -94,8 +94,8 @@ impl<H: Host> Sched<H> {
         let attention = if waits { 0 } else { self.wanted.load(Relaxed) };
         mutant!(AttentionNotCalled: let attention = self.wanted.load(Relaxed));
         if self.attention.load(Relaxed) != attention {
-            // Relaxed: as in `is_called`.
-            self.attention.store(attention, Relaxed);
+            // Release: `wanted`, partner `heed`.
+            self.attention.store(attention, Release);
         }
     }
 
@@ -157,6 +157,9 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     pub(crate) fn heed(&self, m: &M<H>) -> Heeded<H> {
+        // Acquire: partner `no_p_is_wanted` and `settle_attention`. The M sees as well what made its P surplus, or that the
+        // runtime ends, and does not begin to look for goroutines of classes.
+        let _why = self.attention.load(Acquire.unless(CalledInTheDark));
         let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else { return self.change_p(m) };
         match self.find_by_class(m, p) {
             Some(g) => Heeded::Runs(g),

@@ -58,7 +58,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{CachePadded, MutexGuard, Relaxed, capacity, event};
+use crate::prim::{CachePadded, MutexGuard, Relaxed, Release, capacity, event};
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
@@ -99,7 +99,8 @@ impl<H: Host> Sched<H> {
     /// The runtime ends: every M finds its P surplus, and then finds out why. Under the lock.
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
-        self.attention.store(0, Relaxed);
+        // Release: `wanted`, partner `heed`.
+        self.attention.store(0, Release);
     }
 
     /// Changes the number of Ps, from any thread, and returns the number before. Does not wait for goroutines on Ps that
