@@ -363,7 +363,7 @@ pub use goroutine::{
 pub use host::model;
 pub use os::{fs, io, process, signal};
 pub use runtime::policy;
-pub use runtime::priority::Priority;
+pub use runtime::priority::{ClassLoad, Priority};
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};
 pub use wait::interrupt::is_interrupt;
 

@@ -1,7 +1,8 @@
-//! The class of a goroutine, in the G's `life`.
+//! The class of a goroutine, and the hint which P is to run it, in the G's `life`.
 //!
-//! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`. All who change `life` do so by
-//! exchanges that keep the bits that are not theirs, so that the class needs no protocol of its own with them:
+//! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`, and eleven the hint, zero for
+//! none. All who change `life` do so by exchanges that keep the bits that are not theirs, so that neither needs a protocol of
+//! its own with them. A setter of the hint does as one of the class:
 //!
 //! ```text
 //!   setter, the handle's owner or the goroutine      the M at the end, the ender, a joiner, a handle that is dropped
@@ -16,19 +17,20 @@
 //!   LIVE keeps the G, or the owner of the handle, whose HANDLE does: neither meets another goroutine's life.
 //! * *The M that is alone with the G*, as the handle is gone, stores without an exchange: there is no other setter then.
 //!
-//! A class is read where the goroutine is queued, Relaxed: a change beside that counts from the next time on.
+//! Both are read where the goroutine is queued, Relaxed: a change beside that counts from the next time on.
 //!
 //! Checked by `models/class.rs`.
 
 use super::G;
-use super::life::{CLASS, DONE};
+use super::life::{CLASS, DONE, HINT};
 use crate::host::Host;
 use crate::prim::Relaxed;
 use crate::prim::hooks::*;
 use crate::runtime::priority::Priority;
 
-/// Where the class begins in `life`.
+/// Where the class begins in `life`, and the hint.
 const SHIFT: u32 = CLASS.trailing_zeros();
+const HINT_SHIFT: u32 = HINT.trailing_zeros();
 
 impl<H: Host> G<H> {
     /// The class by which the goroutine is queued.
@@ -40,6 +42,23 @@ impl<H: Host> G<H> {
 
     /// Q1 and Q2, by the goroutine or by the handle's owner. Returns `false` if the goroutine has ended, or was left.
     pub(crate) fn set_class(&self, class: Priority) -> bool {
+        self.set_bits(CLASS, class.code() << SHIFT)
+    }
+
+    /// The number of the P in whose mailbox the goroutine is to be queued, wherever it becomes ready.
+    #[inline]
+    pub(crate) fn hint(&self) -> Option<u32> {
+        // Relaxed: as in `class`.
+        ((self.life.load(Relaxed) & HINT) >> HINT_SHIFT).checked_sub(1)
+    }
+
+    /// As `set_class`, for the hint. A number that no P can have is none.
+    pub(crate) fn set_hint(&self, p: Option<u32>) -> bool {
+        let code = p.filter(|&p| p < HINT >> HINT_SHIFT).map_or(0, |p| p + 1);
+        self.set_bits(HINT, code << HINT_SHIFT)
+    }
+
+    fn set_bits(&self, mask: u32, bits: u32) -> bool {
         // Relaxed: as in `class`. The bits of the others are kept as they are, and an exchange continues what they have
         // released.
         let mut life = self.life.load(Relaxed);
@@ -47,7 +66,7 @@ impl<H: Host> G<H> {
             if (life & DONE != 0).unless(ClassAfterTheEnd) {
                 return false;
             }
-            let next = life & !CLASS | class.code() << SHIFT;
+            let next = life & !mask | bits;
             mutant!(ClassByStore: self.life.store(next, Relaxed); return true);
             match self.life.compare_exchange(life, next, Relaxed, Relaxed) {
                 Ok(_) => return true,

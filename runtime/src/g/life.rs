@@ -24,6 +24,9 @@ pub(super) const DONE: u32 = 32;
 pub(super) const LEFT: u32 = 64;
 /// Not part of that protocol: the goroutine's class, see `class.rs`.
 pub(super) const CLASS: u32 = 128 | 256;
+/// Not part of that protocol: one more than the number of the P that the goroutine's hint names, see `class.rs`. There are at
+/// most 1024 Ps.
+pub(super) const HINT: u32 = 0x7ff << 9;
 
 /// Why a goroutine will do nothing more.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -144,10 +144,49 @@ impl Builder {
     }
 
     /// Gives a hint where the goroutine should run: see [`Affinity`], which has an example. It holds for the goroutine's first
-    /// turn; where it goes on after a park is its waker's P. Of this and [`fair`](Self::fair) the last one counts.
+    /// turn; where it goes on after a park is its waker's P, unless [`JoinHandle::set_affinity`] says otherwise. Of this and
+    /// [`fair`](Self::fair) the last one counts.
     pub fn affinity(mut self, place: Affinity) -> Self {
         self.place = place.place();
         self
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Changes where the goroutine should run, from when it is next queued on: on the P that the hint names, whoever wakes it.
+    /// The hint that names no P, `Affinity::default()`, takes that back. Returns `false` if the goroutine has ended, or its
+    /// runtime has. Does not block.
+    ///
+    /// A goroutine goes on at its waker's P, as a rule: the data that the waker hands over is there. A hint is for one whose own
+    /// data is larger than what it is handed, such as the keeper of a table. Where the waker runs on another P the goroutine goes
+    /// through that P's mailbox, under the lock of the global queue, and wakes the owner of the P if that sleeps; see
+    /// [`Affinity`] for who else may take it.
+    ///
+    /// A goroutine of another class than [`Normal`](crate::Priority::Normal), and one that is locked to its thread, has no use
+    /// of a hint. A goroutine that comes back from a blocking call goes on on whichever P is idle.
+    ///
+    /// ```
+    /// use gmp::{Affinity, chan};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (sender, work) = chan::bounded::<u64>(0);
+    ///         let keeper = gmp::go(move || work.iter().sum::<u64>());
+    ///         assert!(keeper.set_affinity(Affinity::of_current()));
+    ///         (1..=4).for_each(|n| sender.send(n).unwrap());
+    ///         drop(sender);
+    ///         assert_eq!(keeper.join().unwrap(), 10);
+    ///     })
+    /// }
+    /// ```
+    pub fn set_affinity(&self, place: Affinity) -> bool {
+        let Some(sched) = self.g().home().upgrade() else { return false };
+        let p = (place.0 != NOWHERE).then_some(place.0);
+        if p.is_some() {
+            sched.use_hints();
+        }
+        self.g().set_hint(p)
     }
 }
 

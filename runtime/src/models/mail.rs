@@ -88,6 +88,88 @@ fn mail_for_a_p_that_retires_is_run() {
     });
 }
 
+/// A goroutine whose hint names the P of an M that gives up becomes ready on the other P, whose goroutine keeps that until the
+/// first has run. Fails by deadlock when that M does not count the mailbox, or is not woken for it.
+#[test]
+fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
+    Model::new().check("hint_vs_last_look", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raises = ran.clone();
+        let hinted = handle.make(move || raises.raise());
+        let [spawner, _] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    handle.hint(1 - p_number(), &hinted);
+                    drop(handle.inject([hinted]));
+                    ran.wait_on_thread();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        spawner.join().unwrap();
+    });
+}
+
+/// A goroutine yields whose hint names the other P, and the one that takes its place keeps the M until the first has run on.
+/// Fails by deadlock when the other M, which has looked at the mailboxes before and at the ring after, is not woken.
+#[test]
+fn one_that_yields_to_its_hint_is_run_there() {
+    Model::new().check("hint_gosched", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let [yields, _] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    handle.hint_own(1 - p_number());
+                    let ran_on = Flag::default();
+                    let waits = ran_on.clone();
+                    // As if the other M was woken for this one, and looked a moment too early.
+                    handle.queue_in_silence([handle.make(move || waits.wait_on_thread())]);
+                    yield_now();
+                    ran_on.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        yields.join().unwrap();
+    });
+}
+
+/// The end of the runtime finds a goroutine that has not begun, whose hint names a P. Fails by deadlock when the goroutine stays
+/// in a mailbox, and nobody tells its joiner.
+#[test]
+fn one_that_is_hinted_is_told_of_the_end() {
+    Model::new().preemptions(1).check("hint_vs_end", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let (begins, ends) = (Flag::default(), Flag::default());
+        let _keeps = runtime.go({
+            let (begins, ends) = (begins.clone(), ends.clone());
+            move || {
+                begins.raise();
+                ends.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        let hinted = handle.make(|| ());
+        handle.hint(0, &hinted);
+        let [hinted] = handle.inject([hinted]);
+        let joins = loom::thread::spawn(move || {
+            assert!(hinted.join().is_err_and(|error| error.is_shutdown()));
+            ends.raise();
+        });
+        loom::explore();
+        runtime.shutdown(std::time::Duration::ZERO);
+        joins.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     const GIVES_UP: &str = "one_mailed_to_a_p_whose_m_gives_up_is_run";
@@ -99,6 +181,10 @@ fn mutants() {
             (Mutant::MailNeverStolen, "one_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
             (Mutant::MailNeverStolen, "what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both"),
             (Mutant::ShrinkKeepsTheMail, "mail_for_a_p_that_retires_is_run"),
+            (Mutant::InjectWakesNobody, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
+            (Mutant::MailUncounted, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
+            (Mutant::ClassYieldsInSilence, "one_that_yields_to_its_hint_is_run_there"),
+            (Mutant::HintsOutliveTheirPs, "one_that_is_hinted_is_told_of_the_end"),
         ],
     );
 }

@@ -9,10 +9,11 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::p::runq::{Runq, StealNext};
-use crate::prim::SingleWriterByte;
+use crate::prim::{SingleWriterByte, SingleWriterWord};
 use crate::prim::hooks::*;
 use crate::runtime::policy::Steal;
 use crate::runtime::priority::Priority;
+use crate::sched::run::class_queues::at;
 use gmp_timers::Nanos;
 use std::cell::Cell;
 
@@ -25,6 +26,9 @@ pub(crate) struct Batch<H: Host> {
     pub(crate) turns: Turns,
     /// Owner: when the owner last looked beyond its P before it ran a goroutine of a class below `Normal`.
     pub(crate) looked: Cell<Nanos>,
+    /// How many goroutines of each class, in the order of `CLASSES`, the owner has taken out of a queue or a batch. Written by
+    /// the owner.
+    ran: [SingleWriterWord; 3],
     /// How often the owner took the lock to take goroutines of a class.
     #[cfg(test)]
     pub(crate) locks: Cell<usize>,
@@ -83,6 +87,7 @@ impl<H: Host> Batch<H> {
             class: SingleWriterByte::new(Priority::Low.code() as u8),
             turns: Turns::new(),
             looked: Cell::new(Nanos::ZERO),
+            ran: std::array::from_fn(|_| SingleWriterWord::new(0)),
             #[cfg(test)]
             locks: Cell::new(0),
         }
@@ -91,6 +96,18 @@ impl<H: Host> Batch<H> {
     /// The class of those in the batch: for the owner, or a hint.
     pub(crate) fn class(&self) -> Priority {
         Priority::of_code(u32::from(self.class.get()))
+    }
+
+    /// Owner: a goroutine of this class is about to have a turn.
+    pub(crate) fn count(&self, class: Priority) {
+        if let Some(ran) = at(class).map(|at| &self.ran[at]) {
+            ran.set(ran.get() + 1);
+        }
+    }
+
+    /// Any thread: how many of this class had a turn; none of `Normal`. A hint.
+    pub(crate) fn ran(&self, class: Priority) -> u64 {
+        at(class).map_or(0, |at| self.ran[at].get())
     }
 
     /// Any thread: as [`Runq::is_empty`].

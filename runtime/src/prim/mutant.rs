@@ -136,6 +136,8 @@ pub enum Mutant {
     MailNeverStolen,
     /// A P that goes out of use keeps its mail.
     ShrinkKeepsTheMail,
+    /// Goroutines are mailed to a P that has gone out of use, and at the end of the runtime to any.
+    HintsOutliveTheirPs,
 
     // A turn that is given to one goroutine (`models/turn.rs`).
     /// An owner moves goroutines in its ring without a claim.

@@ -3,6 +3,7 @@
 use crate::goroutine::{self, Builder, JoinHandle};
 use crate::host::{Active, Clock};
 use crate::prim::{Arc, Weak};
+use crate::runtime::priority::{ClassLoad, Priority};
 use crate::sched::Sched;
 use crate::time::Timer;
 use std::fmt;
@@ -107,6 +108,26 @@ impl Handle {
     /// Returns how many goroutines of the runtime have not ended; 0 if the runtime has begun to end.
     pub fn num_goroutines(&self) -> usize {
         self.sched("").map_or(0, |sched| sched.num_goroutines())
+    }
+
+    /// Returns how many goroutines of a class wait for their turn, and how many had one; zeros if the runtime has begun to end.
+    /// The numbers are of this moment, and change while they are added up. Takes the lock of the global queue, and looks at each
+    /// P: for a gauge that is read now and then. Does not block otherwise.
+    ///
+    /// ```
+    /// use gmp::{Builder, Priority};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().build()? };
+    /// let low = runtime.run(|| Builder::new().priority(Priority::Low).go(|| 1))?;
+    /// assert_eq!(low.join().unwrap(), 1);
+    /// let load = runtime.handle().class_load(Priority::Low);
+    /// assert_eq!((load.waiting, load.turns), (0, Some(1)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn class_load(&self, class: Priority) -> ClassLoad {
+        let none = ClassLoad { waiting: 0, turns: (class != Priority::Normal).then_some(0) };
+        self.sched("").map_or(none, |sched| sched.class_load(class))
     }
 
     /// Returns `true` if the runtime has begun to end: no goroutine starts in it any more.

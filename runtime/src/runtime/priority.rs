@@ -1,4 +1,4 @@
-//! [`Priority`]: the class of a goroutine, in the public interface.
+//! [`Priority`], the class of a goroutine, and [`ClassLoad`], in the public interface.
 
 use std::fmt;
 
@@ -75,4 +75,15 @@ impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// What [`Handle::class_load`](crate::Handle::class_load) returns of a class.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ClassLoad {
+    /// How many goroutines of the class are ready and wait for their turn, in whatever queue.
+    pub waiting: usize,
+    /// How often a goroutine of the class had a turn since the runtime began. `None` of `Normal`: nobody counts those turns, as
+    /// that would be a price for programs without classes.
+    pub turns: Option<u64>,
 }

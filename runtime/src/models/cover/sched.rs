@@ -94,6 +94,20 @@ impl Handle {
         self.0.submit_at(m, made.g, Place::Mail(p));
         made.handle
     }
+    /// Gives a goroutine the hint that names the P with that number.
+    pub fn hint(&self, p: u32, made: &Made) {
+        self.0.use_hints();
+        assert!(made.g.set_hint(Some(p)), "hint: it has not run");
+    }
+    /// As `hint`, for the calling goroutine.
+    ///
+    /// # Panics
+    /// On a plain thread.
+    pub fn hint_own(&self, p: u32) {
+        self.0.use_hints();
+        let g = M::<Active>::current().and_then(M::g).expect("hint_own: on a goroutine");
+        assert!(g.set_hint(Some(p)), "hint_own: it runs");
+    }
     /// Goroutines have classes from now on.
     pub fn use_classes(&self) {
         self.0.use_classes();

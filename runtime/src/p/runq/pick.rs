@@ -34,6 +34,12 @@ pub(crate) struct Picked<H: Host> {
 }
 
 impl<H: Host> Runq<H> {
+    /// Any thread: returns `true` if a G stands in runnext, which `len` does not count. A hint.
+    pub(crate) fn has_next(&self) -> bool {
+        // Relaxed: a hint.
+        !self.runnext.load(Relaxed).is_null()
+    }
+
     /// Owner only. Returns `true` if the G in runnext is it. A hint, as a thief may take that G.
     pub(crate) fn is_next(&self, is_it: impl Fn(GRef<H>) -> bool) -> bool {
         // Relaxed: the owner put it, or it is null.

@@ -23,7 +23,8 @@ pub(crate) struct ClassQueues<H: Host> {
     queues: [VecDeque<GRef<H>>; 3],
 }
 
-fn at(class: Priority) -> Option<usize> {
+/// Where a class stands in `CLASSES`; `Normal` does not.
+pub(crate) fn at(class: Priority) -> Option<usize> {
     CLASSES.iter().position(|&it| it == class)
 }
 

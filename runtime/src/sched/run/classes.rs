@@ -59,7 +59,7 @@ use crate::p::runq::StealNext;
 use crate::prim::capacity::CLASS_BATCH as BATCH;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Relaxed, Release, capacity, event};
-use crate::runtime::priority::Priority;
+use crate::runtime::priority::{ClassLoad, Priority};
 use crate::sched::run::class_queues::CLASSES;
 use crate::sched::{Central, Sched};
 
@@ -67,6 +67,8 @@ use crate::sched::{Central, Sched};
 pub(crate) const ONE_QUEUE: u8 = 1;
 /// A bit of `detours`: goroutines have classes.
 pub(crate) const BY_CLASS: u8 = 2;
+/// A bit of `detours`: goroutines that live have hints: see `mail.rs`.
+pub(crate) const BY_HINT: u8 = 4;
 
 /// What an M finds that does not simply take the next of its ring.
 pub(crate) enum Heeded<H: Host> {
@@ -111,10 +113,10 @@ impl<H: Host> Sched<H> {
         self.detours.set(self.detours.get() | BY_CLASS);
     }
 
-    /// Returns `true` if `g` is to be queued globally, wherever it comes from. For a caller that has found `detours`.
+    /// Returns `true` if `g` is to be queued globally, and not on `p`. For a caller that has found `detours`.
     #[cold]
-    pub(crate) fn takes_detour(&self, g: GRef<H>) -> bool {
-        self.config.has_one_queue || self.has_class(g)
+    pub(crate) fn takes_detour(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
+        self.config.has_one_queue || self.has_class(g) || self.is_away(p, g)
     }
 
     /// Returns `true` if `g` belongs into the queue of a class.
@@ -212,9 +214,13 @@ impl<H: Host> Sched<H> {
     /// H2: the oldest of this class, out of the P's batch or the class's queue.
     fn take_of(&self, p: &P<H>, class: Priority) -> Option<GRef<H>> {
         p.owner.touch();
-        if let Some(g) = p.batch.pop(class) {
-            return Some(g);
-        }
+        let found = p.batch.pop(class).or_else(|| self.take_of_queue(p, class))?;
+        p.batch.count(class);
+        Some(found)
+    }
+
+    /// As `take_of`, for an owner whose batch is of another class, or empty.
+    fn take_of_queue(&self, p: &P<H>, class: Priority) -> Option<GRef<H>> {
         if !self.waiting_classes.has(class) {
             return None;
         }
@@ -301,24 +307,28 @@ impl<H: Host> Sched<H> {
         }
         p.owner.touch();
         let g = p.batch.steal_from(&victim.batch)?;
+        p.batch.count(g.class());
         p.settle_alert();
         Some(g)
     }
 
-    /// `g`, which has a class, lets others go first. Returns `false` if `g` is `Normal`. The caller has found `detours`.
+    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other.
+    /// The caller has found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn requeue_by_class(&self, p: &P<H>, g: GRef<H>) -> bool {
-        if !self.has_class(g) {
+        let has_class = self.has_class(g);
+        if !has_class && !self.is_away(Some(p), g) {
             return false;
         }
-        event(format_args!("queues {g:?}, of class {}, which yields", g.class()));
+        event(format_args!("queues {g:?}, of class {}, hint {:?}, which yields", g.class(), g.hint()));
         let mut central = self.central.lock();
         central.globq.push(g);
         self.publish_len(&central);
         drop(central);
         mutant!(ClassYieldsInSilence: return true);
-        if self.has_work(p) {
+        // For a hint: its P may be idle, and its owner is to come before this M takes the mail.
+        if !has_class || self.has_work(p) {
             self.wakep();
         }
         true
@@ -331,12 +341,13 @@ impl<H: Host> Sched<H> {
     pub(crate) fn submit_found_globally(&self, p: &P<H>, mut list: GList<H>) -> GList<H> {
         let (mut out, mut rest) = (GList::new(), GList::new());
         while let Some(g) = list.pop() {
-            if self.takes_detour(g) { out.push(g) } else { rest.push(g) }
+            if self.takes_detour(Some(p), g) { out.push(g) } else { rest.push(g) }
         }
         if out.is_empty() {
             return rest;
         }
-        let alone = out.len() == 1 && rest.is_empty() && !self.has_work(p);
+        let away = out.first().is_some_and(|g| self.is_away(Some(p), g));
+        let alone = out.len() == 1 && rest.is_empty() && !self.has_work(p) && !away;
         let mut central = self.central.lock();
         event(format_args!("queues {out:?} globally"));
         // The caller's M takes a single one.
@@ -349,6 +360,24 @@ impl<H: Host> Sched<H> {
             self.wakep();
         }
         rest
+    }
+
+    /// How many goroutines of this class wait for a turn, and how many had one. Exact where nothing changes.
+    pub(crate) fn class_load(&self, class: Priority) -> ClassLoad {
+        let central = self.central.lock();
+        let (queue, ps) = (&central.globq, self.ps.iter());
+        if class == Priority::Normal {
+            let own: usize = ps.map(|p| p.runq.len() as usize + usize::from(p.runq.has_next())).sum();
+            return ClassLoad { waiting: queue.len() + queue.mail.len() + own, turns: None };
+        }
+        let (mut waiting, mut turns) = (queue.classes.len(class), 0);
+        for p in ps {
+            turns += p.batch.ran(class);
+            if p.batch.class() == class {
+                waiting += p.batch.len() as usize;
+            }
+        }
+        ClassLoad { waiting, turns: Some(turns) }
     }
 
     /// Under the lock: returns `true` if no goroutine waits in the global queue that goes before `g`, or is its equal.

@@ -125,10 +125,13 @@ impl<H: Host> GlobalQueue<H> {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
 
-    /// Appends a G that stands in no queue: to the queue of its class.
+    /// Appends a G that stands in no queue: to the queue of its class, or the mailbox that its hint names.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
         if self.classes.are_in_use().unless(PushForgetsTheClass) && self.classes.push(g) {
+            return;
+        }
+        if self.mail.heeds_hints() && self.mail.put_by_hint(g) {
             return;
         }
         g.place.touch();
@@ -204,8 +207,10 @@ impl<H: Host> GlobalQueue<H> {
         self.mail.take_in_turn(p, others_wait)
     }
 
-    /// Those that stand in the mailboxes of the Ps from number `p` on go to the end of the queue.
+    /// Those that stand in the mailboxes of the Ps from number `p` on go to the end of the queue. Hints that name such a P have
+    /// no effect from now on.
     pub(crate) fn forward_mail(&mut self, p: u32) {
+        unless!(HintsOutliveTheirPs, self.mail.resize(p));
         for g in self.mail.take_beyond(p) {
             self.push(g);
         }

@@ -186,7 +186,7 @@ impl<H: Host> Sched<H> {
         }
         let starting = Starting::begin(self);
         let Some(g) = p.jobs.take_starving().and_then(|entry| self.start_job(entry)) else { return };
-        if self.detours.get() != 0 && self.takes_detour(g) {
+        if self.detours.get() != 0 && self.takes_detour(Some(p), g) {
             return self.inject(GList::one(g));
         }
         p.owner.touch();

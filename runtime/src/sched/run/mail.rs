@@ -24,8 +24,17 @@
 //! *A thief is polite, and not for long.* The owner of a mailbox may be on its way, from a futex or from the goroutine before:
 //! a few microseconds of waiting spare the move of the data. A P whose owner does not come loses its mail one by one.
 //!
-//! Invariant: only Ps that are in use, those with a number below `Central::procs`, have mail. Only goroutines that never ran
-//! are mailed, so none of them is bound to an M (`threads/locked.rs`).
+//! *A hint for a goroutine that lives* ([`JoinHandle::set_affinity`](crate::JoinHandle::set_affinity)) is in the G
+//! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as any
+//! other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue
+//! (`classes.rs`, which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it stands in
+//! one place, as ever, and whoever takes it out of that place under the lock has claimed it. An M that mails a goroutine which
+//! has just yielded to it, or which it has found in the poller, wakes another M, although it could take that one itself: the
+//! addressee is to come first.
+//!
+//! Invariants: only Ps that are in use, those with a number below `Central::procs`, have mail: the section that makes a P
+//! surplus moves its mail, and has hints that name the P mean nothing (`hinted`). A goroutine that is bound to an M
+//! (`threads/locked.rs`) is not mailed, as its hint would have that M's finder look in one more place.
 //!
 //! Checked by `models/mail.rs`; the order by the tests below.
 
@@ -33,7 +42,8 @@ use crate::g::GRef;
 use crate::host::Host;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{capacity, event, pause};
+use crate::prim::{Relaxed, capacity, event, pause};
+use crate::sched::run::classes::BY_HINT;
 use crate::sched::{Central, Sched};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -51,6 +61,8 @@ pub(crate) struct Mail<H: Host> {
     /// By the number of the P; there are as many as were needed.
     boxes: Vec<Mailbox<H>>,
     len: usize,
+    /// Hints that name a P with a number below this are heeded: none before one was given, nor under a policy with one queue.
+    hinted: u32,
 }
 
 struct Mailbox<H: Host> {
@@ -61,7 +73,7 @@ struct Mailbox<H: Host> {
 
 impl<H: Host> Mail<H> {
     pub(crate) fn new() -> Self {
-        Mail { boxes: Vec::new(), len: 0 }
+        Mail { boxes: Vec::new(), len: 0, hinted: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -75,6 +87,31 @@ impl<H: Host> Mail<H> {
     /// Returns `true` if there is mail for P number `p`.
     pub(crate) fn is_for(&self, p: u32) -> bool {
         self.boxes.get(p as usize).is_some_and(|of_p| !of_p.gs.is_empty())
+    }
+
+    #[inline]
+    pub(crate) fn heeds_hints(&self) -> bool {
+        self.hinted != 0
+    }
+
+    /// A goroutine is about to be given a hint, and there are so many Ps.
+    fn heed_hints(&mut self, ps: u32) {
+        self.hinted = ps;
+    }
+
+    /// There are so many Ps from now on.
+    pub(crate) fn resize(&mut self, ps: u32) {
+        if self.heeds_hints() {
+            self.hinted = ps;
+        }
+    }
+
+    /// Appends a G that stands in no queue to the mailbox that its hint names. Returns `false` if there is none.
+    #[cold]
+    pub(crate) fn put_by_hint(&mut self, g: GRef<H>) -> bool {
+        let Some(p) = g.hint().filter(|&p| p < self.hinted && !g.ties.is_bound()) else { return false };
+        self.put(p, g);
+        true
     }
 
     /// Appends a G that stands in no queue.
@@ -133,6 +170,27 @@ impl<H: Host> Mail<H> {
 }
 
 impl<H: Host> Sched<H> {
+    /// Goroutines that live have hints from now on. Any thread, before the first is given one.
+    pub(crate) fn use_hints(&self) {
+        if self.detours.get() & BY_HINT != 0 || self.config.has_one_queue {
+            return;
+        }
+        let mut central = self.central.lock();
+        // At the end nothing is mailed any more.
+        if !self.is_stopping() {
+            let procs = central.procs;
+            central.globq.mail.heed_hints(procs);
+            self.detours.set(self.detours.get() | BY_HINT);
+        }
+    }
+
+    /// Returns `true` if `g` has a hint that names another P in use than `p`. For who has `g` in hand, and has found `detours`.
+    pub(crate) fn is_away(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
+        // Relaxed: a hint. The mailbox is chosen under the lock.
+        let in_use = |hint: u32| hint < self.wanted.load(Relaxed) && p.is_none_or(|p| p.id != hint);
+        self.detours.get() & BY_HINT != 0 && g.hint().is_some_and(in_use) && !g.ties.is_bound()
+    }
+
     /// Returns `true` if there is mail, for whomever. A hint, without the lock.
     #[inline]
     pub(crate) fn mail_waits(&self) -> bool {

@@ -117,7 +117,8 @@ impl Ties {
         u32::from_ne_bytes(self.m.get())
     }
 
-    fn is_bound(&self) -> bool {
+    /// Returns `true` if one M is to run the goroutine. As `are_some`, for an M that has the goroutine in hand.
+    pub(crate) fn is_bound(&self) -> bool {
         matches!(self.tied.get(), Tied::Bound | Tied::Attached)
     }
 

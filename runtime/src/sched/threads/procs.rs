@@ -216,7 +216,11 @@ impl<H: Host> Sched<H> {
             self.retire_idle(&mut central);
             unless!(ShrinkKeepsTheMail, central.globq.forward_mail(procs));
             self.publish_len(&central);
-        } else if self.add_idle(&mut central) {
+        } else {
+            central.globq.mail.resize(procs);
+            if !self.add_idle(&mut central) {
+                return before;
+            }
             drop(central);
             mutant!(GrowWakesNobody: return before);
             self.wakep();

@@ -308,7 +308,8 @@ impl<H: Host> Sched<H> {
         }
         let mut due = GList::new();
         self.take_due(p, now, &mut due);
-        let alone = due.len() == 1 && !due.first().is_some_and(|g| self.has_class(g));
+        let waits = |g| self.has_class(g) || self.is_away(Some(p), g);
+        let alone = due.len() == 1 && !due.first().is_some_and(waits);
         if !alone || !p.poll_schedule.sleeper_goes_first(tick) {
             self.queue_sleepers(m, due);
             return None;
