@@ -324,6 +324,8 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
         assert!(rest.ends_with(" ms a sweep"), "{text:?}");
         share.parse().unwrap()
     };
+    // As in `tests/scheduling/measure.rs`: then each run is judged.
+    let is_quiet = std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1");
     for (procs, runs) in [("1", 1), ("2", 8)] {
         let seen = (0..runs).map(|_| {
             let text = lines("stencil", &["--sweeps", "10"], procs);
@@ -332,7 +334,9 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
             [share(&text, "without hints: "), share(&text, "with hints: ")]
         });
         let mut seen = seen.inspect(|shares| println!("procs {procs}: {shares:?}"));
-        assert!(seen.any(|[_, with]| with >= 90.0), "procs {procs}: never 90 %");
+        let is_enough = |[_, with]: [f64; 2]| with >= 90.0;
+        let judged = if is_quiet { seen.all(is_enough) } else { seen.any(is_enough) };
+        assert!(judged, "procs {procs}: less than 90 %, see above");
     }
     for args in [&["--sweeps", "1"][..], &["--sweeps"], &["--loud"]] {
         assert!(refusal("stencil", args, 2).contains("--sweeps"), "{args:?}");

@@ -29,6 +29,21 @@ pub fn alone() -> Alone {
     Alone { _builds: builds, _process: process }
 }
 
+/// Whether the machine has nothing else to do, as `GMP_QUIET=1` says: then the bounds in time are judged, on as many Ps as there
+/// are cores, and there are more samples. `./test scheduling_timing` sets it.
+pub fn is_quiet() -> bool {
+    std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1")
+}
+
+/// As `is_quiet`, for a test on so many Ps.
+pub fn is_quiet_on(procs: usize) -> bool {
+    is_quiet() && std::thread::available_parallelism().is_ok_and(|cores| procs <= cores.get())
+}
+
+/// How long a goroutine may keep its P while others wait, and how long after that the monitor may look: `threads.md`.
+pub const SLICE: Duration = Duration::from_millis(10);
+pub const LOOK: Duration = Duration::from_millis(5);
+
 #[inline(never)]
 pub fn thread_id() -> i32 {
     // SAFETY: gettid has no preconditions.

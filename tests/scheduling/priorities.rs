@@ -1,6 +1,6 @@
 //! Classes of goroutines: who goes before whom, who is not starved, and where a class is known.
 
-use crate::measure::{alone, median, percentile, spin_for};
+use crate::measure::{LOOK, SLICE, alone, is_quiet, is_quiet_on, median, percentile, spin_for};
 use common::policies::policies;
 use common::{child, until, watched};
 use gmp::context::Context;
@@ -116,7 +116,8 @@ fn a_high_one_behind_10000_queued_low_ones_runs_after_at_most_one_running_slice_
             println!(
                 "procs {procs}: {p50} Low ones, at most {most}, began between a High one's submission and its run"
             );
-            assert!(p50 <= 2 * procs, "procs {procs}: {all_between:?}");
+            let most = if is_quiet_on(procs) { procs } else { 2 * procs };
+            assert!(p50 <= most, "procs {procs}: {all_between:?}");
         });
     }
 }
@@ -476,12 +477,12 @@ fn echo_times(rt: &Runtime, count: usize) -> Vec<Duration> {
 /// a quiet run: p99 at most that of an idle runtime and two pieces. Fails by far more: then the poller is looked at too seldom.
 #[test]
 fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
-    const COUNT: usize = 1_000;
+    let count = if is_quiet() { 5_000 } else { 1_000 };
     const PIECE: Duration = Duration::from_micros(20);
     let _alone = alone();
     watched(1, || {
         let rt = stealing(1);
-        let idle = echo_times(&rt, COUNT);
+        let idle = echo_times(&rt, count);
         let stop = Arc::new(AtomicBool::new(false));
         let low = rt.run(|| {
             Vec::from_iter((0..4).map(|_| {
@@ -494,7 +495,7 @@ fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
                 })
             }))
         });
-        let beside = echo_times(&rt, COUNT);
+        let beside = echo_times(&rt, count);
         stop.store(true, SeqCst);
         join_all(low);
         let [idle50, idle99, low50, low99] =
@@ -502,41 +503,83 @@ fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
         println!(
             "a High echo: idle p50 {idle50:?}, p99 {idle99:?}; beside Low pieces of {PIECE:?} p50 {low50:?}, p99 {low99:?}"
         );
+        assert!(!is_quiet() || low99 <= idle99 + 2 * PIECE, "p99 {low99:?}, idle {idle99:?}");
         assert!(low50 <= idle50 + 20 * PIECE, "p50 {low50:?}, idle {idle50:?}");
     });
 }
 
-/// Beside Low goroutines that never yield, on all Ps: fails by no end. Printed: in a quiet run at most a time slice and a look
-/// of the monitor.
+/// Beside Low goroutines that never yield, on all Ps: fails by no end. Printed, and judged in a quiet run, in the median: at most a
+/// time slice and a look of the monitor. The hogs are started anew for each sample.
 #[test]
 fn a_high_one_beside_low_hogs_waits_for_a_slice() {
+    let samples = if is_quiet() { 50 } else { 5 };
     let _alone = alone();
     for procs in [1, 2] {
         watched(procs, || {
             let rt = stealing(procs);
-            let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-            let low = rt.run(|| {
-                Vec::from_iter((0..procs).map(|_| {
-                    let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
-                    spawn(Priority::Low, move || {
-                        begun.fetch_add(1, SeqCst);
-                        while !stop.load(SeqCst) {
-                            std::hint::spin_loop();
-                        }
-                    })
-                }))
-            });
-            until(|| begun.load(SeqCst) == procs);
-            let asked = Instant::now();
-            let handle = rt.handle();
-            let high =
-                Builder::new().priority(Priority::High).go_in(&handle, move || asked.elapsed()).unwrap();
-            let waited = high.join().unwrap();
-            println!("a High one beside {procs} Low hogs waited {waited:?}");
-            stop.store(true, SeqCst);
-            join_all(low);
+            let waits = Vec::from_iter((0..samples).map(|_| {
+                let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+                let low = rt.run(|| {
+                    Vec::from_iter((0..procs).map(|_| {
+                        let (stop, begun) = (Arc::clone(&stop), Arc::clone(&begun));
+                        spawn(Priority::Low, move || {
+                            begun.fetch_add(1, SeqCst);
+                            while !stop.load(SeqCst) {
+                                std::hint::spin_loop();
+                            }
+                        })
+                    }))
+                });
+                until(|| begun.load(SeqCst) == procs);
+                let (asked, handle) = (Instant::now(), rt.handle());
+                let high = Builder::new().priority(Priority::High);
+                let waited = high.go_in(&handle, move || asked.elapsed()).unwrap().join().unwrap();
+                stop.store(true, SeqCst);
+                join_all(low);
+                waited
+            }));
+            let (p50, most) = (median(&waits), waits.iter().max().expect("some"));
+            println!("a High one beside {procs} Low hogs waited p50 {p50:?}, at most {most:?}, of {samples}");
+            assert!(!is_quiet_on(procs) || p50 <= SLICE + LOOK, "procs {procs}: {waits:?}");
         });
     }
+}
+
+/// Fails when a goroutine is counted in another class, twice, or not at all.
+#[test]
+fn class_load_counts_who_waits_and_who_had_a_turn() {
+    // So that main keeps the P, and all stay where they are.
+    child::without_retakes("class_load_counts_who_waits_and_who_had_a_turn", || {
+        let _alone = alone();
+        loads_of_classes();
+    });
+}
+
+fn loads_of_classes() {
+    const TURNS: usize = 4;
+    watched(1, || {
+        let rt = stealing(1);
+        let handle = rt.handle();
+        let loads = |handle: &gmp::Handle| CLASSES.map(|class| handle.class_load(class));
+        rt.run({
+            let handle = handle.clone();
+            move || {
+                assert!(loads(&handle).iter().all(|load| load.waiting == 0 && load.turns.unwrap_or(0) == 0));
+                let all = Vec::from_iter(CLASSES.into_iter().enumerate().flat_map(|(n, class)| {
+                    (0..=n).map(move |_| spawn(class, || (1..TURNS).for_each(|_| yield_now())))
+                }));
+                let waiting = loads(&handle).map(|load| load.waiting);
+                assert_eq!(waiting, [1, 2, 3, 4], "of {CLASSES:?}");
+                join_all(all);
+            }
+        });
+        let after = loads(&handle);
+        assert_eq!(after.map(|load| load.waiting), [0; 4]);
+        let turns = [1, 3, 4].map(|count| Some((count * TURNS) as u64));
+        assert_eq!(after.map(|load| load.turns), [turns[0], None, turns[1], turns[2]]);
+        rt.shutdown_timeout(Duration::ZERO);
+        assert_eq!(handle.class_load(Priority::High).turns, Some(0), "the runtime has ended");
+    });
 }
 
 /// Programs without classes, and with them, in one process: fails when a runtime's classes are another's.

@@ -9,8 +9,8 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::p::runq::{Runq, StealNext};
-use crate::prim::{SingleWriterByte, SingleWriterWord};
 use crate::prim::hooks::*;
+use crate::prim::{SingleWriterByte, SingleWriterWord};
 use crate::runtime::policy::Steal;
 use crate::runtime::priority::Priority;
 use crate::sched::run::class_queues::at;
