@@ -1,6 +1,7 @@
 //! What holds under every scheduling policy, and what tells one from another.
 
 use crate::measure::alone;
+use common::cpu::process_time;
 use common::policies::policies;
 use common::{PROCS, child, watched};
 use gmp::policy::{Overflow, Policy, WorkStealing};
@@ -327,6 +328,39 @@ fn all_ps_run_something_under_every_policy() {
             });
         });
     }
+}
+
+/// An idle runtime of 500 ms uses about no CPU, under every policy: fails by more than 5 ms of the whole process, three times in a
+/// row. A thread that looks at something now and then would take as much.
+#[test]
+fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
+    if !child::is_child() {
+        let _alone = alone();
+        child::passes("an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy", &[]);
+        return;
+    }
+    const IDLE: Duration = Duration::from_millis(500);
+    let idle_time = || {
+        let before = process_time();
+        thread::sleep(IDLE);
+        process_time() - before
+    };
+    // All at once: they are to be idle together, and the test is to be short.
+    let runtimes = Vec::from_iter(policies().into_iter().map(|policy| {
+        let rt = runtime_under(policy, 2);
+        rt.run(|| {
+            let all = Vec::from_iter((0..100).map(|_| go(|| (0..10).for_each(|_| yield_now()))));
+            all.into_iter().for_each(|one| one.join().unwrap());
+        });
+        drop(rt.go(|| sleep(Duration::from_secs(3600))));
+        (policy, rt)
+    }));
+    // The last looks of those that have just gone to rest.
+    thread::sleep(IDLE);
+    let used = [(); 3].map(|()| idle_time());
+    println!("{} idle runtimes used {used:?} of a CPU in {IDLE:?} each time", runtimes.len());
+    assert!(used.iter().any(|used| *used <= Duration::from_millis(5)), "{used:?}");
+    runtimes.into_iter().for_each(|(_, rt)| rt.shutdown_timeout(Duration::ZERO));
 }
 
 /// What the environment says holds for a builder that says nothing. Fails by the order of work stealing, whose last spawned

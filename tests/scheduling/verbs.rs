@@ -296,6 +296,32 @@ fn oldest_of_a_victim_is_stolen_first() {
     assert!(seen.contains(&0), "{seen:?}");
 }
 
+/// In a fork-join tree the peak of live goroutines is O(width) with `go_fair`: all of a level are alive before the first of the next
+/// one runs. O(depth) with `go_lifo` and with `join` is `goroutines::fork`'s. Fails when fewer are alive than half of the last level has.
+#[test]
+fn breadth_first_peak_of_live_goroutines_is_the_width_with_go_fair() {
+    const DEPTH: usize = 8;
+    fn tree(depth: usize, peak: &Arc<AtomicUsize>) {
+        peak.fetch_max(gmp::num_goroutines(), SeqCst);
+        if depth > 0 {
+            let children = [(); 2].map(|()| {
+                let peak = Arc::clone(peak);
+                go_fair(move || tree(depth - 1, &peak))
+            });
+            join_all(children);
+        }
+    }
+    let _alone = alone();
+    watched(1, || {
+        let peak = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&peak);
+        stealing(1).run(move || tree(DEPTH, &seen));
+        let peak = peak.load(SeqCst);
+        println!("go_fair: {peak} goroutines alive at once, of {} leaves", 1 << DEPTH);
+        assert!(peak >= 1 << (DEPTH - 1), "{peak}");
+    });
+}
+
 /// Keeps the P in user code.
 fn stay_until(reached: impl Fn() -> bool) {
     while !reached() {
