@@ -29,8 +29,8 @@ pub fn alone() -> Alone {
     Alone { _builds: builds, _process: process }
 }
 
-/// Whether the machine has nothing else to do, as `GMP_QUIET=1` says: then the bounds in time are judged, on as many Ps as there
-/// are cores, and there are more samples. `./test scheduling_timing` sets it.
+/// Whether the machine has nothing else to do, as `GMP_QUIET=1` says: then the bounds in time are judged, on as many Ps as
+/// there are cores, and there are more samples. `./test scheduling_timing` sets it.
 pub fn is_quiet() -> bool {
     std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1")
 }

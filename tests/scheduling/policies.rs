@@ -330,8 +330,8 @@ fn all_ps_run_something_under_every_policy() {
     }
 }
 
-/// An idle runtime of 500 ms uses about no CPU, under every policy: fails by more than 5 ms of the whole process, three times in a
-/// row. A thread that looks at something now and then would take as much.
+/// An idle runtime of 500 ms uses about no CPU, under every policy: fails by more than 5 ms of the whole process, three times
+/// in a row. A thread that looks at something now and then would take as much.
 #[test]
 fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
     if !child::is_child() {

@@ -508,8 +508,8 @@ fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
     });
 }
 
-/// Beside Low goroutines that never yield, on all Ps: fails by no end. Printed, and judged in a quiet run, in the median: at most a
-/// time slice and a look of the monitor. The hogs are started anew for each sample.
+/// Beside Low goroutines that never yield, on all Ps: fails by no end. Printed, and judged in a quiet run, in the median: at
+/// most a time slice and a look of the monitor. The hogs are started anew for each sample.
 #[test]
 fn a_high_one_beside_low_hogs_waits_for_a_slice() {
     let samples = if is_quiet() { 50 } else { 5 };

@@ -296,8 +296,9 @@ fn oldest_of_a_victim_is_stolen_first() {
     assert!(seen.contains(&0), "{seen:?}");
 }
 
-/// In a fork-join tree the peak of live goroutines is O(width) with `go_fair`: all of a level are alive before the first of the next
-/// one runs. O(depth) with `go_lifo` and with `join` is `goroutines::fork`'s. Fails when fewer are alive than half of the last level has.
+/// In a fork-join tree the peak of live goroutines is O(width) with `go_fair`: all of a level are alive before the first of the
+/// next one runs. O(depth) with `go_lifo` and with `join` is `goroutines::fork`'s. Fails when fewer are alive than half of the
+/// last level has.
 #[test]
 fn breadth_first_peak_of_live_goroutines_is_the_width_with_go_fair() {
     const DEPTH: usize = 8;
@@ -345,8 +346,8 @@ fn hogs(rt: &Runtime, count: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()
 }
 
 /// Fails by no end: one goroutine for all stands in the global queue, and every P is in user code that neither parks nor
-/// yields. How long it took is printed, and judged in a quiet run: at most a time slice, a look of the monitor, and 5 ms. The hogs
-/// are started anew for each sample, as those from which a P was taken run on without one.
+/// yields. How long it took is printed, and judged in a quiet run: at most a time slice, a look of the monitor, and 5 ms. The
+/// hogs are started anew for each sample, as those from which a P was taken run on without one.
 #[test]
 fn go_fair_progresses_while_hogs_hold_every_p() {
     const ROOM: Duration = Duration::from_millis(5);
@@ -449,9 +450,9 @@ fn mail_is_run_whatever_becomes_of_its_p() {
     }
 }
 
-/// Two Ps are busy: main yields on the first, and a sender on the other, if that has stolen it, wakes a goroutine whose handle has the
-/// hint of the first. Fails when this one has less than nine of ten turns there, in each of some runs: a P whose thread the kernel
-/// lets wait loses its mail.
+/// Two Ps are busy: main yields on the first, and a sender on the other, if that has stolen it, wakes a goroutine whose handle
+/// has the hint of the first. Fails when this one has less than nine of ten turns there, in each of some runs: a P whose thread
+/// the kernel lets wait loses its mail.
 #[test]
 fn affinity_of_a_handle_holds_for_each_turn() {
     const TURNS: usize = 500;
@@ -498,7 +499,8 @@ fn affinity_of_a_handle_holds_for_each_turn() {
     assert!(seen.iter().any(|&(_, share)| share >= 90), "{seen:?}");
 }
 
-/// Fails when a goroutine with a hint is lost while Ps come and go and hints change, whether it yields, waits, sleeps or has a class.
+/// Fails when a goroutine with a hint is lost while Ps come and go and hints change, whether it yields, waits, sleeps or has a
+/// class.
 #[test]
 fn affinity_of_a_handle_loses_nobody_while_ps_come_and_go() {
     const ROUNDS: usize = 40;

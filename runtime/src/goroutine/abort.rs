@@ -14,8 +14,8 @@ use std::panic::{Location, resume_unwind};
 /// Ends a goroutine that was started by [`go_abortable`], [`Builder::go_abortable`] or [`Handle::go_abortable`]. Clones end
 /// the same goroutine; dropping them does nothing.
 ///
-/// The handle ends the goroutine, and does nothing else. It holds the context that the goroutine runs under, and not the goroutine
-/// itself, whose place another one may have by now. So the class and the hint are changed by the [`JoinHandle`] alone
+/// The handle ends the goroutine, and does nothing else. It holds the context that the goroutine runs under, and not the
+/// goroutine itself, whose place another one may have by now. So the class and the hint are changed by the [`JoinHandle`] alone
 /// ([`set_priority`](JoinHandle::set_priority), [`set_affinity`](JoinHandle::set_affinity)), or by the goroutine itself.
 ///
 /// ```

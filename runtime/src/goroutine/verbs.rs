@@ -157,10 +157,10 @@ impl<T> JoinHandle<T> {
     /// The hint that names no P, `Affinity::default()`, takes that back. Returns `false` if the goroutine has ended, or its
     /// runtime has. Does not block.
     ///
-    /// A goroutine goes on at its waker's P, as a rule: the data that the waker hands over is there. A hint is for one whose own
-    /// data is larger than what it is handed, such as the keeper of a table. Where the waker runs on another P the goroutine goes
-    /// through that P's mailbox, under the lock of the global queue, and wakes the owner of the P if that sleeps; see
-    /// [`Affinity`] for who else may take it.
+    /// A goroutine goes on at its waker's P, as a rule: the data that the waker hands over is there. A hint is for one whose
+    /// own data is larger than what it is handed, such as the keeper of a table. Where the waker runs on another P the
+    /// goroutine goes through that P's mailbox, under the lock of the global queue, and wakes the owner of the P if that
+    /// sleeps; see [`Affinity`] for who else may take it.
     ///
     /// A goroutine of another class than [`Normal`](crate::Priority::Normal), and one that is locked to its thread, has no use
     /// of a hint. A goroutine that comes back from a blocking call goes on on whichever P is idle.

@@ -142,8 +142,8 @@ fn one_that_yields_to_its_hint_is_run_there() {
     });
 }
 
-/// The end of the runtime finds a goroutine that has not begun, whose hint names a P. Fails when the goroutine stays in a mailbox:
-/// then its closure is not dropped.
+/// The end of the runtime finds a goroutine that has not begun, whose hint names a P. Fails when the goroutine stays in a
+/// mailbox: then its closure is not dropped.
 #[test]
 fn one_that_is_hinted_is_told_of_the_end() {
     Model::new().preemptions(1).check("hint_vs_end", || {

@@ -111,8 +111,8 @@ impl Handle {
     }
 
     /// Returns how many goroutines of a class wait for their turn, and how many had one; zeros if the runtime has begun to end.
-    /// The numbers are of this moment, and change while they are added up. Takes the lock of the global queue, and looks at each
-    /// P: for a gauge that is read now and then. Does not block otherwise.
+    /// The numbers are of this moment, and change while they are added up. Takes the lock of the global queue, and looks at
+    /// each P: for a gauge that is read now and then. Does not block otherwise.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
