@@ -57,10 +57,23 @@ fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
 
 /// Runs the body on one P, which no timer, helper or other M has a part in.
 fn on_one_p(body: impl FnOnce(&Order) + Send + 'static) {
+    on_one_p_under(WorkStealing::new(), body);
+}
+
+fn on_one_p_under(policy: WorkStealing, body: impl FnOnce(&Order) + Send + 'static) {
     watched(1, || {
         let order = Order::default();
-        stealing(1).run(move || body(&order));
+        runtime_under(policy, 1).run(move || body(&order));
     });
+}
+
+/// With each kind of queue that a P may have: the one under a lock is there under the cfg `gmp_policies` alone.
+fn kinds_of_queues() -> Vec<WorkStealing> {
+    let ring = WorkStealing::new();
+    #[cfg(gmp_policies)]
+    return vec![ring, ring.mutex_queue()];
+    #[cfg(not(gmp_policies))]
+    vec![ring]
 }
 
 /// Rule 1, bypass: the goroutine that is named runs next. Fails when those before it in the queue, or that in `runnext`, do.
@@ -71,8 +84,9 @@ fn bypass_the_one_that_is_yielded_to_runs_next() {
 
 fn the_one_that_is_yielded_to() {
     let _alone = alone();
-    for named in [0, 7, 99] {
-        on_one_p(move |order| {
+    for (policy, named) in kinds_of_queues().into_iter().flat_map(|policy| [0, 7, 99].map(|at| (policy, at)))
+    {
+        on_one_p_under(policy, move |order| {
             let all = Vec::from_iter((0..100).map(|n| go(order.noting(n.to_string()))));
             order.note("caller");
             yield_to(&all[named]);

@@ -240,7 +240,7 @@ impl Handle {
 ///     };
 ///     let [_first, second, _third] = ["first", "second", "third"].map(spawn);
 ///     gmp::yield_to(&second);
-///     drop((spawn, sender));
+///     drop(sender);
 ///     Vec::from_iter(order.iter())
 /// });
 /// assert_eq!(order[0], "second");
