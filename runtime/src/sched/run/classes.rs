@@ -119,6 +119,13 @@ impl<H: Host> Sched<H> {
         self.config.has_one_queue || self.has_class(g) || self.is_away(p, g)
     }
 
+    /// As `takes_detour`, for the P of `m`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn takes_detour_from(&self, m: &M<H>, g: GRef<H>) -> bool {
+        self.takes_detour(m.p(), g)
+    }
+
     /// Returns `true` if `g` belongs into the queue of a class.
     pub(crate) fn has_class(&self, g: GRef<H>) -> bool {
         self.detours.get() & BY_CLASS != 0 && g.class() != Priority::Normal

@@ -139,7 +139,7 @@ impl<H: Host> Sched<H> {
     /// As `submit`, on the thread of `m`, which is one of this scheduler's Ms.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
-        if self.detours.get() != 0 && self.takes_detour(m.p(), g) {
+        if self.detours.get() != 0 && self.takes_detour_from(m, g) {
             return self.inject(GList::one(g));
         }
         mutant!(SubmitWakeFirst: self.wakep());
