@@ -6,7 +6,7 @@
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::{Event, Mutex};
-use gmp::{Affinity, Builder, JoinHandle, Priority, go, yield_now, yield_to};
+use gmp::{JoinHandle, go, yield_now};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -47,11 +47,6 @@ fn main() {
         "yield_2" => |n| yields(2, n),
         "yield_1000" => |n| yields(1000, n),
         "spawn_join" => spawn_join,
-        "fair_join" => |n| placed_join(n, Builder::new().fair()),
-        "mailed_join" => |n| placed_join(n, Builder::new().affinity(Affinity::of_current())),
-        "low_join" => |n| placed_join(n, Builder::new().priority(Priority::Low)),
-        "yield_low" => yields_of_low,
-        "yield_to" => yields_to,
         "join_unstolen" => join_unstolen,
         "park_ready" => park_ready,
         "ping_pong" => ping_pong,
@@ -99,37 +94,6 @@ fn spawn_join(n: u64) {
         join(handles.drain(..));
     }
     assert_eq!(SUM.load(Relaxed), sum_below(n));
-}
-
-/// As `spawn_join`, by this builder.
-fn placed_join(n: u64, builder: Builder) {
-    static SUM: AtomicU64 = AtomicU64::new(0);
-    let mut handles = Vec::with_capacity(100);
-    for batch in 0..n / 100 {
-        let each = |i| {
-            let add = move || {
-                SUM.fetch_add(batch * 100 + i, Relaxed);
-            };
-            builder.clone().go(add).unwrap()
-        };
-        handles.extend((0..100).map(each));
-        join(handles.drain(..));
-    }
-    assert_eq!(SUM.load(Relaxed), sum_below(n));
-}
-
-/// Two of class Low.
-fn yields_of_low(n: u64) {
-    let each =
-        |_| Builder::new().priority(Priority::Low).go(move || (0..n / 2).for_each(|_| yield_now())).unwrap();
-    join((0..2).map(each).collect::<Vec<_>>());
-}
-
-/// A turn that is given to another one, which yields it back.
-fn yields_to(n: u64) {
-    let other = go(move || (0..n).for_each(|_| yield_now()));
-    (0..n).for_each(|_| yield_to(&other));
-    join([other]);
 }
 
 /// A fork that nobody takes.

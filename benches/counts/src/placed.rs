@@ -1,0 +1,92 @@
+//! As `main.rs`, for goroutines of other verbs and classes than `go`: a program of its own, as the compiler inlines less of a spawn
+//! where a program spawns in several ways.
+
+use gmp::{Affinity, Builder, JoinHandle, Priority, go, yield_now, yield_to};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// std's allocator, which counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: each call goes to `System` as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, workload, n] = &args[..] else { panic!("gmp-counts-placed WORKLOAD N") };
+    let n: u64 = n.parse().expect("a number of operations");
+    let work: fn(u64) = match workload.as_str() {
+        "fair_join" => |n| placed_join(n, Builder::new().fair()),
+        "mailed_join" => |n| placed_join(n, Builder::new().affinity(Affinity::of_current())),
+        "low_join" => |n| placed_join(n, Builder::new().priority(Priority::Low)),
+        "yield_low" => yields_of_low,
+        "yield_to" => yields_to,
+        _ => panic!("there is no workload {workload:?}"),
+    };
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { gmp::Runtime::builder().procs(1).build() }.expect("a runtime");
+    runtime.run(|| work(n));
+    println!("{}", ALLOCATIONS.load(Relaxed));
+    // How a runtime ends depends on where its threads are at that moment.
+    std::process::exit(0);
+}
+
+fn join(handles: impl IntoIterator<Item = JoinHandle<()>>) {
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+}
+
+/// 0 + 1 + … below `n`.
+fn sum_below(n: u64) -> u64 {
+    n * (n - 1) / 2
+}
+
+/// As `spawn_join` of the other program, by this builder.
+fn placed_join(n: u64, builder: Builder) {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    let mut handles = Vec::with_capacity(100);
+    for batch in 0..n / 100 {
+        let each = |i| {
+            let add = move || {
+                SUM.fetch_add(batch * 100 + i, Relaxed);
+            };
+            builder.clone().go(add).unwrap()
+        };
+        handles.extend((0..100).map(each));
+        join(handles.drain(..));
+    }
+    assert_eq!(SUM.load(Relaxed), sum_below(n));
+}
+
+/// Two of class Low.
+fn yields_of_low(n: u64) {
+    let each =
+        |_| Builder::new().priority(Priority::Low).go(move || (0..n / 2).for_each(|_| yield_now())).unwrap();
+    join((0..2).map(each).collect::<Vec<_>>());
+}
+
+/// A turn that is given to another one, which yields it back.
+fn yields_to(n: u64) {
+    let other = go(move || (0..n).for_each(|_| yield_now()));
+    (0..n).for_each(|_| yield_to(&other));
+    join([other]);
+}
