@@ -1,5 +1,5 @@
-//! As `main.rs`, for goroutines of other verbs and classes than `go`: a program of its own, as the compiler inlines less of a spawn
-//! where a program spawns in several ways.
+//! As `main.rs`, for goroutines of other verbs and classes than `go`: a program of its own, as the compiler inlines less of a
+//! spawn where a program spawns in several ways.
 
 use gmp::{Affinity, Builder, JoinHandle, Priority, go, yield_now, yield_to};
 use std::alloc::{GlobalAlloc, Layout, System};
