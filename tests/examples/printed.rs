@@ -359,6 +359,65 @@ fn priorities_puts_requests_first_and_the_cleaner_last() {
     }
 }
 
+/// Fails by a number that is lost, by the example's own look; and by more goroutines than the tree of joins is deep, for each P.
+#[test]
+fn the_merge_sort_sorts_with_few_goroutines() {
+    for procs in PROCS {
+        for (numbers, cut_off, depth) in [("1", "1", 0), ("10000", "1", 14), ("100000", "500", 8)] {
+            let args = ["--numbers", numbers, "--cut-off", cut_off, "--procs", procs];
+            let text = printed("merge_sort", &args);
+            let [sizes, times, verdict] = Vec::from_iter(text.lines())[..] else { panic!("{text}") };
+            assert_eq!(sizes, format!("{numbers} numbers, procs {procs}, cut-off {cut_off}"));
+            let (times, seen) =
+                times.split_once("; goroutines at once: ").unwrap_or_else(|| panic!("{text}"));
+            assert!(times.starts_with("sort ") && times.contains(", merge_sort "), "{text}");
+            let procs: usize = procs.parse().unwrap();
+            let most = if procs == 1 { 1 } else { procs * (depth + 1) };
+            assert!((1..=most).contains(&seen.parse().unwrap()), "at most {most}: {text}");
+            assert_eq!(verdict, "the order is right");
+        }
+    }
+    for (flag, most) in [("--numbers", "100000000"), ("--cut-off", "100000000"), ("--procs", "1024")] {
+        for bad in ["0", "-1", "many", "", &format!("{most}0")] {
+            let line = refusal("merge_sort", &[flag, bad], 2);
+            assert_eq!(line, format!("merge_sort: {flag}: {bad:?} is not a number from 1 to {most}\n"));
+        }
+        assert!(refusal("merge_sort", &[flag], 2).contains("--cut-off C"));
+    }
+    assert!(refusal("merge_sort", &["--loud"], 2).contains("--loud"));
+}
+
+/// Fails by a wrong sum, by the example's own look; and by joins or `go_lifo` that are not depth first, or by a `go` that is.
+#[test]
+fn the_tree_sum_is_deep_or_wide() {
+    const DEPTH: usize = 10;
+    for procs in PROCS {
+        let text = printed("tree_sum", &["--depth", &DEPTH.to_string(), "--procs", procs]);
+        let [sizes, join, lifo, fifo] = Vec::from_iter(text.lines())[..] else { panic!("{text}") };
+        assert_eq!(sizes, format!("depth {DEPTH}, procs {procs}"));
+        let procs: usize = procs.parse().unwrap();
+        let peak = |line: &str, name: &str| -> usize {
+            let rest = line
+                .strip_prefix(&format!("{name:8} {} in ", 1 << DEPTH))
+                .unwrap_or_else(|| panic!("{text}"));
+            let (_, rest) = rest.split_once(", at most ").unwrap_or_else(|| panic!("{text}"));
+            rest.strip_suffix(" goroutines at once").unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+        };
+        let most = if procs == 1 { 1 } else { procs * (DEPTH + 1) };
+        assert!(peak(join, "join") <= most, "{text}");
+        assert!(peak(lifo, "go_lifo") <= 4 * procs * (DEPTH + 1), "{text}");
+        assert!(procs > 1 || peak(fifo, "go") >= 1 << (DEPTH - 3), "{text}");
+    }
+    for (flag, most) in [("--depth", "14"), ("--procs", "1024")] {
+        for bad in ["0", "15000", "deep"] {
+            let line = refusal("tree_sum", &[flag, bad], 2);
+            assert_eq!(line, format!("tree_sum: {flag}: {bad:?} is not a number from 1 to {most}\n"));
+        }
+        assert!(refusal("tree_sum", &[flag], 2).contains("--depth D"));
+    }
+    assert!(refusal("tree_sum", &["--loud"], 2).contains("--loud"));
+}
+
 /// Fails by a goroutine that is ready and does not run, by the example's own bound; and by a row that is missing.
 #[test]
 fn nobody_is_starved() {

@@ -7,6 +7,7 @@ mod block_on;
 mod block_on_ends;
 mod ends;
 mod fork;
+mod fork_attacks;
 mod goexit;
 mod handle;
 mod handles;

@@ -2,10 +2,12 @@
 //!
 //! Each type here is a thin cover of the shipped one of the same name.
 
+mod jobs;
 mod net;
 mod runq;
 mod sched;
 
+pub use jobs::Jobs;
 pub use net::{IoLock, PollDesc, Socket};
 pub use runq::{Gs, Runq};
 pub use sched::{Handle, Held, Made, cpus, p_number, switch_point, touch_window};

@@ -23,6 +23,8 @@ mod help;
 mod interrupt;
 mod io_lock;
 mod jobs;
+mod jobs_beside;
+mod jobs_slots;
 mod join;
 mod lock;
 mod locked;

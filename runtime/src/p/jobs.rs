@@ -46,13 +46,13 @@
 //! Jobs stay where they are when their P changes hands, is idle or retires: like timers, they are looked at wherever they
 //! stand (`sched/run/jobs.rs`).
 //!
-//! Checked by `models/jobs.rs`, over rings of two.
+//! Checked by `models/jobs_slots.rs`, and in the scheduler by `models/jobs.rs`, over rings of two.
 
 use crate::g::GRef;
 use crate::host::Host;
 use crate::prim::capacity::JOBS;
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
+use crate::prim::{Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use crate::sched::run::jobs::record::Job;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
@@ -111,10 +111,13 @@ impl<H: Host> Slot<H> {
     /// X1 to X3, for whoever has no other claim to the job than being first.
     fn take(&self) -> Option<Entry<H>> {
         // Relaxed: the value is only compared, until the exchange has it.
-        let seen = NonNull::new(self.0.load(Relaxed))?;
+        let seen = self.0.load(Relaxed);
+        mutant!(JobTakenByItsLook: let seen = self.0.load(Acquire));
+        let seen = NonNull::new(seen)?;
         // Acquire: partner the exchange of `put_in`, the last one. Release: that the taker has said that it starts a job,
         // partner the failure of `withdraw`.
-        let ordering = AcqRel;
+        let ordering = both(Acquire.unless(JobTakeLooksRelaxed), Release.unless(JobTakeRelaxed));
+        mutant!(JobTakenByItsLook: let ordering = Release);
         self.0.compare_exchange(seen.as_ptr(), null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `put_in`, and taken out by this exchange alone.
         Some(unsafe { Entry::from_raw(seen) })
@@ -128,7 +131,8 @@ impl<H: Host> Slot<H> {
         mutant!(JobWithdrawnByPlace: return !self.0.swap(null_mut(), Relaxed).is_null());
         // Relaxed: the forker wrote the record, and who puts the next one in does so by a Release of its own. Acquire: partner
         // the exchange of `take`.
-        self.0.compare_exchange(job.as_ptr(), null_mut(), Relaxed, Acquire).is_ok()
+        let taken = Acquire.unless(JobWithdrawLooksRelaxed);
+        self.0.compare_exchange(job.as_ptr(), null_mut(), Relaxed, taken).is_ok()
     }
 }
 
@@ -190,9 +194,8 @@ impl<H: Host> Jobs<H> {
         let slot = self.slot(bottom);
         // Relaxed: a hint, for readers that SubmitFence orders.
         self.bottom.store(bottom.wrapping_add(1), Relaxed);
-        // Release: what the job holds is published to `take`, its partner. No model has the two without: loom passes over the
-        // schedules in which SubmitFence does not do their work.
-        let before = slot.0.swap(entry.to_raw(), Release);
+        // Release: what the job holds is published to `take`, its partner.
+        let before = slot.0.swap(entry.to_raw(), Release.unless(JobPutInRelaxed));
         debug_assert!(before.is_null(), "put_in: the slot at {bottom} is full");
         fence();
         Some(slot)

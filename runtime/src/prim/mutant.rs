@@ -103,6 +103,27 @@ pub enum Mutant {
     JobKeptFromItsForker,
     /// The end of a runtime leaves jobs in their slots.
     JobsForgottenAtTheEnd,
+    /// An M that gives up, and a thief, pass over the jobs of Ps that have retired.
+    JobsOfTheRetiredUnseen,
+    /// A visit queues a job, and wakes no M.
+    QueuedJobWakesNobody,
+    /// The ender does not ask whether a job is about to become a goroutine.
+    EndOverlooksStarting,
+    /// The goroutine of a job is `Normal`, whatever its forker is.
+    JobForgetsTheClass,
+    /// A job of a goroutine below `Normal` goes before goroutines of `Low`.
+    JobsOfTheLowerGoFirst,
+    // The slots of jobs (`models/jobs_slots.rs`).
+    /// An owner puts a job in without Release.
+    JobPutInRelaxed,
+    /// A taker takes a job without Acquire.
+    JobTakeLooksRelaxed,
+    /// A taker's Acquire is that of its look, not that of the exchange which takes the job.
+    JobTakenByItsLook,
+    /// A taker takes a job without Release.
+    JobTakeRelaxed,
+    /// A forker reads without Acquire that its record was taken.
+    JobWithdrawLooksRelaxed,
     // Classes: the class of one goroutine (`models/class.rs`).
     /// A setter of a class stores the life of the goroutine, in place of an exchange.
     ClassByStore,

@@ -7,6 +7,7 @@ use crate::host::Active;
 use crate::m::handoff::Judged;
 use crate::m::{M, Window};
 use crate::p::P;
+use crate::p::jobs::Entry;
 use crate::prim::Arc;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
@@ -146,6 +147,28 @@ impl Handle {
         let mut list = GList::new();
         made.iter().for_each(|made| list.push(made.g));
         self.0.globrunqput(list);
+    }
+    /// Puts a goroutine among the jobs of the caller's P, and wakes no M: as if an M was woken, and looked a moment too early.
+    ///
+    /// # Panics
+    /// Without a P, or if there is no room.
+    pub fn put_job_in_silence(&self, made: Made) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("put_job_in_silence: on a P");
+        inside.p.owner.touch();
+        let slot = self.0.put_in(inside.p, Entry::Goroutine(made.g));
+        assert!(slot.is_some(), "put_job_in_silence: there is room");
+    }
+    /// Takes the oldest job, calls `between` before it makes a goroutine of that, and queues the goroutine.
+    ///
+    /// # Panics
+    /// If there is no job.
+    pub fn take_a_job(&self, between: impl FnOnce()) {
+        let g = self.0.take_job_and_pause(between).expect("take_a_job: there is one");
+        self.0.inject(GList::one(g));
+    }
+    /// Returns `true` if no M holds a P, and one waits in the poller.
+    pub fn has_all_asleep(&self) -> bool {
+        self.somebody_polls() && self.0.procs_are_idle()
     }
     /// Has the caller's M make a visit before its next goroutine. Called on a goroutine.
     ///

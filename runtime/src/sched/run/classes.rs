@@ -36,7 +36,8 @@
 //! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
 //! before the first is given a class. A class that is changed beside a submission counts from the next one on.
 //!
-//! *Jobs* (`jobs.rs`) count as `Normal`. The goroutine that is made of a record has the class of its forker.
+//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to who has taken it. The goroutine
+//! that is made of it has the class of its forker, and is queued in that class if that is below `Normal`.
 //!
 //! *Nobody starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
@@ -204,7 +205,8 @@ impl<H: Host> Sched<H> {
         if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
             return Some(g);
         }
-        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(|| self.take_own_job(p)) {
+        let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
+        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(own_job) {
             turns.ran(Priority::Normal);
             return Some(g);
         }
@@ -286,7 +288,7 @@ impl<H: Host> Sched<H> {
             }
         }
         let found = self.victims(m, p).find_map(|victim| self.take_more_urgent(p, victim));
-        let found = found.or_else(|| self.steal_job(m, p))?;
+        let found = found.or_else(|| self.steal_job(m, p).and_then(|g| self.unless_lower(g)))?;
         // As B4 of `help.rs`: an M that gave up meanwhile has seen those neither there nor here.
         self.wakep();
         Some(found)

@@ -41,6 +41,7 @@ use crate::p::P;
 use crate::p::jobs::{Entry, Slot};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Relaxed, Release, event, fence_after_exchange};
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use record::Job;
 use std::io;
@@ -106,7 +107,7 @@ impl<H: Host> Sched<H> {
 
     /// S1 and S2, by the owner of `p`.
     #[inline]
-    fn put_in<'a>(&self, p: &'a P<H>, entry: Entry<H>) -> Option<&'a Slot<H>> {
+    pub(crate) fn put_in<'a>(&self, p: &'a P<H>, entry: Entry<H>) -> Option<&'a Slot<H>> {
         // SubmitFence, as in `wakep`, with the same partners.
         let fence = fence_after_exchange;
         mutant!(JobNoFence: let fence = || ());
@@ -143,7 +144,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: what the job borrows outlives the forker's call, which does not return before the record is settled.
         let g = unsafe { self.make(birth, move || taken.run()) }.ok()?;
         event(format_args!("makes {g:?} of a job"));
-        if self.detours.get() != 0 {
+        if (self.detours.get() != 0).unless(JobForgetsTheClass) {
             let _lives = g.set_class(there.class());
         }
         // The forker waits for the record.
@@ -171,6 +172,7 @@ impl<H: Host> Sched<H> {
             if victim.jobs.is_empty() {
                 return None;
             }
+            mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(victim) { return None });
             let _starting = Starting::begin(self);
             std::iter::from_fn(|| victim.jobs.take_oldest()).find_map(|entry| self.start_job(entry))
         };
@@ -194,7 +196,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, g);
         }
         drop(starting);
-        // No model reaches this: an M has to see the ring before the forker yields, and the jobs after this M has taken one.
+        mutant!(QueuedJobWakesNobody: return);
         self.wakep();
     }
 
@@ -205,6 +207,7 @@ impl<H: Host> Sched<H> {
         self.forks.load(Relaxed)
             && self.ps.iter().any(|p| {
                 mutant!(JobsOfTheIdleUnseen: if self.is_idle(p) { return false });
+                mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(p) { return false });
                 !p.jobs.is_empty()
             })
     }
@@ -212,9 +215,29 @@ impl<H: Host> Sched<H> {
     /// For the ender, which has found a forker asleep: returns `true` if the goroutine for which that forker waits may not be
     /// live yet.
     pub(crate) fn jobs_are_starting(&self) -> bool {
-        // No model has this: the search for it is too long. Acquire: partner the end of `Starting`. That it began is seen by
-        // way of the slot, and the forker's park.
+        mutant!(EndOverlooksStarting: return false);
+        // Acquire: partner the end of `Starting`. That it began is seen by way of the slot, and the forker's park.
         self.starting.load(Acquire) > 0
+    }
+
+    /// For models: as `steal_job`, on any thread, which calls `between` between X2 and Y1.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn take_job_and_pause(&self, between: impl FnOnce()) -> Option<GRef<H>> {
+        let _starting = Starting::begin(self);
+        let entry = self.ps.iter().find_map(|p| p.jobs.take_oldest())?;
+        between();
+        self.start_job(entry)
+    }
+
+    /// A goroutine that was made of a job, or was one. Returns it if it may run before goroutines of `Low`; else it is queued
+    /// among its own. The caller has found `detours`, and looks there next.
+    pub(crate) fn unless_lower(&self, g: GRef<H>) -> Option<GRef<H>> {
+        mutant!(JobsOfTheLowerGoFirst: return Some(g));
+        if self.has_class(g) && g.class() < Priority::Normal {
+            self.inject(GList::one(g));
+            return None;
+        }
+        Some(g)
     }
 
     /// The runtime ends: records go back to their forkers, goroutines to `queued`.

@@ -12,8 +12,9 @@
 //! | anything else | | nothing |
 //!
 //! Others *wait* when a goroutine stands in the P's own queue, in the global one or in a mailbox, or a job on the P, unless
-//! that job is of the goroutine that runs (`sched/run/jobs.rs`): then only if the thread is blocked; and at the end of the
-//! runtime, when the ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it
+//! that job is of the goroutine that runs (`sched/run/jobs.rs`): then only if the thread is blocked, or the kernel says at a
+//! look after a time slice that it waits, as one does that sleeps again and again; and at the end of the runtime, when the
+//! ender waits. A thread *blocks* when it has used no CPU since the last look, and the kernel says that it
 //! waits for something. The first alone is not enough: a thread that the kernel has preempted, with more of them than cores,
 //! makes no progress for milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or
 //! a stay has lasted for a time slice.
@@ -217,7 +218,9 @@ impl<H: Host> Sched<H> {
             return Found::Nothing;
         }
         let state = self.state_of(m, stay);
-        let waits = waits || own_jobs && state == State::Blocked;
+        // One that sleeps again and again, for less than from look to look, is found to run, and asleep.
+        let sleeps = || state == State::Blocked || ran >= TIME_SLICE && self.is_blocked(m);
+        let waits = waits || own_jobs && sleeps();
         let look = Look { ran, waits, state };
         // Without work the P is idle until this M, or another, comes back for it.
         let is_wanted = works || own_jobs;

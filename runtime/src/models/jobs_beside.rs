@@ -1,0 +1,215 @@
+//! Jobs beside what else a scheduler does: visits, Ps that retire, classes, the end of the runtime.
+
+use super::caught;
+use super::cover::Handle;
+use super::procs::{First, one_on, one_p};
+use super::visits::have_no_m_poll;
+use crate::model::{Body, Flag, Model, Mutant, at_rest, done, runtime, together};
+use crate::sync::Event;
+use crate::{Priority, go, join, set_priority, yield_now};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A visit queues a job behind a goroutine that keeps the M until the job has run. The other M sleeps, as if it had looked at
+/// the ring before the visit, and at the jobs after it. Fails by deadlock when no M is woken.
+#[test]
+fn a_job_that_a_visit_has_queued_is_run_by_another_m() {
+    Model::new().preemptions(1).check("visit_queues_job", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let handle = Handle::of(&runtime);
+        let keeps = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let ran = Flag::default();
+            let raises = ran.clone();
+            handle.put_job_in_silence(handle.make(move || raises.raise()));
+            handle.have_a_visit_come();
+            loom::explore();
+            yield_now();
+            ran.wait_on_thread();
+            done();
+        });
+        keeps.join().unwrap();
+    });
+}
+
+/// A job is put in on a surplus P, whose M leaves, while the M of the other P goes idle, or sleeps: it may have looked at that
+/// P before. Fails by deadlock when jobs of a P that has retired are looked at by none.
+#[test]
+fn a_job_of_a_p_that_retires_is_run() {
+    Model::new().preemptions(2).check("job_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raised = ran.clone();
+        let queued = handle.make(move || raised.raise());
+        let puts_in = move || handle.put_job_in_silence(queued);
+        let bodies: [Body; 2] = [Box::new(puts_in), Box::new(|| ())];
+        let _both = one_on(1, &runtime, (First::Elsewhere, one_p), bodies);
+        ran.wait_on_thread();
+        done();
+    });
+}
+
+/// A forker parks in its own branch, and its P, which is surplus by then, retires with the record. Fails by deadlock when the
+/// other branch, for which the forker waits, is not begun.
+#[test]
+fn a_forker_whose_p_retires_has_its_branch_begun() {
+    Model::new().preemptions(1).check("fork_vs_shrink", || {
+        let runtime = runtime(2, 2);
+        let forks = || {
+            let event = Event::new();
+            join(|| event.wait(), || event.notify_one());
+            done();
+        };
+        let bodies: [Body; 2] = [Box::new(forks), Box::new(|| ())];
+        let both = one_on(1, &runtime, (First::There, one_p), bodies);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// A forker of a class keeps its P until its branch has run, while the other M gives up. Fails by deadlock when that M does not
+/// come, or moves the branch to where no M looks; and by an assertion when the branch has another class.
+#[test]
+fn the_branch_of_a_forker_of_a_class_is_run_in_that_class() {
+    for class in [Priority::High, Priority::Background] {
+        Model::new().preemptions(1).check(&format!("class_{class}_forks"), move || {
+            let runtime = runtime(2, 2);
+            Handle::of(&runtime).use_classes();
+            let [forker, _] = together(
+                &runtime,
+                [
+                    Box::new(move || {
+                        set_priority(class);
+                        let ran = Flag::default();
+                        let raises = ran.clone();
+                        let both = join(
+                            || ran.wait_on_thread(),
+                            || {
+                                raises.raise();
+                                crate::priority()
+                            },
+                        );
+                        assert_eq!(both.1, class);
+                        done();
+                    }),
+                    Box::new(|| ()),
+                ],
+            );
+            forker.join().unwrap();
+        });
+    }
+}
+
+/// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the order when the branch, which
+/// is `Background`, too, goes first; and by deadlock when it does not go at all.
+#[test]
+fn a_branch_in_the_background_waits_for_low_ones() {
+    Model::new().check("background_forks", || {
+        let runtime = at_rest::<1>();
+        let forker = runtime.go(|| {
+            set_priority(Priority::Background);
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let (first, event) = (Arc::clone(&order), Event::new());
+            join(
+                || {
+                    let low = go(move || first.lock().unwrap().push("low"));
+                    assert!(low.set_priority(Priority::Low));
+                    event.wait();
+                },
+                || {
+                    order.lock().unwrap().push("branch");
+                    event.notify_one();
+                },
+            );
+            assert_eq!(*order.lock().unwrap(), ["low", "branch"]);
+            done();
+        });
+        forker.join().unwrap();
+    });
+}
+
+/// A `Low` forker yields in its own branch, and a visit moves the record. Fails by an assertion when it is not run.
+#[test]
+fn a_visit_queues_the_job_of_a_forker_of_a_class() {
+    Model::new().check("visit_takes_job_of_class", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        let forker = runtime.go(move || {
+            set_priority(Priority::Low);
+            let ran = AtomicBool::new(false);
+            join(
+                || {
+                    for _ in 0..3 {
+                        handle.have_a_visit_come();
+                        yield_now();
+                    }
+                    assert!(ran.load(Relaxed), "no visit has brought the job in");
+                },
+                || ran.store(true, Relaxed),
+            );
+            done();
+        });
+        forker.join().unwrap();
+    });
+}
+
+/// The end comes while a forker waits for the branch that another thread has taken, and makes a goroutine of. Fails by a report
+/// that is not clean when the ender finds the forker alone, and leaves it.
+#[test]
+fn the_end_waits_for_a_job_that_is_starting() {
+    Model::new().preemptions(2).check("starting_vs_end", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let handle = Handle::of(&runtime);
+        let (forked, taken, go_on) = (Flag::default(), Flag::default(), Flag::default());
+        let forker = runtime.go({
+            let (forked, taken) = (forked.clone(), taken.clone());
+            move || {
+                let own = || {
+                    forked.raise();
+                    taken.wait_on_thread();
+                };
+                join(own, || ());
+            }
+        });
+        let taker = loom::thread::spawn({
+            let (handle, go_on) = (handle.clone(), go_on.clone());
+            move || {
+                forked.wait_on_thread();
+                handle.take_a_job(|| {
+                    taken.raise();
+                    go_on.wait_on_thread();
+                });
+            }
+        });
+        while !handle.has_all_asleep() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        go_on.raise();
+        let report = runtime.shutdown(Duration::from_secs(1));
+        done();
+        assert!(report.is_clean(), "{report:?}");
+        taker.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    const OF_CLASS: &str = "the_branch_of_a_forker_of_a_class_is_run_in_that_class";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::QueuedJobWakesNobody, "a_job_that_a_visit_has_queued_is_run_by_another_m"),
+            (Mutant::JobsOfTheRetiredUnseen, "a_job_of_a_p_that_retires_is_run"),
+            (Mutant::LeaveSurplusAsksForNone, "a_job_of_a_p_that_retires_is_run"),
+            (Mutant::JobForgetsTheClass, OF_CLASS),
+            (Mutant::JobsUnseenAtTheLastLook, OF_CLASS),
+            (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),
+            (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
+            (Mutant::EndOverlooksStarting, "the_end_waits_for_a_job_that_is_starting"),
+        ],
+    );
+}

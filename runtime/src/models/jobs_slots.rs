@@ -1,0 +1,111 @@
+//! The slots of one P alone, without a scheduler and its fences: each record has one taker, who has it as its forker wrote it.
+//!
+//! In the scheduler SubmitFence, the lock and the switches order nearly all of this, too, so that its models pass over what the
+//! orderings of the slots are for.
+
+use super::caught;
+use super::cover::Jobs;
+use crate::model::{Model, Mutant};
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::thread::{self, JoinHandle};
+use std::sync::Arc;
+
+/// Starts a thread that takes the oldest record, `times` times, and returns what it got.
+fn thief(jobs: &Jobs, times: usize) -> JoinHandle<Vec<usize>> {
+    let jobs = jobs.clone();
+    thread::spawn(move || (0..times).filter_map(|_| jobs.take_oldest()).collect())
+}
+
+/// Fails when both have a record, or neither; by a causality violation when a thief reads what the forker has written, or the
+/// forker what the thief has, in no order.
+#[test]
+fn a_record_has_one_taker_who_sees_what_it_holds() {
+    Model::new().unbounded().check("slot_withdraw_vs_take", || {
+        let jobs = Jobs::new(1);
+        let thief = thief(&jobs, 1);
+        let place = jobs.put_in(0);
+        let mine = jobs.withdraw(&place, 0);
+        let taken = thief.join().unwrap();
+        assert_eq!(taken.len() + usize::from(mine), 1, "{taken:?}");
+        assert!(jobs.is_empty());
+    });
+}
+
+/// The address that a thief has seen stands there again, of a record that was put in since. Fails by a causality violation
+/// when the thief has the second record as the first one was.
+#[test]
+fn an_address_that_stands_there_again_is_the_new_record() {
+    Model::new().unbounded().check("slot_same_address", || {
+        let jobs = Jobs::new(1);
+        let thief = thief(&jobs, 1);
+        let place = jobs.put_in(0);
+        if jobs.withdraw(&place, 0) {
+            let again = jobs.put_in(0);
+            let _mine = jobs.withdraw(&again, 0);
+        }
+        thief.join().unwrap();
+        assert!(jobs.is_empty());
+    });
+}
+
+/// Two thieves, and two records, of which the forker withdraws the newer one. Fails when a record has two takers, or none; and
+/// by an assertion of `put_in` when that one finds the slot full.
+#[test]
+fn two_records_have_a_taker_each_beside_two_thieves() {
+    Model::new().preemptions(3).check("slots_two_thieves", || {
+        let jobs = Jobs::new(3);
+        let thieves = [(); 2].map(|()| thief(&jobs, 1));
+        let places = [0, 1].map(|number| jobs.put_in(number));
+        let mut all = Vec::new();
+        if jobs.withdraw(&places[1], 1) {
+            all.push(1);
+            // Into the slot of that one, or of the first one's, if that was taken.
+            let third = jobs.put_in(2);
+            all.extend(jobs.withdraw(&third, 2).then_some(2));
+        } else {
+            all.push(2);
+        }
+        all.extend(jobs.withdraw(&places[0], 0).then_some(0));
+        all.extend(thieves.into_iter().flat_map(|thief| thief.join().unwrap()));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        assert!(jobs.is_empty());
+    });
+}
+
+/// A taker says something before it takes, as `Starting` does, and the forker finds its record taken. Fails by an assertion
+/// when the forker does not see what was said: the ender, which finds the forker asleep after that, would not either.
+#[test]
+fn a_forker_whose_record_was_taken_knows_that_a_job_is_starting() {
+    Model::new().unbounded().check("slot_taken_is_starting", || {
+        let (jobs, starting) = (Jobs::new(1), Arc::new(AtomicU32::new(0)));
+        let place = jobs.put_in(0);
+        let thief = thread::spawn({
+            let (jobs, starting) = (jobs.clone(), Arc::clone(&starting));
+            move || {
+                starting.fetch_add(1, Relaxed);
+                assert!(jobs.take_oldest().is_none_or(|number| number == 0));
+            }
+        });
+        if !jobs.withdraw(&place, 0) {
+            assert_eq!(starting.load(Relaxed), 1, "the forker sees the slot, and not what came before");
+        }
+        thief.join().unwrap();
+    });
+}
+
+#[test]
+fn mutants() {
+    const ONE: &str = "a_record_has_one_taker_who_sees_what_it_holds";
+    const STARTING: &str = "a_forker_whose_record_was_taken_knows_that_a_job_is_starting";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::JobPutInRelaxed, ONE),
+            (Mutant::JobTakeLooksRelaxed, ONE),
+            (Mutant::JobTakenByItsLook, "an_address_that_stands_there_again_is_the_new_record"),
+            (Mutant::JobTakeRelaxed, STARTING),
+            (Mutant::JobWithdrawLooksRelaxed, STARTING),
+        ],
+    );
+}
