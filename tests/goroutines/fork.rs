@@ -161,7 +161,8 @@ fn go_lifo_is_depth_first_and_go_is_breadth_first() {
             peak.seen()
         });
         println!("go_lifo {}, go {}, of {} leaves", peaks[0], peaks[1], 1 << DEPTH);
-        assert!(peaks[0] <= 2 * DEPTH + 2, "go_lifo: {peaks:?}");
+        // On a busy machine a visit, which comes by time, begins another branch beside the deepest.
+        assert!(peaks[0] <= 4 * (DEPTH + 1), "go_lifo: {peaks:?}");
         assert!(peaks[1] >= 1 << (DEPTH - 3), "go: {peaks:?}");
     });
     everywhere(|rt| {

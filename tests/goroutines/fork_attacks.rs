@@ -298,7 +298,11 @@ impl Storm {
         };
         // Caught now and then.
         if self.below(3) == 0 {
-            let _ended = catch_unwind(AssertUnwindSafe(forks));
+            match catch_unwind(AssertUnwindSafe(forks)) {
+                // An exit, or the end of the runtime, which leaves a goroutine that catches it again and again.
+                Err(payload) if !payload.is::<&str>() => resume_unwind(payload),
+                _ => {}
+            }
         } else {
             forks();
         }

@@ -1,8 +1,11 @@
 //! Merge sort and tree sum on gmp and on rayon: the same text, the same cut-offs, at one thread and at two.
 //!
-//! Each row is measured in seven rounds, in which the two take turns; the table has the medians, and the ratio of gmp's to
-//! rayon's. Both pools are made once, and sleep while the other works. The time is taken on a worker, so neither the way into
-//! the pool nor the way out counts.
+//! Each row is measured in seven rounds, in which the two take turns, after one that does not count: the process gets its
+//! memory in that. The table has the medians, and the ratio of gmp's to rayon's. Both pools are made once, and sleep while the
+//! other works. The time is taken on a worker, so neither the way into the pool nor the way out counts.
+//!
+//! `gmp-forkjoin --count gmp|rayon --threads N --row TEXT --rounds N` runs one row on one pool, for `perf stat` and callgrind,
+//! and prints the median.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -127,13 +130,11 @@ fn steps_of(time: Duration) -> u64 {
     (10_000_000.0 * time.as_secs_f64() / start.elapsed().as_secs_f64()) as u64
 }
 
-fn main() {
-    let short = std::env::args().any(|arg| arg == "--short");
-    let rounds = if short { 1 } else { 7 };
-    let less = if short { 3 } else { 0 };
+/// The rows of the table.
+fn rows(less: u32) -> [(&'static str, Load); 7] {
     let [tenth, one, twenty] = [100, 1000, 20_000].map(|nanos| steps_of(Duration::from_nanos(nanos)));
     let count = 1 << (20 - less);
-    let loads = [
+    [
         ("un-stolen join", Load::Joins(2_000_000 >> less)),
         ("tree sum, leaves of 0.1 µs", Load::Tree(20 - less, tenth)),
         ("tree sum, leaves of 1 µs", Load::Tree(17 - less, one)),
@@ -142,21 +143,55 @@ fn main() {
         ("merge sort, cut-off 16", Load::Sort(count, 16)),
         ("merge sort, cut-off 96", Load::Sort(count, 96)),
         ("merge sort, cut-off 1500", Load::Sort(count, 1500)),
-    ];
+    ]
+}
+
+fn pools(threads: usize) -> (gmp::Runtime, rayon::ThreadPool) {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { gmp::Runtime::builder().procs(threads).build() }.expect("a runtime");
+    (runtime, rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool"))
+}
+
+/// The value behind a flag.
+fn value(args: &[String], flag: &str) -> Option<String> {
+    let at = args.iter().position(|arg| arg == flag)?;
+    Some(args.get(at + 1).unwrap_or_else(|| panic!("{flag} wants a value")).clone())
+}
+
+/// Runs one row on one pool, some times.
+fn count(args: &[String], pool: &str) {
+    let number =
+        |flag, otherwise| value(args, flag).map_or(otherwise, |text| text.parse().expect("a number"));
+    let row = value(args, "--row").expect("--row TEXT");
+    let (name, load) = rows(0).into_iter().find(|(name, _)| name.contains(&row)).expect("a row of the table");
+    let (runtime, rayon) = pools(number("--threads", 1));
+    let rounds = (0..number("--rounds", 7)).map(|_| match pool {
+        "gmp" => runtime.run(move || run::<Gmp>(load)),
+        _ => rayon.install(|| run::<Rayon>(load)),
+    });
+    println!("{name}, {pool}: median {:.1?}", median(rounds.collect()));
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(pool) = value(&args, "--count") {
+        return count(&args, &pool);
+    }
+    let short = args.iter().any(|arg| arg == "--short");
+    let rounds = if short { 1 } else { 7 };
+    let loads = rows(if short { 3 } else { 0 });
     println!("| program | threads | gmp | rayon | gmp / rayon |");
     println!("| --- | --- | --- | --- | --- |");
     let mut worst = 0.0_f64;
     for threads in [1, 2] {
-        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-        let runtime = unsafe { gmp::Runtime::builder().procs(threads).build() }.expect("a runtime");
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+        let (runtime, pool) = pools(threads);
         for (name, load) in loads {
             if threads > 1 && matches!(load, Load::Joins(_)) {
                 // With a thread that has nothing to do some are stolen.
                 continue;
             }
             let (mut by_gmp, mut by_rayon) = (Vec::new(), Vec::new());
-            for round in 0..rounds {
+            for round in 0..=rounds {
                 let both: [&mut dyn FnMut(); 2] =
                     [&mut || by_gmp.push(runtime.run(move || run::<Gmp>(load))), &mut || {
                         by_rayon.push(pool.install(|| run::<Rayon>(load)))
@@ -166,7 +201,7 @@ fn main() {
                     both[which]();
                 }
             }
-            let (ours, theirs) = (median(by_gmp), median(by_rayon));
+            let [ours, theirs] = [by_gmp, by_rayon].map(|times| median(times[1..].to_vec()));
             let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
             worst = worst.max(ratio);
             println!("| {name} | {threads} | {ours:.1?} | {theirs:.1?} | {ratio:.2} |");

@@ -6,7 +6,7 @@ use super::procs::{First, one_on, one_p};
 use super::visits::have_no_m_poll;
 use crate::model::{Body, Flag, Model, Mutant, at_rest, done, runtime, together};
 use crate::sync::Event;
-use crate::{Priority, go, join, set_priority, yield_now};
+use crate::{Builder, Priority, join, set_priority, yield_now};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -114,8 +114,8 @@ fn a_branch_in_the_background_waits_for_low_ones() {
             let (first, event) = (Arc::clone(&order), Event::new());
             join(
                 || {
-                    let low = go(move || first.lock().unwrap().push("low"));
-                    assert!(low.set_priority(Priority::Low));
+                    let low = Builder::new().priority(Priority::Low);
+                    drop(low.go(move || first.lock().unwrap().push("low")).unwrap());
                     event.wait();
                 },
                 || {
@@ -130,14 +130,15 @@ fn a_branch_in_the_background_waits_for_low_ones() {
     });
 }
 
-/// A `Low` forker yields in its own branch, and a visit moves the record. Fails by an assertion when it is not run.
+/// A `High` forker yields in its own branch, again and again, before what is `Normal`, as its record counts. Fails by an
+/// assertion when no visit brings the record in.
 #[test]
 fn a_visit_queues_the_job_of_a_forker_of_a_class() {
     Model::new().check("visit_takes_job_of_class", || {
         let runtime = at_rest::<1>();
         let handle = Handle::of(&runtime);
         let forker = runtime.go(move || {
-            set_priority(Priority::Low);
+            set_priority(Priority::High);
             let ran = AtomicBool::new(false);
             join(
                 || {
