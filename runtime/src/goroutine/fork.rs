@@ -169,7 +169,8 @@ enum Unwinding {
 /// threads have begun.
 ///
 /// When `f` has returned, the branches that nobody has taken are called here, the newest first. A [`scope`](crate::scope) makes
-/// a goroutine of each branch at once; this call makes one for those alone that another thread has taken. What is said of
+/// a goroutine of each branch at once; this call makes one for those alone that another thread has taken, and for those that
+/// find no room: a P has room for 128. So fork ranges, and halves of them, rather than thousands of branches. What is said of
 /// [`join`] holds here too: a plain thread calls all branches itself, in that order.
 ///
 /// ```

@@ -29,7 +29,7 @@
 //! *A program without forks* pays for none of this: `forks` is set with the first job, and all looks beyond the M's own P
 //! ask that first.
 //!
-//! Checked by `models/jobs.rs`.
+//! Checked by `models/jobs.rs` and `models/jobs_beside.rs`.
 
 pub(crate) mod record;
 
