@@ -359,7 +359,8 @@ fn priorities_puts_requests_first_and_the_cleaner_last() {
     }
 }
 
-/// Fails by a number that is lost, by the example's own look; and by more goroutines than the tree of joins is deep, for each P.
+/// Fails by a number that is lost, by the example's own look; and by more goroutines than the tree of joins is deep, for
+/// each P.
 #[test]
 fn the_merge_sort_sorts_with_few_goroutines() {
     for procs in PROCS {

@@ -62,6 +62,7 @@ const ADDING: [(&str, &str); 19] = [
     ("runtime/mod.rs", "a runtime without a first M"),
     ("sched/mod.rs", "whether nobody runs anything, and what mutants do"),
     ("sched/park.rs", "the wait reason of a model"),
+    ("sched/run/jobs.rs", "taking a job slowly, for models"),
     ("sched/run/look.rs", "a visit that a model makes"),
     ("sched/run/mask.rs", "a copy for a mutant"),
     ("sched/threads/procs.rs", "how many Ps are where"),

@@ -102,8 +102,8 @@ fn the_branch_of_a_forker_of_a_class_is_run_in_that_class() {
     }
 }
 
-/// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the order when the branch, which
-/// is `Background`, too, goes first; and by deadlock when it does not go at all.
+/// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the order when the branch,
+/// which is `Background`, too, goes first; and by deadlock when it does not go at all.
 #[test]
 fn a_branch_in_the_background_waits_for_low_ones() {
     Model::new().check("background_forks", || {

@@ -36,8 +36,8 @@
 //! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
 //! before the first is given a class. A class that is changed beside a submission counts from the next one on.
 //!
-//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to who has taken it. The goroutine
-//! that is made of it has the class of its forker, and is queued in that class if that is below `Normal`.
+//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to who has taken it. The
+//! goroutine that is made of it has the class of its forker, and is queued in that class if that is below `Normal`.
 //!
 //! *Nobody starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
