@@ -199,6 +199,7 @@ fn the_end_waits_for_a_job_that_is_starting() {
 
 #[test]
 fn mutants() {
+    const STARTING: &str = "the_end_waits_for_a_job_that_is_starting";
     const OF_CLASS: &str = "the_branch_of_a_forker_of_a_class_is_run_in_that_class";
     caught::assert_caught(
         module_path!(),
@@ -210,7 +211,9 @@ fn mutants() {
             (Mutant::JobsUnseenAtTheLastLook, OF_CLASS),
             (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),
             (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
-            (Mutant::EndOverlooksStarting, "the_end_waits_for_a_job_that_is_starting"),
+            (Mutant::EndOverlooksStarting, STARTING),
+            (Mutant::StartingEndsRelaxed, STARTING),
+            (Mutant::EndLooksForStartingRelaxed, STARTING),
         ],
     );
 }

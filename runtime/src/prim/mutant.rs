@@ -109,6 +109,10 @@ pub enum Mutant {
     QueuedJobWakesNobody,
     /// The ender does not ask whether a job is about to become a goroutine.
     EndOverlooksStarting,
+    /// An M says without Release that a job has become a goroutine.
+    StartingEndsRelaxed,
+    /// The ender asks without Acquire whether a job is about to become a goroutine.
+    EndLooksForStartingRelaxed,
     /// The goroutine of a job is `Normal`, whatever its forker is.
     JobForgetsTheClass,
     /// A job of a goroutine below `Normal` goes before goroutines of `Low`.

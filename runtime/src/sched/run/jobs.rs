@@ -85,7 +85,7 @@ impl<'a, H: Host> Starting<'a, H> {
 impl<H: Host> Drop for Starting<'_, H> {
     fn drop(&mut self) {
         // Release: the goroutine that was made of the job is seen by who reads the count, `jobs_are_starting`, its partner.
-        self.0.starting.fetch_sub(1, Release);
+        self.0.starting.fetch_sub(1, Release.unless(StartingEndsRelaxed));
     }
 }
 
@@ -217,7 +217,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn jobs_are_starting(&self) -> bool {
         mutant!(EndOverlooksStarting: return false);
         // Acquire: partner the end of `Starting`. That it began is seen by way of the slot, and the forker's park.
-        self.starting.load(Acquire) > 0
+        self.starting.load(Acquire.unless(EndLooksForStartingRelaxed)) > 0
     }
 
     /// For models: as `steal_job`, on any thread, which calls `between` between X2 and Y1.
