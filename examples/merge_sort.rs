@@ -4,12 +4,12 @@
 //! cargo run --release --example merge_sort
 //!
 //! 1000000 numbers, procs 2, cut-off 2000
-//! sort 48.1ms, merge_sort 47.7ms; goroutines at once: 3
+//! sort 14.2ms, merge_sort 36.7ms; goroutines at once: 2
 //! the order is right
 //!
-//! `sort` is std's, on one thread. A fork that nobody takes is a call, so however many numbers there are, the number of
-//! goroutines stays small. `-- --numbers N`, `--procs P`, and `--cut-off C`: parts of at most C numbers are std's to sort. The
-//! status is 1 when the order is not std's.
+//! `sort` is std's, on one thread, and takes fewer steps; with `--procs 1` this one takes 67 ms. A fork that nobody takes is a
+//! call, so however many numbers there are, the number of goroutines stays small. `-- --numbers N`, `--procs P`, and
+//! `--cut-off C`: parts of at most C numbers are std's to sort. The status is 1 when the order is not std's.
 
 use gmp::Runtime;
 use std::process::ExitCode;
