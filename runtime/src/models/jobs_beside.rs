@@ -165,7 +165,7 @@ fn the_end_waits_for_a_job_that_is_starting() {
         loom::stop_exploring();
         let handle = Handle::of(&runtime);
         let (forked, taken, go_on) = (Flag::default(), Flag::default(), Flag::default());
-        let forker = runtime.go({
+        let _forker = runtime.go({
             let (forked, taken) = (forked.clone(), taken.clone());
             move || {
                 let own = || {

@@ -14,12 +14,17 @@ struct Named {
 
 /// `p/jobs.rs`, and records that nobody runs, told apart by their numbers. Only the model's owner calls what is the owner's.
 #[derive(Clone)]
-pub struct Jobs(Arc<(Slots<Active>, Vec<Named>)>);
+pub struct Jobs(Arc<Shared>);
+
+struct Shared {
+    slots: Slots<Active>,
+    records: Vec<Named>,
+}
 
 // SAFETY: the model's threads keep to who may call what, and loom checks the order of their accesses to the cells.
-unsafe impl Send for Jobs {}
+unsafe impl Send for Shared {}
 // SAFETY: as above.
-unsafe impl Sync for Jobs {}
+unsafe impl Sync for Shared {}
 
 /// A slot, for the forker that has put its record in there.
 pub struct Place(NonNull<Slot<Active>>);
@@ -29,19 +34,21 @@ impl Jobs {
     pub fn new(count: usize) -> Self {
         let slots = Slots::new();
         assert!(slots.open(), "new: the first job");
-        Jobs(Arc::new((slots, (0..count).map(|_| Named { cell: UnsafeCell::new(()) }).collect())))
+        let records = (0..count).map(|_| Named { cell: UnsafeCell::new(()) }).collect();
+        Jobs(Arc::new(Shared { slots, records }))
     }
     fn name(&self, number: usize) -> NonNull<Job<Active>> {
-        NonNull::from(&self.0.1[number]).cast()
+        NonNull::from(&self.0.records[number]).cast()
     }
     /// An exclusive access to a record: loom fails the execution where two of them are not ordered.
     fn touch(&self, number: usize) {
-        self.0.1[number].cell.with_mut(|_| ());
+        self.0.records[number].cell.with_mut(|_| ());
     }
     /// By the owner: writes the record, and puts it in, without a fence.
     pub fn put_in(&self, number: usize) -> Place {
         self.touch(number);
-        let slot = self.0.0.put_in(Entry::Job(self.name(number)), 1, || ()).expect("put_in: there is room");
+        let slot =
+            self.0.slots.put_in(Entry::Job(self.name(number)), 1, || ()).expect("put_in: there is room");
         Place(NonNull::from(slot))
     }
     /// By the forker of the record. Returns `true` if the record is the forker's again.
@@ -55,14 +62,14 @@ impl Jobs {
     }
     /// By any thread. Returns the number of the oldest, which is the caller's.
     pub fn take_oldest(&self) -> Option<usize> {
-        let Entry::Job(job) = self.0.0.take_oldest()? else { panic!("take_oldest: a goroutine") };
-        let number = (0..self.0.1.len()).find(|&number| self.name(number) == job);
+        let Entry::Job(job) = self.0.slots.take_oldest()? else { panic!("take_oldest: a goroutine") };
+        let number = (0..self.0.records.len()).find(|&number| self.name(number) == job);
         let number = number.expect("take_oldest: one of these");
         self.touch(number);
         Some(number)
     }
     /// By any thread.
     pub fn is_empty(&self) -> bool {
-        self.0.0.is_empty()
+        self.0.slots.is_empty()
     }
 }
