@@ -64,7 +64,7 @@ use crate::prim::{
 };
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
-use crate::sched::switch::Switching;
+use crate::sched::switch::{Duties, Switching};
 use crate::sched::threads::locked::Ties;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::{Frame, InterruptPolicy, OnInterrupt, PendingInterrupts, Throws};
@@ -386,8 +386,8 @@ impl<H: Host> G<H> {
 
     /// Returns what may interrupt the goroutine's waits. For the goroutine.
     #[inline]
-    pub(crate) fn pending_interrupts(&self, sched: &Sched<H>) -> PendingInterrupts {
-        let ends = sched.is_ending() && !self.throws.are_over();
+    pub(crate) fn pending_interrupts(&self, duties: Duties) -> PendingInterrupts {
+        let ends = duties.ends() && !self.throws.are_over();
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 

@@ -21,14 +21,14 @@ pub use priority::{priority, set_priority};
 pub use verbs::{Affinity, go_fair, yield_to};
 
 use crate::g::{Birth, Name};
-use crate::host::{Active, Process};
+use crate::host::Active;
 use crate::m::{M, Window};
 use crate::runtime::Handle;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::sched::run::place::Place;
-use crate::sched::switch;
+use crate::sched::switch::{self, Duties};
 use crate::wait::interrupt::{self, Interrupt};
 use std::fmt;
 use std::io;
@@ -296,26 +296,20 @@ pub fn yield_now() {
 /// `what`: who is to run instead.
 #[inline(always)]
 fn yield_as(what: impl FnOnce() -> Yield) {
-    if Active::has_switch_hooks() {
-        return yield_with_hooks(what);
-    }
-    let Some(mut window) = Window::<Active>::enter() else { return std::thread::yield_now() };
-    if window.m().sched().is_ending() {
-        drop(window);
-        interrupt::end_here::<Active>();
-        window = Window::enter().expect("yield_as: a goroutine runs on an M");
+    let Some(window) = Window::<Active>::enter() else { return std::thread::yield_now() };
+    let duties = window.m().sched().duties();
+    if !duties.are_none() {
+        return yield_with_duties(window, duties, what);
     }
     window.suspend(what());
 }
 
-/// As `yield_as`, where functions of [`hooks`] are registered.
+/// The rest of `yield_as` where the runtime ends, or functions of [`hooks`] are registered.
 #[cold]
 #[inline(never)]
-fn yield_with_hooks(what: impl FnOnce() -> Yield) {
-    let Some(window) = Window::<Active>::enter() else { return std::thread::yield_now() };
-    let ends = window.m().sched().is_ending();
+fn yield_with_duties(window: Window<Active>, duties: Duties, what: impl FnOnce() -> Yield) {
     drop(window);
-    if ends {
+    if duties.ends() {
         interrupt::end_here::<Active>();
     }
     let_run(what);

@@ -394,6 +394,12 @@ impl<H: Host> M<H> {
         self.quick.set(None);
     }
 
+    /// Returns `false` if the goroutine calls no function of `gmp::hooks`. `true` if it does, or may.
+    #[inline(always)]
+    pub(crate) fn bars_windows(&self) -> bool {
+        self.quick.get().is_none()
+    }
+
     /// The functions have returned. The P may be lost by now: the next entry finds that.
     pub(crate) fn admit_windows(&self) {
         let lease =

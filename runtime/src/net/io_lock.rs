@@ -110,13 +110,14 @@ impl<H: Host> IoLock<H> {
     /// Blocks the calling goroutine or thread until it has the I/O lock, or until `look` returns an error. `look` also
     /// returns until when to wait; `look` is called again after each nudge, and runs under the queue's lock. A caller
     /// that gets the lock calls `look` once more before its system call.
+    #[inline]
     pub(crate) fn take<E>(
         &self,
         look: impl Fn() -> Result<Option<Nanos>, E>,
     ) -> Result<Holder<'_, H>, Denied<E>> {
         let m = M::<H>::current();
-        if H::has_switch_hooks()
-            && let Some(m) = m
+        if let Some(m) = m
+            && m.bars_windows()
         {
             // Also where nobody holds the lock: the goroutine has one abandon hook, which is that of the wait it is in.
             switch::refuse_in_hook(m, "what may park");
@@ -149,6 +150,7 @@ impl<H: Host> IoLock<H> {
     }
 
     #[cold]
+    #[inline(never)]
     fn wait_in_queue<E>(&self, look: &impl Fn() -> Result<Option<Nanos>, E>) -> Result<Got, Denied<E>> {
         let mut wait = Wait::begin();
         let record =

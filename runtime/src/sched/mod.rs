@@ -83,6 +83,7 @@ use crate::sched::run::globq::{GlobalLen, GlobalQueue};
 use crate::sched::run::idle_set::IdleSet;
 use crate::sched::run::mask::Mask;
 use crate::sched::stacks::Stacks;
+use crate::sched::switch::{AtSwitch, Duties};
 use crate::sched::threads::bound::BoundMs;
 use crate::sched::threads::ps::Ps;
 use crate::sched::watch::sysmon::Monitor;
@@ -213,8 +214,8 @@ pub(crate) struct Sched<H: Host> {
     census: CachePadded<Census>,
     /// The runtime ends: no M takes work any more. Set once, under the lock.
     stopping: AtomicBool,
-    /// The runtime begins to end: goroutines are unwound; see `stop`. Set once, under the lock, before `stopping`.
-    ending: AtomicBool,
+    /// What each goroutine that parks or yields has to do besides; see `switch`.
+    at_switch: AtSwitch,
     /// How long the M in the poller waits; see `poll`.
     poll_until: AtomicU64,
     /// How many goroutines are in the global queue; see `inject`.
@@ -280,6 +281,10 @@ impl<H: Host> Sched<H> {
         if let Some(runtimes) = &H::shared().runtimes {
             runtimes.begin(&sched);
         }
+        if H::has_switch_hooks() {
+            // `register` may have looked for runtimes before this one was known.
+            sched.at_switch.add(Duties::HOOKS);
+        }
         Ok(sched)
     }
 
@@ -299,9 +304,9 @@ impl<H: Host> Sched<H> {
             central: Mutex::new(Rank::Central, central),
             census: CachePadded::new(Census::new(procs)),
             stopping: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
+            at_switch: AtSwitch::new(),
             poll_until: AtomicU64::new(NO_POLLER),
-            globq_len: GlobalLen::new(),
+            globq_len: GlobalLen::new(detours != 0),
             waiting_classes: WaitingClasses::new(),
             detours: SingleWriterByte::new(detours),
             attention: AtomicU32::new(procs),
@@ -353,11 +358,16 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns `true` if the runtime has begun to end, and goroutines end where they park. Exact under the lock;
-    /// elsewhere a hint, as goroutines that did not see the flag are found by the sweeps of `stop`. Not a single-writer
-    /// word: a model has to see that the flag decides.
+    /// elsewhere a hint, as goroutines that did not see the flag are found by the sweeps of `stop`.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.load(Relaxed)
+        self.duties().ends()
+    }
+
+    /// Returns what a goroutine that parks or yields now has to do besides.
+    #[inline(always)]
+    pub(crate) fn duties(&self) -> Duties {
+        self.at_switch.read()
     }
 
     /// For models: returns `true` if no M has a P, or spins, or was summoned.

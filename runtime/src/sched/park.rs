@@ -151,7 +151,8 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    fn new<F: FnOnce() -> Commit>(closure: &ManuallyDrop<F>) -> Self {
+    /// `closure` is not used otherwise, and stays where it is until the hook is called.
+    pub(crate) fn new<F: FnOnce() -> Commit>(closure: &ManuallyDrop<F>) -> Self {
         Hook { closure: (&raw const *closure).cast(), call: Self::call_moved::<F> }
     }
 
@@ -164,8 +165,9 @@ impl Hook {
     }
 
     /// # Safety
-    /// The goroutine that made the hook is suspended, and the hook is called once.
-    pub(super) unsafe fn call(self) -> Commit {
+    /// The goroutine that made the hook is suspended, or calls it itself in the frame in which the closure lies; and the hook is
+    /// called once.
+    pub(crate) unsafe fn call(self) -> Commit {
         // SAFETY: by this function's contract.
         unsafe { (self.call)(self.closure) }
     }
@@ -227,17 +229,11 @@ pub(crate) fn note<H: Host>(window: &Window<H>, reason: WaitReason) {
     g.since.set(window.m().sched().coarse_now());
 }
 
-/// Parks the calling goroutine until the wait is readied or nudged, or `commit` refuses.
+/// Parks the calling goroutine until the wait is readied or nudged, or `hook` refuses.
 #[inline]
-pub(crate) fn gopark<H: Host>(
-    window: Window<H>,
-    number: WaitNumber,
-    reason: WaitReason,
-    commit: impl FnOnce() -> Commit,
-) {
+pub(crate) fn gopark<H: Host>(window: Window<H>, number: WaitNumber, reason: WaitReason, hook: Hook) {
     note(&window, reason);
-    let commit = ManuallyDrop::new(commit);
-    window.suspend(Yield::Park(number, Hook::new(&commit)));
+    window.suspend(Yield::Park(number, hook));
 }
 
 /// As `gopark`, with a timer that claims the wait.
@@ -249,11 +245,12 @@ pub(crate) fn gopark_until<H: Host>(
     commit: impl FnOnce() -> Commit,
 ) {
     let (g, p, sched) = (window.g(), window.p(), window.m().sched());
-    gopark(window, number, reason, move || {
+    let commit = ManuallyDrop::new(move || {
         // Before the rest is published: no waker but the timer may wake the goroutine until the timer's place is noted.
         sched.arm(p, alarm, due, (g, number));
         commit()
     });
+    gopark(window, number, reason, Hook::new(&commit));
 }
 
 impl<H: Host> Sched<H> {

@@ -76,6 +76,7 @@ use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, Relaxed, event, fence, when_weighed};
 use crate::sched::Sched;
+use crate::sched::switch::Duties;
 use crate::sched::watch::ending::Patience;
 use crate::sched::watch::told::{Refusal, Refused};
 use crate::wait::abandon::AbandonHook;
@@ -269,7 +270,7 @@ impl<H: Host> Sched<H> {
     /// E1.
     fn begin_to_end(&self) {
         let _central = self.central.lock();
-        self.ending.store(true, Relaxed);
+        self.at_switch.add(Duties::ENDS);
     }
 
     /// Step 1, in that step's part of `limit`.
@@ -383,7 +384,7 @@ impl<H: Host> Sched<H> {
         }
         let mut central = self.central.lock();
         // Ms that stand by are taken out below, under the same lock; an M that would stand by later finds this first.
-        self.ending.store(true, Relaxed);
+        self.at_switch.add(Duties::ENDS);
         self.stopping.store(true, Relaxed);
         self.no_p_is_wanted();
         // StopFence. SeqCst: a store that submissions load, then loads from the queues (`take_queued`) and from the lives of

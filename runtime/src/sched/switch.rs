@@ -36,12 +36,17 @@
 //! Which functions are called is settled at the first switch of a call: functions that are registered later are not called for
 //! resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
+//! *That there are functions* a goroutine learns with what it asks at each switch anyhow: whether its runtime ends
+//! ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once `register` can find it.
+//!
 //! Checked by `models/switch.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
-use crate::prim::Arc;
+use crate::prim::{Arc, AtomicU32, Relaxed};
+use crate::sched::Sched;
+use crate::sched::watch::deadlock::Runtimes;
 use std::cell::Cell;
 
 type Function = dyn Fn() + Send + Sync;
@@ -55,6 +60,54 @@ struct Pair {
 
 /// All that are registered, in their order. A list is never changed nor freed: another takes its place.
 pub(crate) struct Hooks(Vec<Pair>);
+
+/// What the goroutines of a runtime have to do at each switch besides: one word, so that a switch for which there is nothing
+/// asks once. Not a single-writer word: a model has to see that it decides.
+pub(crate) struct AtSwitch(AtomicU32);
+
+/// What [`AtSwitch`] has said.
+#[derive(Copy, Clone)]
+pub(crate) struct Duties(u32);
+
+impl Duties {
+    /// The runtime has begun to end: goroutines are unwound; see `sched/stop.rs`. Added under the lock, before `stopping`.
+    pub(crate) const ENDS: Duties = Duties(1);
+    /// There are switch hooks.
+    pub(crate) const HOOKS: Duties = Duties(2);
+
+    #[inline(always)]
+    pub(crate) fn are_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn ends(self) -> bool {
+        self.0 & Self::ENDS.0 != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn calls_hooks(self) -> bool {
+        self.0 & Self::HOOKS.0 != 0
+    }
+}
+
+impl AtSwitch {
+    pub(crate) fn new() -> Self {
+        AtSwitch(AtomicU32::new(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(&self) -> Duties {
+        // Relaxed: exact under the lock, as far as the end goes; else a hint. The functions are read behind `switch_hooks`.
+        Duties(self.0.load(Relaxed))
+    }
+
+    /// Never taken back.
+    pub(crate) fn add(&self, duty: Duties) {
+        // Relaxed: as in `read`.
+        self.0.fetch_or(duty.0, Relaxed);
+    }
+}
 
 /// Where a goroutine stands between the functions.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -92,10 +145,18 @@ pub(crate) fn register<H: Host>(
         pairs.push(pair.clone());
         let fresh = Box::into_raw(Box::new(Hooks(pairs)));
         if H::set_switch_hooks(before, fresh.cast()) {
-            return;
+            return tell_runtimes::<H>();
         }
         // SAFETY: nobody else has seen it.
         drop(unsafe { Box::from_raw(fresh) });
+    }
+}
+
+/// There are functions from now on. The caller's own runtime may have begun to end, or be a model's, and is not in the list.
+fn tell_runtimes<H: Host>() {
+    let all = H::shared().runtimes.as_ref().map(Runtimes::all).unwrap_or_default();
+    for sched in all.iter().map(Arc::as_ref).chain(Sched::<H>::current()) {
+        sched.at_switch.add(Duties::HOOKS);
     }
 }
 
@@ -113,6 +174,8 @@ pub(crate) fn is_here<H: Host>(m: &M<H>) -> bool {
 }
 
 /// Ends the process if the calling goroutine is in one of the functions, where `call` is refused.
+#[cold]
+#[inline(never)]
 pub(crate) fn refuse_in_hook<H: Host>(m: &M<H>, call: &str) {
     if is_in_hook(m) {
         H::fatal(&format!(

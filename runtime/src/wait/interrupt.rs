@@ -462,7 +462,7 @@ impl<H: Host> Drop for Undisturbed<H> {
 /// Returns `None` at once where nothing is. An interrupt that may not be thrown is masked from here on.
 pub(crate) fn due<H: Host>(g: Option<GRef<H>>, masked: &mut Masked) -> Option<Interrupt> {
     let pending = match (g, Sched::<H>::current()) {
-        (Some(g), Some(sched)) => g.pending_interrupts(sched),
+        (Some(g), Some(sched)) => g.pending_interrupts(sched.duties()),
         _ => PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false },
     };
     if !pending.listens::<H>(OnInterrupt::Unwinding) {

@@ -43,7 +43,7 @@ impl<H: Host> ClassQueues<H> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queues.iter().all(VecDeque::is_empty)
+        !self.in_use || self.queues.iter().all(VecDeque::is_empty)
     }
 
     /// How many of this class there are; none of `Normal`.

@@ -112,6 +112,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn begin_classes(&self, central: &mut Central<H>) {
         central.globq.classes.begin();
         self.detours.set(self.detours.get() | BY_CLASS);
+        self.globq_len.note_detours();
     }
 
     /// Returns `true` if `g` is to be queued globally, and not on `p`. For a caller that has found `detours`.

@@ -22,15 +22,31 @@ use std::collections::VecDeque;
 const KEPT: usize = 1 << 16;
 
 /// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
-/// many as at the last `publish`, which follows each change of the queue in the same critical section.
+/// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says that
+/// there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once.
 pub(crate) struct GlobalLen(AtomicU64);
 
 /// Where the count of the mailboxes begins.
 const MAIL: u32 = 32;
+/// Some goroutines are queued globally wherever they come from. Never taken back.
+const DETOURS: u64 = 1 << 63;
 
 impl GlobalLen {
-    pub(crate) fn new() -> Self {
-        GlobalLen(AtomicU64::new(0))
+    pub(crate) fn new(detours: bool) -> Self {
+        GlobalLen(AtomicU64::new(if detours { DETOURS } else { 0 }))
+    }
+
+    /// Under the lock: there are detours from now on.
+    pub(crate) fn note_detours(&self) {
+        // Relaxed: as in `read`. A reader that has learned of a goroutine with a class sees this.
+        self.0.store(self.0.load(Relaxed) | DETOURS, Relaxed);
+    }
+
+    /// Returns `true` if `is_zero`, and there are no detours. As `read`.
+    #[inline(always)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        // Relaxed: as in `read`.
+        self.0.load(Relaxed) == 0
     }
 
     /// Those that are for all. Exact under the lock, else a hint.
@@ -44,21 +60,22 @@ impl GlobalLen {
     #[inline]
     pub(crate) fn is_zero(&self) -> bool {
         // Relaxed: as in `read`.
-        self.0.load(Relaxed) == 0
+        self.0.load(Relaxed) & !DETOURS == 0
     }
 
     /// Returns `true` if there is one in a mailbox. As `read`.
     #[inline]
     pub(crate) fn counts_mail(&self) -> bool {
         // Relaxed: as in `read`.
-        self.0.load(Relaxed) >> MAIL != 0
+        (self.0.load(Relaxed) & !DETOURS) >> MAIL != 0
     }
 
     /// Under the lock.
     #[inline]
     pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
         // Relaxed: as in `read`.
-        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL, Relaxed);
+        let detours = self.0.load(Relaxed) & DETOURS;
+        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL | detours, Relaxed);
     }
 }
 

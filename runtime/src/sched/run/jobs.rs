@@ -164,8 +164,7 @@ impl<H: Host> Sched<H> {
 
     /// Thief: the oldest job of another P, as a goroutine.
     pub(crate) fn steal_job(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        // Relaxed: a hint here.
-        if !self.forks.load(Relaxed) {
+        if !self.has_forked() {
             return None;
         }
         let oldest = |victim: &P<H>| {
@@ -200,7 +199,15 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
+    /// Returns `true` if a job was ever put in; else no P has one. Exact for the caller's own P.
+    #[inline(always)]
+    pub(crate) fn has_forked(&self) -> bool {
+        // Relaxed: the owner's own store, or one before the lock under which the owner got the P; else a hint.
+        self.forks.load(Relaxed)
+    }
+
     /// I3 for jobs: returns `true` if there is a job on any P, also on one that is idle or retired.
+    #[inline]
     pub(crate) fn jobs_somewhere(&self) -> bool {
         mutant!(JobsUnseenAtTheLastLook: return false);
         // Relaxed: set before SubmitFence.

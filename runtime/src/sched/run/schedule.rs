@@ -158,7 +158,18 @@ impl<H: Host> Sched<H> {
 
     /// Looks at the own jobs, in the poller, in the queues of other Ps, and in all mailboxes. If all other Ps are idle their
     /// queues are empty, and the M waits in the poller next: a poll before that would be a wasted system call.
+    #[inline(always)]
     pub(super) fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        let busy = self.census.read().nbusy();
+        if busy == 1 && !self.has_forked() && !self.mail_waits() {
+            return None;
+        }
+        self.search_elsewhere(m, p)
+    }
+
+    /// As `look_elsewhere`, where there is somewhere to look.
+    #[inline(never)]
+    fn search_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if let Some(g) = self.take_own_job(p) {
             return Some(g);
         }
@@ -257,11 +268,18 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();
-        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
-            return;
-        }
-        if let Some(g) = p.runq.push(g) {
-            self.spill(p, g);
+        if self.globq_len.is_nothing() {
+            match p.runq.push(g) {
+                None => return,
+                Some(g) => self.spill(p, g),
+            }
+        } else {
+            if self.detours.get() != 0 && self.requeue_by_class(p, g) {
+                return;
+            }
+            if let Some(g) = p.runq.push(g) {
+                self.spill(p, g);
+            }
         }
         if self.globrunq_len() > 0 {
             p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));

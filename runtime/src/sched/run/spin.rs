@@ -123,6 +123,7 @@ impl<H: Host> Sched<H> {
 
     /// I3. Returns `true` if there is a goroutine in the queue, or the batch, of a P that is not among the `idle` ones, or a
     /// job on any P.
+    #[inline]
     pub(crate) fn work_somewhere(&self, idle: &Mask) -> bool {
         self.ps.iter().any(|p| !idle.has(p.id) && self.has_work(p)) || self.jobs_somewhere()
     }

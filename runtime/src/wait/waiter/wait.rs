@@ -6,13 +6,14 @@ use crate::host::Host;
 use crate::m::{M, Window};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
-use crate::sched::park::{Commit, WaitReason, Yield};
+use crate::sched::park::{Commit, Hook, WaitReason, Yield};
 use crate::sched::timers::Alarm;
 use crate::sched::{Sched, park, switch};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::{self, Interrupt, Masked, OnInterrupt, PendingInterrupts};
 use crate::wait::status::{StatusWord, Then, WaitNumber, Why};
 use gmp_timers::Nanos;
+use std::mem::ManuallyDrop;
 
 /// How to wait.
 #[derive(Copy, Clone)]
@@ -165,16 +166,19 @@ impl<H: Host> Wait<H> {
             Who::G(g, window) => {
                 let g = *g;
                 let window = window.take().expect("park: once for each wait");
-                g.interrupt_policy
-                    .set(how.ends, g.pending_interrupts(window.m().sched()).listens::<H>(how.ends));
-                if H::has_switch_hooks() {
-                    return self.park_with_hooks(g, window, how, commit);
+                let duties = window.m().sched().duties();
+                let pending = g.pending_interrupts(duties);
+                g.interrupt_policy.set(how.ends, pending.listens::<H>(how.ends));
+                let commit = ManuallyDrop::new(commit);
+                if !duties.are_none() && duties.calls_hooks() {
+                    return self.park_with_hooks(g, window, how, Hook::new(&commit));
                 }
                 match how.until {
-                    None => park::gopark(window, self.number, how.reason, commit),
+                    None => park::gopark(window, self.number, how.reason, Hook::new(&commit)),
                     Some(due) => {
                         self.until = how.until;
                         let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        let commit = ManuallyDrop::into_inner(commit);
                         park::gopark_until(window, self.number, how.reason, (due, alarm), commit);
                     }
                 }
@@ -201,7 +205,7 @@ impl<H: Host> Wait<H> {
         g: GRef<H>,
         window: Window<H>,
         how: How,
-        commit: impl FnOnce() -> Commit,
+        hook: Hook,
     ) -> Woke {
         let sched = window.m().sched();
         if H::is_panicking() {
@@ -218,7 +222,9 @@ impl<H: Host> Wait<H> {
             let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
             sched.arm(window.p(), alarm, due, (g, self.number));
         }
-        let committed = commit();
+        // SAFETY: `park` has made the hook of a closure in its frame, and does nothing else with either. The goroutine calls the
+        // hook itself instead of being suspended.
+        let committed = unsafe { hook.call() };
         if committed == Commit::Park && listens {
             let then = g.word.make_known(self.number, interrupted);
             debug_assert_eq!(then, Then::Leave, "park_with_hooks: the owner is awake");
@@ -362,7 +368,7 @@ impl<H: Host> Wait<H> {
                 Why::Nudged => {
                     // Asked for here: the goroutine may run on another M now.
                     let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
-                    if let Some(woke) = self.look(g.pending_interrupts(sched), how) {
+                    if let Some(woke) = self.look(g.pending_interrupts(sched.duties()), how) {
                         return woke;
                     }
                 }
