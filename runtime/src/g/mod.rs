@@ -387,7 +387,7 @@ impl<H: Host> G<H> {
     /// Returns what may interrupt the goroutine's waits. For the goroutine.
     #[inline]
     pub(crate) fn pending_interrupts(&self, duties: Duties) -> PendingInterrupts {
-        let ends = duties.ends() && !self.throws.are_over();
+        let ends = !duties.are_none() && duties.ends() && !self.throws.are_over();
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 

@@ -186,6 +186,7 @@ impl<H: Host> Sched<H> {
         self.descs.watches_any() && self.poll_until.load(Relaxed) == NO_POLLER
     }
 
+    #[inline(always)]
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
         // Locked once for all events, by the first.
         let (mut entries, mut tasks) = (None, FoundTasks::None);

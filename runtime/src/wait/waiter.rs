@@ -175,11 +175,16 @@ impl<H: Host> Waiter<H> {
         assert_none_held();
         match self {
             Waiter::G(g, _) => wake::goready(*g),
-            Waiter::Parker(parker, _) => {
-                mutant!(TaskIsCalledEarly: { Arc::clone(parker).alarm(); Self::ready_parker(parker); return });
-                Self::ready_parker(parker).alarm();
-            }
+            Waiter::Parker(parker, _) => Self::alarm_parker(parker),
         }
+    }
+
+    /// As `ready`, for a thread or a task.
+    #[cold]
+    #[inline(never)]
+    fn alarm_parker(parker: &Arc<Parker<H>>) {
+        mutant!(TaskIsCalledEarly: { Arc::clone(parker).alarm(); Self::ready_parker(parker); return });
+        Self::ready_parker(parker).alarm();
     }
 
     /// As `ready`, except that the waker of a task is called by [`Readied::call_wakers`]. For one of several that are
@@ -191,13 +196,18 @@ impl<H: Host> Waiter<H> {
                 assert_none_held();
                 wake::goready(*g);
             }
-            Waiter::Parker(parker, _) => {
-                let parker = Self::ready_parker(parker);
-                match parker.bed {
-                    Bed::Thread(_) => parker.alarm(),
-                    Bed::Task(_) => readied.push(parker),
-                }
-            }
+            Waiter::Parker(parker, _) => Self::ready_parker_with(parker, readied),
+        }
+    }
+
+    /// As `ready_with`, for a thread or a task.
+    #[cold]
+    #[inline(never)]
+    fn ready_parker_with(parker: &Arc<Parker<H>>, readied: &mut Readied<H>) {
+        let parker = Self::ready_parker(parker);
+        match parker.bed {
+            Bed::Thread(_) => parker.alarm(),
+            Bed::Task(_) => readied.push(parker),
         }
     }
 

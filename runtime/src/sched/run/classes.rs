@@ -175,10 +175,16 @@ impl<H: Host> Sched<H> {
         match self.find_by_class(m, p) {
             Some(g) => Heeded::Runs(g),
             None => {
-                self.go_idle(m);
+                self.go_idle_here(m);
                 Heeded::LooksAgain
             }
         }
+    }
+
+    /// As `go_idle`, which is a part of the M's loop elsewhere.
+    #[inline(never)]
+    fn go_idle_here(&self, m: &M<H>) {
+        self.go_idle(m);
     }
 
     /// As a turn of the loop of `find_runnable`, where goroutines have classes.

@@ -48,6 +48,7 @@ impl<H: Host> Sched<H> {
 
     /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P if there is something to
     /// look for, and without one if the M was summoned and found no P on waking, or if the runtime ends.
+    #[inline(always)]
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
         let mut central = self.central.lock();
@@ -87,6 +88,7 @@ impl<H: Host> Sched<H> {
         self.sleep_in(m, idle_spot);
     }
 
+    #[inline(never)]
     fn sleep_in(&self, m: &M<H>, idle_spot: IdleSpot) {
         match idle_spot {
             IdleSpot::Poller => self.block_in_poller(m),

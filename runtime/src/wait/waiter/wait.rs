@@ -167,12 +167,12 @@ impl<H: Host> Wait<H> {
                 let g = *g;
                 let window = window.take().expect("park: once for each wait");
                 let duties = window.m().sched().duties();
-                let pending = g.pending_interrupts(duties);
-                g.interrupt_policy.set(how.ends, pending.listens::<H>(how.ends));
                 let commit = ManuallyDrop::new(commit);
                 if !duties.are_none() && duties.calls_hooks() {
                     return self.park_with_hooks(g, window, how, Hook::new(&commit));
                 }
+                let pending = g.pending_interrupts(duties);
+                g.interrupt_policy.set(how.ends, pending.listens::<H>(how.ends));
                 match how.until {
                     None => park::gopark(window, self.number, how.reason, Hook::new(&commit)),
                     Some(due) => {
@@ -211,6 +211,9 @@ impl<H: Host> Wait<H> {
         if H::is_panicking() {
             // As in `attend`.
             g.interrupt_policy.set(OnInterrupt::Never, false);
+        } else {
+            let pending = g.pending_interrupts(sched.duties());
+            g.interrupt_policy.set(how.ends, pending.listens::<H>(how.ends));
         }
         park::note(&window, how.reason);
         let listens = g.interrupt_policy.listens();
