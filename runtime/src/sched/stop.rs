@@ -3,10 +3,10 @@
 //! ```text
 //!   ender                                          M
 //!
-//!   E1  lock: `ending` := true                     M1  the goroutine is Waiting (K1 of `park.rs`)
+//!   E1  lock: `ENDS` is added                      M1  the goroutine is Waiting (K1 of `park.rs`)
 //!   E2  sweep: read the word of each goroutine     M2  the commit hook
 //!       that sleeps and may be interrupted         M3  no goroutine at hand
-//!   E3  read which goroutines the Ms have at       M4  lock: puts its P down; `ending`?
+//!   E3  read which goroutines the Ms have at       M4  lock: puts its P down; `ENDS`?
 //!       hand                                           alarm for the ender
 //!   E4  those of E2 that are not among them:
 //!       claim the wait and make them Runnable,
@@ -21,7 +21,7 @@
 //!    on as if nothing had happened. A goroutine that may not be unwound stays where it is for good, and is counted
 //!    (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
 //!
-//!    A goroutine that runs goes on until it parks or yields. Then the goroutine looks at `ending`, and interrupts itself: a
+//!    A goroutine that runs goes on until it parks or yields. Then the goroutine looks at `ENDS`, and interrupts itself: a
 //!    hint, without a fence. A goroutine that did not see E1 is found asleep by a later sweep: the goroutine's M either goes on
 //!    with others, and the ender sweeps again when these have parked; or the M puts the P down (M4) and sees E1; or the M has
 //!    done so before E1, and E2 sees M1. So the last P that is put down has the ender sweep once more after the last park. (The
@@ -35,7 +35,7 @@
 //!    the snapshot, and be at its own end when the ender looks there. So before step 2 the ender takes a second snapshot, which
 //!    must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
 //!    its closure on the ender's thread, which has no time limit there. A thread that is no M (`Handle`) stands in no snapshot.
-//!    The thread looks at `ending` once more in the section of the lock in which it queues a new goroutine: it finds E1 there,
+//!    The thread looks at `ENDS` once more in the section of the lock in which it queues a new goroutine: it finds E1 there,
 //!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. In the same
 //!    section the goroutine is counted, so one that its thread drops is not among those that are left. An M without a
 //!    goroutine alone may queue a new one as late as step 2: that of a callback's firing, or of a function that a context

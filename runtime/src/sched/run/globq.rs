@@ -42,11 +42,11 @@ impl GlobalLen {
         self.0.store(self.0.load(Relaxed) | DETOURS, Relaxed);
     }
 
-    /// Returns `true` if `is_zero`, and there are no detours. As `read`.
+    /// What a goroutine that yields has to know. As `read`.
     #[inline(always)]
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub(crate) fn look(&self) -> Elsewhere {
         // Relaxed: as in `read`.
-        self.0.load(Relaxed) == 0
+        Elsewhere(self.0.load(Relaxed))
     }
 
     /// Those that are for all. Exact under the lock, else a hint.
@@ -76,6 +76,29 @@ impl GlobalLen {
         // Relaxed: as in `read`.
         let detours = self.0.load(Relaxed) & DETOURS;
         self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL | detours, Relaxed);
+    }
+}
+
+/// What [`GlobalLen::look`] has found beside the caller's ring.
+#[derive(Copy, Clone)]
+pub(crate) struct Elsewhere(u64);
+
+impl Elsewhere {
+    /// Returns `true` if no goroutine stands elsewhere, and there are no detours.
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_detours(self) -> bool {
+        self.0 & DETOURS != 0
+    }
+
+    /// Returns `true` if there are goroutines that are for all.
+    #[inline(always)]
+    pub(crate) fn is_for_all(self) -> bool {
+        self.0 as u32 != 0
     }
 }
 

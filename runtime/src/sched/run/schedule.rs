@@ -268,21 +268,16 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("requeue: a goroutine yields inside the runtime");
         g.word.requeue();
         p.owner.touch();
-        if self.globq_len.is_nothing() {
-            match p.runq.push(g) {
-                None => return,
-                Some(g) => self.spill(p, g),
-            }
-        } else {
-            if self.detours.get() != 0 && self.requeue_by_class(p, g) {
-                return;
-            }
-            if let Some(g) = p.runq.push(g) {
-                self.spill(p, g);
-            }
+        let elsewhere = self.globq_len.look();
+        if !elsewhere.is_nothing() && elsewhere.has_detours() && self.requeue_by_class(p, g) {
+            return;
         }
-        if self.globrunq_len() > 0 {
-            p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));
+        match p.runq.push(g) {
+            None if elsewhere.is_nothing() || !elsewhere.is_for_all() => return,
+            None => {}
+            // What does not fit goes to the global queue.
+            Some(g) => self.spill(p, g),
         }
+        p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));
     }
 }
