@@ -40,10 +40,17 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "resetspinning")]
     pub(crate) fn reset_spinning(&self, m: &M<H>) {
         if m.spinning.replace(false) {
-            self.census.end_spinning();
-            mutant!(SpinnerWakesNobody: return);
-            self.wakep();
+            self.end_spinning();
         }
+    }
+
+    /// As `reset_spinning`, for an M that has spun.
+    #[cold]
+    #[inline(never)]
+    fn end_spinning(&self) {
+        self.census.end_spinning();
+        mutant!(SpinnerWakesNobody: return);
+        self.wakep();
     }
 
     /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P if there is something to
