@@ -200,13 +200,7 @@ impl<H: Host> Wait<H> {
     /// As `park`, for a goroutine whose switches have functions around them: see `sched/switch.rs`.
     #[cold]
     #[inline(never)]
-    fn park_with_hooks(
-        &mut self,
-        g: GRef<H>,
-        window: Window<H>,
-        how: How,
-        hook: Hook,
-    ) -> Woke {
+    fn park_with_hooks(&mut self, g: GRef<H>, window: Window<H>, how: How, hook: Hook) -> Woke {
         let sched = window.m().sched();
         if H::is_panicking() {
             // As in `attend`.
