@@ -165,8 +165,8 @@ impl Hook {
     }
 
     /// # Safety
-    /// The goroutine that made the hook is suspended, or calls it itself in the frame in which the closure lies; and the hook is
-    /// called once.
+    /// The goroutine that made the hook is suspended, or calls it itself in the frame in which the closure lies; and the hook
+    /// is called once.
     pub(crate) unsafe fn call(self) -> Commit {
         // SAFETY: by this function's contract.
         unsafe { (self.call)(self.closure) }

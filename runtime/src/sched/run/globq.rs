@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 const KEPT: usize = 1 << 16;
 
 /// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
-/// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says that
-/// there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once.
+/// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says
+/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once.
 pub(crate) struct GlobalLen(AtomicU64);
 
 /// Where the count of the mailboxes begins.

@@ -219,8 +219,8 @@ impl<H: Host> Wait<H> {
             let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
             sched.arm(window.p(), alarm, due, (g, self.number));
         }
-        // SAFETY: `park` has made the hook of a closure in its frame, and does nothing else with either. The goroutine calls the
-        // hook itself instead of being suspended.
+        // SAFETY: `park` has made the hook of a closure in its frame, and does nothing else with either. The goroutine calls
+        // the hook itself instead of being suspended.
         let committed = unsafe { hook.call() };
         if committed == Commit::Park && listens {
             let then = g.word.make_known(self.number, interrupted);
