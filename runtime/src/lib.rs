@@ -34,9 +34,14 @@
 //!
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
 //! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
-//! goroutine a name or a stack size. [`go_fair`], [`Builder::affinity`] and [`yield_to`] say where a goroutine stands and who
-//! runs next, for those who have a reason. A program that has a `main` of its own, or several runtimes, keeps a [`Runtime`],
-//! which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
+//! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a
+//! [`Runtime`], which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
+//!
+//! What the scheduler does by default is right for most programs; these change it. [`join`] and [`fork_scope`] run branches of
+//! a computation on other threads that have nothing to do, [`go_lifo`] starts the goroutines of a tree. [`go_fair`],
+//! [`Builder::affinity`], [`JoinHandle::set_affinity`] and [`yield_to`] say where a goroutine stands and which one runs next, a
+//! [`Priority`] which goes first. [`RuntimeBuilder::cpu_sets`] binds Ps to CPUs, [`policy`] has other schedulers.
+//! `docs/choosing.md` says which of these is for what, and what it costs.
 //!
 //! ```
 //! let mut words = vec!["to", "be", "or", "not"];

@@ -227,8 +227,9 @@ impl Context {
         None
     }
 
-    /// Derives a context whose [`go`](Self::go) starts goroutines of this class, and so that of each context derived from it. The
-    /// derived context is done when this one is. [`run`](Self::run) does not change the class of its caller.
+    /// Derives a context whose [`go`](Self::go) starts goroutines of this class, as does that of each context derived from it.
+    /// The derived context is done when this one is. [`run`](Self::run) does not change the class of its caller, and
+    /// [`gmp::go`](crate::go) starts a `Normal` goroutine inside it, too.
     ///
     /// ```
     /// use gmp::{Priority, context::Context};
@@ -252,7 +253,7 @@ impl Context {
         self.class
     }
 
-    /// Derives a context with the same values that is never done.
+    /// Derives a context with the same values and the same class that is never done.
     pub fn without_cancel(&self) -> Context {
         Context { node: Node::endless(), values: self.values.clone(), class: self.class }
     }

@@ -1,7 +1,7 @@
 //! Fork-join, depth first: [`join`], [`fork_scope`]; and [`go_lifo`], for goroutines in that order.
 //!
 //! What these do with other Ms stands in `sched/run/jobs.rs`. Here is the forker's way through F1 to F6 of
-//! `sched/run/jobs/record.rs`: as long as nobody takes the record, a fork is a call.
+//! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
 use crate::g::Birth;
@@ -20,17 +20,18 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 /// Runs `a`, and `b` after it, or beside it where another thread of the runtime has nothing else to do. Returns both values.
-/// rayon's `join`, for goroutines. Blocks the goroutine, if another thread has begun `b` and is not through.
+/// rayon's `join`, for goroutines. Blocks the goroutine until `b` is over, if another thread has begun `b`.
 ///
-/// `b` costs no goroutine as long as nobody takes it: a record of `b` lies on the caller's stack meanwhile. When `a` is over
-/// and the record is still there, `b` is a plain call; that pair costs some 20 ns. Otherwise `b` runs on a goroutine that was
-/// made for it, with a stack as large as the caller's. A thread takes the oldest record of another, and the newest one of its
-/// own P where goroutines wait in the middle of `a`: so a tree of joins has about as many live goroutines as it is deep,
-/// times the number of Ps, however wide it is. Piece your work so that a leaf takes some µs: a theft costs about one.
+/// `b` costs no goroutine as long as no thread takes it: a record of `b` lies on the caller's stack meanwhile. When `a` is over
+/// and the record is still there, `b` is a plain call, and the fork has cost two atomic exchanges. Otherwise `b` runs on a
+/// goroutine that was made for it, with a stack as large as the caller's. A thread takes the oldest record of another P, and
+/// the newest one of its own P when the goroutines there wait in the middle of `a`: so a tree of joins has about as many live
+/// goroutines as it is deep, times the number of Ps, however wide it is. A theft costs as much as a spawn by
+/// [`go`](crate::go): cut the work into leaves that take longer than that.
 ///
 /// Both may park. Where `a` waits for something that `b` does, `b` is begun as soon as a P has nothing else to run. On a plain
-/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever. So it
-/// does where there can be no stack for a goroutine of `b`, which is run after `a` then.
+/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever; so it
+/// does where no stack can be had for a goroutine of `b`, which then runs after `a`.
 ///
 /// On a goroutine of its own, `b` has that goroutine's variables ([`local!`](crate::local!)), its [`current`](crate::current),
 /// and no [`Context`](crate::context::Context) that covers the caller: pass the context on, as to any goroutine. `b` may
@@ -64,8 +65,8 @@ use std::ptr::NonNull;
 /// after `b`, and is left behind if `b` is.
 ///
 /// # Panics
-/// When `a` does: a `b` that nobody has begun is dropped then, another is waited for. When `b` does, wherever it ran. If both
-/// do, with the panic of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
+/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise. When `b` does, wherever it ran. If
+/// both do, with the panic of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
 #[track_caller]
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
@@ -168,10 +169,10 @@ enum Unwinding {
 /// of `f` when all of these are over. [`join`] for any number of branches. Blocks the goroutine, for branches that other
 /// threads have begun.
 ///
-/// When `f` has returned, the branches that nobody has taken are called here, the newest first. A [`scope`](crate::scope) makes
-/// a goroutine of each branch at once; this call makes one for those alone that another thread has taken, and for those that
-/// find no room: a P has room for 128. So fork ranges, and halves of them, rather than thousands of branches. What is said of
-/// [`join`] holds here too: a plain thread calls all branches itself, in that order.
+/// When `f` has returned, the branches that no thread has taken are called here, the newest first. A
+/// [`scope`](crate::scope) makes a goroutine of each branch at once; this call makes one for those alone that another thread
+/// has taken, and for those that find no room: a P has room for 128. So fork ranges, and halves of them, rather than thousands
+/// of branches. What is said of [`join`] holds here too: a plain thread calls all branches itself, in that order.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -193,7 +194,7 @@ enum Unwinding {
 /// for branches that were begun is not, as in [`join`].
 ///
 /// # Panics
-/// When `f` does, or a branch: with the first of these panics. Branches that nobody has begun are dropped then.
+/// When `f` does, or a branch: with the first of these panics. Branches that no thread has begun are dropped then.
 pub fn fork_scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope ForkScope<'scope, 'env>) -> T,
@@ -215,7 +216,7 @@ where
 fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -> Option<Unwinding> {
     loop {
         let Some(Forked { record, slot }) = forked.borrow_mut().pop() else { return unwinding };
-        // SAFETY: `fork` made the record, which is this call's alone, or a taker's, who settles it.
+        // SAFETY: `fork` made the record, which is this call's alone, or that of a taker, which settles it.
         let there = unsafe { record.as_ref() };
         // SAFETY: once for each record.
         let (settled, came_back) = match unsafe { there.withdraw(slot) } {
@@ -223,7 +224,7 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
             // SAFETY: once, after `withdraw`.
             None => (unsafe { there.settled() }, true),
         };
-        // SAFETY: of `fork`; nobody else knows of the record any more. Its closure and its result were moved out.
+        // SAFETY: of `fork`; no other M knows of the record any more. Its closure and its result were moved out.
         drop(unsafe { Box::from_raw(record.as_ptr()) });
         match (settled, unwinding.is_none()) {
             (Ok(Ok(())), _) => {}
@@ -309,8 +310,10 @@ impl fmt::Debug for ForkScope<'_, '_> {
 /// waits for two or more closures, [`join`] and [`fork_scope`] do without most of the goroutines. A goroutine that was
 /// started by `go_lifo` and has parked is queued like any other when it is ready again.
 ///
-/// A P that has other work all the time queues the oldest among that, at each 61st goroutine or after half a millisecond. But
-/// on a P that comes to them, newer ones go first: a chain that never ends keeps the oldest waiting, for another P.
+/// A P that has other work all the time queues the oldest one behind that work, at each 61st goroutine or after half a
+/// millisecond. But on a P that comes to them, newer ones go first: a chain that never ends keeps the oldest waiting, for
+/// another P. The goroutine has no name, the runtime's stack size and the class `Normal`; [`Builder`](crate::Builder) sets none
+/// of these for it.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -293,7 +293,7 @@ pub fn yield_now() {
     yield_as(|| Yield::Requeue);
 }
 
-/// `what`: who is to run instead.
+/// `what`: which goroutine is to run instead.
 #[inline(always)]
 fn yield_as(what: impl FnOnce() -> Yield) {
     let Some(window) = Window::<Active>::enter() else { return std::thread::yield_now() };

@@ -26,7 +26,7 @@ impl Builder {
         self
     }
 
-    /// The goroutine gets the class that the caller of this has now: `priority(gmp::priority())`. No other goroutine inherits a
+    /// Sets the goroutine's class to the one that the caller of this has now: `priority(gmp::priority())`. No other goroutine inherits a
     /// class.
     ///
     /// ```
@@ -90,8 +90,8 @@ pub fn priority() -> Priority {
     M::<Active>::current().and_then(M::g).map_or(Priority::Normal, |g| g.class())
 }
 
-/// Changes the class of the calling goroutine, from when it next yields or parks on, and returns the class before. Does not
-/// block.
+/// Changes the class of the calling goroutine, and returns the class that it had. The change counts from the next time on that
+/// the goroutine yields or parks. Does not block.
 ///
 /// ```
 /// use gmp::Priority;

@@ -1,6 +1,6 @@
-//! Verbs beside [`go`](crate::go) and [`yield_now`](crate::yield_now): where a new goroutine stands, and who runs next.
+//! Verbs beside [`go`](crate::go) and [`yield_now`](crate::yield_now): where a new goroutine stands, and which one runs next.
 //!
-//! `docs/verbs.md` says when which is worth its price. What each does is in `sched/run/place.rs`, `sched/run/mail.rs` and
+//! `docs/choosing.md` says when which is worth its price. What each does is in `sched/run/place.rs`, `sched/run/mail.rs` and
 //! `sched/run/turn.rs`.
 
 use super::{Builder, JoinHandle, accepted, here, spawn_in, yield_as};
@@ -16,17 +16,18 @@ use std::panic::Location;
 /// As [`go`](crate::go), for a goroutine that is to have its turn in the order of the whole runtime: behind all that stand in
 /// the global queue, and before what is started by `go_fair` later. Does not block.
 ///
-/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours nobody:
-/// the order is about first in, first out, over all Ps, and the goroutine runs on whichever comes first. That is for work that
-/// has a reader who waits, beside work that has none: a request beside a computation that starts thousands of goroutines.
+/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours no
+/// P: the order is about first in, first out, over all Ps, and the goroutine runs on whichever comes first. That is for work
+/// whose result somebody waits for, beside work that can wait: a request beside a computation that starts thousands of
+/// goroutines.
 ///
 /// The goroutine runs even when every P is in user code that neither parks nor yields: the monitor takes a P from a goroutine
 /// that has run for a time slice of some 10 ms, and hands the P to another thread.
 ///
 /// It costs more than `go`: the lock of the global queue, here and where the goroutine is taken. In a tree of goroutines that
-/// start others all of a level are alive before the first of the next one: use `go` there. Under the
-/// [policies](crate::policy) with one queue `go` does the same as `go_fair`. [`Builder::fair`] is the same with a name or a
-/// stack size.
+/// start others all of a level are alive before the first of the next one: use [`join`](crate::join) or
+/// [`go_lifo`](crate::go_lifo) there. Under the [policies](crate::policy) with one queue `go` does the same as `go_fair`.
+/// [`Builder::fair`] is the same with a name or a stack size.
 ///
 /// ```
 /// use gmp::chan;
@@ -62,10 +63,11 @@ where
 
 /// A hint where a goroutine should run: on a certain P, whose cache has what the goroutine will touch.
 ///
-/// [`Builder::affinity`] takes it. The goroutine is put in the mailbox of that P, and its owner looks there before it looks for
-/// work in the global queue or on other Ps. It is a hint: an M that finds nothing else to do takes the goroutine after some
-/// microseconds, and so does another one when the P is busy for long or is not in use any more. So a wrong hint costs
-/// parallelism for a moment, and loses nothing.
+/// [`Builder::affinity`] and [`JoinHandle::set_affinity`] take it. The goroutine is put in the mailbox of that P, and the
+/// thread that holds the P looks there before it looks for work in the global queue or on other Ps. The P is no promise: while
+/// it is busy, a thread that finds nothing else to do takes the goroutine after some microseconds, and what stands in the
+/// mailbox of a P that goes out of use goes to the global queue. So a wrong hint delays the goroutine for a moment, and loses
+/// nothing.
 ///
 /// A P is no CPU. The thread that holds a P mostly stays where it is while it has work, and
 /// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets) has it stay. The hint is a number: in another runtime it names
@@ -99,7 +101,7 @@ impl Affinity {
     /// Returns the hint for the P on which the caller runs. On a thread that has none, and in [`blocking`](crate::blocking),
     /// the hint may name no P.
     ///
-    /// The answer is of this moment: the goroutine may go on on another P after each call that parks.
+    /// That is the P of this moment: the goroutine may go on on another one after each call that parks.
     pub fn of_current() -> Self {
         Affinity(M::<Active>::current().and_then(M::p).map_or(NOWHERE, |p| p.id))
     }
@@ -153,17 +155,18 @@ impl Builder {
 }
 
 impl<T> JoinHandle<T> {
-    /// Changes where the goroutine should run, from when it is next queued on: on the P that the hint names, whoever wakes it.
-    /// The hint that names no P, `Affinity::default()`, takes that back. Returns `false` if the goroutine has ended, or its
-    /// runtime has. Does not block.
+    /// Changes where the goroutine should run, from the next time on that it is queued: on the P that the hint names, on
+    /// whichever P its waker runs. The hint that names no P, `Affinity::default()`, takes that back. Returns `false` if the
+    /// goroutine has ended, or its runtime has. Does not block.
     ///
     /// A goroutine goes on at its waker's P, as a rule: the data that the waker hands over is there. A hint is for one whose
-    /// own data is larger than what it is handed, such as the keeper of a table. Where the waker runs on another P the
-    /// goroutine goes through that P's mailbox, under the lock of the global queue, and wakes the owner of the P if that
-    /// sleeps; see [`Affinity`] for who else may take it.
+    /// own data is larger than what it is handed, such as the keeper of a table. A waker on another P puts the goroutine into
+    /// the mailbox of the P that the hint names, under the lock of the global queue, and wakes a thread for that P if it is
+    /// idle; [`Affinity`] says when another P takes the goroutine.
     ///
-    /// A goroutine of another class than [`Normal`](crate::Priority::Normal), and one that is locked to its thread, has no use
-    /// of a hint. A goroutine that comes back from a blocking call goes on on whichever P is idle.
+    /// The hint has no effect on a goroutine of another class than [`Normal`](crate::Priority::Normal), on one that is locked
+    /// to its thread, and under the [policies](crate::policy) with one queue. A goroutine that comes back from a blocking call
+    /// goes on on whichever P is idle.
     ///
     /// ```
     /// use gmp::{Affinity, chan};
@@ -215,17 +218,21 @@ impl Handle {
 }
 
 /// As [`yield_now`](crate::yield_now), and the goroutine of `to` runs next, before the others in the queue, if it is runnable
-/// and stands in the queue or the mailbox of the caller's P. Else the call is a `yield_now`, and so on a plain thread:
-/// `yield_to` looks on no other P, and wakes nobody who waits.
+/// and stands in the queue or the mailbox of the caller's P. Else, and on a plain thread, the call is a `yield_now`:
+/// `yield_to` looks on no other P, and wakes no goroutine that waits.
 ///
 /// The goroutine runs within the caller's time slice: two goroutines that yield to each other have 16 turns in a row, and then
-/// go to the end of the queue like all others, so that they starve nobody. A timer that is due, or a look elsewhere, may have
+/// go to the end of the queue like all others, so that they starve none. A timer that is due, or a look elsewhere, may have
 /// another one run before.
 ///
-/// What the caller has just woken or started stands first in the queue anyway, and the goroutine that is told of the end of a
-/// join, by the last `done` of a [`WaitGroup`](crate::sync::WaitGroup) or by a hand-over through a channel does so, too: there
-/// a wait, or `yield_now`, is enough. `yield_to` is for one that stands further behind: it looks through the whole
-/// queue, 256 goroutines at most, and moves those that stand before.
+/// What the caller has just woken or started stands first in the queue anyway. So does a goroutine whose join, whose wait for
+/// the last `done` of a [`WaitGroup`](crate::sync::WaitGroup), or whose receive from a channel without a buffer is over: there
+/// a wait, or `yield_now`, is enough. `yield_to` is for a goroutine that stands further behind: it looks through the whole
+/// queue, 256 goroutines at most, and moves those that stand before that one.
+///
+/// A goroutine of another class than [`Normal`](crate::Priority::Normal) is not found: it stands in the queue of its class,
+/// which all Ps share. A caller of class [`High`](crate::Priority::High) runs again before a `Normal` goroutine that it yields
+/// to. Under the [policies](crate::policy) with one queue each `yield_to` is a `yield_now`.
 ///
 /// ```
 /// use gmp::chan;

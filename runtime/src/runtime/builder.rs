@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
-/// In so many goroutines one is of a lower class, while such ones wait: as often as a visit comes.
+/// Of so many goroutines one is of a lower class, while such ones wait: as often as a visit comes.
 const LOW_SHARE: u32 = 61;
 
 /// The settings of a runtime before it starts; made by [`Runtime::builder`].
@@ -82,9 +82,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: of so many goroutines that a P runs
-    /// one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 2; default:
-    /// 61. It has no effect where all goroutines are `Normal`, and none on `Background` ones, which have no share.
+    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: of so many goroutines that a P
+    /// runs one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 2;
+    /// default: 61. The number has no effect where all goroutines are `Normal`, and none on `Background` ones, which have no
+    /// share.
     ///
     /// ```
     /// use gmp::Priority;
@@ -123,9 +124,9 @@ impl RuntimeBuilder {
     /// A fault in the guard is reported as a stack overflow. Functions of Rust touch every page of their frames, so the
     /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
     /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
-    /// [`migration`](crate::migration). The guard comes on top of the stack's size and takes no memory but page tables: 8 bytes
-    /// for each 4 KiB of the guard. A kernel older than 6.13 needs two mappings for each guard, however large. The `generator`
-    /// backend has guards of one page.
+    /// [`migration`](crate::migration). The guard's highest page is the lowest of the stack's size, and the others come on top
+    /// of that size; they take no memory but page tables, 8 bytes for each 4 KiB. A kernel older than 6.13 needs two mappings
+    /// for each guard, however large. The `generator` backend has guards of one page.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
@@ -237,7 +238,7 @@ impl RuntimeBuilder {
     }
 
     /// Sets how goroutines are queued and taken: see [`policy`](crate::policy). Default: what `GMPDEBUG=policy=..` says, else
-    /// work stealing as in Go.
+    /// [`WorkStealing`](crate::policy::WorkStealing), Go's scheduler with the additions of this crate.
     ///
     /// ```
     /// use gmp::policy::Policy;

@@ -1,4 +1,4 @@
-//! The CPUs to which Ps are bound: which set is whose, and what is refused when the runtime is built.
+//! The CPUs to which Ps are bound: which P has which set, and what is refused when the runtime is built.
 //!
 //! P number i has set i; where there are fewer sets than Ps, the P with the next number begins again with the first set. What
 //! a set does to a thread is in `m/bound.rs`.

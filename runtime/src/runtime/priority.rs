@@ -7,7 +7,7 @@ use std::fmt;
 /// [`Context::with_priority`](crate::context::Context::with_priority).
 ///
 /// A class decides which of the goroutines that are ready runs next; no goroutine is stopped for another. `docs/priorities.md`
-/// says what each class may wait for.
+/// says how long each class may wait, and what a class costs; `docs/choosing.md`, when one is worth that.
 ///
 /// ```
 /// use gmp::{Builder, Priority};
@@ -26,15 +26,16 @@ use std::fmt;
 /// ```
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Priority {
-    /// Runs when nothing else is ready. There is no bound on how long such a goroutine waits.
+    /// Runs when its P finds nothing else that is ready. There is no bound on how long such a goroutine waits: while it holds a
+    /// lock, the others may wait for that lock as long.
     Background,
-    /// Runs when no `Normal` or `High` one is ready, and has one turn in
+    /// Runs when its P finds no `Normal` or `High` one that is ready, and has one turn in
     /// [`low_share`](crate::RuntimeBuilder::low_share) beside them.
     Low,
     /// What a goroutine is by default.
     #[default]
     Normal,
-    /// Runs before all others that are ready.
+    /// Runs before all others that are ready: as soon as one of the Ps takes its next goroutine.
     High,
 }
 
@@ -81,9 +82,10 @@ impl fmt::Display for Priority {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ClassLoad {
-    /// How many goroutines of the class are ready and wait for their turn, in whatever queue.
+    /// How many goroutines of the class are ready and wait for their turn, in whatever queue; without those that
+    /// [`go_lifo`](crate::go_lifo) has put aside.
     pub waiting: usize,
-    /// How often a goroutine of the class had a turn since the runtime began. `None` of `Normal`: nobody counts those turns, as
+    /// How often a goroutine of the class had a turn since the runtime began. `None` for `Normal`, whose turns are not counted:
     /// that would be a price for programs without classes.
     pub turns: Option<u64>,
 }
