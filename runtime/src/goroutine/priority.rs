@@ -26,8 +26,8 @@ impl Builder {
         self
     }
 
-    /// Sets the goroutine's class to the one that the caller of this has now: `priority(gmp::priority())`. No other goroutine inherits a
-    /// class.
+    /// Sets the goroutine's class to the one that the caller of this has now: `priority(gmp::priority())`. No other goroutine
+    /// inherits a class.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
