@@ -98,7 +98,7 @@ pub(crate) struct State {
     /// There is no buffer, and no message in it either: a receive takes the message of a sender that waits. Without a buffer,
     /// `false` after a grant, until a receive finds that nothing is left of that.
     pub(crate) meets: bool,
-    /// Messages in the buffer that anybody may take.
+    /// Messages in the buffer that any receiver may take.
     pub(crate) len: usize,
     /// Reserved places in the buffer.
     pub(crate) reserved: usize,

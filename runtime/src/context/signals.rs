@@ -38,7 +38,7 @@ pub fn with_signals(context: &Context, signals: &[Signal]) -> io::Result<(Contex
     let node = Arc::downgrade(&context.node);
     let registration = registry::listen(set, move |signal| {
         if let Some(node) = node.upgrade() {
-            // First: who sees that the context is done counts on the signals' own actions.
+            // First: code that sees that the context is done counts on the signals' own actions.
             drop(node.give_up());
             node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause_of(signal)) });
         }

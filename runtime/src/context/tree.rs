@@ -429,7 +429,7 @@ impl Node {
             if self.channel().is_none() {
                 let done = self.done.load(Relaxed) != OPEN;
                 if done.unless(ContextShowsItsChannelOpen) {
-                    // Nobody waits there yet.
+                    // No goroutine waits there yet.
                     fresh.close(&mut Woken::new());
                 }
                 // Release: partner `channel`.

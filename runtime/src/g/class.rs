@@ -1,7 +1,7 @@
 //! The class of a goroutine, and the hint which P is to run it, in the G's `life`.
 //!
 //! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`, and eleven the hint, zero for
-//! none. All who change `life` do so by exchanges that keep the bits that are not theirs, so that neither needs a protocol of
+//! none. All that change `life` do so by exchanges that keep the bits that are not theirs, so that neither needs a protocol of
 //! its own with them. A setter of the hint does as one of the class:
 //!
 //! ```text

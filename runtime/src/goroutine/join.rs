@@ -226,7 +226,7 @@ impl<T> JoinHandle<T> {
         Err(unsafe { Announcement::of(hook) })
     }
 
-    /// The handle goes: nobody is to be woken at the end of the goroutine.
+    /// The handle goes: no joiner is to be woken at the end of the goroutine.
     #[cold]
     fn forget_waker(&self) {
         mutant!(EndHookKeepsItsWaker: return);

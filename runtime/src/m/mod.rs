@@ -175,7 +175,7 @@ impl<H: Host> M<H> {
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, what: Yield) {
         let what = ManuallyDrop::new(what);
-        // SAFETY: by this function's contract. The M reads `what` once, before anybody can resume this goroutine, and
+        // SAFETY: by this function's contract. The M reads `what` once, before another M can resume this goroutine, and
         // nothing here uses this M afterwards.
         unsafe { H::suspend(&self.local, (&raw const what).expose_provenance()) };
     }

@@ -119,7 +119,7 @@ impl<H: Host> IoLock<H> {
         if let Some(m) = m
             && m.bars_windows()
         {
-            // Also where nobody holds the lock: the goroutine has one abandon hook, which is that of the wait it is in.
+            // Also where no goroutine holds the lock: the goroutine has one abandon hook, which is that of the wait it is in.
             switch::refuse_in_hook(m, "what may park");
         }
         let g = m.and_then(M::g);

@@ -94,7 +94,7 @@ impl TcpStream {
 
     /// As [`connect`](Self::connect), and gives up at `deadline`, which holds for all addresses together. The time that a
     /// name's resolution takes counts, but a resolution that is under way is not ended; the wait for a turn to resolve the
-    /// name is ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). With a deadline that has passed nobody is asked.
+    /// name is ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). With a deadline that has passed no name server is asked.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};

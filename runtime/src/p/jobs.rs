@@ -1,4 +1,4 @@
-//! The jobs of a P: work that goroutines have put aside there, for themselves and for whoever has nothing to do.
+//! The jobs of a P: work that goroutines have put aside there, for themselves and for Ms that have nothing else to do.
 //!
 //! A *job* is either a record on the stack of the goroutine that has forked it (`sched/run/jobs/record.rs`), which no goroutine
 //! runs yet, or a goroutine (`go_lifo`). Each stands in a *slot*, a word that holds the job's address. The owner of the P puts
@@ -27,12 +27,12 @@
 //! of that record does not return before the taker has settled it.
 //!
 //! A forker's X2 expects its own record's address. The record lives until then, so no other has that address: X2 succeeds
-//! exactly if nobody has taken the record, wherever the forker runs by now, and whatever else stands in that slot.
+//! exactly if the record has not been taken, wherever the forker runs by now, and whatever else stands in that slot.
 //!
 //! **No slot is forgotten.** All jobs stand at positions from `top` to `bottom`, which the owner alone moves: `bottom` down,
 //! and `top` up, over empty slots only (O1, O2 below). A slot becomes full only by the owner's S1. So for a job that was put
 //! in at a position, each later value of `top` is at most that position, and each later value of `bottom` is beyond it, until
-//! the job is taken: whoever reads the two after S1, in whatever order, finds the slot between them (`is_empty`). A range
+//! the job is taken: a thread that reads the two after S1, in whatever order, finds the slot between them (`is_empty`). A range
 //! that looks longer than the ring covers each slot once.
 //!
 //! ```text
@@ -108,7 +108,7 @@ impl<H: Host> Slot<H> {
         self.0.load(Relaxed).is_null()
     }
 
-    /// X1 to X3, for whoever has no other claim to the job than being first.
+    /// X1 to X3, for a taker that has no other claim to the job than being first.
     fn take(&self) -> Option<Entry<H>> {
         // Relaxed: the value is only compared, until the exchange has it.
         let seen = self.0.load(Relaxed);
@@ -123,13 +123,12 @@ impl<H: Host> Slot<H> {
         Some(unsafe { Entry::from_raw(seen) })
     }
 
-    /// X1 to X3, for the forker of `job`, which was put in here. Any thread. Returns `true` if nobody else has taken the
-    /// record.
+    /// X1 to X3, for the forker of `job`, which was put in here. Any thread. Returns `true` if the record was not taken.
     #[inline]
     #[must_use]
     pub(crate) fn withdraw(&self, job: NonNull<Job<H>>) -> bool {
         mutant!(JobWithdrawnByPlace: return !self.0.swap(null_mut(), Relaxed).is_null());
-        // Relaxed: the forker wrote the record, and who puts the next one in does so by a Release of its own. Acquire: partner
+        // Relaxed: the forker wrote the record, and the next one is put in by a Release of its own. Acquire: partner
         // the exchange of `take`.
         let taken = Acquire.unless(JobWithdrawLooksRelaxed);
         self.0.compare_exchange(job.as_ptr(), null_mut(), Relaxed, taken).is_ok()
@@ -221,7 +220,7 @@ impl<H: Host> Jobs<H> {
     }
 
     /// Any thread. Returns `false` if a job stands here that was put in before this call, in an order that a fence has made,
-    /// and that nobody has taken.
+    /// and that has not been taken.
     pub(crate) fn is_empty(&self) -> bool {
         let (top, count) = self.range();
         count == 0 || (0..count).all(|at| self.slot(top.wrapping_add(at)).is_empty())

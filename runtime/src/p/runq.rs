@@ -430,7 +430,7 @@ impl<H: Host> Runq<H> {
         let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
             Ok(claim) => claim,
             Err(Refused::Busy) => {
-                // Whoever is in the ring is about to leave.
+                // The thief that is in the ring is about to leave.
                 relax();
                 return None;
             }

@@ -10,7 +10,7 @@
 //! | `run/round` | how goroutines that yield give way to those in the global queue |
 //! | `run/help` | work of other Ps that waits too long |
 //! | `run/steal` | work of other Ps |
-//! | `run/jobs` | forks: what is put aside for whoever has time |
+//! | `run/jobs` | forks: what is put aside for Ms that have nothing else to do |
 //! | `run/inject`, `run/globq` | new goroutines; the global queue |
 //! | `run/classes`, `run/class_queues` | goroutines of other classes than `Normal` |
 //! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |

@@ -147,7 +147,7 @@ pub(crate) fn register<H: Host>(
         if H::set_switch_hooks(before, fresh.cast()) {
             return tell_runtimes::<H>();
         }
-        // SAFETY: nobody else has seen it.
+        // SAFETY: no other thread has seen it.
         drop(unsafe { Box::from_raw(fresh) });
     }
 }

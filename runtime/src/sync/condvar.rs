@@ -210,7 +210,7 @@ impl Condvar {
         state.mutex = mutex;
         mutant!(CondvarUnlocksFirst: drop(state); mutex.unlock(); state = self.state.lock());
         // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
-        // notifier that changes the value from here on finds this waiter in the queue. Whom the mutex calls next is
+        // notifier that changes the value from here on finds this waiter in the queue. Which waiter the mutex calls next is
         // readied after the lock.
         let called = true.unless(CondvarUnlocksFirst).then(|| mutex.unlock_and_tell());
         let how = How::new(WaitReason::Condvar).until(until);

@@ -31,7 +31,7 @@
 //! 1. QUEUED is set if and only if a waiter stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
 //! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away, or, as
-//!    the upgradable reader that becomes a plain one, exchange UPGRADABLE for READER. The exchange lets nobody in: the
+//!    the upgradable reader that becomes a plain one, exchange UPGRADABLE for READER. The exchange lets no waiter in: the
 //!    lock is held for reading before and after, so a granter, whichever of the two its look found, grants no writer.
 //!    The reader then grants as an unlock does, for the waiter that is admitted without UPGRADABLE.
 //!
@@ -279,7 +279,7 @@ impl RawRwLock {
     fn grant(&self, queues: &mut Queues, first: Kind, notified: &mut Notified<Ask>) {
         // Acquire: what was done under the lock before, for the waiters that are notified; partners all Releases here.
         // While a waiter stands in a queue, only readers that leave, or are upgradable no more, change the word besides the
-        // holder of the queues' lock (invariant 3). Who makes room for a waiter that way comes here next.
+        // holder of the queues' lock (invariant 3). A holder that makes room for a waiter that way comes here next.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let upgrades = queues.upgrader.first().is_some();
         if upgrades && seen & !QUEUED == UPGRADABLE && queues.upgrader.notify(notified).is_some() {

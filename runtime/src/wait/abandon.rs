@@ -39,7 +39,7 @@ impl AbandonHook {
         // others. What the goroutine wrote came with the wait.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
-            // SAFETY: whoever set the hook keeps it there until it is taken away: see the module's header.
+            // SAFETY: the goroutine that has set the hook keeps it there until it is taken away: see the module's header.
             unsafe { ((*hook).run)(hook) };
         }
         unless!(StandingHooksForgotten, StandingHook::run_of(g));

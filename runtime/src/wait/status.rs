@@ -182,7 +182,7 @@ impl StatusWord {
     pub(crate) fn announce(&self, number: WaitNumber) {
         let saved = SAVED;
         mutant!(AnnounceUnsaved: let saved = 0);
-        // Relaxed: the commit hook publishes the number with the record, and nobody reads the context of a Running word.
+        // Relaxed: the commit hook publishes the number with the record, and no thread reads the context of a Running word.
         self.0.store(number.0 << NUMBER | OPEN | saved | Status::Running as u64, Relaxed);
     }
 
@@ -240,7 +240,7 @@ impl StatusWord {
 
     /// Returns `true` if the owner was to be queued, and no M has taken the owner since.
     pub(crate) fn is_runnable(&self) -> bool {
-        // Relaxed: who looks holds the lock under which the owner was queued.
+        // Relaxed: the caller holds the lock under which the owner was queued.
         self.load(Relaxed).status() == Status::Runnable
     }
 

@@ -37,7 +37,7 @@ impl Space {
 pub(crate) struct Inline(MaybeUninit<[u8; SPACE]>);
 
 impl Inline {
-    /// Moves the first bytes of the space here: a message, or nothing that anybody reads.
+    /// Moves the first bytes of the space here: a message, or bytes that are not read.
     #[inline]
     pub(crate) fn out_of(space: &Space) -> Self {
         // SAFETY: the space is at least as large, and its bytes may be anything.

@@ -130,7 +130,7 @@ impl DialConfig {
         let Some(context) = &self.context else {
             return with_a_frame(self.race(addr));
         };
-        // Without a wait nobody would ask.
+        // Without a wait no caller would ask.
         if let Some(done) = context.err() {
             return Err(done.into());
         }

@@ -40,7 +40,7 @@
 //! *The end of a runtime.* No M polls any more. The ender exchanges the words of every descriptor in the table, by OVER, and
 //! wakes its tasks. A task that comes to T5 later sees OVER.
 //!
-//! A dropped future leaves its waker, for one wake that nobody needs. A waker is cloned and dropped outside of the lock.
+//! A dropped future leaves its waker, for one wake that no task needs. A waker is cloned and dropped outside of the lock.
 //!
 //! Checked by `models/polltask.rs`.
 

@@ -9,7 +9,7 @@
 //! runtime that has not ended, and keeps the scheduler meanwhile, so that no other runtime takes the entry over.
 //!
 //! A registration that this poll has made tells of what is there already, so the call that would block is not
-//! repeated. One that was there may have told its events when nobody marked them; then the call is made again.
+//! repeated. One that was there may have told its events when no task marked them; then the call is made again.
 
 use super::registry::{Fresh, Marks};
 use super::{Rest, Socket};

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Somebody has looked at the file's type.
+/// The file's type has been looked at.
 const KNOWN: u8 = 1;
 /// Another process may keep a call waiting for as long as it likes.
 const ENDLESS: u8 = 2;
@@ -132,7 +132,7 @@ impl Refusing {
         if self.contains(device) {
             return;
         }
-        // Relaxed: the exchange decides who has the place. Two places for one device are one place lost.
+        // Relaxed: the exchange decides which device has the place. Two places for one device are one place lost.
         let _full = self.0.iter().any(|place| place.compare_exchange(0, device, Relaxed, Relaxed).is_ok());
     }
 }

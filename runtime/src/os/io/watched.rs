@@ -125,7 +125,7 @@ impl<T: AsFd> Watched<T> {
         self.0.with(look)
     }
 
-    /// Returns the value, whose descriptor nobody watches any more.
+    /// Returns the value, whose descriptor no poller watches any more.
     ///
     /// # Panics
     /// When it was closed.

@@ -82,7 +82,7 @@ fn reap(bell: i32) {
         waiting.append(&mut orphans.new);
         waiting.retain_mut(|(child, _): &mut (process::Child, OwnedFd)| matches!(child.try_wait(), Ok(None)));
         if waiting.is_empty() {
-            // Under the lock: who comes later finds no bell, and starts another thread.
+            // Under the lock: a caller that comes later finds no bell, and starts another thread.
             orphans.bell = None;
             return;
         }

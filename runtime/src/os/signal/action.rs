@@ -3,7 +3,7 @@
 //! While a signal has listeners its action is `on_signal`; `before` is the action that it has replaced, and that comes back.
 //! Another library may install a handler over ours, and call ours from it, so that ours can't be taken out: it is *behind*
 //! that one, and passes signals on. That library may also put ours back, after we have left: then the handler finds that it is
-//! the signal's action and nobody listens, and does what it could not do when it was to.
+//! the signal's action and no receiver listens, and does what it could not do when it was to.
 //!
 //! ```text
 //!   listener, under the registry's lock            handler
@@ -180,7 +180,7 @@ impl Action {
         Action { original: now(signal), ignored: false, behind: false }
     }
 
-    /// L1 and L2: somebody listens.
+    /// L1 and L2: a receiver listens.
     pub(super) fn catch(&mut self, signal: Signal) {
         pending().forget(signal.bit());
         slot(signal).set_listens(true);
@@ -194,7 +194,7 @@ impl Action {
         set(signal, &ours(signal, &before));
     }
 
-    /// Nobody listens any more. Returns `true` if nothing is left to be undone.
+    /// No receiver listens any more. Returns `true` if nothing is left to be undone.
     #[must_use]
     pub(super) fn release(&mut self, signal: Signal) -> bool {
         let current = now(signal);
@@ -203,7 +203,7 @@ impl Action {
         } else {
             self.behind = is_handler(&current);
         }
-        // After that: a handler that runs now began while somebody listened.
+        // After that: a handler that runs now began while a receiver listened.
         slot(signal).set_listens(false);
         !self.ignored && !self.behind
     }
@@ -234,7 +234,7 @@ impl Action {
     }
 }
 
-/// Has `action` be what the default action was: now, and when ours is undone. The caller has the registry's lock, so nobody
+/// Has `action` be what the default action was: now, and when ours is undone. The caller has the registry's lock, so no thread
 /// catches the signal between the look and the change.
 pub(super) fn replace_default(signal: Signal, action: &libc::sigaction) {
     if before(signal).is_some_and(is_default) {

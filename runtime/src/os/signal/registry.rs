@@ -1,4 +1,4 @@
-//! Who listens for which signals, and the thread that tells them.
+//! Which receivers listen for which signals, and the thread that tells them.
 //!
 //! The thread is there as long as there are listeners. It is started by the first, under the lock; and it ends under the lock,
 //! in the critical section in which it finds none. What listeners do when they are told, they do without the lock.
@@ -38,7 +38,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 pub(crate) struct Registration(u64);
 
 impl Registry {
-    /// The signals for which somebody listens.
+    /// The signals for which a receiver listens.
     fn listened(&self) -> u64 {
         self.listeners.values().fold(0, |all, listener| all | listener.signals)
     }
@@ -59,7 +59,7 @@ impl Registry {
         Some(gone)
     }
 
-    /// Has nobody listen for `signals`. The caller drops those that are left without any, without the lock.
+    /// Has no receiver listen for `signals`. The caller drops those that are left without any, without the lock.
     fn silence(&mut self, signals: u64) -> Vec<Listener> {
         self.listeners.values_mut().for_each(|listener| listener.signals &= !signals);
         let gone = self.listeners.extract_if(.., |_, listener| listener.signals == 0);

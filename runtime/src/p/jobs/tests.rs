@@ -6,7 +6,7 @@ use crate::host::Active;
 use std::sync::atomic::{AtomicBool, AtomicU32 as Count, Ordering::SeqCst};
 use std::thread;
 
-/// Records that nobody reads: addresses alone.
+/// Records that are not read: addresses alone.
 struct Names(Vec<u64>);
 
 impl Names {

@@ -78,7 +78,7 @@ impl<H: Host> Runq<H> {
             to.with_mut(|slot| unsafe { *slot = MaybeUninit::new(g) });
         }
         let rest = Head::new(first.wrapping_add(1), first.wrapping_add(1));
-        // Release: the slots as they are now; partner the next `claim`. A store: nobody but an owner that pops changes the
+        // Release: the slots as they are now; partner the next `claim`. A store: only an owner that pops changes the
         // heads during a claim.
         self.head.store(rest.0, Release.unless(PickRelaxed));
         Some(Picked { g: picked, hid: at + 1 == waiting && at > 0 })

@@ -1,7 +1,7 @@
 //! The queues of the classes other than `Normal`: under the scheduler's lock, in the global queue. Each is first in, first out.
 //!
-//! `GlobalQueue::push` is the one way into the global queue, and decides by the goroutine's class: so whoever queues a
-//! goroutine there, for whatever reason, need not know of classes.
+//! `GlobalQueue::push` is the one way into the global queue, and decides by the goroutine's class: so a submitter that
+//! queues a goroutine there, for whatever reason, need not know of classes.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -1,4 +1,4 @@
-//! Classes of goroutines: who goes first, and why nobody is forgotten or starved.
+//! Classes of goroutines: which goes first, and why no goroutine is forgotten or starved.
 //!
 //! *The problem.* A goroutine of a high class is to run before thousands that stand in the rings of all Ps, and one of a low
 //! class only when those are gone; and a program that uses no class is to pay nothing for that.
@@ -26,20 +26,20 @@
 //! H1 costs nothing where no class is used. Where the goroutines of a submission go is decided by `detours`, which a submitter
 //! has read before for the policies with one queue.
 //!
-//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`, at
-//! which an M looks in I1, counts the classes. A batch is filled as a ring is from the global queue: who looks at the queue
-//! under the lock (I1), and at all batches after that (I3), sees the goroutine. I3, and all that asks whether a P has work,
-//! asks [`has_work`](Sched::has_work). A goroutine that yields goes into its class's queue, and its M takes another: if that
-//! comes from the P's own ring or batch, an M that gave up may have looked at the queue before and at the ring after: S2 and S3
-//! follow. So they do when a batch goes back into its queue, as one of a higher class has come.
+//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`,
+//! at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global queue: an M that looks at
+//! the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3, and all that asks whether a P
+//! has work, asks [`has_work`](Sched::has_work). A goroutine that yields goes into its class's queue, and its M takes
+//! another: if that comes from the P's own ring or batch, an M that gave up may have looked at the queue before and at the
+//! ring after: S2 and S3 follow. So they do when a batch goes back into its queue, as one of a higher class has come.
 //!
 //! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
 //! before the first is given a class. A class that is changed beside a submission counts from the next one on.
 //!
-//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to who has taken it. The
+//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to its taker alone. The
 //! goroutine that is made of it has the class of its forker, and is queued in that class if that is below `Normal`.
 //!
-//! *Nobody starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
+//! *No class starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
 //! come beside that.
 //!
@@ -146,7 +146,7 @@ impl<H: Host> Sched<H> {
         self.detours.get() & BY_CLASS != 0 && !p.batch.is_empty()
     }
 
-    /// As `has_work`, for those who take a P from a goroutine that runs on: what stands in the background waits for that
+    /// As `has_work`, for a caller that takes a P from a goroutine that runs on: what stands in the background waits for that
     /// goroutine.
     pub(crate) fn has_work_for_now(&self, p: &P<H>) -> bool {
         !p.runq.is_empty()

@@ -1,6 +1,6 @@
-//! Jobs: how a fork is offered to other Ms, and who starts a job that its forker does not come to.
+//! Jobs: how a fork is offered to other Ms, and which M starts a job that its forker does not come to.
 //!
-//! A fork costs no goroutine as long as nobody else has time for it: the forker puts a record into a slot of its P, and
+//! A fork costs no goroutine as long as no other M has time for it: the forker puts a record into a slot of its P, and
 //! withdraws the record when it comes to the job itself. An M without work takes the job and makes a goroutine of it. What a
 //! slot is, and why an address in it is never followed too late, stands in `p/jobs.rs`; how the forker waits for a job that was
 //! taken, in `jobs/record.rs`.
@@ -10,7 +10,7 @@
 //!
 //! * a job that no M takes has been seen by every M that went idle later, or its submitter has summoned one;
 //! * the jobs of a P stay in their slots when the P is given away, becomes idle or retires. Goroutines in the queue of such a P
-//!   are moved to where others look, in the lock; jobs are looked at wherever they stand. Who gives a P away looks at the
+//!   are moved to where others look, in the lock; jobs are looked at wherever they stand. The giver of a P looks at the
 //!   jobs after that, as at the queues (`handoffp`), and an M that joins the idle set looks under the lock (`mput`);
 //! * the judge of deadlocks looks at them as well, since a P with jobs may be idle;
 //! * the ender takes them out like queued goroutines, after StopFence, and gives the records back to their forkers. Before
@@ -84,7 +84,7 @@ impl<'a, H: Host> Starting<'a, H> {
 
 impl<H: Host> Drop for Starting<'_, H> {
     fn drop(&mut self) {
-        // Release: the goroutine that was made of the job is seen by who reads the count, `jobs_are_starting`, its partner.
+        // Release: the goroutine that was made of the job is seen by the reader of the count, `jobs_are_starting`, its partner.
         self.0.starting.fetch_sub(1, Release.unless(StartingEndsRelaxed));
     }
 }

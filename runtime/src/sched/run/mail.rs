@@ -13,7 +13,7 @@
 //! all that is shown of the global queue is shown of a mailbox: an M that goes idle looks there in the critical section of I1
 //! (`spin.rs`), the monitor retakes Ps for what stands there, the judge of a deadlock counts it.
 //!
-//! | who takes mail | of whom | when |
+//! | taker | of which mail | when |
 //! | --- | --- | --- |
 //! | an owner | its own, the oldest | its ring is empty, or at a visit; before what else stands in the global queue, but after [`IN_A_ROW`] of its own one of those |
 //! | a summoned M | | of the idle Ps it takes one that has mail |
@@ -26,9 +26,9 @@
 //!
 //! *A hint for a goroutine that lives* ([`JoinHandle::set_affinity`](crate::JoinHandle::set_affinity)) is in the G
 //! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as any
-//! other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue
-//! (`classes.rs`, which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it stands in
-//! one place, as ever, and whoever takes it out of that place under the lock has claimed it. An M that mails a goroutine which
+//! other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue (`classes.rs`,
+//! which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it stands in one place,
+//! as ever, and the taker that has it out of that place, under the lock, has claimed it. An M that mails a goroutine which
 //! has just yielded to it, or which it has found in the poller, wakes another M, although it could take that one itself: the
 //! addressee is to come first.
 //!
@@ -184,20 +184,21 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if `g` has a hint that names another P in use than `p`. For who has `g` in hand, and has found `detours`.
+    /// Returns `true` if `g` has a hint that names another P in use than `p`. For a caller that has `g` in hand, and has found
+    /// `detours`.
     pub(crate) fn is_away(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
         // Relaxed: a hint. The mailbox is chosen under the lock.
         let in_use = |hint: u32| hint < self.wanted.load(Relaxed) && p.is_none_or(|p| p.id != hint);
         self.detours.get() & BY_HINT != 0 && g.hint().is_some_and(in_use) && !g.ties.is_bound()
     }
 
-    /// Returns `true` if there is mail, for whomever. A hint, without the lock.
+    /// Returns `true` if there is mail, for any P. A hint, without the lock.
     #[inline]
     pub(crate) fn mail_waits(&self) -> bool {
         self.globq_len.counts_mail()
     }
 
-    /// For the owner of `p`, who has found nothing in any ring: takes the oldest of a mailbox.
+    /// For the owner of `p`, which has found nothing in any ring: takes the oldest of a mailbox.
     #[cold]
     #[inline(never)]
     pub(crate) fn steal_mail(&self, p: &P<H>) -> Option<GRef<H>> {

@@ -1,6 +1,6 @@
 //! Where a goroutine stands that was just made: what the verbs of a spawn choose between.
 //!
-//! | place | who asks for it | when the goroutine runs |
+//! | place | asked for by | when the goroutine runs |
 //! | --- | --- | --- |
 //! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
 //! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when those have run that stood in the global queue before |
@@ -72,7 +72,7 @@ impl<H: Host> Sched<H> {
                 central.globq.mail.put(p, g);
             }
             Place::Line(class) => {
-                // Before the goroutine is seen by anybody else.
+                // Before another thread sees the goroutine.
                 self.begin_classes(central);
                 let _lives = g.set_class(class);
                 central.globq.push(g);

@@ -17,11 +17,11 @@
 //! another M, and have let its handle go, so that the G is another goroutine's: the address is compared with those that
 //! stand in the queue, and nothing is read through it.
 //!
-//! *Who is woken.* As in any yield, this M takes one of those that were queued before in exchange for the caller, so nobody has
-//! to be. That one, or another, is in the owner's hand for a moment, and an M that gives up just then may find the queue empty;
-//! but then this M runs the one that it has in hand. Only when Y1 has found the ring full, and has sent the caller to the
-//! global queue, may those that stand before the one that is picked out be all that is left in the ring, and be in nobody's
-//! sight: for those S2 and S3 follow (`wake.rs`).
+//! *Which M is woken.* As in any yield, this M takes one of those that were queued before in exchange for the caller, so
+//! none has to be. That one, or another, is in the owner's hand for a moment, and an M that gives up just then may find the
+//! queue empty; but then this M runs the one that it has in hand. Only when Y1 has found the ring full, and has sent the
+//! caller to the global queue, may those that stand before the one that is picked out be all that is left in the ring, and
+//! be seen by no M: for those S2 and S3 follow (`wake.rs`).
 //!
 //! Checked by `models/turn.rs`.
 
@@ -52,7 +52,7 @@ impl<H: Host> Sched<H> {
             },
         };
         event(format_args!("gives its turn to {first:?}"));
-        // Without a fence: nobody is to be woken, or `wakep` has one.
+        // Without a fence: no M is to be woken, or `wakep` has one.
         if let Some(g) = p.runq.push_next(first, || ()) {
             self.spill(p, g);
         }

@@ -1,7 +1,7 @@
 //! The Ms that wait for the goroutines that are bound to them, each with its goroutine: see `locked.rs`, which says when.
 //!
 //! Invariants, under the scheduler's lock: an M stands here once at most, and while it does, neither an assignment nor a note
-//! has been given to the M. Whoever takes an M out gives it both; so an M is woken once for each wait.
+//! has been given to the M. The taker of an M gives it both; so an M is woken once for each wait.
 
 use crate::g::GRef;
 use crate::host::Host;

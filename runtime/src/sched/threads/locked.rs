@@ -270,7 +270,7 @@ impl<H: Host> Sched<H> {
                     self.park(g, number, hook)
                 }
                 Yield::ParkAgain(number) => self.park_again(g, number),
-                // Whoever goes first in `g`'s place does so on another M.
+                // The goroutine that goes first in `g`'s place does so on another M.
                 Yield::Requeue | Yield::Seldom(Seldom::Turn(_)) => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),
                 Yield::Seldom(Seldom::Tie) => true,
@@ -362,7 +362,7 @@ impl<H: Host> Sched<H> {
     /// in the global queue.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
-        // Whoever submits a goroutine at the limit comes here: no look at the whole queue while nothing there can be bound.
+        // Each submitter comes here at the limit of threads: no look at the whole queue while nothing there can be bound.
         if !central.idle.has_p() || !central.bound_ms.any_is_runnable() {
             return None;
         }

@@ -43,7 +43,7 @@
 //! looker's P idle. The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
 //! *The mail of a P that is surplus* goes to the end of the global queue in the section that changes `procs`: from then on
-//! nobody mails to that P (`run/mail.rs`). To an M that goes idle both places are one, under the lock.
+//! no goroutine is mailed to that P (`run/mail.rs`). To an M that goes idle both places are one, under the lock.
 //!
 //! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves
 //! and the monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer

@@ -13,7 +13,7 @@
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
 //! 5. the process has no other threads: the kernel's count is that of the threads in 1, 2 and 4. Other threads might
 //!    do anything. `GMPDEBUG=deadlock=always` leaves this condition out;
-//! 6. nobody listens for signals ([`Listens`]).
+//! 6. no receiver listens for signals ([`Listens`]).
 //!
 //! **Why it is never said too early.** The judge, which is a monitor, holds, in this order and together, the lock of the list
 //! of runtimes, the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and no other
@@ -173,7 +173,7 @@ impl<H: Host> Drop for Listens<H> {
             known.listens -= 1;
             // Relaxed: the alarms publish it.
             runtimes.silences.fetch_add(1, Relaxed);
-            // All may have been asleep for longer than anybody looks.
+            // All may have been asleep for longer than a monitor looks.
             let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
             drop(known);
             scheds.iter().for_each(|sched| sched.monitor_note.alarm());

@@ -63,7 +63,7 @@ impl<S: HasWaitQueue> TaskIn<S> {
         state: &mut S,
         (want, position): (S::Want, Position),
     ) {
-        // A task is of no runtime that could leave it behind: nobody runs the hook.
+        // A task is of no runtime that could leave it behind: the hook is never run.
         let hook = AbandonHook::new(super::run::<S>);
         let record = Node::new(Record { hook, want, waiter: wait.waiter(), notified: Cell::new(false) });
         let waiting = self.waiting();

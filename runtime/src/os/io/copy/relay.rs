@@ -127,7 +127,7 @@ impl<'a> Relay<'a> {
         let got = source.read(Some(BUFFER), &mut |fd| {
             let mut buffer = kept.take().unwrap_or_else(Buffer::take);
             let got = if is_file { read_file(fd, &mut buffer) } else { sys::read(fd, &mut buffer) };
-            // Who waits puts the buffer back.
+            // A read that has to wait gives its buffer back.
             if got.is_ok() {
                 *kept = Some(buffer);
             }
@@ -249,7 +249,7 @@ impl<'a> Relay<'a> {
                     is_refused = true;
                     Ok(0)
                 }
-                // Who waits puts the pipe back.
+                // A call that has to wait gives its pipe back.
                 Err(failed) => Err(failed),
             }
         });
@@ -312,7 +312,7 @@ fn read_file(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 /// An error if a context is done under which the caller runs: no wait in a file tells of that, and where there is always
-/// something to read nobody waits.
+/// something to read no call waits.
 pub(in crate::os) fn look() -> io::Result<()> {
     let frame = match M::<Active>::current().and_then(M::g) {
         Some(g) => g.frame.get(),

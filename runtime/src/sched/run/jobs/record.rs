@@ -68,7 +68,7 @@ type Payload = Box<dyn Any + Send>;
 pub(crate) struct Job<H: Host> {
     /// Runs the job, and settles the record.
     run: unsafe fn(NonNull<Job<H>>),
-    /// Who has forked: its stack's size is that of the goroutine that is made of the job. `None` for a thread that is no
+    /// The forker: its stack's size is that of the goroutine that is made of the job. `None` for a thread that is no
     /// goroutine, whose record stands in no slot.
     forker: Option<GRef<H>>,
     pub(super) site: &'static Location<'static>,
@@ -163,7 +163,7 @@ pub(crate) struct Record<H: Host, F, R> {
 }
 
 impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
-    /// A record of `f` that nobody else knows of. Without a forker it stays with the caller.
+    /// A record of `f` that no other thread knows of. Without a forker it stays with the caller.
     #[inline(always)]
     pub(crate) fn new(forker: Option<GRef<H>>, site: &'static Location<'static>, f: F) -> Self {
         let state = AtomicU32::new(if forker.is_some() { OPEN } else { BACK });
@@ -173,7 +173,7 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
             f: UnsafeCell::new(MaybeUninit::uninit()),
             result: UnsafeCell::new(MaybeUninit::uninit()),
         };
-        // Nobody else has the record.
+        // No other thread has the record.
         record.f.with_mut(|at| {
             // SAFETY: as above.
             unsafe { (*at).write(f) };
@@ -232,7 +232,7 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     #[inline(always)]
     pub(crate) unsafe fn withdraw(&self, slot: Option<&Slot<H>>) -> Option<F> {
         let mine = slot.is_some_and(|slot| slot.withdraw(self.name()));
-        // SAFETY: nobody else has taken the record, or will.
+        // SAFETY: no taker has the record, or will.
         mine.then(|| unsafe { self.take() })
     }
 

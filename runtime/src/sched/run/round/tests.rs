@@ -303,8 +303,8 @@ fn whoever_is_runnable_runs_within_a_round() {
     }
 }
 
-/// The same under each policy, within a bound of its own: what a policy moves at once is what may overtake. Fails when somebody
-/// starves under one of them.
+/// The same under each policy, within a bound of its own: what a policy moves at once is what may overtake. Fails when a
+/// goroutine starves under one of them.
 #[test]
 fn under_every_policy_whoever_is_runnable_runs() {
     for overflow in [Overflow::PutOne, Overflow::PutHalf] {
