@@ -280,7 +280,7 @@
 //! | `thread::sleep`, `yield_now`, `park`, `unpark` | [`time::sleep`], [`yield_now`], [`park`], [`Unparker`] | |
 //! | `thread::current()` | [`current`] | an `Option`: a plain thread is no goroutine |
 //! | `mpsc::channel()`, `mpsc::sync_channel(n)` | [`chan::unbounded`], [`chan::bounded`] | both senders are a [`chan::Sender`]; the errors have std's names, but for [`chan::SendTimeoutError`], which is new |
-//! | `Mutex`, `RwLock` | [`sync`] | no `.unwrap()`: there is no poison. std's lock may stay where nobody waits while holding it; held across a call that may park it breaks the [contract](migration) |
+//! | `Mutex`, `RwLock` | [`sync`] | no `.unwrap()`: there is no poison. std's lock may stay where no goroutine parks while it holds the lock; held across a call that may park it breaks the [contract](migration) |
 //! | `Condvar` | [`sync::Condvar`] | the guard is passed by `&mut`: `wait(&mut guard)`; `wait_timeout_while` is `wait_while_for` |
 //! | `Barrier`, `Once`, `OnceLock`, `LazyLock` | [`sync`] | the same |
 //! | `Arc`, atomics | std's | |

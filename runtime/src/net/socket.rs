@@ -101,7 +101,7 @@ pub(crate) struct Socket<S: AsFd> {
     shared: AtomicBool,
     /// Whether the descriptor was made outside, so that the socket may be of another kind than its type says.
     foreign: bool,
-    /// Whether the descriptor may be borrowed from somebody who goes on using it, so that its number is not ours to take.
+    /// Whether the descriptor may be borrowed from code that goes on using it, so that its number is not ours to take.
     borrowed: bool,
     users: Users,
     read: Lane,

@@ -246,7 +246,7 @@ pub(crate) fn is_on_disk(fd: BorrowedFd<'_>) -> bool {
     !matches!(added, Ok(()))
 }
 
-/// Sets whether calls on the descriptor block the thread: for an open file that nobody shares.
+/// Sets whether calls on the descriptor block the thread: for an open file that no other code shares.
 pub(crate) fn set_blocking(fd: BorrowedFd<'_>, blocks: bool) -> io::Result<()> {
     // SAFETY: no pointers.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;

@@ -54,7 +54,7 @@ macro_rules! lets_others_in {
                 Self::unlocked(s, f)
             }
 
-            /// Unlocks, which lets those in who wait, and locks again behind them: blocks as
+            /// Unlocks, which lets the waiters in, and locks again behind them: blocks as
             #[doc = concat!("[`RwLock::", stringify!($take), "`](crate::sync::RwLock::", stringify!($take), ") does.")]
             /// Nothing interrupts the wait.
             pub fn bump(s: &mut Self) {
@@ -196,7 +196,7 @@ macro_rules! mapped {
                 (it.raw, it.value)
             }
 
-            /// Unlocks, and lets those in who have waited longest.
+            /// Unlocks, and lets those in that have waited longest.
             pub fn unlock_fair(s: Self) {
                 let (raw, _part) = s.disarm();
                 raw.$unlock_fair();

@@ -18,7 +18,7 @@
 //! before it (a recursive read, below, is no waiter beside readers), and the last of the other readers grants the upgrade.
 //! UPGRADABLE stays set throughout, so at most one waits there, and no writer comes in between.
 //!
-//! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for whom they
+//! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for which they
 //! wait. With QUEUED set the recursive reader does so under the lock of the queues. By an exchange alone the reader could
 //! come between a granter's look at the word, which shows no reader, and the grant to a writer.
 //!

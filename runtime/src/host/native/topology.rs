@@ -122,7 +122,7 @@ mod tests {
             Machine(root)
         }
 
-        /// A CPU with these caches: their levels, and who shares them.
+        /// A CPU with these caches: their levels, and the CPUs that share them.
         fn cpu(self, cpu: usize, caches: &[(&str, &str)]) -> Self {
             for (index, (level, list)) in caches.iter().enumerate() {
                 let folder = self.0.join(format!("cpu{cpu}/cache/index{index}"));

@@ -55,7 +55,7 @@ impl UnixDatagram {
         Self::of(net::UnixDatagram::bind_addr(addr)?)
     }
 
-    /// Makes a socket without an address, to which nobody can answer.
+    /// Makes a socket without an address, to which no peer can answer.
     ///
     /// # Errors
     /// If the table of descriptors is full.

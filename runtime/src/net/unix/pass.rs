@@ -150,7 +150,7 @@ pub(super) fn receive(
             let new = new.map(|fd| OwnedFd::from_raw_fd(fd));
             match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::SOL_SOCKET, libc::SCM_RIGHTS) => fds.extend(new),
-                // Nobody here has asked for it.
+                // No code here has asked for it.
                 (libc::SOL_SOCKET, SCM_PIDFD) => new.for_each(drop),
                 _ => {}
             }

@@ -373,7 +373,7 @@ impl IntoRawFd for File {
 
 impl FromRawFd for File {
     /// # Safety
-    /// As with std: the descriptor is open, and nobody else's.
+    /// As with std: the descriptor is open, and no other code's.
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
         // SAFETY: by this function's contract.
         unsafe { fs::File::from_raw_fd(fd) }.into()

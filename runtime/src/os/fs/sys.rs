@@ -89,7 +89,8 @@ pub(super) fn is_in_memory(file: &File) -> bool {
     [libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) && file.metadata().is_ok_and(|file| file.is_file())
 }
 
-/// Returns how many bytes follow the file's position, as far as the kernel knows without asking anybody; 0 if it does not.
+/// Returns how many bytes follow the file's position, as far as the kernel knows without a request to a server; 0 if it does
+/// not.
 pub(super) fn rest(file: &File) -> usize {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;

@@ -18,7 +18,7 @@ use std::process;
 
 /// A child process, and the pipes to it; made by [`Command::spawn`](super::Command::spawn).
 ///
-/// Like [`std::process::Child`], except that a goroutine that waits parks, and that a child which nobody has waited for is
+/// Like [`std::process::Child`], except that a goroutine that waits parks, and that a child for which no call has waited is
 /// reaped after the drop: no zombie stays. The drop does not end the child, unless
 /// [`kill_on_drop`](super::Command::kill_on_drop) was set.
 ///
@@ -55,7 +55,7 @@ pub struct Child {
     kill_on_drop: bool,
 }
 
-/// A child of which nobody has heard the end.
+/// A child whose end no call has seen.
 pub(super) struct Process {
     pub(super) inner: process::Child,
     /// An error where the kernel refuses one.
@@ -137,7 +137,7 @@ impl Child {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std. `ECHILD` if somebody else has taken the child's status: another library that waits for all children, or the
+    /// As with std. `ECHILD` if other code has taken the child's status: another library that waits for all children, or the
     /// kernel, where `SIGCHLD` is ignored.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
@@ -159,7 +159,7 @@ impl Child {
     }
 
     /// Waits until the child has ended, and reads all that is left in [`stdout`](Self::stdout) and [`stderr`](Self::stderr),
-    /// from both at once: a child never waits for a pipe that nobody reads. Closes [`stdin`](Self::stdin) first. Blocks the
+    /// from both at once: a child never waits for a pipe that is not read. Closes [`stdin`](Self::stdin) first. Blocks the
     /// goroutine, or the plain thread.
     ///
     /// # Unwinds

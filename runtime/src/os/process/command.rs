@@ -111,7 +111,7 @@ impl Command {
         self
     }
 
-    /// Sets whether the child is killed when its [`Child`] is dropped before anybody has waited for it. Off by default.
+    /// Sets whether the child is killed when its [`Child`] is dropped before a call has waited for it. Off by default.
     pub fn kill_on_drop(&mut self, kills: bool) -> &mut Self {
         self.kill_on_drop = kills;
         self

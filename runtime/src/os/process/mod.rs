@@ -5,7 +5,7 @@
 //! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread,
 //! and [`Refused::child_waits`](crate::Refused::child_waits) counts it.
 //!
-//! A [`Child`] that is dropped before anybody has waited for it is reaped when it ends, unlike std's.
+//! A [`Child`] that is dropped before a call has waited for it is reaped when it ends, unlike std's.
 //!
 //! ```
 //! use gmp::process::Command;

@@ -1,7 +1,7 @@
 //! Reading what a child says, from both of its streams at once.
 //!
-//! *The problem.* A child that is not read waits for room in a pipe, and keeps the other pipe open: whoever reads one to the
-//! end first may wait for ever.
+//! *The problem.* A child that is not read waits for room in a pipe, and keeps the other pipe open: a reader that reads one
+//! to the end first may wait for ever.
 //!
 //! *The obvious way* is a second goroutine, or a second thread, for the second pipe. What ends the caller's wait, a context or
 //! an unwinding, would have to end that one's, too; and there may be no second one to be had.

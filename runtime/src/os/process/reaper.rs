@@ -59,13 +59,13 @@ fn start() -> io::Result<OwnedFd> {
     Ok(bell)
 }
 
-/// Says, once in the process, that there are children for which nobody waits.
+/// Says, once in the process, that there are children for which no call waits.
 #[cold]
 fn tell(refused: &io::Error) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         let text = "gmp: no thread can be started that waits for dropped child processes: they stay zombies";
-        // Nobody can be told that nobody can be told.
+        // A failure of this write can't be told anywhere.
         let _unheard = writeln!(io::stderr(), "{text}: {refused}");
     });
 }

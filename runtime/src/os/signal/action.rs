@@ -123,7 +123,7 @@ fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
     } else {
         ours.sa_flags |= libc::SA_RESTART;
         if signal.as_raw() == libc::SIGCHLD && before.sa_sigaction == libc::SIG_IGN {
-            // Who ignores the ends of children leaves no zombies.
+            // A process that ignores the ends of children has no zombies.
             ours.sa_flags |= libc::SA_NOCLDWAIT;
         }
     }

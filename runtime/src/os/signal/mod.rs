@@ -78,7 +78,7 @@ pub fn notify(signals: &[Signal]) -> io::Result<Receiver> {
 }
 
 /// Has the process ignore these signals, and children that it starts from now on. Receivers get none of them any more: one
-/// that is left without a signal to hear of is closed. A signal that came just before this call may be received by nobody. Does
+/// that is left without a signal to hear of is closed. A signal that came just before this call may reach no receiver. Does
 /// not block.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
 
 /// Undoes what [`notify`] and [`ignore`] have done for these signals: the action is back that was there before the first of
 /// those calls. Receivers get none of these signals any more: one that is left without a signal to hear of is closed. A signal
-/// that came just before this call may be received by nobody. Does not block.
+/// that came just before this call may reach no receiver. Does not block.
 ///
 /// # Errors
 /// The list has a signal that [`notify`] refuses; nothing was done then.

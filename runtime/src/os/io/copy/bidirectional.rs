@@ -22,10 +22,10 @@ use std::thread;
 /// *Half-close.* When one stream has ended, the writing half of the other is shut down, and the other direction goes on: so a
 /// protocol works in which a client says all that it has and then waits for the answer. Neither stream is closed. A connection
 /// that is reset has no end, and the other stream sees none. A stream's writing half may be shut down before the call; where
-/// somebody else does that during the call, the stream's own end may be taken for a reset.
+/// other code does that during the call, the stream's own end may be taken for a reset.
 ///
 /// *Limits.* A read timeout of a stream ends both directions when the stream is silent for so long, also one that only
-/// receives: for a proxy a deadline that is moved, or a close of both, by whoever sees what goes on in both
+/// receives: for a proxy a deadline that is moved, or a close of both, by code that sees what goes on in both
 /// directions, is better.
 ///
 /// ```

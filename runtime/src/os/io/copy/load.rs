@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The length of a buffer.
 pub(super) const BUFFER: usize = 32 << 10;
-/// What a pipe holds at most, unless somebody lengthens it.
+/// What a pipe holds at most, unless a program lengthens it.
 const PIPE: usize = 64 << 10;
 /// So many buffers, and so many pipes, are kept.
 const KEPT: usize = 16;

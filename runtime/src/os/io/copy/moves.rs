@@ -74,7 +74,7 @@ pub(super) fn is_cached(file: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns `true` if the socket's next byte is an urgent one. `splice` stops there, as if the socket were empty, or at its
-/// end, until somebody has read; `read` goes on behind that byte.
+/// end, until a reader has read; `read` goes on behind that byte.
 pub(super) fn is_at_urgent(socket: BorrowedFd<'_>) -> bool {
     let mut is_there: libc::c_int = 0;
     // SAFETY: an int, which lives through the call. A socket that knows no urgent bytes refuses.
