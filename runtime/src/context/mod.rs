@@ -409,8 +409,9 @@ impl Context {
     }
 
     /// Starts a goroutine that runs `f` under this context, as [`run`](Self::run) does, in the runtime of the calling
-    /// goroutine. Does not block. For a goroutine with a name, or with a stack of its own size, give
-    /// [`Builder::go`](crate::Builder::go) a closure that calls `run`.
+    /// goroutine, with the class that [`with_priority`](Self::with_priority) has given to this context. Does not block. For a
+    /// goroutine with a name, or with a stack of its own size, give [`Builder::go`](crate::Builder::go) a closure that calls
+    /// `run`; the class is [`Builder::priority`](crate::Builder::priority)'s then.
     ///
     /// The value that [`join`](JoinHandle::join) returns is `run`'s result: the context's error if the context ended a
     /// wait of `f`. If the context is done already, `f` runs up to its first wait. Goroutines that `f` starts do not run
