@@ -111,7 +111,12 @@ impl<H: Host> Sched<H> {
 
     pub(crate) fn begin_classes(&self, central: &mut Central<H>) {
         central.globq.classes.begin();
-        self.detours.set(self.detours.get() | BY_CLASS);
+        self.begin_detours(BY_CLASS);
+    }
+
+    /// Under the lock: some goroutines are queued globally from now on, for this reason.
+    pub(crate) fn begin_detours(&self, reason: u8) {
+        self.detours.set(self.detours.get() | reason);
         self.globq_len.note_detours();
     }
 

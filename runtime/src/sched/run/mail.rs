@@ -180,7 +180,7 @@ impl<H: Host> Sched<H> {
         if !self.is_stopping() {
             let procs = central.procs;
             central.globq.mail.heed_hints(procs);
-            self.detours.set(self.detours.get() | BY_HINT);
+            self.begin_detours(BY_HINT);
         }
     }
 
