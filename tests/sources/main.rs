@@ -2,6 +2,7 @@
 //! What holds of the sources and the documents, read from their text.
 
 mod api_tables;
+mod counts;
 mod facade;
 mod modules;
 mod mutant_list;
