@@ -7,7 +7,9 @@ use common::probe::Probe;
 use common::{PROCS, effort, everywhere, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::sync::Event;
-use gmp::{Builder, Runtime, chan, fork_scope, go, go_lifo, goexit, join, num_goroutines, yield_now};
+use gmp::{
+    Builder, Priority, Runtime, chan, fork_scope, go, go_lifo, goexit, join, num_goroutines, yield_now,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -145,6 +147,30 @@ fn a_tree_of_joins_has_as_many_goroutines_as_it_is_deep() {
         println!("procs {procs}: {} of {} leaves", peak.seen(), 1 << DEPTH);
         assert!(peak.seen() <= most, "{} goroutines at procs {procs}", peak.seen());
     });
+}
+
+/// So it is in a tree of a lower class whose leaves let others run. Fails when each look makes one more goroutine of the tree.
+#[test]
+fn a_tree_of_a_lower_class_has_as_many_goroutines_as_it_is_deep() {
+    everywhere(|rt| {
+        let (peak, procs) = (Peak::default(), rt.run(gmp::procs));
+        let seen = peak.clone();
+        let root = rt.run(move || {
+            let root = Builder::new().priority(Priority::Low).go(move || yielding_joins(DEPTH, &seen));
+            root.unwrap().join()
+        });
+        root.unwrap();
+        println!("procs {procs}: {} of {} leaves", peak.seen(), 1 << DEPTH);
+        assert!(peak.seen() <= 4 * procs * (DEPTH + 1), "{} goroutines at procs {procs}", peak.seen());
+    });
+}
+
+fn yielding_joins(depth: usize, peak: &Peak) {
+    if depth == 0 {
+        peak.look();
+        return yield_now();
+    }
+    join(|| yielding_joins(depth - 1, peak), || yielding_joins(depth - 1, peak));
 }
 
 /// In a fork-join tree the peak of live goroutines is O(depth) with `go_lifo`, and O(width) with `go`, which is first in, first

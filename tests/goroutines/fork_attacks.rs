@@ -29,6 +29,49 @@ fn taken<T: Send>(b: impl FnOnce() -> T + Send) -> T {
     .1
 }
 
+/// A value whose drop panics with a value whose drop panics.
+struct Nested;
+struct Payload;
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        std::panic::panic_any(Payload);
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        panic!("the payload");
+    }
+}
+
+/// A scope's function panics, and the drop of a branch that nobody has begun panics twice over. Fails when the scope unwinds by
+/// that, and leaves the oldest branch, which borrows, in its slot; and, for `join`, by the end of the process.
+#[test]
+fn a_branch_whose_drop_panics_twice_leaves_no_other_behind() {
+    everywhere(|rt| {
+        rt.run(|| {
+            for _ in 0..effort() {
+                let (drops, nested) = (Arc::new(AtomicUsize::new(0)), Nested);
+                let ended = catch_unwind(AssertUnwindSafe(|| {
+                    fork_scope(|s| {
+                        let probe = Probe(Arc::clone(&drops));
+                        s.fork(move || drop(probe));
+                        s.fork(move || drop(nested));
+                        panic!("the function");
+                    })
+                }));
+                let payload = ended.expect_err("the function panics");
+                assert_eq!(payload.downcast_ref(), Some(&"the function"));
+                assert_eq!(drops.load(SeqCst), 1, "a branch is left");
+                let nested = Nested;
+                let ended = catch_unwind(AssertUnwindSafe(|| join(|| panic!("a"), move || drop(nested))));
+                assert_eq!(ended.expect_err("a panics").downcast_ref(), Some(&"a"));
+            }
+        });
+    });
+}
+
 /// Forks as it is dropped.
 struct Forks {
     ran: Arc<AtomicUsize>,

@@ -33,7 +33,7 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 use tree::{Deadline, Node, Verdict};
 
@@ -446,7 +446,9 @@ impl Context {
         match self.class.unwrap_or_default() {
             Priority::Normal => crate::go(move || context.run(f)),
             class => {
-                let spawned = Builder::new().priority(class).go(move || context.run(f));
+                let sched = goroutine::here("go", goroutine::FROM_A_THREAD);
+                let asked = Builder::new().priority(class);
+                let spawned = goroutine::spawn_in(sched, asked, Location::caller(), move || context.run(f));
                 goroutine::accepted("go", spawned)
             }
         }

@@ -31,7 +31,7 @@
 //! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner
 //! takes the record back. Unlike a record the hook outlasts the handle: a WAITER without HANDLE is a hook.
 //!
-//! Two further bits of `life` are the goroutine's class: `class.rs`.
+//! Thirteen further bits of `life` are the goroutine's class and its hint: `class.rs`.
 //!
 //! Checked by `models/join.rs`.
 //!
@@ -47,7 +47,7 @@ mod mutants;
 pub(crate) mod pool;
 pub(crate) mod task;
 
-mod root;
+pub(crate) mod root;
 
 pub(crate) use root::root;
 mod class;

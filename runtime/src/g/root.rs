@@ -101,7 +101,7 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
 
 /// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there
 /// is no joiner for the panic.
-pub(super) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
+pub(crate) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
         // The payload's own drop may panic again: leak the payload instead.
         std::mem::forget(payload);

@@ -5,6 +5,7 @@
 
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
 use crate::g::Birth;
+use crate::g::root::drop_quietly;
 use crate::host::{Active, Host};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
@@ -133,8 +134,8 @@ where
     // SAFETY: once, after `withdraw`.
     let settled = b.map_or_else(|| unsafe { record.settled() }, Err);
     if let Err(payload) = ran {
-        // A panic of these drops was printed, and gives way to the one that is under way.
-        let _printed = H::catch(|| drop(settled));
+        // A panic of these drops gives way to the one that is under way.
+        drop_quietly::<H>(|| drop(settled));
         resume_unwind(payload);
     }
     let left = left.expect("join: `a` has returned");
@@ -238,8 +239,9 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
                 };
                 unwinding = catch_unwind(AssertUnwindSafe(call)).err().map(Unwinding::Own);
             }
-            // A panic of these drops was printed, and gives way to the one that is under way.
-            (settled, false) => drop(catch_unwind(AssertUnwindSafe(|| drop(settled)))),
+            // A panic of these drops gives way to the one that is under way. Nothing unwinds here, not even the drop of its
+            // payload: other records may still be in their slots.
+            (settled, false) => drop_quietly::<Active>(|| drop(settled)),
         }
     }
 }
@@ -286,7 +288,8 @@ impl<'scope> ForkScope<'scope, '_> {
         let record = NonNull::from(Box::leak(Box::new(Record::new(forker, Location::caller(), f))));
         let mut forked = self.forked.borrow_mut();
         forked.push(Forked { record, slot: None });
-        if let Some(window) = forker.and_then(|_| enter::<Active>()) {
+        if forker.is_some() {
+            let window = enter::<Active>().expect("fork: a forker stays a goroutine");
             // SAFETY: the record stays until it is settled.
             let name = unsafe { record.as_ref() }.name();
             if let Some(last) = forked.last_mut() {

@@ -80,7 +80,7 @@ where
 }
 
 /// What starts goroutines where none runs.
-const FROM_A_THREAD: &str = "gmp::run, Runtime::go or Handle::go";
+pub(crate) const FROM_A_THREAD: &str = "gmp::run, Runtime::go or Handle::go";
 
 /// Returns the spawned goroutine's handle, or panics with the error.
 #[track_caller]
@@ -93,7 +93,7 @@ pub(crate) fn accepted<T>(call: &str, spawned: io::Result<T>) -> T {
 
 /// The scheduler of the calling goroutine.
 #[track_caller]
-fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
+pub(crate) fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
     match Sched::current() {
         Some(sched) => sched,
         None => panic!("{call}: not called on a goroutine; from a thread use {elsewhere}"),

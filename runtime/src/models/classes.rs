@@ -84,6 +84,32 @@ fn one_of_a_class_that_yields_is_run_elsewhere() {
     });
 }
 
+/// As `one_of_a_class_that_yields_is_run_elsewhere`, where a job takes its place.
+#[test]
+fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
+    Model::new().check("class_gosched_job", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        let [yields, _] = together(
+            &runtime,
+            [
+                Box::new(move || {
+                    crate::set_priority(Priority::Background);
+                    let ran_on = Flag::default();
+                    let waits = ran_on.clone();
+                    handle.put_job_in_silence(handle.make(move || waits.wait_on_thread()));
+                    yield_now();
+                    ran_on.raise();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        yields.join().unwrap();
+    });
+}
+
 /// A batch goes back into its queue, as a goroutine of a higher class has come, which keeps the M until the other has run. The
 /// other M sleeps, as if it had looked at the queue before that, and at the batch after. Fails by deadlock when no M is woken.
 #[test]
@@ -167,6 +193,7 @@ fn mutants() {
         &[
             (Mutant::BatchUnseen, THIEF),
             (Mutant::BatchNeverStolen, THIEF),
+            (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
             (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),
             (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),
             (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),

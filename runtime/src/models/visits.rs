@@ -4,7 +4,7 @@ use super::caught;
 use super::cover::{Handle, Socket};
 use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
 use crate::time::{after_func, sleep};
-use crate::yield_now;
+use crate::{Priority, yield_now};
 use gmp_netpoll::Readiness;
 use std::time::Duration;
 
@@ -18,15 +18,20 @@ pub(super) fn have_no_m_poll(handle: &Handle) {
     }
 }
 
-/// Reads by two system calls: after the first one the goroutine waits in the poller. Then raises the flag.
+/// As `read_then`, and raises the flag.
 fn read_then_raise(raises: &Flag) {
+    read_then(|| raises.raise());
+}
+
+/// Reads by two system calls: after the first one the goroutine waits in the poller. Then calls `then`.
+fn read_then(then: impl FnOnce()) {
     let mut calls = 0;
     let got = Socket::new().read(8, || {
         calls += 1;
         if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
     });
     assert_eq!(got.unwrap(), 1);
-    raises.raise();
+    then();
 }
 
 /// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the
@@ -89,6 +94,58 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
             })]);
             sleep(LONG);
             ran.wait_on_thread();
+        });
+        sleeper.join().unwrap();
+        done();
+    });
+}
+
+/// As `one_before_which_a_sleeper_goes_is_run_by_another_m`, for a goroutine in the queue of its class.
+#[test]
+fn one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
+    Model::new().preemptions(1).check("sleeper_before_class", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let raises = ran.clone();
+        let sleeper = runtime.go(move || {
+            have_no_m_poll(&handle);
+            handle.queue_globally_in_silence([handle.make(move || {
+                crate::set_priority(Priority::Background);
+                loom::explore();
+                pass(LONG);
+                yield_now();
+                raises.raise();
+            })]);
+            sleep(LONG);
+            ran.wait_on_thread();
+        });
+        sleeper.join().unwrap();
+        done();
+    });
+}
+
+/// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its M
+/// until the sleeper has run. The Ms are as above. Fails by deadlock when no M is woken for the two.
+#[test]
+fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
+    Model::new().preemptions(1).check("found_beside_class", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, visits, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let waits = ran.clone();
+        let sleeper = runtime.go(move || {
+            drop(crate::go(move || read_then(|| waits.wait_on_thread())));
+            have_no_m_poll(&handle);
+            handle.queue_globally_in_silence([handle.make(move || {
+                loom::explore();
+                pass(LONG);
+                visits.post(Readiness::READABLE);
+                visits.have_a_visit_come();
+            })]);
+            crate::set_priority(Priority::Low);
+            sleep(LONG);
+            ran.raise();
         });
         sleeper.join().unwrap();
         done();
@@ -184,6 +241,12 @@ fn mutants() {
             (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "one_that_a_visit_finds_is_run_beside_a_sleeper"),
+            (Mutant::SleeperWakesNobody, "one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (Mutant::OthersOfClassesUnseen, "one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (
+                Mutant::FoundBesideAClassInSilence,
+                "one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back",
+            ),
             (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],

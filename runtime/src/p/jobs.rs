@@ -149,6 +149,8 @@ pub(crate) struct Jobs<H: Host> {
     since: AtomicU32,
     /// Boxed, as a runtime may be built on a small stack.
     slots: Box<[Slot<H>; JOBS as usize]>,
+    /// Owner: the job that was put in last is that of a forker below `Normal`.
+    lower: Cell<bool>,
 }
 
 impl<H: Host> Jobs<H> {
@@ -157,7 +159,15 @@ impl<H: Host> Jobs<H> {
         let slots = std::iter::repeat_with(|| Slot(AtomicPtr::new(null_mut())));
         let slots: Box<[_]> = slots.take(JOBS as usize).collect();
         let slots = slots.try_into().unwrap_or_else(|_| unreachable!("new: there are so many"));
-        Jobs { top, bottom, most: Cell::new(0), came: Cell::new(false), since, slots }
+        Jobs {
+            top,
+            bottom,
+            most: Cell::new(0),
+            came: Cell::new(false),
+            since,
+            slots,
+            lower: Cell::new(false),
+        }
     }
 
     fn slot(&self, at: u32) -> &Slot<H> {
@@ -167,6 +177,16 @@ impl<H: Host> Jobs<H> {
     /// Owner: the P is about to have its first job. Returns `false` if there was one before.
     pub(crate) fn open(&self) -> bool {
         self.most.replace(JOBS) == 0
+    }
+
+    /// Owner: the next job that is put in is one below `Normal`, or is not.
+    pub(crate) fn note_class(&self, is_lower: bool) {
+        self.lower.set(is_lower);
+    }
+
+    /// Owner: returns `true` if there are jobs, and the newest is one below `Normal`. A hint: newer ones may have been taken.
+    pub(crate) fn are_lower(&self) -> bool {
+        self.lower.get() && !self.is_empty()
     }
 
     /// Owner: O1, O2, S1, and then `fence`, which is S2. `tick` is the P's. Returns the slot; `None` if there is no room.

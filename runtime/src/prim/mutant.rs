@@ -143,6 +143,12 @@ pub enum Mutant {
     RetireKeepsTheBatch,
     /// A goroutine that is put into the global queue stands there as if it were `Normal`.
     PushForgetsTheClass,
+    /// An M that asks whether others wait passes over the queues of the classes.
+    OthersOfClassesUnseen,
+    /// An M that puts a goroutine into the queue of its class, and takes a job, wakes no M.
+    JobBeforeTheYielderUnseen,
+    /// An M that has queued one of a class, and then finds another for its ring, wakes no M.
+    FoundBesideAClassInSilence,
     /// An M that is called does not see why.
     CalledInTheDark,
     /// No owner is called for a goroutine in the queue of a class.

@@ -83,8 +83,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: of so many goroutines that a P
-    /// runs one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 2;
-    /// default: 61. The number has no effect where all goroutines are `Normal`, and none on `Background` ones, which have no
+    /// runs one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 3,
+    /// so that `High` ones have a share, too; default: 61. The number has no effect where all goroutines are `Normal`, and none on `Background` ones, which have no
     /// share.
     ///
     /// ```
@@ -455,7 +455,7 @@ impl RuntimeBuilder {
             low_share: in_range(
                 "low_share",
                 self.low_share.unwrap_or(LOW_SHARE) as usize,
-                2,
+                3,
                 u32::MAX as usize,
             )? as u32,
             cpu_sets,

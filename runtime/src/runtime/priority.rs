@@ -85,7 +85,7 @@ pub struct ClassLoad {
     /// How many goroutines of the class are ready and wait for their turn, in whatever queue; without those that
     /// [`go_lifo`](crate::go_lifo) has put aside.
     pub waiting: usize,
-    /// How often a goroutine of the class had a turn since the runtime began. `None` for `Normal`, whose turns are not counted:
-    /// that would be a price for programs without classes.
+    /// How often a goroutine was taken out of the queue of the class for a turn since the runtime began. `None` for `Normal`,
+    /// whose turns are not counted: that would be a price for programs without classes.
     pub turns: Option<u64>,
 }

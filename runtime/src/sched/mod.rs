@@ -231,7 +231,7 @@ pub(crate) struct Sched<H: Host> {
     /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
     forks: AtomicBool,
     /// How many jobs are on the way from a slot to a goroutine.
-    starting: AtomicU32,
+    starting: CachePadded<AtomicU32>,
     /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
     wanted: AtomicU32,
     /// When the machine was last asked for the number of Ps.
@@ -313,7 +313,7 @@ impl<H: Host> Sched<H> {
             idle_mask: Mask::new(procs),
             timer_mask: Mask::new(0),
             forks: AtomicBool::new(false),
-            starting: AtomicU32::new(0),
+            starting: CachePadded::new(AtomicU32::new(0)),
             wanted: AtomicU32::new(procs),
             procs_read: AtomicU64::new(H::now().as_nanos()),
             ps,

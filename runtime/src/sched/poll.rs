@@ -152,7 +152,7 @@ impl<H: Host> Sched<H> {
             m.take_assignment_in_lock();
         }
         if m.p().is_none()
-            && let Some(p) = self.pidleget_or(&mut central, m.last_p())
+            && let Some(p) = self.addressee_or(&mut central, m.last_p())
         {
             m.acquire_in_lock(p);
         }

@@ -138,6 +138,11 @@ impl WaitingClasses {
         self.0.get() != 0
     }
 
+    /// As `has`, for this class or a higher one.
+    pub(crate) fn any_from(&self, least: Priority) -> bool {
+        CLASSES.into_iter().any(|class| class >= least && self.has(class))
+    }
+
     /// As `has`, for those that are not to wait until nothing else runs.
     pub(crate) fn any_above_background(&self) -> bool {
         self.0.get() & !bit(Priority::Background) != 0

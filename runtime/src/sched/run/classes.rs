@@ -30,14 +30,16 @@
 //! at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global queue: an M that looks at
 //! the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3, and all that asks whether a P
 //! has work, asks [`has_work`](Sched::has_work). A goroutine that yields goes into its class's queue, and its M takes
-//! another: if that comes from the P's own ring or batch, an M that gave up may have looked at the queue before and at the
-//! ring after: S2 and S3 follow. So they do when a batch goes back into its queue, as one of a higher class has come.
+//! another: if that comes from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before and
+//! at the others after: S2 and S3 follow. So they do when a batch goes back into its queue, as one of a higher class has
+//! come; when a sleeper goes first (`others_wait`); and when the same look finds one more for the ring (`submit_found`).
 //!
 //! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
 //! before the first is given a class. A class that is changed beside a submission counts from the next one on.
 //!
-//! *Jobs* (`jobs.rs`) are looked at as if they were `Normal`: what class a record has is known to its taker alone. The
-//! goroutine that is made of it has the class of its forker, and is queued in that class if that is below `Normal`.
+//! *Jobs* (`jobs.rs`) of a P are looked at as if they were `Normal`; or behind `Low`, if the newest is that of a forker below
+//! `Normal`: else each look would make one more goroutine of a tree, in place of running those that are there. The goroutine that
+//! is made of a record has the class of its forker, and a thief queues it in that class if that is below `Normal`.
 //!
 //! *No class starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
@@ -217,8 +219,11 @@ impl<H: Host> Sched<H> {
         if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
             return Some(g);
         }
+        // Those of forkers below `Normal` come behind goroutines of `Low` that are there already: so a tree stays narrow.
+        let lower = p.jobs.are_lower();
         let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
-        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(own_job) {
+        let own_first = || if lower { None } else { own_job() };
+        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(own_first) {
             turns.ran(Priority::Normal);
             return Some(g);
         }
@@ -226,6 +231,10 @@ impl<H: Host> Sched<H> {
             return Some(g);
         }
         if let Some(g) = self.take_of(p, Priority::Low) {
+            turns.ran(Priority::Low);
+            return Some(g);
+        }
+        if lower && let Some(g) = self.take_own_job(p) {
             turns.ran(Priority::Low);
             return Some(g);
         }
@@ -300,7 +309,8 @@ impl<H: Host> Sched<H> {
             }
         }
         let found = self.victims(m, p).find_map(|victim| self.take_more_urgent(p, victim));
-        let found = found.or_else(|| self.steal_job(m, p).and_then(|g| self.unless_lower(g)))?;
+        let found = found.or_else(|| self.steal_job(m, p).and_then(|g| self.unless_lower(g)));
+        let found = found.or_else(|| self.steal_mail(p))?;
         // As B4 of `help.rs`: an M that gave up meanwhile has seen those neither there nor here.
         self.wakep();
         Some(found)
@@ -348,8 +358,9 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         mutant!(ClassYieldsInSilence: return true);
-        // For a hint: its P may be idle, and its owner is to come before this M takes the mail.
-        if !has_class || self.has_work(p) {
+        // For a hint: its P may be idle, and its owner is to come before this M takes the mail. What stands on this P may go
+        // before `g`: an M that gave up meanwhile has seen neither.
+        if !has_class || self.has_work(p) || (!p.jobs.is_empty()).unless(JobBeforeTheYielderUnseen) {
             self.wakep();
         }
         true
@@ -368,7 +379,8 @@ impl<H: Host> Sched<H> {
             return rest;
         }
         let away = out.first().is_some_and(|g| self.is_away(Some(p), g));
-        let alone = out.len() == 1 && rest.is_empty() && !self.has_work(p) && !away;
+        let nothing_own = !self.has_work(p) && p.jobs.is_empty();
+        let alone = out.len() == 1 && rest.is_empty() && nothing_own && !away;
         let mut central = self.central.lock();
         event(format_args!("queues {out:?} globally"));
         // The caller's M takes a single one.

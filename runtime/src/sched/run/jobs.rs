@@ -18,7 +18,7 @@
 //!   the forker alone, asleep with others, and leave it.
 //!
 //! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at the
-//! poller, then steals: goroutines first, and then the oldest job of another P. So a goroutine that is there already goes
+//! poller, then steals: from rings and batches first, then the oldest job of another P. So a goroutine that is there already goes
 //! before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
 //! goroutines in the order of the tree's depth. A P whose own queue is never empty would keep its jobs waiting for ever,
 //! where all others have work as well: a visit moves the oldest job to the end of the ring (`look.rs`), if the M has come to
@@ -108,6 +108,9 @@ impl<H: Host> Sched<H> {
     /// S1 and S2, by the owner of `p`.
     #[inline]
     pub(crate) fn put_in<'a>(&self, p: &'a P<H>, entry: Entry<H>) -> Option<&'a Slot<H>> {
+        if self.detours.get() != 0 {
+            p.jobs.note_class(Self::is_lower(entry));
+        }
         // SubmitFence, as in `wakep`, with the same partners.
         let fence = fence_after_exchange;
         mutant!(JobNoFence: let fence = || ());
@@ -118,6 +121,16 @@ impl<H: Host> Sched<H> {
                 p.jobs.put_in(entry, p.tick(), fence)
             })?
         })
+    }
+
+    /// Returns `true` if `entry`, which the caller puts in next, is one below `Normal`.
+    #[cold]
+    fn is_lower(entry: Entry<H>) -> bool {
+        match entry {
+            // SAFETY: the record is still the caller's.
+            Entry::Job(job) => unsafe { job.as_ref() }.class() < Priority::Normal,
+            Entry::Goroutine(g) => g.class() < Priority::Normal,
+        }
     }
 
     /// There is no room for the record: enough other jobs wait there. A goroutine is queued like any other.

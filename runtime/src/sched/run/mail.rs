@@ -222,8 +222,18 @@ impl<H: Host> Sched<H> {
         found
     }
 
+    /// Takes an idle P that has mail; else the preferred one, or any other.
+    pub(crate) fn addressee_or(
+        &self,
+        central: &mut Central<H>,
+        wanted: Option<NonNull<P<H>>>,
+    ) -> Option<NonNull<P<H>>> {
+        let wanted = self.idle_addressee(central).or(wanted);
+        self.pidleget_or(central, wanted)
+    }
+
     /// Returns an idle P that has mail.
-    pub(crate) fn idle_addressee(&self, central: &Central<H>) -> Option<NonNull<P<H>>> {
+    fn idle_addressee(&self, central: &Central<H>) -> Option<NonNull<P<H>>> {
         let mail = &central.globq.mail;
         if mail.is_empty() {
             return None;

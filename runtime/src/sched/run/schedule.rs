@@ -148,11 +148,12 @@ impl<H: Host> Sched<H> {
         self.runqget(p).or_else(|| if self.config.has_one_queue { self.globrunqget_one(p) } else { None })
     }
 
-    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, in a mailbox, or in the only queue.
-    /// A hint.
+    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, among its jobs,
+    /// in a mailbox, in the queue of a class, or in the only queue. A hint.
     pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
         mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
-        let found_own = self.has_work(p) || !p.jobs.is_empty() || self.mail_waits();
+        let of_classes = self.waiting_classes.any().unless(OthersOfClassesUnseen);
+        let found_own = self.has_work(p) || !p.jobs.is_empty() || self.mail_waits() || of_classes;
         found_own || self.config.has_one_queue && self.globrunq_len() > 0
     }
 

@@ -109,8 +109,7 @@ impl<H: Host> Sched<H> {
         if self.is_stopping().unless(SummonedInVainIgnoresTheEnd) {
             return;
         }
-        let wanted = self.idle_addressee(&central).or(m.last_p());
-        if let Some(p) = self.pidleget_or(&mut central, wanted) {
+        if let Some(p) = self.addressee_or(&mut central, m.last_p()) {
             drop(central);
             return m.acquire(p);
         }

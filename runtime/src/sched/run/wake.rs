@@ -178,7 +178,9 @@ impl<H: Host> Sched<H> {
             list = self.submit_found_globally(p, list);
         }
         p.owner.touch();
-        let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty();
+        // One of a class that the same look has queued may be the one that the M takes.
+        let beside = self.waiting_classes.any().unless(FoundBesideAClassInSilence);
+        let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty() && !beside;
         p.runq.push_batch(&mut list);
         self.globrunqput(list);
         if !takes_it {

@@ -344,7 +344,11 @@ impl<H: Host> Sched<H> {
         }
         // All are surplus when the runtime ends.
         let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
-        if !self.has_work(p) && self.globrunq_is_empty() && !self.waiting_classes.any() && !is_surplus {
+        if !self.has_work(p)
+            && self.globrunq_is_empty()
+            && !self.waiting_classes.any_from(g.class())
+            && !is_surplus
+        {
             return true;
         }
         g.word.requeue();

@@ -93,7 +93,7 @@ impl<H: Host> Sched<H> {
         central.spare_ms.push(NonNull::from(m));
         central.attached -= u32::from(m.attached.replace(false));
         m.life.set(m.life.get() + 1);
-        let waited_for = !stopping && !central.globq.is_empty();
+        let waited_for = !stopping && (!central.globq.is_empty() || self.jobs_somewhere());
         mutant!(EndLooksAtNoQueue: let waited_for = false);
         drop(central);
         // From here on the record may be another thread's.

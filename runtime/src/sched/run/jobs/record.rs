@@ -263,7 +263,13 @@ pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
             forker.exits.set(true);
             Interrupt::Exit.throw::<H>()
         }
-        Some(Interrupt::Shutdown) => interrupt::end_here::<H>(),
+        Some(Interrupt::Shutdown) => {
+            interrupt::end_here::<H>();
+            if H::is_panicking() {
+                // A destructor that runs under an unwinding may throw nothing. It is left behind, as others that can't be unwound.
+                Wait::<H>::begin().stay()
+            }
+        }
         Some(Interrupt::Context(_)) | None => {}
     }
     resume_unwind(payload)
