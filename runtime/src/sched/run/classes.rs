@@ -220,7 +220,7 @@ impl<H: Host> Sched<H> {
             return Some(g);
         }
         // Those of forkers below `Normal` come behind goroutines of `Low` that are there already: so a tree stays narrow.
-        let lower = p.jobs.are_lower();
+        let lower = p.jobs.are_lower().unless(JobsOfTheLowerGoFirst);
         let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
         let own_first = || if lower { None } else { own_job() };
         if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(own_first) {
