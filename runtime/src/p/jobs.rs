@@ -50,6 +50,7 @@
 
 use crate::g::GRef;
 use crate::host::Host;
+use crate::prim::SingleWriterFlag;
 use crate::prim::capacity::JOBS;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
@@ -149,8 +150,8 @@ pub(crate) struct Jobs<H: Host> {
     since: AtomicU32,
     /// Boxed, as a runtime may be built on a small stack.
     slots: Box<[Slot<H>; JOBS as usize]>,
-    /// Owner: the job that was put in last is that of a forker below `Normal`.
-    lower: Cell<bool>,
+    /// The job that was put in last is that of a forker below `Normal`. Written by the owner.
+    lower: SingleWriterFlag,
 }
 
 impl<H: Host> Jobs<H> {
@@ -166,7 +167,7 @@ impl<H: Host> Jobs<H> {
             came: Cell::new(false),
             since,
             slots,
-            lower: Cell::new(false),
+            lower: SingleWriterFlag::new(false),
         }
     }
 
@@ -184,7 +185,7 @@ impl<H: Host> Jobs<H> {
         self.lower.set(is_lower);
     }
 
-    /// Owner: returns `true` if there are jobs, and the newest is one below `Normal`. A hint: newer ones may have been taken.
+    /// Any thread: returns `true` if there are jobs, and the newest is one below `Normal`. A hint: newer ones may have been taken.
     pub(crate) fn are_lower(&self) -> bool {
         self.lower.get() && !self.is_empty()
     }

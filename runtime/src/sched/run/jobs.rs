@@ -180,15 +180,26 @@ impl<H: Host> Sched<H> {
         if !self.has_forked() {
             return None;
         }
-        let oldest = |victim: &P<H>| {
-            if victim.jobs.is_empty() {
-                return None;
-            }
-            mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(victim) { return None });
-            let _starting = Starting::begin(self);
-            std::iter::from_fn(|| victim.jobs.take_oldest()).find_map(|entry| self.start_job(entry))
-        };
-        self.victims(m, p).find_map(oldest)
+        self.victims(m, p).find_map(|victim| self.steal_job_of(victim))
+    }
+
+    /// As `steal_job`, from this P.
+    fn steal_job_of(&self, victim: &P<H>) -> Option<GRef<H>> {
+        if victim.jobs.is_empty() {
+            return None;
+        }
+        mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(victim) { return None });
+        let _starting = Starting::begin(self);
+        std::iter::from_fn(|| victim.jobs.take_oldest()).find_map(|entry| self.start_job(entry))
+    }
+
+    /// As `steal_job`, for an owner that has goroutines of `Low`: those of forkers below `Normal` wait for these.
+    pub(crate) fn steal_urgent_job(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
+        if !self.has_forked() {
+            return None;
+        }
+        let mut victims = self.victims(m, p).filter(|victim| !victim.jobs.are_lower());
+        victims.find_map(|victim| self.steal_job_of(victim)).and_then(|g| self.unless_lower(g))
     }
 
     /// Owner, at a visit: the oldest of the jobs of `p` goes to the end of the ring, as a goroutine, unless the owner comes to
