@@ -125,8 +125,8 @@ fn one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
     });
 }
 
-/// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its M
-/// until the sleeper has run. The Ms are as above. Fails by deadlock when no M is woken for the two.
+/// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its
+/// M until the sleeper has run. The Ms are as above. Fails by deadlock when no M is woken for the two.
 #[test]
 fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
     Model::new().preemptions(1).check("found_beside_class", || {

@@ -185,7 +185,8 @@ impl<H: Host> Jobs<H> {
         self.lower.set(is_lower);
     }
 
-    /// Any thread: returns `true` if there are jobs, and the newest is one below `Normal`. A hint: newer ones may have been taken.
+    /// Any thread: returns `true` if there are jobs, and the newest is one below `Normal`. A hint: newer ones may have
+    /// been taken.
     pub(crate) fn are_lower(&self) -> bool {
         self.lower.get() && !self.is_empty()
     }

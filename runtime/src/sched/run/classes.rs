@@ -38,8 +38,8 @@
 //! before the first is given a class. A class that is changed beside a submission counts from the next one on.
 //!
 //! *Jobs* (`jobs.rs`) of a P are looked at as if they were `Normal`; or behind `Low`, if the newest is that of a forker below
-//! `Normal`: else each look would make one more goroutine of a tree, in place of running those that are there. The goroutine that
-//! is made of a record has the class of its forker, and a thief queues it in that class if that is below `Normal`.
+//! `Normal`: else each look would make one more goroutine of a tree, in place of running those that are there. The goroutine
+//! that is made of a record has the class of its forker, and a thief queues it in that class if that is below `Normal`.
 //!
 //! *No class starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`

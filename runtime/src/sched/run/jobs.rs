@@ -18,8 +18,8 @@
 //!   the forker alone, asleep with others, and leave it.
 //!
 //! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at the
-//! poller, then steals: from rings and batches first, then the oldest job of another P. So a goroutine that is there already goes
-//! before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
+//! poller, then steals: from rings and batches first, then the oldest job of another P. So a goroutine that is there already
+//! goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
 //! goroutines in the order of the tree's depth. A P whose own queue is never empty would keep its jobs waiting for ever,
 //! where all others have work as well: a visit moves the oldest job to the end of the ring (`look.rs`), if the M has come to
 //! none since the last visit. (If it has, a tree goes on depth first, and another branch begun at each visit would be one
