@@ -149,8 +149,8 @@ fn a_tree_of_joins_has_as_many_goroutines_as_it_is_deep() {
     });
 }
 
-/// A tree of a lower class whose leaves let others run goes on with the goroutines that it has; visits begin one of its branches
-/// now and then. Fails when each look makes one more goroutine of the tree.
+/// A tree of a lower class whose leaves let others run goes on with the goroutines that it has; visits begin one of its
+/// branches now and then. Fails when each look makes one more goroutine of the tree.
 #[test]
 fn a_tree_of_a_lower_class_is_not_begun_breadth_first() {
     everywhere(|rt| {

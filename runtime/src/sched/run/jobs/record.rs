@@ -266,8 +266,8 @@ pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
         Some(Interrupt::Shutdown) => {
             interrupt::end_here::<H>();
             if H::is_panicking() {
-                // A destructor that runs under an unwinding may throw nothing. The goroutine is left behind, as others that can't
-                // be unwound.
+                // A destructor that runs under an unwinding may throw nothing. The goroutine is left behind, as others that
+                // can't be unwound.
                 Wait::<H>::begin().stay()
             }
         }
