@@ -50,18 +50,21 @@ fn a_sleep_is_as_exact_as_a_threads() {
         watched(procs, || {
             let rt = runtime(procs);
             for dur in [50, 200, 1000].map(Duration::from_micros) {
-                let before = oversleeps_of_a_thread(dur);
-                let ours = rt.run(|| oversleeps(dur, sleep));
-                let after = oversleeps_of_a_thread(dur);
-                let kernel = median(&before).max(median(&after));
-                println!(
-                    "procs = {procs}, {dur:?}: late by {:?}, p99 {:?}; a thread {kernel:?}",
-                    median(&ours),
-                    percentile(&ours, 99)
-                );
-                // Aimed at: 15 µs more than the kernel's.
-                let bound = kernel + Duration::from_micros(100);
-                assert!(median(&ours) <= bound, "{dur:?}: late by {:?}, a thread {kernel:?}", median(&ours));
+                // Beside other programs a try may be late; a fault of ours is there in each.
+                let is_exact = || {
+                    let before = oversleeps_of_a_thread(dur);
+                    let ours = rt.run(|| oversleeps(dur, sleep));
+                    let after = oversleeps_of_a_thread(dur);
+                    let kernel = median(&before).max(median(&after));
+                    println!(
+                        "procs = {procs}, {dur:?}: late by {:?}, p99 {:?}; a thread {kernel:?}",
+                        median(&ours),
+                        percentile(&ours, 99)
+                    );
+                    // Aimed at: 15 µs more than the kernel's.
+                    median(&ours) <= kernel + Duration::from_micros(100)
+                };
+                assert!((0..5).any(|_| is_exact()), "procs = {procs}, {dur:?}: late, see above");
             }
         });
     }
