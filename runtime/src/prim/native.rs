@@ -4,6 +4,7 @@ use super::Ordering;
 /// The identity of a plain thread, in a lock that the holder may take again.
 pub(crate) use parking_lot::RawThreadId as ThreadIdentity;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};
+use std::time::{Duration, Instant};
 
 /// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
@@ -86,8 +87,8 @@ pub(crate) fn fence_after_exchange() {
 /// has just put into `runnext` (Go sleeps 3 µs here). `peek` is not called in between, as each call takes the
 /// cache line away from the owner.
 pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
-    let (start, seen) = (std::time::Instant::now(), peek());
-    while start.elapsed() < std::time::Duration::from_micros(3) {
+    let (start, seen) = (Instant::now(), peek());
+    while start.elapsed() < Duration::from_micros(3) {
         std::hint::spin_loop();
     }
     peek() == seen
@@ -99,11 +100,41 @@ pub(crate) const fn may_help() -> bool {
     true
 }
 
-/// The pause between two looks at a lock or a queue that another thread may change in a moment. Go's 30 pauses.
+/// The most `pause` instructions between two looks: Go's number.
+const MOST_PAUSES: u32 = 30;
+/// How long the pause between two looks is at most.
+const LONGEST_PAUSE: Duration = Duration::from_nanos(400);
+
+/// How many instructions make a pause on this machine.
+static PAUSES: AtomicU32 = AtomicU32::new(MOST_PAUSES);
+
+/// The pause between two looks at a lock or a queue that another thread may change in a moment.
 pub(crate) fn pause() {
-    for _ in 0..30 {
+    // Relaxed: a number, which tells of no other memory.
+    for _ in 0..PAUSES.load(Ordering::Relaxed) {
         std::hint::spin_loop();
     }
+}
+
+/// Settles how long a pause is. The instruction takes 10 ns on one machine and 60 on another (x86 since Skylake), and what was
+/// a moment on the first would be longer than a sleep and a wake on the second. (.NET measures it for the same reason.) The
+/// shortest of a few tries counts, as others may take the core away in between.
+pub(crate) fn settle_pause() {
+    const TRIES: u32 = 4;
+    let try_once = || {
+        let start = Instant::now();
+        (0..MOST_PAUSES).for_each(|_| std::hint::spin_loop());
+        start.elapsed()
+    };
+    let shortest = (0..TRIES).map(|_| try_once()).min().unwrap_or_default();
+    // Relaxed: as in `pause`.
+    PAUSES.store(pauses_within(shortest), Ordering::Relaxed);
+}
+
+/// How many instructions fit into a pause, when `MOST_PAUSES` of them take `all`.
+fn pauses_within(all: Duration) -> u32 {
+    let fit = u128::from(MOST_PAUSES) * LONGEST_PAUSE.as_nanos() / all.as_nanos().max(1);
+    fit.clamp(1, MOST_PAUSES.into()) as u32
 }
 
 /// Has the cache load what lies at `at`, which is read soon. A hint: any address will do.
@@ -142,4 +173,19 @@ impl Ghost {
     }
     #[inline(always)]
     pub(crate) fn touch(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails when a pause is as long as many slow instructions, or longer than Go's number of fast ones.
+    #[test]
+    fn a_pause_is_short_wherever_its_instruction_is_slow() {
+        let within = |each: u64| pauses_within(Duration::from_nanos(each * u64::from(MOST_PAUSES)));
+        assert_eq!([10, 13, 20, 57, 400, 10_000].map(within), [30, 30, 20, 7, 1, 1]);
+        assert_eq!(pauses_within(Duration::ZERO), MOST_PAUSES);
+        settle_pause();
+        assert!((1..=MOST_PAUSES).contains(&PAUSES.load(Ordering::Relaxed)));
+    }
 }

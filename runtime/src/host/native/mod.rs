@@ -33,7 +33,7 @@ use crate::host::{
     Answer, Bar, Broken, Clock, Frames, Host, Interest, Lack, Poll, PollWait, Process, Stacks, Symbol,
     Threads,
 };
-use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, Relaxed, Release};
+use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, Relaxed, Release, settle_pause};
 use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
@@ -133,6 +133,7 @@ impl Native {
         frames::prepare();
         barrier::register();
         topology::prepare();
+        settle_pause();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
