@@ -97,3 +97,13 @@ pub fn without_retakes(test: &str, f: impl FnOnce()) {
         passes(test, &[("GMPDEBUG", "handoff=0")]);
     }
 }
+
+/// As `without_retakes`, and no M looks at the clock between goroutines: a visit that came by time would change their order.
+#[track_caller]
+pub fn in_order(test: &str, f: impl FnOnce()) {
+    if is_child() {
+        f();
+    } else {
+        passes(test, &[("GMPDEBUG", "handoff=0,helping=0")]);
+    }
+}

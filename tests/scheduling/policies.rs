@@ -183,7 +183,7 @@ fn under_global_fifo_the_order_is_that_of_becoming_ready() {
 #[test]
 fn what_an_overflow_leaves_in_the_ring_is_the_policys() {
     // Another thread that takes the P begins with its look at the shared queue.
-    child::without_retakes("what_an_overflow_leaves_in_the_ring_is_the_policys", what_an_overflow_leaves);
+    child::in_order("what_an_overflow_leaves_in_the_ring_is_the_policys", what_an_overflow_leaves);
 }
 
 fn what_an_overflow_leaves() {

@@ -132,7 +132,7 @@ fn until_yielding(reached: impl Fn() -> bool) {
 #[test]
 fn low_ones_are_not_starved_and_have_their_share() {
     let _alone = alone();
-    for share in [2, 10, 61] {
+    for share in [3, 10, 61] {
         watched(1, || {
             // SAFETY: as in `runtime_under`.
             let rt =
