@@ -230,6 +230,8 @@ pub(crate) struct Sched<H: Host> {
     timer_mask: Mask,
     /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
     forks: AtomicBool,
+    /// A P that nobody has may have jobs; see `run/jobs`.
+    left_jobs: AtomicBool,
     /// How many jobs are on the way from a slot to a goroutine.
     starting: CachePadded<AtomicU32>,
     /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
@@ -313,6 +315,7 @@ impl<H: Host> Sched<H> {
             idle_mask: Mask::new(procs),
             timer_mask: Mask::new(0),
             forks: AtomicBool::new(false),
+            left_jobs: AtomicBool::new(false),
             starting: CachePadded::new(AtomicU32::new(0)),
             wanted: AtomicU32::new(procs),
             procs_read: AtomicU64::new(H::now().as_nanos()),

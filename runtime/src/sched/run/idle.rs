@@ -53,6 +53,7 @@ impl<H: Host> Sched<H> {
             self.timer_mask.clear(p.id);
         }
         self.idle_mask.set(p.id);
+        self.note_left_jobs(p);
         self.tell_the_end();
     }
 

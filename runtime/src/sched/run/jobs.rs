@@ -22,7 +22,9 @@
 //! goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
 //! goroutines in the order of the tree's depth. A P whose own queue is never empty would keep its jobs waiting for ever,
 //! where all others have work as well: a visit moves the oldest job to the end of the ring (`look.rs`), if the M has come to
-//! none since the last visit. (If it has, a tree goes on depth first, and another branch begun at each visit would be one
+//! none since the last visit; or the oldest of a P that nobody has, which retired, or was given away where there was no M for
+//! it: else goroutines that are always ready on the Ps in use would keep that one waiting for ever. (If the M has come to its
+//! own jobs, a tree goes on depth first, and another branch begun at each visit would be one
 //! more path of live goroutines. So newer ones that never end keep the oldest waiting, for another P.) While a job is in that
 //! hand, an M that gives up sees it neither here nor there: so the mover does S2 and S3 once more.
 //!
@@ -206,11 +208,12 @@ impl<H: Host> Sched<H> {
     /// its jobs by itself.
     pub(crate) fn queue_oldest_job(&self, p: &P<H>) {
         mutant!(VisitLeavesJobs: return);
-        if p.jobs.is_empty() {
+        if p.jobs.is_empty() && !self.has_left_jobs() {
             return;
         }
         let starting = Starting::begin(self);
-        let Some(g) = p.jobs.take_starving().and_then(|entry| self.start_job(entry)) else { return };
+        let entry = p.jobs.take_starving().or_else(|| self.take_left_job());
+        let Some(g) = entry.and_then(|entry| self.start_job(entry)) else { return };
         if self.detours.get() != 0 && self.takes_detour(Some(p), g) {
             return self.inject(GList::one(g));
         }
@@ -221,6 +224,33 @@ impl<H: Host> Sched<H> {
         drop(starting);
         mutant!(QueuedJobWakesNobody: return);
         self.wakep();
+    }
+
+    /// Returns `true` if a P that nobody has may have jobs. A hint.
+    #[inline]
+    fn has_left_jobs(&self) -> bool {
+        // Relaxed: a hint.
+        self.left_jobs.load(Relaxed)
+    }
+
+    /// No M has `p` from now on. Under the lock.
+    pub(crate) fn note_left_jobs(&self, p: &P<H>) {
+        if self.has_forked() && !p.jobs.is_empty() {
+            // Release: `idle_mask`, partner `take_left_job`.
+            self.left_jobs.store(true, Release);
+        }
+    }
+
+    /// At a visit: the oldest job of a P that nobody has.
+    fn take_left_job(&self) -> Option<Entry<H>> {
+        // Taken back before the look: a P that is left meanwhile says so again. Acquire: partner `note_left_jobs`.
+        if !self.left_jobs.swap(false, Acquire) {
+            return None;
+        }
+        let found = self.ps.iter().filter(|p| self.is_idle(p)).find_map(|p| p.jobs.take_oldest())?;
+        // Relaxed: there may be more, which this thread has seen.
+        self.left_jobs.store(true, Relaxed);
+        Some(found)
     }
 
     /// Returns `true` if a job was ever put in; else no P has one. Exact for the caller's own P.
