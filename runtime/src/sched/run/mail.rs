@@ -19,6 +19,7 @@
 //! | a summoned M | | of the idle Ps it takes one that has mail |
 //! | an M that has found nothing in its queue, in the global one, and in the rings of others | of the next P in number | after a moment in which the owner may come ([`ROUNDS`]) |
 //! | `set_procs`, for a P that is surplus from then on | all of it goes to the end of the global queue | in the section that changes the number |
+//! | who finds no M for an idle P, at `max_threads` | of all idle Ps, as `set_procs` does | in the section that has looked for an M |
 //! | the ender | all | when it takes what is queued |
 //!
 //! *A thief is polite, and not for long.* The owner of a mailbox may be on its way, from a futex or from the goroutine before:
@@ -51,6 +52,10 @@ use std::ptr::NonNull;
 /// After so many mailed goroutines an owner takes one that is for all: else a goroutine that mails others to its own P, each of
 /// which does the same, would keep the rest of the global queue waiting for ever.
 const IN_A_ROW: u32 = 4;
+/// An empty mailbox keeps memory for at most this many goroutines.
+const KEPT: usize = 1 << 12;
+/// So many of the mail are looked through for one goroutine, under the lock: as many as a ring has.
+const LOOKED_THROUGH: usize = capacity::RUNQ as usize;
 /// So often a thief looks whether the mail was taken, before it takes some.
 const ROUNDS: usize = capacity::MAIL_ROUNDS;
 /// Pauses between two such looks, of less than a microsecond each.
@@ -144,20 +149,32 @@ impl<H: Host> Mail<H> {
     }
 
     fn take(&mut self, p: usize) -> Option<GRef<H>> {
-        let g = self.boxes[p].gs.pop_front()?;
+        let gs = &mut self.boxes[p].gs;
+        let g = gs.pop_front()?;
+        g.place.touch();
+        if gs.is_empty() && gs.capacity() > KEPT {
+            *gs = VecDeque::new();
+        }
+        self.len -= 1;
+        Some(g)
+    }
+
+    /// Takes this one out of the mail for P number `p`, if it stands there among the first.
+    fn take_this(&mut self, p: u32, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
+        let gs = &mut self.boxes.get_mut(p as usize)?.gs;
+        let at = gs.iter().take(LOOKED_THROUGH).position(|&g| is_it(g))?;
+        let g = gs.remove(at)?;
         g.place.touch();
         self.len -= 1;
         Some(g)
     }
 
-    /// Takes this one out of the mail for P number `p`, if it stands there.
-    fn take_this(&mut self, p: u32, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
-        let gs = &mut self.boxes.get_mut(p as usize)?.gs;
-        let at = gs.iter().position(|&g| is_it(g))?;
-        let g = gs.remove(at)?;
-        g.place.touch();
-        self.len -= 1;
-        Some(g)
+    /// Takes all there is for P number `p`.
+    fn take_all(&mut self, p: u32) -> VecDeque<GRef<H>> {
+        let gone =
+            self.boxes.get_mut(p as usize).map(|of_p| std::mem::take(&mut of_p.gs)).unwrap_or_default();
+        self.len -= gone.len();
+        gone
     }
 
     /// Takes what there is for the Ps from number `p` on, in the order of their numbers.
@@ -242,6 +259,21 @@ impl<H: Host> Sched<H> {
         central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
     }
 
+    /// There is no M for an idle P: what was mailed to those Ps goes to the end of the global queue. Else it would wait for
+    /// an M that has nothing else to do, beside goroutines that are always ready.
+    pub(crate) fn forward_mail_of_the_idle(&self, central: &mut Central<H>) {
+        if central.globq.mail.is_empty() {
+            return;
+        }
+        // SAFETY: Ps live as long as their scheduler.
+        let idle: Vec<u32> = central.idle.ps().map(|p| unsafe { p.as_ref() }.id).collect();
+        for p in idle {
+            let all = central.globq.mail.take_all(p);
+            central.globq.extend(all.into_iter());
+        }
+        self.publish_len(central);
+    }
+
     /// For the owner of `p`: takes this goroutine out of its mailbox.
     pub(crate) fn take_mailed(&self, p: &P<H>, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
         if !self.mail_waits() {
@@ -283,6 +315,26 @@ mod tests {
         assert_eq!(numbers(&gs, mail.take_this(5, |g| g == GRef::new(&gs[4]))), [4]);
         assert_eq!((numbers(&gs, mail.take_from(7)), mail.len()), (vec![5], 0));
         assert!(mail.take_from(0).is_none() && mail.take_in_turn(9, false).is_none());
+    }
+
+    /// Fails when the look for one goroutine, which is under the lock, is as long as the mail.
+    #[test]
+    fn one_is_looked_for_among_the_first() {
+        let gs = Vec::from_iter((0..=LOOKED_THROUGH).map(|_| G::<Active>::new()));
+        let mut mail = Mail::new();
+        gs.iter().for_each(|g| mail.put(0, GRef::new(g)));
+        let mut take = |at: usize| mail.take_this(0, |g| g == GRef::new(&gs[at])).is_some();
+        assert_eq!([LOOKED_THROUGH, LOOKED_THROUGH - 1, LOOKED_THROUGH].map(&mut take), [false, true, true]);
+    }
+
+    /// Fails when a mailbox keeps the memory of its longest mail.
+    #[test]
+    fn an_empty_mailbox_keeps_little() {
+        let g = G::<Active>::new();
+        let mut mail = Mail::new();
+        (0..2 * KEPT).for_each(|_| mail.put(0, GRef::new(&g)));
+        assert!((0..2 * KEPT).all(|_| mail.take(0).is_some()));
+        assert!(mail.is_empty() && mail.boxes[0].gs.capacity() <= KEPT);
     }
 
     #[test]

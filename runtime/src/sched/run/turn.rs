@@ -11,7 +11,8 @@
 //! ```
 //! What stands in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share one
 //! slice, and after it each goes to the end like any other (`runqget`). A goroutine that stands elsewhere, on another P, in the
-//! global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded by the ring.
+//! global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded by the ring,
+//! and by as many of the mailbox.
 //!
 //! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller may run on
 //! another M, and have let its handle go, so that the G is another goroutine's: the address is compared with those that
