@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `threads` | threads that have not left, the monitor among them |
 //! | `idlethreads` | Ms that sleep on their notes; the one in the poller is none, as in Go |
-//! | `runqueue`, `[ … ]`, `runqsize` | the global queue; each P's own, `runnext` left out as in Go |
+//! | `runqueue`, `[ … ]`, `runqsize` | the global queue; each P's own, with its batch, `runnext` left out as in Go |
 //! | `schedticks`, `schedtick` | goroutines that the P looked for, and nearly always found |
 //! | `syscalltick` | how often the P was taken up and given up |
 //! | P's `status` | 0 idle, 1 running |
@@ -22,6 +22,7 @@
 
 use crate::g::pool::GPool;
 use crate::host::Host;
+use crate::p::P;
 use crate::sched::{Central, Sched};
 use crate::wait::status::Status;
 use gmp_timers::Nanos;
@@ -51,6 +52,11 @@ struct SeenG {
     at: *const (),
     status: u32,
     reason: &'static str,
+}
+
+/// How many goroutines stand on `p`, `runnext` left out.
+fn own_len<H: Host>(p: &P<H>) -> u32 {
+    p.runq.len() + p.batch.len()
 }
 
 impl<H: Host> Sched<H> {
@@ -89,7 +95,7 @@ impl<H: Host> Sched<H> {
             self.add_detail(&mut text, bound, &ms);
         } else {
             let join = |words: Vec<String>| words.join(" ");
-            let lens = join(self.ps.iter().map(|p| p.runq.len().to_string()).collect());
+            let lens = join(self.ps.iter().map(|p| own_len(p).to_string()).collect());
             let ticks = join(self.ps.iter().map(|p| p.tick().to_string()).collect());
             let _infallible = writeln!(text, " [ {lens} ] schedticks=[ {ticks} ]");
         }
@@ -131,7 +137,7 @@ impl<H: Host> Sched<H> {
                 p.tick(),
                 p.handoff.changes(),
                 number(m),
-                p.runq.len(),
+                own_len(p),
                 p.free_gs.shown_len(),
                 p.timers.lock().len(),
             )?;
@@ -173,5 +179,38 @@ impl<H: Host> Sched<H> {
         }
         gs.sort_by_key(|g| g.id);
         gs
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Builder, Priority, Runtime};
+    use std::sync::Mutex;
+
+    /// Fails when a trace leaves out those that the owner of a P has taken into its batch.
+    #[test]
+    fn those_in_a_batch_are_counted() {
+        const COUNT: usize = 40;
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+        let sched = runtime.handle().sched("trace").unwrap();
+        let first = std::sync::Arc::new(Mutex::new(None));
+        runtime.run(|| {
+            let all = (0..COUNT).map(|_| {
+                let (sched, first) = (sched.clone(), first.clone());
+                let look = move || {
+                    first.lock().unwrap().get_or_insert_with(|| sched.trace_text(Duration::ZERO, false));
+                };
+                Builder::new().priority(Priority::Low).go(look).unwrap()
+            });
+            Vec::from_iter(all).into_iter().for_each(|one| one.join().unwrap());
+        });
+        let text = first.lock().unwrap().take().expect("one has looked");
+        let number = |after: &str| -> usize {
+            let rest = text.split(after).nth(1).and_then(|rest| rest.split_whitespace().next());
+            rest.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{after}: {text}"))
+        };
+        assert_eq!(number("runqueue=") + number(" [ "), COUNT - 1, "{text}");
     }
 }
