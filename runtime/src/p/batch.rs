@@ -151,7 +151,9 @@ impl<H: Host> Batch<H> {
         let g =
             self.ring.steal_from(&victim.ring, if own { Steal::Half } else { Steal::One }, StealNext::No)?;
         if own {
-            self.class.set(before.max(g.class()).max(victim.class()).code() as u8);
+            // Not if that one became `Normal` while it stood there: no owner looks for a batch of `Normal` ones.
+            let of_g = if g.class() == Priority::Normal { before } else { g.class() };
+            self.class.set(before.max(of_g).max(victim.class()).code() as u8);
         }
         Some(g)
     }
