@@ -482,6 +482,23 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     }
 }
 
+/// A goroutine that blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background one,
+/// beside which the process sleeps, has no turn until that has ended.
+#[test]
+fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
+    watched(1, || {
+        stealing(1).run(|| {
+            let background = spawn(Priority::Background, || ());
+            let begun = Instant::now();
+            while !background.is_finished() && begun.elapsed() < LATE {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert!(background.is_finished());
+            background.join().unwrap();
+        });
+    });
+}
+
 /// The P that a hint names has no thread, and there may be no more; goroutines on the other P are always ready. Fails when what
 /// was mailed has no turn until those have ended.
 #[test]

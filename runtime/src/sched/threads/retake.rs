@@ -13,7 +13,7 @@
 //!
 //! Others *wait* when a goroutine stands in the P's own queue, in the global one, in a mailbox, or in the batch or the queue
 //! of a class above `Background`; or a job on the P, unless that job is of the goroutine that runs (`sched/run/jobs.rs`):
-//! then only if the thread is blocked, or the kernel says at a look after a time slice that it waits, as one does that
+//! then, and for one of `Background`, only if the thread is blocked, or the kernel says at a look after a time slice that it waits, as one does that
 //! sleeps again and again; and at the end of the runtime, when the ender waits. A thread *blocks* when it has used no CPU
 //! since the last look, and the kernel says that it waits for something. The first alone is not enough: a thread that the
 //! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. The kernel says so in a
@@ -187,8 +187,9 @@ impl<H: Host> Sched<H> {
         };
         let tick = p.tick();
         let works = self.has_work_for_now(p) || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
-        // The goroutine that runs comes to these itself, unless its thread is blocked.
-        let own_jobs = !works && !p.jobs.is_empty();
+        // The goroutine that runs comes to its jobs itself, unless its thread is blocked; and what stands in the background waits
+        // for it until then.
+        let unless_blocked = !works && (!p.jobs.is_empty() || self.has_background(p));
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
         let waits = works || self.is_ending();
         let stay = match known {
@@ -214,16 +215,16 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
             return Found::Taken;
         }
-        if !waits && !own_jobs && ran < TIME_SLICE {
+        if !waits && !unless_blocked && ran < TIME_SLICE {
             return Found::Nothing;
         }
         let state = self.state_of(m, stay);
         // One that sleeps again and again, for less than from look to look, is found to run, and asleep.
         let sleeps = || state == State::Blocked || ran >= TIME_SLICE && self.is_blocked(m);
-        let waits = waits || own_jobs && sleeps();
+        let waits = waits || unless_blocked && sleeps();
         let look = Look { ran, waits, state };
         // Without work the P is idle until this M, or another, comes back for it.
-        let is_wanted = works || own_jobs;
+        let is_wanted = works || unless_blocked;
         if look.is_to_go() && (!is_wanted || self.can_hand_off()) && self.retake(p, m, judged) {
             return Found::Taken;
         }
