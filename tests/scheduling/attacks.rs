@@ -482,8 +482,8 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     }
 }
 
-/// A goroutine that blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background one,
-/// beside which the process sleeps, has no turn until that has ended.
+/// A goroutine that blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background
+/// one, beside which the process sleeps, has no turn until that has ended.
 #[test]
 fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
     watched(1, || {

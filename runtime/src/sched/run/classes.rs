@@ -161,8 +161,8 @@ impl<H: Host> Sched<H> {
             || self.waiting_classes.any_above_background()
     }
 
-    /// Returns `true` if goroutines stand in the queue of a class, or in the batch of `p`. A hint, for a caller that has found no
-    /// others: then they are in the background.
+    /// Returns `true` if goroutines stand in the queue of a class, or in the batch of `p`. A hint, for a caller that has found
+    /// no others: then they are in the background.
     pub(crate) fn has_background(&self, p: &P<H>) -> bool {
         self.waiting_classes.any() || self.has_batch(p)
     }

@@ -6,18 +6,18 @@
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as well |
-//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait |
-//! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
-//! | anything else | | nothing |
+//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as
+//! well | | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait | | runs on a
+//! surplus P (`procs.rs`) | | the P is taken at this look | | anything else | | nothing |
 //!
 //! Others *wait* when a goroutine stands in the P's own queue, in the global one, in a mailbox, or in the batch or the queue
 //! of a class above `Background`; or a job on the P, unless that job is of the goroutine that runs (`sched/run/jobs.rs`):
-//! then, and for one of `Background`, only if the thread is blocked, or the kernel says at a look after a time slice that it waits, as one does that
-//! sleeps again and again; and at the end of the runtime, when the ender waits. A thread *blocks* when it has used no CPU
-//! since the last look, and the kernel says that it waits for something. The first alone is not enough: a thread that the
-//! kernel has preempted, with more of them than cores, makes no progress for milliseconds either. The kernel says so in a
-//! file, which the monitor reads only where others wait, or a stay has lasted for a time slice.
+//! then, and for one of `Background`, only if the thread is blocked, or the kernel says at a look after a time slice that
+//! it waits, as one does that sleeps again and again; and at the end of the runtime, when the ender waits. A thread
+//! *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something. The first alone
+//! is not enough: a thread that the kernel has preempted, with more of them than cores, makes no progress for milliseconds
+//! either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for a time
+//! slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
@@ -187,8 +187,8 @@ impl<H: Host> Sched<H> {
         };
         let tick = p.tick();
         let works = self.has_work_for_now(p) || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
-        // The goroutine that runs comes to its jobs itself, unless its thread is blocked; and what stands in the background waits
-        // for it until then.
+        // The goroutine that runs comes to its jobs itself, unless its thread is blocked; and what stands in the background
+        // waits for it until then.
         let unless_blocked = !works && (!p.jobs.is_empty() || self.has_background(p));
         // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
         let waits = works || self.is_ending();
