@@ -230,7 +230,7 @@ pub(crate) struct Sched<H: Host> {
     timer_mask: Mask,
     /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
     forks: AtomicBool,
-    /// A P that nobody has may have jobs; see `run/jobs`.
+    /// A P that no M has may have jobs; see `run/jobs`.
     left_jobs: AtomicBool,
     /// How many jobs are on the way from a slot to a goroutine.
     starting: CachePadded<AtomicU32>,

@@ -22,7 +22,7 @@
 //! goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the number of live
 //! goroutines in the order of the tree's depth. A P whose own queue is never empty would keep its jobs waiting for ever,
 //! where all others have work as well: a visit moves the oldest job to the end of the ring (`look.rs`), if the M has come to
-//! none since the last visit; or the oldest of a P that nobody has, which retired, or was given away where there was no M for
+//! none since the last visit; or the oldest of a P that no M has, which retired, or was given away where there was no M for
 //! it: else goroutines that are always ready on the Ps in use would keep that one waiting for ever. (If the M has come to its
 //! own jobs, a tree goes on depth first, and another branch begun at each visit would be one
 //! more path of live goroutines. So newer ones that never end keep the oldest waiting, for another P.) While a job is in that
@@ -226,7 +226,7 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// Returns `true` if a P that nobody has may have jobs. A hint.
+    /// Returns `true` if a P that no M has may have jobs. A hint.
     #[inline]
     fn has_left_jobs(&self) -> bool {
         // Relaxed: a hint.
@@ -241,7 +241,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// At a visit: the oldest job of a P that nobody has.
+    /// At a visit: the oldest job of a P that no M has.
     fn take_left_job(&self) -> Option<Entry<H>> {
         // Taken back before the look: a P that is left meanwhile says so again. Acquire: partner `note_left_jobs`.
         if !self.left_jobs.swap(false, Acquire) {

@@ -19,7 +19,7 @@
 //! | a summoned M | | of the idle Ps it takes one that has mail |
 //! | an M that has found nothing in its queue, in the global one, and in the rings of others | of the next P in number | after a moment in which the owner may come ([`ROUNDS`]) |
 //! | `set_procs`, for a P that is surplus from then on | all of it goes to the end of the global queue | in the section that changes the number |
-//! | who finds no M for an idle P, at `max_threads` | of all idle Ps, as `set_procs` does | in the section that has looked for an M |
+//! | a thread that finds no M for an idle P, at `max_threads` | of all idle Ps, as `set_procs` does | in the section that has looked for an M |
 //! | the ender | all | when it takes what is queued |
 //!
 //! *A thief is polite, and not for long.* The owner of a mailbox may be on its way, from a futex or from the goroutine before:

@@ -6,9 +6,10 @@
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as
-//! well | | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait | | runs on a
-//! surplus P (`procs.rs`) | | the P is taken at this look | | anything else | | nothing |
+//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as well |
+//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait |
+//! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
+//! | anything else | | nothing |
 //!
 //! Others *wait* when a goroutine stands in the P's own queue, in the global one, in a mailbox, or in the batch or the queue
 //! of a class above `Background`; or a job on the P, unless that job is of the goroutine that runs (`sched/run/jobs.rs`):
