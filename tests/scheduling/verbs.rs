@@ -268,7 +268,7 @@ fn affinity_first() {
 /// Rule 5, the oldest of the shared queue. Fails by another order than that of the spawns.
 #[test]
 fn oldest_of_the_shared_queue_goes_first() {
-    child::without_retakes("oldest_of_the_shared_queue_goes_first", oldest_of_the_shared_queue);
+    child::in_order("oldest_of_the_shared_queue_goes_first", oldest_of_the_shared_queue);
 }
 
 fn oldest_of_the_shared_queue() {
