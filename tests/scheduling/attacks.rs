@@ -312,7 +312,7 @@ fn step(world: &Arc<World>, random: &mut Random, depth: u32) {
                 yield_now();
                 world.permits.release(1);
             })
-            .unwrap_or_else(|_| ());
+            .unwrap_or(());
         }
         _ => {}
     }
