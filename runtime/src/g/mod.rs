@@ -47,9 +47,9 @@ mod mutants;
 pub(crate) mod pool;
 pub(crate) mod task;
 
-pub(crate) mod root;
+mod root;
 
-pub(crate) use root::root;
+pub(crate) use root::{drop_quietly, root};
 mod class;
 mod life;
 

@@ -4,8 +4,7 @@
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
-use crate::g::Birth;
-use crate::g::root::drop_quietly;
+use crate::g::{Birth, drop_quietly};
 use crate::host::{Active, Host};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
