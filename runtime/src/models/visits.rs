@@ -73,12 +73,11 @@ fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_sleeper", a_visit_puts_one_off(false));
 }
 
-/// A goroutine yields, alone in the ring, and a sleeper goes before it, and blocks the M until that goroutine has run. No M
-/// polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when the other M is
-/// not woken.
-#[test]
-fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
-    Model::new().preemptions(1).check("sleeper_first", || {
+/// A goroutine yields, where no other is ready, and a sleeper goes before it, and blocks the M until that goroutine has run. No
+/// M polls: the M at work has come from the poller, and the other one sleeps on its note. The yielder is of `class`: it stands in
+/// the ring, or in the queue of its class.
+fn a_sleeper_goes_before(class: Priority) -> impl Fn() + Send + Sync + 'static {
+    move || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
@@ -87,6 +86,9 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
             have_no_m_poll(&handle);
             // This M finds the queued goroutine when this one sleeps, and so does not go to the poller.
             handle.queue_globally_in_silence([handle.make(move || {
+                if class != Priority::Normal {
+                    crate::set_priority(class);
+                }
                 loom::explore();
                 pass(LONG);
                 yield_now();
@@ -97,32 +99,19 @@ fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
         });
         sleeper.join().unwrap();
         done();
-    });
+    }
 }
 
-/// As `one_before_which_a_sleeper_goes_is_run_by_another_m`, for a goroutine in the queue of its class.
+/// Fails by deadlock when the other M is not woken.
+#[test]
+fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
+    Model::new().preemptions(1).check("sleeper_first", a_sleeper_goes_before(Priority::Normal));
+}
+
+/// Fails by deadlock when the other M is not woken.
 #[test]
 fn one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
-    Model::new().preemptions(1).check("sleeper_before_class", || {
-        let runtime = at_rest::<2>();
-        loom::stop_exploring();
-        let (handle, ran) = (Handle::of(&runtime), Flag::default());
-        let raises = ran.clone();
-        let sleeper = runtime.go(move || {
-            have_no_m_poll(&handle);
-            handle.queue_globally_in_silence([handle.make(move || {
-                crate::set_priority(Priority::Background);
-                loom::explore();
-                pass(LONG);
-                yield_now();
-                raises.raise();
-            })]);
-            sleep(LONG);
-            ran.wait_on_thread();
-        });
-        sleeper.join().unwrap();
-        done();
-    });
+    Model::new().preemptions(1).check("sleeper_before_class", a_sleeper_goes_before(Priority::Background));
 }
 
 /// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its

@@ -117,8 +117,8 @@ pub(crate) fn pause() {
 }
 
 /// Settles how long a pause is. The instruction took some 10 cycles on Intel's processors before Skylake, and takes some 140
-/// since (Intel's optimization manual), so that a moment on one machine would be longer than a sleep and a wake on another. (.NET
-/// measures it for the same reason.) The shortest of a few tries counts, as others may take the core away in between.
+/// since (Intel's optimization manual), so that a moment on one machine would be longer than a sleep and a wake on another.
+/// (.NET measures it for the same reason.) The shortest of a few tries counts, as others may take the core away in between.
 pub(crate) fn settle_pause() {
     const TRIES: u32 = 4;
     let try_once = || {
