@@ -74,8 +74,8 @@ fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
 }
 
 /// A goroutine yields, where no other is ready, and a sleeper goes before it, and blocks the M until that goroutine has run. No
-/// M polls: the M at work has come from the poller, and the other one sleeps on its note. The yielder is of `class`: it stands in
-/// the ring, or in the queue of its class.
+/// M polls: the M at work has come from the poller, and the other one sleeps on its note. The yielder is of `class`: it stands
+/// in the ring, or in the queue of its class.
 fn a_sleeper_goes_before(class: Priority) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
