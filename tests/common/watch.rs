@@ -4,8 +4,8 @@ use crate::cpu::process_time;
 use gmp::Runtime;
 use std::io::Write;
 use std::panic::Location;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The numbers of Ps at which each property is to hold.
@@ -44,29 +44,48 @@ pub fn watched_telling<T>(
     tell: impl FnOnce() -> String + Send + 'static,
     f: impl FnOnce() -> T,
 ) -> T {
-    let at = Location::caller();
-    let name = thread::current().name().unwrap_or("a test").to_owned();
-    let limit = LIMIT * effort().max(1);
-    let text = format!("\n{name} at {at}, procs = {procs}: no end after {limit:?} of sleep, or of work\n");
-    let (alive, ended) = channel::<()>();
-    let watchdog = thread::spawn(move || {
-        if !ends_within(limit, &ended) {
-            // Past the capture of the test's output, which dies with the process.
-            let say = |text: &str| std::io::stderr().write_all(text.as_bytes());
-            let _written = say(&text);
-            let (told, hear) = channel();
-            thread::spawn(move || told.send(tell()));
-            let _written =
-                say(&hear.recv_timeout(LAST_WORDS).unwrap_or_else(|_| "it does not say why".into()));
-            std::process::abort();
-        }
-    });
-    // Dropped by an unwind as well.
-    let alive = alive;
+    let watchdog = Watchdog::start(procs, Box::new(tell));
     let value = f();
-    drop(alive);
-    watchdog.join().expect("the watchdog does not panic");
+    watchdog.end();
     value
+}
+
+/// A thread that ends the process, unless the watchdog goes before. Not generic: each test has one, and a thread's start in each
+/// would be a quarter of what there is to compile.
+struct Watchdog {
+    /// Dropped by an unwind as well.
+    alive: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watchdog {
+    #[track_caller]
+    fn start(procs: usize, tell: Box<dyn FnOnce() -> String + Send>) -> Self {
+        let at = Location::caller();
+        let name = thread::current().name().unwrap_or("a test").to_owned();
+        let limit = LIMIT * effort().max(1);
+        let text =
+            format!("\n{name} at {at}, procs = {procs}: no end after {limit:?} of sleep, or of work\n");
+        let (alive, ended) = channel::<()>();
+        let thread = thread::spawn(move || {
+            if !ends_within(limit, &ended) {
+                // Past the capture of the test's output, which dies with the process.
+                let say = |text: &str| std::io::stderr().write_all(text.as_bytes());
+                let _written = say(&text);
+                let (told, hear) = channel();
+                thread::spawn(move || told.send(tell()));
+                let _written =
+                    say(&hear.recv_timeout(LAST_WORDS).unwrap_or_else(|_| "it does not say why".into()));
+                std::process::abort();
+            }
+        });
+        Watchdog { alive, thread }
+    }
+
+    fn end(self) {
+        drop(self.alive);
+        self.thread.join().expect("the watchdog does not panic");
+    }
 }
 
 /// Waits for the end. A process that gets little of the cores may take longer than `limit`, by the clock; one that sleeps

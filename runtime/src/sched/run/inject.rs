@@ -51,6 +51,8 @@ impl<H: Host> Sched<H> {
         unsafe { self.spawn_to(birth, place, f) }
     }
 
+    /// What depends on the closure is the closure's move alone; what comes before and after is compiled once.
+    ///
     /// # Safety
     /// As `spawn`.
     #[inline(always)]
@@ -60,8 +62,17 @@ impl<H: Host> Sched<H> {
             return Ok(unsafe { self.spawn_unrun(birth, f) });
         }
         let m = M::current_of(self);
-        // SAFETY: by this function's contract.
-        let g = unsafe { self.make_uncounted(m, true, birth, f) }?;
+        let g = self.blank(m, true, birth)?;
+        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
+        unsafe { g.task.load(f) };
+        self.submit_fresh(m, g, place);
+        Ok(g)
+    }
+
+    /// S1 to S3 for a goroutine that was just made, and has its closure; `m` is the caller's, if that is an M of this runtime.
+    #[inline(never)]
+    fn submit_fresh(&self, m: Option<&M<H>>, g: GRef<H>, place: Place) {
+        g.word.spawn();
         match m {
             Some(m) => {
                 m.count_live(1);
@@ -75,7 +86,6 @@ impl<H: Host> Sched<H> {
         if self.is_stopping() {
             self.drop_set_aside();
         }
-        Ok(g)
     }
 
     /// S1 to S3 for a goroutine that was just made, on a thread that is no M of this runtime. From E1 on (`sched/stop.rs`) the
@@ -102,15 +112,30 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     unsafe fn spawn_unrun<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> GRef<H> {
-        let m = M::current_of(self);
-        // SAFETY: by this function's contract.
-        let g = unsafe { self.make_reserved(m.and_then(M::look_in), false, birth, f) };
-        match m {
+        let g = self.blank_unrun(birth);
+        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
+        unsafe { g.task.load(f) };
+        self.drop_fresh(g);
+        g
+    }
+
+    /// A goroutine that has no closure yet, and no stack reserved.
+    #[cold]
+    #[inline(never)]
+    fn blank_unrun(&self, birth: Birth) -> GRef<H> {
+        self.blank_reserved(M::current_of(self).and_then(M::look_in), false, birth)
+    }
+
+    /// Drops the closure of `g`, which has just got it and is not counted.
+    #[cold]
+    #[inline(never)]
+    fn drop_fresh(&self, g: GRef<H>) {
+        g.word.spawn();
+        match M::current_of(self) {
             // Its goroutine goes on, and the M tells the ender later.
             Some(_) => g::drop_unrun(g),
             None => self.drop_beside_the_end(g),
         }
-        g
     }
 
     /// Drops the closure of `g`, which was just made and is not counted, on a thread that is no M. The ender may have seen `g`,
@@ -151,48 +176,31 @@ impl<H: Host> Sched<H> {
         f: F,
     ) -> io::Result<GRef<H>> {
         let m = M::current_of(self);
-        // SAFETY: by this function's contract.
-        let g = unsafe { self.make_uncounted(m, counts, birth, f) }?;
+        let g = self.blank(m, counts, birth)?;
+        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
+        unsafe { g.task.load(f) };
+        g.word.spawn();
         let live = i64::from(counts);
         m.map_or_else(|| self.count_live_outside(live), |m| m.count_live(live));
         Ok(g)
     }
 
-    /// As `make_counting`, and the caller adds the goroutine to the live ones; `m` is the caller's, if that is an M of this
-    /// runtime.
+    /// A goroutine that has no closure yet. The caller loads one, says that it is spawned, and adds it to the live ones; `m` is
+    /// the caller's, if that is an M of this runtime.
     ///
     /// # Errors
     /// As `spawn`.
-    ///
-    /// # Safety
-    /// As `spawn`.
-    #[inline(always)]
-    unsafe fn make_uncounted<F: FnOnce() -> T, T>(
-        &self,
-        m: Option<&M<H>>,
-        counts: bool,
-        birth: Birth,
-        f: F,
-    ) -> io::Result<GRef<H>> {
+    #[inline(never)]
+    fn blank(&self, m: Option<&M<H>>, counts: bool, birth: Birth) -> io::Result<GRef<H>> {
         let inside = m.and_then(M::look_in);
-        // A refusal leaves the runtime (`inside`) before `f` is dropped.
+        // A refusal leaves the runtime (`inside`) before the closure is dropped.
         self.reserve_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
-        // SAFETY: by this function's contract.
-        Ok(unsafe { self.make_reserved(inside, counts, birth, f) })
+        Ok(self.blank_reserved(inside, counts, birth))
     }
 
-    /// As `make_uncounted`, once a stack is reserved.
-    ///
-    /// # Safety
-    /// As `spawn`.
+    /// As `blank`, once a stack is reserved.
     #[inline(always)]
-    unsafe fn make_reserved<F: FnOnce() -> T, T>(
-        &self,
-        inside: Option<Inside<'_, H>>,
-        counts: bool,
-        birth: Birth,
-        f: F,
-    ) -> GRef<H> {
+    fn blank_reserved(&self, inside: Option<Inside<'_, H>>, counts: bool, birth: Birth) -> GRef<H> {
         let (id, g) = match &inside {
             Some(inside) => {
                 inside.p.owner.touch();
@@ -205,9 +213,6 @@ impl<H: Host> Sched<H> {
         };
         drop(inside);
         g.begin(id, birth, counts, self.config.knobs.migrate);
-        // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
-        unsafe { g.task.load(f) };
-        g.word.spawn();
         g
     }
 
