@@ -30,7 +30,12 @@ pub struct Crew<'a> {
 /// One that hangs tells what its goroutines are doing.
 #[track_caller]
 pub fn everyone(property: impl Fn(&Crew<'_>)) {
-    let property = &property;
+    whoever_it_is(&property);
+}
+
+/// Not generic: compiled once.
+#[track_caller]
+fn whoever_it_is(property: &dyn Fn(&Crew<'_>)) {
     let threads = Crew { rt: None, kinds: [Who::Thread; 2], started: Cell::new(0) };
     watched(1, || property(&threads));
     for (procs, kinds) in PROCS.into_iter().flat_map(|procs| MIXES.map(|kinds| (procs, kinds))) {
@@ -78,6 +83,11 @@ impl<'a> Crew<'a> {
 
 /// A plain thread does this.
 pub fn on_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Member<'static, T> {
+    on_thread_boxed(Box::new(f))
+}
+
+/// Compiled once for each `T`, and not for each closure.
+fn on_thread_boxed<T: Send + 'static>(f: Box<dyn FnOnce() -> T + Send>) -> Member<'static, T> {
     let id = Arc::new(AtomicI32::new(0));
     let tell = Arc::clone(&id);
     let handle = thread::spawn(move || {
