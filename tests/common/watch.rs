@@ -50,7 +50,7 @@ pub fn watched_telling<T>(
     value
 }
 
-/// A thread that ends the process, unless the watchdog goes before. Not generic: each test has one, and a thread's start in each
+/// A thread that ends the process, unless the watchdog goes before. Not generic: each test has one, and a start in each
 /// would be a quarter of what there is to compile.
 struct Watchdog {
     /// Dropped by an unwind as well.
