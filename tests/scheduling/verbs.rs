@@ -79,7 +79,7 @@ fn kinds_of_queues() -> Vec<WorkStealing> {
 /// Rule 1, bypass: the goroutine that is named runs next. Fails when those before it in the queue, or that in `runnext`, do.
 #[test]
 fn bypass_the_one_that_is_yielded_to_runs_next() {
-    child::without_retakes("bypass_the_one_that_is_yielded_to_runs_next", the_one_that_is_yielded_to);
+    child::in_order("bypass_the_one_that_is_yielded_to_runs_next", the_one_that_is_yielded_to);
 }
 
 fn the_one_that_is_yielded_to() {
@@ -104,7 +104,7 @@ fn the_one_that_is_yielded_to() {
 /// Fails when the one that is in the mailbox is not looked for there.
 #[test]
 fn bypass_one_in_the_mailbox_runs_next() {
-    child::without_retakes("bypass_one_in_the_mailbox_runs_next", one_in_the_mailbox);
+    child::in_order("bypass_one_in_the_mailbox_runs_next", one_in_the_mailbox);
 }
 
 fn one_in_the_mailbox() {
@@ -194,7 +194,7 @@ fn bypass_to_nobody_who_is_there_is_a_yield() {
 /// by an unbuffered hand-over; here it is `runnext` that does it. Fails when those that were queued before go first.
 #[test]
 fn successor_of_the_last_predecessor_runs_next() {
-    child::without_retakes("successor_of_the_last_predecessor_runs_next", successors);
+    child::in_order("successor_of_the_last_predecessor_runs_next", successors);
 }
 
 fn successors() {
@@ -251,7 +251,7 @@ fn successors() {
 /// left to the global queue. Fails by another order.
 #[test]
 fn affinity_goes_before_the_shared_queue() {
-    child::without_retakes("affinity_goes_before_the_shared_queue", affinity_first);
+    child::in_order("affinity_goes_before_the_shared_queue", affinity_first);
 }
 
 fn affinity_first() {
