@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 fn enters_beside_a_retaker() {
-    // SAFETY: the goroutines keep nothing of a thread.
-    let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
+    let runtime = runtime(1, 2);
     let retaker = runtime.run(|| {
         let held = Held::current();
+        loom::explore();
         let retaker = loom::thread::spawn(move || held.retake());
         // Each of these calls enters, and finds its P or comes back for one.
         super::cover::touch_window();
