@@ -2,7 +2,7 @@
 
 use super::caught;
 use super::cover::Handle;
-use crate::model::{Flag, Model, Mutant, Parked, Parts, Waiter, at_rest, done, park, runtime, together};
+use crate::model::{Flag, Model, Mutant, Parked, Parts, Waiter, at_rest, done, park, runtime};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Condvar, Mutex};
@@ -220,31 +220,29 @@ fn a_refused_park_waits_for_a_dump() {
 fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
     Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {
         let runtime = runtime(2, 2);
-        let (begins, free, ended) = (Flag::default(), Flag::default(), Flag::default());
-        let [refused, _elsewhere] = together(
-            &runtime,
-            [
-                Box::new({
-                    let (begins, ended) = (begins.clone(), ended.clone());
-                    move || {
-                        loom::stop_exploring();
-                        drop(crate::go(move || ended.wait_on_thread()));
-                        loom::explore();
-                        begins.raise();
-                        assert_eq!(park(|_| false), Parked::Refused);
-                    }
-                }),
-                Box::new({
-                    let free = free.clone();
-                    move || free.wait_on_thread()
-                }),
-            ],
-        );
+        let [there, begins, free, ended]: [Flag; 4] = Default::default();
+        let _elsewhere = runtime.go({
+            let (there, free) = (there.clone(), free.clone());
+            move || {
+                there.raise();
+                free.wait_on_thread();
+            }
+        });
+        let refused = runtime.go({
+            let (begins, ended) = (begins.clone(), ended.clone());
+            move || {
+                there.wait_on_thread();
+                drop(crate::go(move || ended.wait_on_thread()));
+                loom::explore();
+                begins.raise();
+                assert_eq!(park(|_| false), Parked::Refused);
+                done();
+            }
+        });
         begins.wait_on_thread();
         drop(Handle::of(&runtime).dump());
         free.raise();
         refused.join().unwrap();
-        done();
         ended.raise();
     });
 }
