@@ -7,7 +7,8 @@ use super::caught;
 use super::cover::{Handle, Made};
 use crate::go;
 use crate::model::{
-    Flag, Model, Mutant, Parts, done, fall_asleep, refuse_threads, runtime, together, together_with_us,
+    Flag, Model, Mutant, Parts, at_rest, done, fall_asleep, refuse_threads, runtime, together,
+    together_with_us,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -263,12 +264,11 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
                 });
             }
         });
-        let work = handle.make(|| ());
+        let work = handle.make(done);
         ran.wait_on_thread();
         for one in handle.inject([work]) {
             one.join().unwrap();
         }
-        done();
         ended.raise();
         comes_back.join().unwrap();
         submitter.join().unwrap();
@@ -330,7 +330,10 @@ fn what_was_left_to_an_m_that_did_not_start_is_run() {
             }
         });
         let raised = ran.clone();
-        let work = handle.make(move || raised.raise());
+        let work = handle.make(move || {
+            done();
+            raised.raise();
+        });
         let stays = runtime.go(move || {
             there.wait_on_thread();
             refuse_threads();
@@ -338,7 +341,6 @@ fn what_was_left_to_an_m_that_did_not_start_is_run() {
             go_on.raise();
             crate::set_procs(3);
             ran.wait_on_thread();
-            done();
         });
         ended.wait_on_thread();
         let _submitted = handle.inject([work]);
@@ -361,10 +363,11 @@ fn a_runtime_ends_while_its_m_goes_idle() {
 #[test]
 fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
     Model::new().check("shutdown_with_parked", || {
-        let runtime = runtime(1, 1);
-        loom::explore();
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
         let parked = runtime.go(super::cover::park_for_ever);
         let joiner = loom::thread::spawn(move || assert!(parked.join().unwrap_err().is_shutdown()));
+        loom::explore();
         super::cover::leave(runtime, std::time::Duration::from_secs(1));
         joiner.join().unwrap();
     });
