@@ -13,7 +13,7 @@ fn an_m_that_was_summoned_in_vain_leaves_no_count() {
     Model::new().preemptions(2).check("called_in_vain", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
-        let work = handle.make(|| ());
+        let work = handle.make(done);
         let ran = Flag::default();
         let raised = ran.clone();
         let comes_back = runtime.go(move || {
@@ -28,7 +28,6 @@ fn an_m_that_was_summoned_in_vain_leaves_no_count() {
         for one in handle.inject([work]) {
             one.join().unwrap();
         }
-        done();
         comes_back.join().unwrap();
     });
 }
@@ -151,9 +150,11 @@ fn no_more_threads_are_started_than_there_may_be() {
             Box::new(move || {
                 let ran = Flag::default();
                 let raised = ran.clone();
-                drop(crate::go(move || raised.raise()));
+                drop(crate::go(move || {
+                    parts.held();
+                    raised.raise();
+                }));
                 crate::blocking(|| ran.wait_on_thread());
-                parts.held();
             })
         };
         for one in together(&runtime, [gives(), gives()]) {
