@@ -53,6 +53,13 @@ fn far_away() -> (Runtime, Timer, Count) {
     (runtime, timer, count)
 }
 
+/// Moves a timer that is far away to an earlier time. The search pauses meanwhile.
+fn fires_soon(timer: &Timer) {
+    loom::stop_exploring();
+    assert!(timer.reset(DELAY));
+    loom::explore();
+}
+
 /// Lets the clock move, which only the poller does: a goroutine that was made for the timer has run when this
 /// returns.
 fn let_it_fire(runtime: &Runtime) {
@@ -90,13 +97,13 @@ fn a_callback_is_moved_while_the_m_goes_into_the_poller() {
 fn a_stop_and_a_firing_agree() {
     Model::new().check("call_stop", || {
         let (runtime, timer, count) = far_away();
-        assert!(timer.reset(DELAY));
+        fires_soon(&timer);
         let expected = usize::from(!timer.stop());
         count.reaches(expected);
         assert!(!timer.stop(), "stopped, or fired");
+        done();
         let_it_fire(&runtime);
         assert_eq!(count.get(), expected);
-        done();
     });
 }
 
@@ -105,13 +112,13 @@ fn a_stop_and_a_firing_agree() {
 fn a_reset_and_a_firing_agree() {
     Model::new().check("call_reset", || {
         let (runtime, timer, count) = far_away();
-        assert!(timer.reset(DELAY));
+        fires_soon(&timer);
         let expected = 2 - usize::from(timer.reset(DELAY));
         count.reaches(expected);
+        done();
         let_it_fire(&runtime);
         assert_eq!(count.get(), expected);
         assert!(!timer.stop());
-        done();
     });
 }
 
@@ -378,6 +385,7 @@ fn a_sleep_is_moved_on_beside_the_firing() {
                 assert!(polled.is_pending() || sleep.is_elapsed(), "ready early");
                 polled
             }));
+            done();
         });
         fall_asleep::<1>(&runtime);
         loom::explore();
@@ -387,7 +395,6 @@ fn a_sleep_is_moved_on_beside_the_firing() {
             sleep.reset(soon + times * DELAY);
         }
         sleeper.join().unwrap();
-        done();
     });
 }
 
