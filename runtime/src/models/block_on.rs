@@ -4,7 +4,7 @@ use super::caught;
 use crate::block_on;
 use crate::chan::bounded;
 use crate::context::Context;
-use crate::model::{Model, Mutant, at_rest, done};
+use crate::model::{Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
@@ -76,10 +76,11 @@ fn a_wake_beside_a_threads_sleep_is_not_lost() {
 #[test]
 fn two_wakes_beside_each_other_are_both_answered() {
     Model::new().preemptions(2).check("block_on_two", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let set = flags::<2>();
         let waits = runtime.go(move || {
             wait_for(&set, |waker| {
+                loom::explore();
                 for at in 0..2 {
                     let (theirs, waker) = (Arc::clone(&set), waker.clone());
                     drop(thread::spawn(move || {
@@ -135,10 +136,10 @@ fn a_wake_beside_an_interrupt_ends_the_wait_once() {
             let ended = context.run(|| block_on(std::future::pending::<()>()));
             assert!(ended.is_err());
             wait_for(&set, |again| assert!(again.will_wake(&waker), "another cell"));
+            done();
         });
         cancel.cancel();
         waits.join().unwrap();
-        done();
     });
 }
 
@@ -156,7 +157,7 @@ impl Drop for Held {
 #[test]
 fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
     Model::new().preemptions(2).check("block_on_shutdown", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let (sends, waker) = bounded::<Waker>(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let held = Held(Arc::clone(&dropped));
@@ -168,6 +169,7 @@ fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
             }));
         });
         let waker = waker.recv().unwrap();
+        loom::explore();
         let wakes = thread::spawn(move || {
             waker.wake_by_ref();
             waker
@@ -186,7 +188,7 @@ fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
 #[test]
 fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
     Model::new().preemptions(2).check("block_on_left", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let (sends, waker) = bounded::<Waker>(2);
         let waits = runtime.go(move || {
             block_on(poll_fn(move |cx| {
@@ -195,6 +197,7 @@ fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
             }));
         });
         let waker = waker.recv().unwrap();
+        loom::explore();
         let wakes = thread::spawn(move || {
             waker.wake_by_ref();
             waker
