@@ -233,7 +233,9 @@ fn a_cancel_finds_an_owner_that_looks_before_its_hook_is_over() {
                     cancelled.wait_on_thread();
                     false
                 };
-                ctx.run(|| park_looking(publish, seen))
+                let ended = ctx.run(|| park_looking(publish, seen));
+                done();
+                ended
             }
         });
         place.take().nudge();
@@ -242,7 +244,6 @@ fn a_cancel_finds_an_owner_that_looks_before_its_hook_is_over() {
         loom::explore();
         cancelled.raise();
         assert_eq!(owner.join().unwrap(), Err(ContextError::Canceled));
-        done();
     });
 }
 
@@ -293,17 +294,18 @@ fn a_cancelled_sleep_finds_its_timer_on_another_m() {
         let sleeper = runtime.go({
             let begins = begins.clone();
             move || {
-                ctx.run(|| {
+                let ended = ctx.run(|| {
                     begins.raise();
                     loom::explore();
                     time::sleep(LONG);
-                })
+                });
+                done();
+                ended
             }
         });
         begins.wait_on_thread();
         cancel.cancel();
         assert_eq!(sleeper.join().unwrap(), CANCELED);
-        done();
     });
 }
 
