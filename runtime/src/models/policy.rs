@@ -4,7 +4,7 @@
 use super::caught;
 use super::cover::{Handle, Made};
 use super::submit_vs_idle::go_and_stay;
-use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, pass, together};
+use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, together};
 use crate::policy::{FromGlobal, Overflow, Policy, Steal, WorkStealing};
 use crate::time::sleep;
 use crate::{Runtime, go, yield_now};
@@ -101,10 +101,12 @@ fn a_thief_of_one_wakes_an_m_for_the_others() {
         let runtime = runtime_under(3, WorkStealing::new().steal(Steal::One));
         fall_asleep::<3>(&runtime);
         let (handle, both) = (Handle::of(&runtime), [Flag::default(), Flag::default()]);
+        let parts = Parts::of(2);
         let owner = runtime.go(move || {
             let two = [0, 1].map(|me| {
-                let (mine, other) = (both[me].clone(), both[1 - me].clone());
+                let (mine, other, parts) = (both[me].clone(), both[1 - me].clone(), parts.clone());
                 handle.make(move || {
+                    parts.held();
                     mine.raise();
                     other.wait_on_thread();
                 })
@@ -113,7 +115,6 @@ fn a_thief_of_one_wakes_an_m_for_the_others() {
             loom::explore();
             handle.wake();
             both.iter().for_each(Flag::wait_on_thread);
-            done();
         });
         owner.join().unwrap();
     });
