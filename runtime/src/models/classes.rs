@@ -87,7 +87,7 @@ fn one_of_a_class_that_yields_is_run_elsewhere() {
 /// As `one_of_a_class_that_yields_is_run_elsewhere`, where a job takes its place.
 #[test]
 fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
-    Model::new().check("class_gosched_job", || {
+    Model::new().preemptions_by_default(1).check("class_gosched_job", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
@@ -138,7 +138,7 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
 /// A goroutine stands in the batch of a P that retires. Fails when it stays there.
 #[test]
 fn the_batch_of_a_p_that_retires_is_run() {
-    Model::new().preemptions(2).check("batch_vs_shrink", || {
+    Model::new().preemptions_by_default(1).check("batch_vs_shrink", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();

@@ -38,7 +38,7 @@ fn a_job_that_a_visit_has_queued_is_run_by_another_m() {
 /// P before. Fails by deadlock when jobs of a P that has retired are looked at by none.
 #[test]
 fn a_job_of_a_p_that_retires_is_run() {
-    Model::new().preemptions(2).check("job_vs_shrink", || {
+    Model::new().preemptions_by_default(1).check("job_vs_shrink", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         let ran = Flag::default();

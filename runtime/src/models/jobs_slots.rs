@@ -52,7 +52,7 @@ fn an_address_that_stands_there_again_is_the_new_record() {
 /// by an assertion of `put_in` when that one finds the slot full.
 #[test]
 fn two_records_have_a_taker_each_beside_two_thieves() {
-    Model::new().preemptions(3).check("slots_two_thieves", || {
+    Model::new().preemptions_by_default(2).check("slots_two_thieves", || {
         let jobs = Jobs::new(3);
         let thieves = [(); 2].map(|()| thief(&jobs, 1));
         let places = [0, 1].map(|number| jobs.put_in(number));

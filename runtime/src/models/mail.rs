@@ -69,7 +69,7 @@ fn what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both() {
 /// Fails by deadlock when the mail stays where no owner comes any more.
 #[test]
 fn mail_for_a_p_that_retires_is_run() {
-    Model::new().preemptions(2).check("mail_vs_retire", || {
+    Model::new().preemptions_by_default(1).check("mail_vs_retire", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         let ran = Flag::default();

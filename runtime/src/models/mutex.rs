@@ -112,13 +112,17 @@ fn one_who_times_out_takes_no_call_with_it() {
 /// place, by the count when the goroutine has the lock and is unwound all the same.
 #[test]
 fn one_who_is_interrupted_takes_no_call_with_it() {
-    Model::new().check("mutex_interrupt", || {
+    Model::new().preemptions_by_default(1).check("mutex_interrupt", || {
         let runtime = at_rest::<1>();
+        loom::stop_exploring();
         let lock = Arc::new(Mutex::new(0));
         let (context, cancel) = Context::background().with_cancel();
         let guard = lock.lock();
         let theirs = Arc::clone(&lock);
         let interrupted = runtime.go(move || context.run(|| *theirs.lock() += 1).is_ok());
+        // This goroutine has the P once the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
         let cuts = thread::spawn(move || cancel.cancel());
         drop(guard);
         *lock.lock() += 1;
@@ -155,12 +159,16 @@ fn what_was_handed_to_a_left_goroutine_is_not_lost() {
 /// Fails by deadlock when the thread is not notified in the goroutine's place.
 #[test]
 fn a_left_goroutine_that_was_called_holds_nobody_back() {
-    Model::new().check("mutex_left_called", || {
+    Model::new().preemptions_by_default(1).check("mutex_left_called", || {
         let runtime = at_rest::<1>();
+        loom::stop_exploring();
         let lock = Arc::new(Mutex::new(0));
         let guard = lock.lock();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || *theirs.lock() += 1));
+        // This goroutine has the P once the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
         let theirs = Arc::clone(&lock);
         let other = thread::spawn(move || *theirs.lock() += 1);
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));

@@ -85,13 +85,13 @@ fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
 /// One M waits in the poller until a time far away when another goroutine begins a short sleep.
 #[test]
 fn an_earlier_timer_breaks_the_wait() {
-    Model::new().check("earlier_timer", || {
+    Model::new().preemptions_by_default(1).check("earlier_timer", || {
         let runtime = runtime(2, 2);
         drop(runtime.go(|| sleep(4 * LONG)));
         fall_asleep::<2>(&runtime);
-        loom::explore();
         runtime
             .go(|| {
+                loom::explore();
                 sleep(Duration::from_millis(1));
                 done();
             })
@@ -156,7 +156,7 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
 /// looks for work.
 #[test]
 fn an_assignment_and_an_event_at_once_both_arrive() {
-    Model::new().preemptions(2).check("assignment_vs_event", || {
+    Model::new().preemptions_by_default(1).check("assignment_vs_event", || {
         let runtime = runtime(1, 1);
         let handle = Handle::of(&runtime);
         let reader = runtime.go(|| {

@@ -99,7 +99,7 @@ fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
 /// gives the surplus P away.
 #[test]
 fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
-    Model::new().preemptions(2).check("submit_vs_shrink_vs_blocking", || {
+    Model::new().preemptions_by_default(1).check("submit_vs_shrink_vs_blocking", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         let ran = Flag::default();
@@ -121,7 +121,7 @@ fn a_goroutine_queued_on_a_p_that_retires_is_run_while_its_maker_blocks() {
 /// Fails by an assertion when the P is idle then.
 #[test]
 fn a_p_that_was_meant_for_a_refused_thread_retires() {
-    Model::new().preemptions(2).check("refused_start_vs_shrink", || {
+    Model::new().preemptions_by_default(1).check("refused_start_vs_shrink", || {
         let runtime = runtime(2, 3);
         let handle = Handle::of(&runtime);
         let ran = Flag::default();
@@ -157,6 +157,13 @@ fn a_bound_goroutine_that_yields_leaves_a_surplus_p() {
     });
 }
 
+/// Keeps the caller's P until the other one of two has no M.
+fn keep_until_the_other_is_left(handle: &Handle) {
+    while handle.count_ps()[0] > 1 {
+        loom::thread::yield_now();
+    }
+}
+
 fn two_ps() {
     crate::set_procs(2);
 }
@@ -184,19 +191,39 @@ fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     });
 }
 
+fn assert_runs_with_one_p(runtime: &Runtime) {
+    runtime.go(|| ()).join().unwrap();
+    let [_, idle, retired] = Handle::of(runtime).count_ps();
+    assert!(idle <= 1 && retired <= 1);
+}
+
 /// An M that spins finds its P surplus, and all others held. Fails by deadlock when this M still counts as spinning: no M
 /// is woken then for what a thread submits.
 #[test]
 fn work_is_run_after_an_m_has_left_a_surplus_p() {
     Model::new().preemptions(2).check("shrink_vs_idle", || {
         let runtime = runtime(2, 2);
-        let shrinks = || one_p();
+        let handle = Handle::of(&runtime);
+        let shrinks = move || {
+            one_p();
+            keep_until_the_other_is_left(&handle);
+            done();
+        };
         let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(shrinks)]);
         both.into_iter().for_each(|one| one.join().unwrap());
+        assert_runs_with_one_p(&runtime);
+    });
+}
+
+/// As `work_is_run_after_an_m_has_left_a_surplus_p`, and the M of the other P goes idle meanwhile.
+#[test]
+fn work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle() {
+    Model::new().preemptions_by_default(1).check("shrink_vs_two_idle", || {
+        let runtime = runtime(2, 2);
+        let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(one_p)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
         done();
-        runtime.go(|| ()).join().unwrap();
-        let [_, idle, retired] = Handle::of(&runtime).count_ps();
-        assert!(idle <= 1 && retired <= 1);
+        assert_runs_with_one_p(&runtime);
     });
 }
 
@@ -259,8 +286,24 @@ fn work_that_waits_gets_a_p_that_had_retired() {
 fn no_p_retires_after_growing() {
     Model::new().preemptions(2).check("leave_vs_grow", || {
         let runtime = runtime(2, 2);
-        let grows = || two_ps();
+        let handle = Handle::of(&runtime);
+        let grows = move || {
+            two_ps();
+            keep_until_the_other_is_left(&handle);
+            assert_eq!(handle.count_ps()[2], 0);
+            done();
+        };
         let both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(grows)]);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// As `no_p_retires_after_growing`, and the M of the other P goes idle meanwhile.
+#[test]
+fn no_p_retires_after_growing_beside_an_m_that_goes_idle() {
+    Model::new().preemptions_by_default(1).check("leave_vs_grow_and_idle", || {
+        let runtime = runtime(2, 2);
+        let both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(two_ps)]);
         both.into_iter().for_each(|one| one.join().unwrap());
         assert_eq!(Handle::of(&runtime).count_ps()[2], 0);
         done();

@@ -2,7 +2,7 @@
 
 use super::caught;
 use crate::host::Active;
-use crate::model::{Model, Mutant};
+use crate::model::{Model, Mutant, done};
 use crate::os::signal::pending::Pending;
 use loom::thread;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ fn a_signal_beside_another_is_delivered() {
             thread::spawn(move || pending.raise(signal))
         });
         serve(&pending, 3);
+        done();
         handlers.into_iter().for_each(|handler| handler.join().unwrap());
     });
 }

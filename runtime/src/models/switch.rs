@@ -129,7 +129,7 @@ fn a_cancel_before_the_switch_unwinds() {
 /// Fails by deadlock when a wait ends neither way, or when the goroutine that is unwound takes the notification with it.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
-    Model::new().preemptions(2).check("hooks_vs_cancel_and_ready", || {
+    Model::new().preemptions_by_default(1).check("hooks_vs_cancel_and_ready", || {
         let calls = Calls::register();
         let runtime = runtime(1, 1);
         let (ctx, cancel) = Context::background().with_cancel();

@@ -77,6 +77,12 @@ impl Model {
         self
     }
 
+    /// As `preemptions`, with one more when the environment has `GMP_LOOM_FULL`, which a mutant's process has, too.
+    pub fn preemptions_by_default(self, bound: usize) -> Self {
+        let more = usize::from(std::env::var_os("GMP_LOOM_FULL").is_some());
+        self.preemptions(bound + more)
+    }
+
     /// Explores all schedules.
     pub fn unbounded(mut self) -> Self {
         self.preemptions = None;
