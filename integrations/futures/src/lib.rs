@@ -9,6 +9,8 @@
 //! | --- | --- | --- |
 //! | [`Receiver`] | [`ReceiverStream`] | [`Stream`], which ends when the channel is closed and empty |
 //! | [`Sender`] | [`SenderSink`] | [`Sink`], whose error gives the message back |
+//! | [`broadcast::Receiver`](gmp::chan::broadcast::Receiver) | [`BroadcastStream`] | [`Stream`] of each message, or of what was missed |
+//! | [`watch::Receiver`](gmp::chan::watch::Receiver) | [`WatchStream`] | [`Stream`] of the latest values |
 //! | [`TcpStream`](gmp::net::TcpStream), [`UnixStream`](gmp::net::UnixStream) | [`GmpIo`] | reader and writer of bytes |
 //!
 //! The ends of a channel may be polled by any task: on a goroutine ([`gmp::block_on`]), and under every executor. The other
@@ -35,8 +37,10 @@
 //! }
 //! ```
 
+mod several;
 mod stream;
 
+pub use several::{BroadcastStream, Lagged, WatchStream};
 pub use stream::GmpIo;
 
 use futures_core::{FusedStream, Stream};

@@ -1,0 +1,109 @@
+//! Streams over broadcast and watch channels, on goroutines and under the executor of the futures crates.
+
+use futures_core::FusedStream;
+use futures_executor::block_on as elsewhere;
+use futures_util::StreamExt;
+use futures_util::future::{FutureExt, join};
+use gmp::chan::{broadcast, watch};
+use gmp_futures::{BroadcastStream, Lagged, WatchStream};
+use std::task::{Context, Waker};
+use std::thread;
+
+fn nobody() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// Fails by a message that is lost, doubled or out of order, or by a hang.
+#[test]
+fn each_stream_sees_each_message() {
+    let (sender, receiver) = broadcast::channel(1000);
+    let streams = [BroadcastStream::new(receiver.clone()), BroadcastStream::from(receiver)];
+    let sees = streams.map(|stream| thread::spawn(move || elsewhere(stream.collect::<Vec<_>>())));
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe {
+        gmp::run(move || {
+            let third = BroadcastStream::new(sender.subscribe());
+            let third = gmp::go(move || gmp::block_on(third.collect::<Vec<_>>()));
+            for n in 0..1000 {
+                sender.send(n).unwrap();
+            }
+            drop(sender);
+            assert_eq!(third.join().unwrap(), Vec::from_iter((0..1000).map(Ok)));
+        });
+    }
+    for all in sees {
+        assert_eq!(all.join().unwrap(), Vec::from_iter((0..1000).map(Ok)));
+    }
+}
+
+/// Fails when what was missed is not told, or ends the stream.
+#[test]
+fn a_stream_that_lags_goes_on() {
+    let (sender, receiver) = broadcast::channel(2);
+    let mut stream = BroadcastStream::new(receiver);
+    assert!(stream.poll_next_unpin(&mut nobody()).is_pending());
+    for n in 1..=5 {
+        sender.send(n).unwrap();
+    }
+    drop(sender);
+    elsewhere(async {
+        let first = stream.next().await;
+        assert_eq!(first, Some(Err(Lagged(3))));
+        assert_eq!(Lagged(3).to_string(), "the stream has missed 3 messages");
+        assert_eq!((stream.next().await, stream.next().await), (Some(Ok(4)), Some(Ok(5))));
+        assert!(!stream.is_terminated());
+        assert_eq!((stream.next().await, stream.next().await), (None, None));
+        assert!(stream.is_terminated());
+    });
+}
+
+/// A stream goes while it waits, and while a message is on its way. Fails when the other one misses that message, or hangs.
+#[test]
+fn a_stream_that_is_dropped_takes_nothing_with_it() {
+    let (sender, receiver) = broadcast::channel(4);
+    let (mut stays, mut goes) = (BroadcastStream::new(receiver.clone()), BroadcastStream::new(receiver));
+    assert!(goes.next().now_or_never().is_none());
+    assert!(stays.next().now_or_never().is_none());
+    sender.send("kept").unwrap();
+    drop(goes);
+    assert_eq!(elsewhere(stays.next()), Some(Ok("kept")));
+}
+
+/// Fails when a value is seen twice, when the last one is not seen, or by a hang.
+#[test]
+fn a_watching_stream_ends_with_the_last_value() {
+    let (level, receiver) = watch::channel(0);
+    let streams = [WatchStream::new(receiver.clone()), WatchStream::of_changes(receiver)];
+    let [all, changes] = streams.map(|stream| thread::spawn(move || elsewhere(stream.collect::<Vec<_>>())));
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe {
+        gmp::run(move || {
+            let third = WatchStream::from(level.subscribe());
+            let third = gmp::go(move || gmp::block_on(third.collect::<Vec<_>>()));
+            (1..=1000).for_each(|n| level.send(n).unwrap());
+            drop(level);
+            let third = third.join().unwrap();
+            assert!(third.is_sorted_by(|a, b| a < b) && third.last() == Some(&1000), "{third:?}");
+        });
+    }
+    for seen in [all, changes].map(|seen| seen.join().unwrap()) {
+        assert!(seen.is_sorted_by(|a, b| a < b) && seen.last() == Some(&1000), "{seen:?}");
+    }
+}
+
+/// Fails when the present value is no item of the one, or is an item of the other.
+#[test]
+fn what_a_watching_stream_begins_with() {
+    let (level, receiver) = watch::channel("first");
+    let (mut all, mut changes) = (WatchStream::new(receiver.clone()), WatchStream::of_changes(receiver));
+    assert_eq!(all.next().now_or_never(), Some(Some("first")));
+    assert!(all.next().now_or_never().is_none());
+    assert!(changes.next().now_or_never().is_none());
+    elsewhere(async {
+        level.send("second").unwrap();
+        assert_eq!(join(all.next(), changes.next()).await, (Some("second"), Some("second")));
+        drop(level);
+        assert_eq!((all.next().await, all.is_terminated()), (None, true));
+        assert_eq!((changes.next().await, changes.is_terminated()), (None, true));
+    });
+}
