@@ -128,7 +128,7 @@ fn what_the_poller_has_found_is_awake() {
 /// where it is neither in its heap nor a goroutine, or where its goroutine is in no queue.
 #[test]
 fn what_the_monitor_serves_is_awake() {
-    Model::new().check("served", || {
+    Model::new().preemptions(3).check("served", || {
         let runtime = runtime(1, 1);
         fall_asleep::<1>(&runtime);
         let (handle, witness) = (Handle::of(&runtime), Witness::new());

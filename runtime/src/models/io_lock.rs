@@ -243,7 +243,7 @@ fn a_close_past_a_rest_leaves_the_line_as_it_is() {
 /// system call. Fails by two accesses that nothing orders when the closer takes that holder for one that rests.
 #[test]
 fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
-    Model::new().check("close_vs_past_a_waiter", || {
+    Model::new().preemptions(3).check("close_vs_past_a_waiter", || {
         let (shared, gives_up) = (Closing::new(), Arc::new(AtomicBool::new(false)));
         let held = shared.io_lock.take();
         let closer = loom::thread::spawn({

@@ -6,7 +6,7 @@ use super::procs::{First, one_on, one_p};
 use super::visits::have_no_m_poll;
 use crate::model::{Body, Flag, Model, Mutant, at_rest, done, runtime, together};
 use crate::sync::Event;
-use crate::{Builder, Priority, join, set_priority, yield_now};
+use crate::{Builder, Priority, blocking, join, set_priority, yield_now};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -156,6 +156,38 @@ fn a_visit_queues_the_job_of_a_forker_of_a_class() {
     });
 }
 
+/// A forker blocks its M in its own branch, at the limit of threads, and its P goes without an M. The goroutine of the other P is
+/// always ready. Fails by an assertion when no visit of that P brings the record in.
+#[test]
+fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
+    Model::new().check("left_job", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let (ran, branch, assured) = (Flag::default(), Arc::new(AtomicBool::new(false)), Flag::default());
+        let seen = Arc::clone(&branch);
+        let (raises, ends) = (assured.clone(), ran.clone());
+        let forks = move || {
+            let own = || blocking(|| assured.wait_on_thread());
+            join(own, || branch.store(true, Relaxed));
+            ends.raise();
+        };
+        let stays = move || {
+            while handle.count_ps()[1] == 0 {
+                loom::thread::yield_now();
+            }
+            for _ in 0..3 {
+                handle.have_a_visit_come();
+                yield_now();
+            }
+            assert!(seen.load(Relaxed), "no visit has brought the job in");
+            done();
+            raises.raise();
+        };
+        let _both = together(&runtime, [Box::new(forks), Box::new(stays)]);
+        ran.wait_on_thread();
+    });
+}
+
 /// The end comes while a forker waits for the branch that another thread has taken, and makes a goroutine of. Fails by a report
 /// that is not clean when the ender finds the forker alone, and leaves it.
 #[test]
@@ -211,6 +243,7 @@ fn mutants() {
             (Mutant::JobsUnseenAtTheLastLook, OF_CLASS),
             (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),
             (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
+            (Mutant::LeftJobsUnnoted, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
             (Mutant::EndOverlooksStarting, STARTING),
             (Mutant::StartingEndsRelaxed, STARTING),
             (Mutant::EndLooksForStartingRelaxed, STARTING),

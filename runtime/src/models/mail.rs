@@ -5,8 +5,9 @@ use super::caught;
 use super::cover::{Handle, p_number};
 use super::procs::{First, one_on, one_p};
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime, together};
-use crate::yield_now;
+use crate::{blocking, yield_now};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Mails a goroutine to a P of two, and keeps the own P until that goroutine has run, while the other M gives up.
 fn mail_and_stay(to: impl Fn(u32) -> u32 + Send + 'static) {
@@ -85,6 +86,36 @@ fn mail_for_a_p_that_retires_is_run() {
         };
         let bodies: [crate::model::Body; 2] = [Box::new(|| ()), Box::new(spawner)];
         let both = one_on(1, &runtime, (First::Elsewhere, || ()), bodies);
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// The P of an M that is blocked is idle, and at the limit of threads no M comes for it. A goroutine is mailed to that P by one
+/// that is always ready. Fails by an assertion when the mail stays there.
+#[test]
+fn mail_for_a_p_that_has_no_m_is_run() {
+    Model::new().check("mail_at_limit", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        let (ran, assured) = (Arc::new(AtomicBool::new(false)), Flag::default());
+        let seen = Arc::clone(&ran);
+        let mailed = handle.make(move || ran.store(true, Relaxed));
+        let raises = assured.clone();
+        let blocks = move || blocking(|| assured.wait_on_thread());
+        let mails = move || {
+            while handle.count_ps()[1] == 0 {
+                loom::thread::yield_now();
+            }
+            drop(handle.mail(1 - p_number(), mailed));
+            for _ in 0..3 {
+                handle.have_a_visit_come();
+                yield_now();
+            }
+            assert!(seen.load(Relaxed), "the mail stays where no M comes");
+            done();
+            raises.raise();
+        };
+        let both = together(&runtime, [Box::new(blocks), Box::new(mails)]);
         both.into_iter().for_each(|one| one.join().unwrap());
     });
 }
@@ -184,6 +215,7 @@ fn mutants() {
             (Mutant::MailUncounted, GIVES_UP),
             (Mutant::MailNeverStolen, "one_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
             (Mutant::MailNeverStolen, "what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both"),
+            (Mutant::MailStaysAtTheLimit, "mail_for_a_p_that_has_no_m_is_run"),
             (Mutant::ShrinkKeepsTheMail, "mail_for_a_p_that_retires_is_run"),
             (Mutant::InjectWakesNobody, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
             (Mutant::MailUncounted, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),

@@ -205,7 +205,7 @@ fn a_dump_reads_no_half_made_g() {
 /// Fails by a causality violation when a G whose park was refused goes on while a dump reads its stack.
 #[test]
 fn a_refused_park_waits_for_a_dump() {
-    Model::new().check("dump_vs_refusal", || {
+    Model::new().preemptions(3).check("dump_vs_refusal", || {
         let runtime = at_rest::<1>();
         let refused = runtime.go(|| park(|_| false));
         drop(Handle::of(&runtime).dump());

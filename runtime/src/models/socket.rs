@@ -306,7 +306,7 @@ fn a_close_ends_a_write() {
 /// As `a_close_meets`, for a call without an I/O lock; and of two closes one returns that it closed the socket.
 #[test]
 fn a_close_comes_after_all_calls_and_happens_once() {
-    Model::new().check("close_vs_users", || {
+    Model::new().preemptions(3).check("close_vs_users", || {
         let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
         let user = loom::thread::spawn({
             let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));

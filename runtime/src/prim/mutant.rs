@@ -105,6 +105,8 @@ pub enum Mutant {
     JobsForgottenAtTheEnd,
     /// An M that gives up, and a thief, pass over the jobs of Ps that have retired.
     JobsOfTheRetiredUnseen,
+    /// A P goes without an M, and its jobs are left to Ms that have nothing else to do.
+    LeftJobsUnnoted,
     /// A visit queues a job, and wakes no M.
     QueuedJobWakesNobody,
     /// The ender does not ask whether a job is about to become a goroutine.
@@ -165,6 +167,8 @@ pub enum Mutant {
     MailUncounted,
     /// A thief leaves mail to the owner of the mailbox.
     MailNeverStolen,
+    /// A P for which there is no thread keeps its mail.
+    MailStaysAtTheLimit,
     /// A P that goes out of use keeps its mail.
     ShrinkKeepsTheMail,
     /// Goroutines are mailed to a P that has gone out of use, and at the end of the runtime to any.

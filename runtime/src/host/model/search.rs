@@ -77,7 +77,7 @@ impl Model {
         self
     }
 
-    /// As `preemptions`, with one more when the environment has `GMP_LOOM_FULL`, which a mutant's process has, too.
+    /// As `preemptions`, with one more when the environment has `GMP_LOOM_FULL`.
     pub fn preemptions_by_default(self, bound: usize) -> Self {
         let more = usize::from(std::env::var_os("GMP_LOOM_FULL").is_some());
         self.preemptions(bound + more)

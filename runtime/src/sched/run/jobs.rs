@@ -235,6 +235,7 @@ impl<H: Host> Sched<H> {
 
     /// No M has `p` from now on. Under the lock.
     pub(crate) fn note_left_jobs(&self, p: &P<H>) {
+        mutant!(LeftJobsUnnoted: return);
         if self.has_forked() && !p.jobs.is_empty() {
             // Release: `idle_mask`, partner `take_left_job`.
             self.left_jobs.store(true, Release);
