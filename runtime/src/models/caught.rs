@@ -33,8 +33,8 @@ fn cpu_time(process: u32) -> Duration {
     Duration::from_secs_f64(ticks / ticks_per_second)
 }
 
-/// The most preemptions that a mutant needs. A model's own bound holds, too: what only a longer search would find does not count as
-/// caught, as a line that goes for good has to fail in the search of every day.
+/// The most preemptions that a mutant needs. A model's own bound holds, too: what only a longer search would find does not
+/// count as caught, as a line that goes for good has to fail in the search of every day.
 const MOST_PREEMPTIONS: u32 = 3;
 
 /// Searches with one preemption more each time: most mutants fail with few, where the search is short.

@@ -156,8 +156,8 @@ fn a_visit_queues_the_job_of_a_forker_of_a_class() {
     });
 }
 
-/// A forker blocks its M in its own branch, at the limit of threads, and its P goes without an M. The goroutine of the other P is
-/// always ready. Fails by an assertion when no visit of that P brings the record in.
+/// A forker blocks its M in its own branch, at the limit of threads, and its P goes without an M. The goroutine of the other
+/// P is always ready. Fails by an assertion when no visit of that P brings the record in.
 #[test]
 fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
     Model::new().check("left_job", || {
