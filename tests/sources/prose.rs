@@ -108,6 +108,51 @@ fn each_file_that_is_named_is_there() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// The documents that `prose` names with a section, by the name behind the last slash, a comma, and the title in quotes.
+fn sections_named(prose: &str) -> impl Iterator<Item = (&str, &str)> {
+    prose.match_indices(".md").filter_map(|(at, end)| {
+        let behind = prose[at + end.len()..].trim_start_matches(['`', ')']).strip_prefix(", \"")?;
+        let begin =
+            prose[..at].rfind(|c: char| !c.is_alphanumeric() && c != '-').map_or(0, |slash| slash + 1);
+        Some((&prose[begin..at + end.len()], behind.split_once('"')?.0))
+    })
+}
+
+/// Fails when a section was renamed and a comment or document still has the old title. A section is a heading, or a paragraph
+/// whose first words stand out; the first words of its title are enough.
+#[test]
+fn each_section_that_is_named_is_there() {
+    let named =
+        Vec::from_iter(sections_named("see [a](docs/a-b.md), \"C d\", `e.md`, \"F\", and `g.md`, where"));
+    assert_eq!(named, [("a-b.md", "C d"), ("e.md", "F")]);
+    let files = files();
+    let titles = |document: &str| {
+        let (_, text) = files.iter().find(|(path, _)| path.rsplit('/').next() == Some(document))?;
+        Some(
+            text.lines()
+                .filter(|line| line.starts_with(['#', '*']))
+                .map(|line| line.trim_start_matches(['#', '*', ' '])),
+        )
+    };
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for (file, text) in files.iter().filter(|(file, _)| !file.starts_with("tests/sources/")) {
+        // A reference may stand in two lines.
+        let lines = split(file, text).0.into_iter().map(|(_, line)| line);
+        let prose = lines
+            .map(|line| line.trim_start_matches(['/', '!', ' ']).to_owned())
+            .collect::<Vec<_>>()
+            .join(" ");
+        for (document, section) in sections_named(&prose) {
+            seen += 1;
+            if !titles(document).is_some_and(|mut titles| titles.any(|title| title.starts_with(section))) {
+                wrong.push(format!("{file}: {document}, {section:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(seen >= 20, "the reader sees {seen} references");
+}
+
 /// Fails when something was renamed and a comment or document still has the old name, or when the list of others' names has one
 /// that nobody uses.
 #[test]
