@@ -2,7 +2,8 @@
 
 use common::{effort, everywhere, runtime, until, watched};
 use gmp::sync::Event;
-use gmp::{Scope, go, goexit, yield_now};
+use gmp::{Affinity, Builder, Priority, Scope, go, goexit, yield_now};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,32 @@ fn goroutines_borrow_and_change_what_is_outside() {
             });
             assert_eq!(lengths, [("a", 1), ("bb", 2)]);
             assert_eq!(parts.iter().sum::<u64>(), 63 * 32);
+        });
+    });
+}
+
+/// Fails when a goroutine of a builder is not one of the scope, or has not what the builder says; when a refusal leaves it in the
+/// count, by a hang; or when the handle changes nothing.
+#[test]
+fn a_builder_starts_goroutines_of_a_scope() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let words = ["a".to_owned(), "bb".to_owned()];
+            let (event, who) = (Event::new(), Mutex::new(Vec::new()));
+            gmp::scope(|s| {
+                let named = Builder::new().name("named").stack_size(256 << 10).priority(Priority::Low);
+                let waits = named.go_scoped(s, || {
+                    event.wait();
+                    let name = gmp::current().and_then(|g| g.name().map(str::to_owned));
+                    who.lock().unwrap().push((name, gmp::priority(), words[1].len()));
+                });
+                let waits = waits.unwrap();
+                assert!(waits.set_priority(Priority::High) && waits.set_affinity(Affinity::of_current()));
+                let refused = Builder::new().stack_size(1).go_scoped(s, || words.len());
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+                event.notify_one();
+            });
+            assert_eq!(*who.lock().unwrap(), [(Some("named".to_owned()), Priority::High, 2)]);
         });
     });
 }

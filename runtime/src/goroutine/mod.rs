@@ -30,6 +30,7 @@ use crate::sched::park::Yield;
 use crate::sched::run::place::Place;
 use crate::sched::switch::{self, Duties};
 use crate::wait::interrupt::{self, Interrupt};
+use scope::{Scope, ScopedJoinHandle};
 use std::fmt;
 use std::io;
 use std::panic::Location;
@@ -117,12 +118,30 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    // SAFETY: `f` borrows nothing that ends.
+    unsafe { spawn_in_unchecked(sched, asked, site, f) }
+}
+
+/// As `spawn_in`.
+///
+/// # Safety
+/// What `f` and `T` borrow outlives the goroutine and the handle.
+pub(crate) unsafe fn spawn_in_unchecked<F, T>(
+    sched: &Sched<Active>,
+    asked: Builder,
+    site: &'static Location<'static>,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
     let stack_size = match asked.stack_size {
         Some(bytes) => crate::runtime::check_stack_size(bytes)?,
         None => sched.config.stack_size,
     };
     let place = if asked.class == Priority::Normal { asked.place } else { Place::of(asked.class) };
-    // SAFETY: `f` borrows nothing that ends.
+    // SAFETY: by this function's contract.
     unsafe { sched.spawn_at(Birth { name: asked.name, stack_size, site }, place, f) }.map(JoinHandle::of)
 }
 
@@ -247,6 +266,40 @@ impl Builder {
     {
         let site = Location::caller();
         spawn_in(&*handle.sched("Builder::go_in")?, self, site, f)
+    }
+
+    /// Starts the goroutine in a scope, where it may borrow, as [`Scope::go`] does. Does not block.
+    ///
+    /// ```
+    /// use gmp::{Builder, Priority};
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let words = ["one", "three"];
+    ///         let lengths = gmp::scope(|scope| {
+    ///             let counts = Builder::new().name("counter").priority(Priority::Low);
+    ///             counts.go_scoped(scope, || words.map(str::len)).expect("there is room for a stack").join().unwrap()
+    ///         });
+    ///         assert_eq!(lengths, [3, 5]);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When the runtime of the scope has ended, as a plain thread may find that was handed the scope; as [`go`](Self::go)
+    /// otherwise. `f` was dropped then.
+    #[track_caller]
+    pub fn go_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        scope.start(self, Location::caller(), f)
     }
 }
 

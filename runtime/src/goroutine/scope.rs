@@ -15,8 +15,7 @@
 //! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the
 //! same runtime, never goes on: what they borrow is never freed.
 
-use crate::g::Birth;
-use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle};
+use crate::goroutine::{self, Affinity, Builder, GoroutineId, JoinError, JoinHandle, Priority};
 use crate::host::Active;
 use crate::m::M;
 use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Rank, Relaxed, Weak};
@@ -135,17 +134,30 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
+        self.start(Builder::default(), Location::caller(), f)
+    }
+
+    /// Starts what the builder says.
+    pub(super) fn start<F, T>(
+        &'scope self,
+        asked: Builder,
+        site: &'static Location<'static>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
         let Some(sched) = self.children.sched.upgrade() else {
             return Err(io::Error::other("the runtime has ended"));
         };
-        let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
         self.children.count.lock().alive += 1;
         let fate = Arc::new(Fate(AtomicU32::new(0)));
         let child = ChildCount(Arc::clone(&self.children));
         let job = Job { f, child, fate: Arc::clone(&fate) };
         // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and the parent's wait are
         // over, and that is when the child is counted off: after `f` and the value are gone.
-        let handle = unsafe { goroutine::spawn_unchecked(&sched, birth, move || job.run()) }?;
+        let handle = unsafe { goroutine::spawn_in_unchecked(&sched, asked, site, move || job.run()) }?;
         Ok(ScopedJoinHandle {
             handle: Some(handle),
             fate,
@@ -217,6 +229,16 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Returns the goroutine's number.
     pub fn id(&self) -> GoroutineId {
         self.handle().id()
+    }
+
+    /// Changes the goroutine's class, as [`JoinHandle::set_priority`] does. Does not block.
+    pub fn set_priority(&self, class: Priority) -> bool {
+        self.handle().set_priority(class)
+    }
+
+    /// Changes where the goroutine should run, as [`JoinHandle::set_affinity`] does. Does not block.
+    pub fn set_affinity(&self, place: Affinity) -> bool {
+        self.handle().set_affinity(place)
     }
 
     fn handle(&self) -> &JoinHandle<Counted<T>> {
