@@ -33,8 +33,8 @@ fn goroutines_borrow_and_change_what_is_outside() {
     });
 }
 
-/// Fails when a goroutine of a builder is not one of the scope, or has not what the builder says; when a refusal leaves it in the
-/// count, by a hang; or when the handle changes nothing.
+/// Fails when a goroutine of a builder is not one of the scope, or has not what the builder says; when a refusal leaves it in
+/// the count, by a hang; or when the handle changes nothing.
 #[test]
 fn a_builder_starts_goroutines_of_a_scope() {
     everywhere(|rt| {
