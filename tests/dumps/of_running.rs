@@ -32,10 +32,36 @@ fn of<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
 fn functions(paragraph: &str) -> Vec<&str> {
     let lines = paragraph.lines().skip(1).take_while(|line| !line.starts_with("created at "));
     let frames = lines.filter(|line| !line.starts_with('\t') && !line.starts_with("    "));
-    // Some builds name the types after the function.
-    let plain =
-        frames.map(|line| if line.starts_with('<') { line } else { line.split('<').next().unwrap_or(line) });
-    plain.map(|line| line.rsplit("::").next().unwrap_or(line)).collect()
+    frames.map(name_of).collect()
+}
+
+/// The name without the path before. Some builds name the types after the function, or in the path.
+fn name_of(frame: &str) -> &str {
+    let mut depth = 0_i32;
+    let outside = frame.split_inclusive(['<', '>']).filter_map(|part| {
+        let is_outside = depth == 0;
+        depth += match part.as_bytes() {
+            [.., b'-', b'>'] => 0,
+            [.., b'<'] => 1,
+            [.., b'>'] => -1,
+            _ => 0,
+        };
+        is_outside.then_some(part.trim_end_matches('<'))
+    });
+    outside.flat_map(|part| part.split("::")).filter(|segment| !segment.is_empty()).last().unwrap_or(frame)
+}
+
+#[test]
+fn a_frame_is_known_by_its_functions_name() {
+    for (frame, name) in [
+        ("asks", "asks"),
+        ("gmp::sched::watch::dump::<impl gmp::sched::Sched<H>>::dump", "dump"),
+        ("gmp::with_stack<fn(u8) -> u8, u8>", "with_stack"),
+        ("<a::B as c::D<e>>::f", "f"),
+        ("a::b::{closure#0}", "{closure#0}"),
+    ] {
+        assert_eq!(name_of(frame), name);
+    }
 }
 
 /// Dumps until the goroutine of this name runs in this function; gives its paragraph.
