@@ -1,4 +1,4 @@
-//! Channels whose receivers see the same: each message (broadcast), or the latest value (watch).
+//! Streams of channels in which each receiver sees the same: each message (broadcast), or the latest value (watch).
 
 use futures_core::{FusedStream, Stream};
 use gmp::chan::{broadcast, watch};
@@ -6,18 +6,18 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-/// A wait that owns the receiver, and returns it with what came.
-type Waits<R, T> = Pin<Box<dyn Future<Output = (R, T)> + Send>>;
+/// A wait that owns the receiver, and returns it when there may be something to see.
+type Wait<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 
 /// Where the receiver is.
-enum Place<R, T> {
+enum Place<R> {
     Here(R),
-    Waits(Waits<R, T>),
+    Waits(Wait<R>),
     /// Dropped: the channel is closed, and there is nothing more to see.
     Gone,
 }
 
-impl<R, T> fmt::Debug for Place<R, T> {
+impl<R> fmt::Debug for Place<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Place::Here(_) => "at rest",
@@ -27,42 +27,43 @@ impl<R, T> fmt::Debug for Place<R, T> {
     }
 }
 
-impl<R: 'static, T: 'static> Place<R, T> {
-    /// One look by `look`, which may not block; when there is nothing, the wait that `wait` makes of the receiver, in a box.
-    fn poll(
+impl<R> Place<R> {
+    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. A panic of `look` leaves the receiver
+    /// where it is.
+    fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        look: impl FnOnce(&mut R, &mut Context<'_>) -> Poll<T>,
-        wait: impl FnOnce(R) -> Waits<R, T>,
+        look: impl Fn(&mut R, &mut Context<'_>) -> Poll<T>,
+        wait: impl Fn(R) -> Wait<R>,
     ) -> Poll<Option<T>> {
-        let mut waits = match std::mem::replace(self, Place::Gone) {
-            Place::Gone => return Poll::Ready(None),
-            Place::Waits(waits) => waits,
-            Place::Here(mut receiver) => match look(&mut receiver, cx) {
-                Poll::Ready(found) => {
-                    *self = Place::Here(receiver);
-                    return Poll::Ready(Some(found));
+        loop {
+            match self {
+                Place::Here(receiver) => {
+                    if let Poll::Ready(found) = look(receiver, cx) {
+                        return Poll::Ready(Some(found));
+                    }
                 }
-                Poll::Pending => wait(receiver),
-            },
-        };
-        let Poll::Ready((receiver, found)) = waits.as_mut().poll(cx) else {
-            *self = Place::Waits(waits);
-            return Poll::Pending;
-        };
-        *self = Place::Here(receiver);
-        Poll::Ready(Some(found))
+                Place::Waits(waits) => {
+                    *self = Place::Here(ready!(waits.as_mut().poll(cx)));
+                    continue;
+                }
+                Place::Gone => return Poll::Ready(None),
+            }
+            if let Place::Here(receiver) = std::mem::replace(self, Place::Gone) {
+                *self = Place::Waits(wait(receiver));
+            }
+        }
     }
 }
 
-/// So many messages were sent and gone before this stream had them: the channel's capacity is smaller than what the stream is
-/// behind. The stream goes on with the oldest message that is there.
+/// The number of messages that a stream has missed: the stream was further behind than the channel's capacity, and they are
+/// gone. The stream goes on with the oldest message that is there.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct Lagged(pub u64);
 
 impl fmt::Display for Lagged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the stream has missed {} messages", self.0)
+        write!(f, "messages that the stream has missed: {}", self.0)
     }
 }
 
@@ -71,7 +72,8 @@ impl std::error::Error for Lagged {}
 /// A receiver of a broadcast channel as a stream of its messages, which ends when the channel is closed, and the last message
 /// was seen. An item is an error when the stream has missed messages.
 ///
-/// No poll blocks. A wait takes one allocation; a message that is there takes none.
+/// No poll blocks. A wait takes an allocation; a message that is there takes none. A panic of the message's `clone` goes on, and
+/// the message is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;
@@ -88,7 +90,7 @@ impl std::error::Error for Lagged {}
 /// ```
 #[derive(Debug)]
 pub struct BroadcastStream<T> {
-    place: Place<broadcast::Receiver<T>, Result<T, broadcast::RecvError>>,
+    place: Place<broadcast::Receiver<T>>,
 }
 
 impl<T> BroadcastStream<T> {
@@ -111,10 +113,12 @@ impl<T: Clone + Send + 'static> Stream for BroadcastStream<T> {
         let look = |receiver: &mut broadcast::Receiver<T>, cx: &mut Context<'_>| {
             pin!(receiver.recv_async()).poll(cx)
         };
-        let wait = |mut receiver: broadcast::Receiver<T>| -> Waits<_, _> {
+        // By the bell, which clones no message.
+        let wait = |mut receiver: broadcast::Receiver<T>| -> Wait<_> {
             Box::pin(async move {
-                let found = receiver.recv_async().await;
-                (receiver, found)
+                // It rings, or is closed with the channel.
+                let _rung = receiver.bell().recv_async().await;
+                receiver
             })
         };
         let item = match ready!(self.place.poll(cx, look, wait)) {
@@ -138,8 +142,8 @@ impl<T: Clone + Send + 'static> FusedStream for BroadcastStream<T> {
 /// A receiver of a watch channel as a stream of clones of its value, which ends when the channel is closed, and the last value
 /// was seen. Of values that follow each other between two polls only the last one is an item.
 ///
-/// A poll that finds a change blocks its goroutine, or its thread, while a sender changes the value meanwhile. A wait takes
-/// one allocation; a change that is there takes none.
+/// No poll blocks: while a sender changes the value, the task waits. A wait takes an allocation; a change that is there takes
+/// none. A panic of the value's `clone` goes on, and the value is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;
@@ -158,7 +162,7 @@ impl<T: Clone + Send + 'static> FusedStream for BroadcastStream<T> {
 /// ```
 #[derive(Debug)]
 pub struct WatchStream<T> {
-    place: Place<watch::Receiver<T>, Result<(), watch::RecvError>>,
+    place: Place<watch::Receiver<T>>,
 }
 
 impl<T> WatchStream<T> {
@@ -184,22 +188,47 @@ impl<T: Clone + Send + Sync + 'static> Stream for WatchStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let look =
-            |receiver: &mut watch::Receiver<T>, cx: &mut Context<'_>| pin!(receiver.changed_async()).poll(cx);
-        let wait = |mut receiver: watch::Receiver<T>| -> Waits<_, _> {
+        let look = |receiver: &mut watch::Receiver<T>, cx: &mut Context<'_>| {
+            if ready!(pin!(receiver.changed_async()).poll(cx)).is_err() {
+                return Poll::Ready(None);
+            }
+            let unseen = Unseen(receiver);
+            let mut value = None;
+            let look_at = |present: &T| {
+                value = Some(present.clone());
+                true
+            };
+            let is_seen = pin!(unseen.0.wait_for_async(look_at)).poll(cx).is_ready();
+            if !is_seen {
+                return Poll::Pending;
+            }
+            std::mem::forget(unseen);
+            Poll::Ready(value)
+        };
+        let wait = |mut receiver: watch::Receiver<T>| -> Wait<_> {
             Box::pin(async move {
-                let changed = receiver.changed_async().await;
-                (receiver, changed)
+                if receiver.changed_async().await.is_ok() {
+                    // A sender may be at the value.
+                    let unseen = Unseen(&mut receiver);
+                    let _ready = unseen.0.wait_for_async(|_| true).await.is_ok();
+                }
+                receiver
             })
         };
-        let changed = ready!(self.place.poll(cx, look, wait));
-        Poll::Ready(match (changed, &mut self.place) {
-            (Some(Ok(())), Place::Here(receiver)) => Some(receiver.borrow_and_update().clone()),
-            (_, place) => {
-                *place = Place::Gone;
-                None
-            }
-        })
+        let item = ready!(self.place.poll(cx, look, wait)).flatten();
+        if item.is_none() {
+            self.place = Place::Gone;
+        }
+        Poll::Ready(item)
+    }
+}
+
+/// A receiver that was told of a change, and has not seen the value yet. The drop takes back what it was told.
+struct Unseen<'a, T>(&'a mut watch::Receiver<T>);
+
+impl<T> Drop for Unseen<'_, T> {
+    fn drop(&mut self) {
+        self.0.mark_changed();
     }
 }
 

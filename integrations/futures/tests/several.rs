@@ -1,11 +1,14 @@
 //! Streams over broadcast and watch channels, on goroutines and under the executor of the futures crates.
 
-use futures_core::FusedStream;
+use futures_core::{FusedStream, Stream};
 use futures_executor::block_on as elsewhere;
 use futures_util::StreamExt;
 use futures_util::future::{FutureExt, join};
 use gmp::chan::{broadcast, watch};
 use gmp_futures::{BroadcastStream, Lagged, WatchStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::thread;
 
@@ -49,7 +52,7 @@ fn a_stream_that_lags_goes_on() {
     elsewhere(async {
         let first = stream.next().await;
         assert_eq!(first, Some(Err(Lagged(3))));
-        assert_eq!(Lagged(3).to_string(), "the stream has missed 3 messages");
+        assert_eq!(Lagged(3).to_string(), "messages that the stream has missed: 3");
         assert_eq!((stream.next().await, stream.next().await), (Some(Ok(4)), Some(Ok(5))));
         assert!(!stream.is_terminated());
         assert_eq!((stream.next().await, stream.next().await), (None, None));
@@ -106,4 +109,100 @@ fn what_a_watching_stream_begins_with() {
         assert_eq!((all.next().await, all.is_terminated()), (None, true));
         assert_eq!((changes.next().await, changes.is_terminated()), (None, true));
     });
+}
+
+/// The first clone of each value panics.
+#[derive(Debug)]
+struct Fragile(u32, Arc<AtomicBool>);
+
+impl Fragile {
+    fn new(value: u32) -> Self {
+        Fragile(value, Arc::default())
+    }
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(self.1.swap(true, SeqCst), "the first clone of {}", self.0);
+        Fragile(self.0, Arc::clone(&self.1))
+    }
+}
+
+/// Returns the next value, once a panic has gone by.
+fn second_try<S: Stream<Item = T> + Unpin, T>(stream: &mut S) -> Option<T> {
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| stream.next().now_or_never())).is_err(),
+        "no clone has panicked"
+    );
+    elsewhere(stream.next())
+}
+
+/// Fails when a message, or a value, is lost with the panic, or the stream ends by it. The second of each was waited for.
+#[test]
+fn a_clone_that_panics_loses_nothing() {
+    let (sender, receiver) = broadcast::channel(4);
+    let mut stream = BroadcastStream::new(receiver);
+    for n in 1..=2 {
+        assert!(stream.next().now_or_never().is_none());
+        sender.send(Fragile::new(n)).unwrap();
+        assert_eq!(second_try(&mut stream).unwrap().unwrap().0, n);
+    }
+    let (level, receiver) = watch::channel(Fragile::new(1));
+    let mut stream = WatchStream::new(receiver);
+    assert_eq!(second_try(&mut stream).unwrap().0, 1);
+    assert!(stream.next().now_or_never().is_none());
+    level.send(Fragile::new(2)).unwrap();
+    drop(level);
+    assert_eq!(second_try(&mut stream).unwrap().0, 2);
+    assert!(elsewhere(stream.next()).is_none());
+}
+
+/// A sender is at the value while a stream, which was told of a change, is polled. Fails when the poll blocks, by a hang; and
+/// when the change is lost.
+#[test]
+fn a_watching_stream_waits_for_a_sender_without_a_block() {
+    let (level, receiver) = watch::channel(0);
+    let mut stream = WatchStream::new(receiver);
+    let (begins, begun) = gmp::chan::bounded(0);
+    let (goes_on, go_on) = gmp::chan::bounded(0);
+    let changes = thread::spawn(move || {
+        level.send_modify(|value| {
+            begins.send(()).unwrap();
+            go_on.recv().unwrap();
+            *value = 7;
+        });
+        level
+    });
+    begun.recv().unwrap();
+    assert!(stream.poll_next_unpin(&mut nobody()).is_pending());
+    goes_on.send(()).unwrap();
+    assert_eq!(elsewhere(stream.next()), Some(7));
+    drop(changes.join().unwrap());
+    elsewhere(async { while stream.next().await.is_some_and(|value| value == 7) {} });
+}
+
+/// A task's waker changes while a wait is under way. Fails by a hang when the one from before is woken.
+#[test]
+fn the_last_waker_is_woken() {
+    let (sender, receiver) = broadcast::channel(4);
+    let (level, seen) = watch::channel(0);
+    let (mut news, mut levels) = (BroadcastStream::new(receiver), WatchStream::of_changes(seen));
+    assert!(news.poll_next_unpin(&mut nobody()).is_pending());
+    assert!(levels.poll_next_unpin(&mut nobody()).is_pending());
+    let both = thread::spawn(move || {
+        elsewhere(async {
+            let both = join(news.next(), levels.next()).await;
+            (both.0.unwrap().unwrap(), both.1.unwrap())
+        })
+    });
+    sender.send(1).unwrap();
+    level.send(2).unwrap();
+    assert_eq!(both.join().unwrap(), (1, 2));
+}
+
+#[test]
+fn streams_go_to_other_threads_and_need_no_pin() {
+    fn is<T: Send + Unpin>() {}
+    is::<BroadcastStream<String>>();
+    is::<WatchStream<String>>();
 }
