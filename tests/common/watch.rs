@@ -50,8 +50,8 @@ pub fn watched_telling<T>(
     value
 }
 
-/// A thread that ends the process, unless the watchdog goes before. Not generic: each test has one, and a start in each
-/// would be a quarter of what there is to compile.
+/// A thread that ends the process if the test has not ended within the limit. Not generic: copies of this code, one for each
+/// test, would be a quarter of what there is to compile.
 struct Watchdog {
     /// Dropped by an unwind as well.
     alive: Sender<()>,

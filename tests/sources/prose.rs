@@ -112,9 +112,9 @@ fn each_file_that_is_named_is_there() {
 fn sections_named(prose: &str) -> impl Iterator<Item = (&str, &str)> {
     prose.match_indices(".md").filter_map(|(at, end)| {
         let behind = prose[at + end.len()..].trim_start_matches(['`', ')']).strip_prefix(", \"")?;
-        let begin =
-            prose[..at].rfind(|c: char| !c.is_alphanumeric() && c != '-').map_or(0, |slash| slash + 1);
-        Some((&prose[begin..at + end.len()], behind.split_once('"')?.0))
+        let path = &prose[..at + end.len()];
+        let name = path.rsplit(|c: char| !c.is_alphanumeric() && !"-.".contains(c)).next()?;
+        Some((name, behind.split_once('"')?.0))
     })
 }
 

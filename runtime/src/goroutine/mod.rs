@@ -287,8 +287,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// When the runtime of the scope has ended, as a plain thread may find that was handed the scope; as [`go`](Self::go)
-    /// otherwise. `f` was dropped then.
+    /// `NotConnected` when the runtime of the scope has ended, as a plain thread may find that was handed the scope; as
+    /// [`go`](Self::go) otherwise. In each case `f` was dropped.
     #[track_caller]
     pub fn go_scoped<'scope, F, T>(
         self,

@@ -149,7 +149,7 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let Some(sched) = self.children.sched.upgrade() else {
-            return Err(io::Error::other("the runtime has ended"));
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the runtime of the scope has ended"));
         };
         self.children.count.lock().alive += 1;
         let fate = Arc::new(Fate(AtomicU32::new(0)));
@@ -233,12 +233,12 @@ impl<T> ScopedJoinHandle<'_, T> {
 
     /// Changes the goroutine's class, as [`JoinHandle::set_priority`] does. Does not block.
     pub fn set_priority(&self, class: Priority) -> bool {
-        self.handle().set_priority(class)
+        self.handle.as_ref().is_some_and(|handle| handle.set_priority(class))
     }
 
     /// Changes where the goroutine should run, as [`JoinHandle::set_affinity`] does. Does not block.
     pub fn set_affinity(&self, place: Affinity) -> bool {
-        self.handle().set_affinity(place)
+        self.handle.as_ref().is_some_and(|handle| handle.set_affinity(place))
     }
 
     fn handle(&self) -> &JoinHandle<Counted<T>> {

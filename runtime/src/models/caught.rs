@@ -60,6 +60,7 @@ fn failure(mutant: Mutant, test: &str, most: u32) -> Result<Option<String>, Stri
         .args(["--exact", test, "--nocapture"])
         .env("GMP_MUTANT", format!("{mutant:?}"))
         .env("GMP_LOOM_MOST", most.to_string())
+        .env_remove("GMP_LOOM_FULL")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -4,7 +4,7 @@
 use super::caught;
 use super::cover::{Handle, p_number};
 use super::procs::{First, one_on, one_p};
-use crate::model::{Flag, Model, Mutant, at_rest, done, runtime, together};
+use crate::model::{Flag, Model, Mutant, at_rest, done, refuse_threads, runtime, together};
 use crate::{blocking, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -120,6 +120,30 @@ fn mail_for_a_p_that_has_no_m_is_run() {
     });
 }
 
+/// As before, and the kernel refuses the thread.
+#[test]
+fn mail_for_a_p_whose_thread_is_refused_is_run() {
+    Model::new().check("mail_vs_refused_thread", || {
+        let runtime = runtime(2, 2);
+        refuse_threads();
+        let handle = Handle::of(&runtime);
+        let ran = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ran);
+        let mailed = handle.make(move || ran.store(true, Relaxed));
+        let mails = move || {
+            loom::explore();
+            drop(handle.mail(1 - p_number(), mailed));
+            for _ in 0..3 {
+                handle.have_a_visit_come();
+                yield_now();
+            }
+            assert!(seen.load(Relaxed), "the mail stays where no M comes");
+            done();
+        };
+        runtime.go(mails).join().unwrap();
+    });
+}
+
 /// A goroutine whose hint names the P of an M that gives up becomes ready on the other P, whose goroutine keeps that until the
 /// first has run. Fails by deadlock when that M does not count the mailbox, or is not woken for it.
 #[test]
@@ -216,6 +240,7 @@ fn mutants() {
             (Mutant::MailNeverStolen, "one_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
             (Mutant::MailNeverStolen, "what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both"),
             (Mutant::MailStaysAtTheLimit, "mail_for_a_p_that_has_no_m_is_run"),
+            (Mutant::MailStaysWithoutAThread, "mail_for_a_p_whose_thread_is_refused_is_run"),
             (Mutant::ShrinkKeepsTheMail, "mail_for_a_p_that_retires_is_run"),
             (Mutant::InjectWakesNobody, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
             (Mutant::MailUncounted, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),

@@ -218,7 +218,7 @@ fn work_is_run_after_an_m_has_left_a_surplus_p() {
 /// As `work_is_run_after_an_m_has_left_a_surplus_p`, and the M of the other P goes idle meanwhile.
 #[test]
 fn work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle() {
-    Model::new().preemptions_by_default(1).check("shrink_vs_two_idle", || {
+    Model::new().preemptions(2).check("shrink_vs_two_idle", || {
         let runtime = runtime(2, 2);
         let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(one_p)]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -301,7 +301,7 @@ fn no_p_retires_after_growing() {
 /// As `no_p_retires_after_growing`, and the M of the other P goes idle meanwhile.
 #[test]
 fn no_p_retires_after_growing_beside_an_m_that_goes_idle() {
-    Model::new().preemptions_by_default(1).check("leave_vs_grow_and_idle", || {
+    Model::new().preemptions(2).check("leave_vs_grow_and_idle", || {
         let runtime = runtime(2, 2);
         let both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(two_ps)]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -377,9 +377,14 @@ fn mutants() {
             (Mutant::HandoffpRetiresQuietly, GIVEN),
             (Mutant::LeaveSurplusDoesNotSpin, "two_goroutines_queued_on_a_p_that_retires_are_run_on_two"),
             (Mutant::LeaveSurplusLeaksSpinning, IDLE),
+            (
+                Mutant::LeaveSurplusLeaksSpinning,
+                "work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle",
+            ),
             (Mutant::ShrinkKeepsTheIdle, IDLE),
             (Mutant::ProcsInTwoSections, "work_from_a_thread_is_run_while_idle_ps_retire"),
             (Mutant::LeaveSurplusBlindly, "no_p_retires_after_growing"),
+            (Mutant::LeaveSurplusBlindly, "no_p_retires_after_growing_beside_an_m_that_goes_idle"),
             (Mutant::GrowWakesNobody, "work_that_waits_gets_the_new_p"),
         ],
     );

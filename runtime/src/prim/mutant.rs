@@ -167,8 +167,10 @@ pub enum Mutant {
     MailUncounted,
     /// A thief leaves mail to the owner of the mailbox.
     MailNeverStolen,
-    /// A P for which there is no thread keeps its mail.
+    /// A P for which there may be no further thread keeps its mail.
     MailStaysAtTheLimit,
+    /// A P whose thread is refused keeps its mail.
+    MailStaysWithoutAThread,
     /// A P that goes out of use keeps its mail.
     ShrinkKeepsTheMail,
     /// Goroutines are mailed to a P that has gone out of use, and at the end of the runtime to any.

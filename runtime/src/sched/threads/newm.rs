@@ -31,6 +31,7 @@ impl<H: Host> Sched<H> {
         let first = !std::mem::replace(&mut central.warned, true);
         let count = central.living();
         let rescued = self.rescue(&mut central);
+        mutant!(MailStaysWithoutAThread: drop(central); return self.start_woken(rescued));
         self.forward_mail_of_the_idle(&mut central);
         let somebody = central.idle.has_m() || central.poller.blocked().is_some();
         drop(central);
@@ -53,6 +54,7 @@ impl<H: Host> Sched<H> {
     /// There is no M for a P for which goroutines wait: tells the operator, once.
     pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
         let first = !std::mem::replace(&mut central.warned, true);
+        mutant!(MailStaysAtTheLimit: return);
         self.forward_mail_of_the_idle(&mut central);
         drop(central);
         if first {
