@@ -30,12 +30,12 @@ pub struct Crew<'a> {
 /// One that hangs tells what its goroutines are doing.
 #[track_caller]
 pub fn everyone(property: impl Fn(&Crew<'_>)) {
-    whoever_it_is(&property);
+    with_each_crew(&property);
 }
 
 /// Not generic: compiled once.
 #[track_caller]
-fn whoever_it_is(property: &dyn Fn(&Crew<'_>)) {
+fn with_each_crew(property: &dyn Fn(&Crew<'_>)) {
     let threads = Crew { rt: None, kinds: [Who::Thread; 2], started: Cell::new(0) };
     watched(1, || property(&threads));
     for (procs, kinds) in PROCS.into_iter().flat_map(|procs| MIXES.map(|kinds| (procs, kinds))) {

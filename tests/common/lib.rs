@@ -30,12 +30,12 @@ pub use watch::*;
 /// The property holds in a fresh runtime of each size.
 #[track_caller]
 pub fn everywhere(property: impl Fn(Runtime)) {
-    everywhere_it_is(&property);
+    in_each_size(&property);
 }
 
 /// Not generic: one loop for all properties.
 #[track_caller]
-fn everywhere_it_is(property: &dyn Fn(Runtime)) {
+fn in_each_size(property: &dyn Fn(Runtime)) {
     for procs in PROCS {
         watched(procs, || property(runtime(procs)));
     }
