@@ -90,6 +90,19 @@ fn mail_for_a_p_that_retires_is_run() {
     });
 }
 
+/// Mails a goroutine to the other P of two, and is always ready, until a visit has had that goroutine run.
+fn mail_and_yield(handle: &Handle) {
+    let ran = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ran);
+    drop(handle.mail(1 - p_number(), handle.make(move || ran.store(true, Relaxed))));
+    for _ in 0..3 {
+        handle.have_a_visit_come();
+        yield_now();
+    }
+    assert!(seen.load(Relaxed), "the mail stays where no M comes");
+    done();
+}
+
 /// The P of an M that is blocked is idle, and at the limit of threads no M comes for it. A goroutine is mailed to that P by one
 /// that is always ready. Fails by an assertion when the mail stays there.
 #[test]
@@ -97,22 +110,14 @@ fn mail_for_a_p_that_has_no_m_is_run() {
     Model::new().check("mail_at_limit", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
-        let (ran, assured) = (Arc::new(AtomicBool::new(false)), Flag::default());
-        let seen = Arc::clone(&ran);
-        let mailed = handle.make(move || ran.store(true, Relaxed));
+        let assured = Flag::default();
         let raises = assured.clone();
         let blocks = move || blocking(|| assured.wait_on_thread());
         let mails = move || {
             while handle.count_ps()[1] == 0 {
                 loom::thread::yield_now();
             }
-            drop(handle.mail(1 - p_number(), mailed));
-            for _ in 0..3 {
-                handle.have_a_visit_come();
-                yield_now();
-            }
-            assert!(seen.load(Relaxed), "the mail stays where no M comes");
-            done();
+            mail_and_yield(&handle);
             raises.raise();
         };
         let both = together(&runtime, [Box::new(blocks), Box::new(mails)]);
@@ -127,18 +132,9 @@ fn mail_for_a_p_whose_thread_is_refused_is_run() {
         let runtime = runtime(2, 2);
         refuse_threads();
         let handle = Handle::of(&runtime);
-        let ran = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ran);
-        let mailed = handle.make(move || ran.store(true, Relaxed));
         let mails = move || {
             loom::explore();
-            drop(handle.mail(1 - p_number(), mailed));
-            for _ in 0..3 {
-                handle.have_a_visit_come();
-                yield_now();
-            }
-            assert!(seen.load(Relaxed), "the mail stays where no M comes");
-            done();
+            mail_and_yield(&handle);
         };
         runtime.go(mails).join().unwrap();
     });
