@@ -72,8 +72,8 @@ impl std::error::Error for Lagged {}
 /// A receiver of a broadcast channel as a stream of its messages, which ends when the channel is closed, and the last message
 /// was seen. An item is an error when the stream has missed messages.
 ///
-/// No poll blocks. A wait takes an allocation, the first one of a stream more than one; a message that is there takes none. A panic
-/// of the message's `clone` goes on, and the message is the item of the next poll.
+/// No poll blocks. A wait takes an allocation, the first one of a stream more than one; a message that is there takes none.
+/// A panic of the message's `clone` goes on, and the message is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;
