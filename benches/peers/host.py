@@ -78,8 +78,9 @@ class Quiet:
         fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
         tick = os.sysconf("SC_CLK_TCK")
         user, nice, system, _idle, _iowait, irq, softirq, steal = fields
-        ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (user + nice + system + irq + softirq) / tick, steal / tick, ours.ru_utime + ours.ru_stime
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+        ours = sum(usage.ru_utime + usage.ru_stime for usage in used)
+        return (user + nice + system + irq + softirq) / tick, steal / tick, ours
 
     def others(self, took: float) -> float:
         busy, steal, ours = (after - before for after, before in zip(self.look(), self.before))
