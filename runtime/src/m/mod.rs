@@ -50,6 +50,7 @@ use crate::prim::{
     fence, light_barrier,
 };
 use crate::sched::Sched;
+use crate::sched::run::nap::Thefts;
 use crate::sched::park::Yield;
 use crate::sched::run::globq::Dice;
 use crate::sched::switch;
@@ -84,6 +85,8 @@ pub(crate) struct M<H: Host> {
     pub(crate) spinning: SingleWriterFlag,
     /// State of `random`.
     dice: Cell<u32>,
+    /// What became of its thefts.
+    pub(crate) thefts: Thefts,
     /// The M looks for no more work, and the thread ends.
     pub(crate) ends: Cell<bool>,
     /// The P that the M held when a goroutine ended and took the thread along. The M gives that P away as its last act.
@@ -136,6 +139,7 @@ impl<H: Host> M<H> {
             g: SingleWriter::new(None),
             spinning: SingleWriterFlag::new(false),
             // Odd, so never zero, and different for each M.
+            thefts: Thefts::new(),
             dice: Cell::new((id.wrapping_mul(0x9e37_79b9) ^ drawn as u32) | 1),
             ends: Cell::new(false),
             parting_p: Cell::new(None),

@@ -19,6 +19,8 @@ pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
 pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 /// How many rounds it makes at most, with pauses, while other Ms' queues change.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
+/// Whether a thief naps after short thefts. A model's Ms look at any time.
+pub(crate) const NAPS: bool = !cfg!(gmp_loom);
 /// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
 pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
 /// How often a locker looks again at a held lock before it joins the queue. Go's number.

@@ -13,6 +13,7 @@ pub(crate) mod jobs;
 pub(crate) mod look;
 pub(crate) mod mail;
 pub(super) mod mask;
+pub(crate) mod nap;
 pub(crate) mod place;
 pub(super) mod round;
 pub(super) mod schedule;

@@ -53,6 +53,9 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
+            if capacity::NAPS {
+                self.nap_after_short_thefts(m, p);
+            }
             if !self.census.may_spin() {
                 return None;
             }
@@ -68,6 +71,9 @@ impl<H: Host> Sched<H> {
                 How::Ring
             };
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
+            if capacity::NAPS && found.is_some() {
+                m.thefts.note(H::now());
+            }
             let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
