@@ -50,9 +50,9 @@ use crate::prim::{
     fence, light_barrier,
 };
 use crate::sched::Sched;
-use crate::sched::run::nap::Thefts;
 use crate::sched::park::Yield;
 use crate::sched::run::globq::Dice;
+use crate::sched::run::nap::Thefts;
 use crate::sched::switch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;

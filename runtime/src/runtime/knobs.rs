@@ -4,7 +4,7 @@ use crate::runtime::policy::Policy;
 use std::time::Duration;
 
 /// For the error about a name that is none of these.
-const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, policy, deadlock, sigquit, dumpsignal, refusals, stackuse";
+const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, naps, policy, deadlock, sigquit, dumpsignal, refusals, stackuse";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,6 +21,8 @@ pub(crate) struct Knobs {
     pub(crate) handoff: bool,
     /// `helping=0` switches helping off.
     pub(crate) helping: bool,
+    /// `naps=0`: no thief naps.
+    pub(crate) naps: bool,
     /// `policy=`: how goroutines are queued and taken, unless the program says.
     pub(crate) policy: Option<Policy>,
     /// `deadlock=always`: other threads of the process do not count.
@@ -56,6 +58,7 @@ impl Default for Knobs {
             panic_abort: false,
             handoff: true,
             helping: true,
+            naps: true,
             policy: None,
             deadlock_always: false,
             all_refusals: false,
@@ -87,6 +90,7 @@ impl Knobs {
                 "migrate" => switch(&mut knobs.migrate, value),
                 "handoff" => switch(&mut knobs.handoff, value),
                 "helping" => switch(&mut knobs.helping, value),
+                "naps" => switch(&mut knobs.naps, value),
                 "policy" => value.parse().map(|policy| knobs.policy = Some(policy)).map_err(|_| {
                     "fifo, random:SEED, or stealing with :steal=one|half :overflow=one|half :global=one|share|all :tick=N".to_owned()
                 }),
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn each_knob_is_read() {
         assert_eq!(Knobs::parse("").unwrap(), Knobs::default());
-        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,policy=stealing:steal=one,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0,stackuse=1";
+        let text = "schedtrace=250, scheddetail=1,migrate=1,panic=abort,handoff=0,helping=0,naps=0,policy=stealing:steal=one,deadlock=always,refusals=all,sigquit=dump,dumpsignal=0,stackuse=1";
         let all = Knobs {
             schedtrace: Some(Duration::from_millis(250)),
             scheddetail: true,
@@ -143,6 +147,7 @@ mod tests {
             panic_abort: true,
             handoff: false,
             helping: false,
+            naps: false,
             policy: Some(WorkStealing::new().steal(Steal::One).into()),
             deadlock_always: true,
             all_refusals: true,

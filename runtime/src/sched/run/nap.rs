@@ -10,16 +10,18 @@
 //! there (`help.rs`), and goroutines that compute for a millisecond would wait for that moment, too.
 //!
 //! *Here* a thief judges by what became of its last theft. If that kept it busy for less than [`SHORT`], the theft was a short
-//! one, and before it looks again it naps, the longer the more short thefts it has made in a row, up to [`LONGEST`]. After one
-//! that kept it busy for longer, or after a sleep, it begins anew. Goroutines that compute are taken at once, as ever; those
-//! that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing but `runnext` sleeps for
-//! 3 µs, which Linux makes some 60: goroutines that exchange messages stay together by that, too.)
+//! one, and before it looks again it naps, the longer the more short thefts it has made in a row, up to [`LONGEST`]. After a
+//! theft that kept it busy for longer, or a sleep as long, it begins anew. Goroutines that compute are taken at once, as
+//! ever; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing but `runnext`
+//! sleeps for 3 µs, which Linux makes some 60: goroutines that exchange messages stay together by that, too.)
 //!
 //! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P idle
-//! wakes another M, and if none is idle, S3 of `wake.rs` has nothing to do: each holder of a P looks at every queue before it
-//! sleeps, and this one does so when the nap is over. What is submitted meanwhile waits for that at most. No M naps while it
-//! is the one that has to poll, nor beyond the first timer of its own P, nor while there are jobs (`jobs.rs`) or goroutines of
-//! classes, or where the runtime ends.
+//! wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue before it
+//! sleeps; and this one does so when the nap is over. What is submitted meanwhile waits for the rest of the nap at most. No M
+//! naps while it is the one that has to poll, nor beyond the first timer of its own P, nor while there are jobs (`jobs.rs`) or
+//! goroutines of classes, or the runtime ends.
+//!
+//! `GMPDEBUG=naps=0` switches naps off; `docs/performance.md` has figures.
 //!
 //! A nap changes when an M looks, and nothing else: no model needs to know of it, and in a model there is none.
 
@@ -67,7 +69,7 @@ impl Thefts {
             return None;
         }
         let before = self.short.get();
-        self.short.set(before + 1);
+        self.short.set(before.saturating_add(1));
         Some(FIRST.saturating_mul(1_u32.checked_shl(before).unwrap_or(u32::MAX)).min(LONGEST))
     }
 }
@@ -76,12 +78,12 @@ impl<H: Host> Sched<H> {
     /// For an M that has found nothing for `p` and is about to look for what it may steal.
     #[cold]
     #[inline(never)]
-    pub(crate) fn nap_after_short_thefts(&self, m: &M<H>, p: &P<H>) {
-        let Some(nap) = m.thefts.judge(H::now()) else { return };
-        if self.nobody_polls() || self.has_forked() || self.waiting_classes.any() || self.is_stopping() {
+    pub(super) fn nap_after_short_thefts(&self, m: &M<H>, p: &P<H>) {
+        let now = H::now();
+        let Some(nap) = m.thefts.judge(now) else { return };
+        if self.nobody_polls() || self.jobs_somewhere() || self.waiting_classes.any() || self.is_stopping() {
             return;
         }
-        let now = H::now();
         let nap = p.timers.earliest().map_or(nap, |due| due.saturating_since(now).min(nap));
         event(format_args!("naps for {nap:?}"));
         if nap >= ASLEEP {

@@ -53,7 +53,7 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
-            if capacity::NAPS {
+            if capacity::NAPS && self.config.knobs.naps {
                 self.nap_after_short_thefts(m, p);
             }
             if !self.census.may_spin() {
