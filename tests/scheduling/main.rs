@@ -6,6 +6,7 @@
 //! theirs. `cargo test --release --test scheduling -- --nocapture` prints the figures.
 
 mod attacks;
+mod class_order;
 mod fairness;
 mod measure;
 mod policies;
