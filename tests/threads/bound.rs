@@ -1,5 +1,6 @@
 //! `RuntimeBuilder::cpu_sets`: the CPUs of a P are those of the thread that has it, and of no other thread.
 
+use common::cpu::{confine, cpus};
 use common::{until, watched};
 use gmp::time::sleep;
 use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, unlock_os_thread, yield_now};
@@ -10,28 +11,6 @@ use std::thread;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// The CPUs on which the calling thread may run.
-#[inline(never)]
-fn cpus() -> Vec<usize> {
-    // SAFETY: a set of plain numbers, which the call fills, and numbers below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
-        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-    }
-}
-
-/// Sets the CPUs on which the calling thread may run, as the program's own code may.
-#[inline(never)]
-fn confine(cpus: &[usize]) {
-    // SAFETY: a set of plain numbers, which the call reads, and numbers below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &raw const set), 0);
-    }
-}
 
 /// Calls `test` with two CPUs. On a machine that has one alone nothing can be told apart.
 fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
