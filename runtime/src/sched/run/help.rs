@@ -95,6 +95,13 @@ fn nanos_between(from: Nanos, to: Nanos) -> u64 {
     to.as_nanos().saturating_sub(from.as_nanos())
 }
 
+/// B2: how old the queue of a P has to be before a helper takes of it. `own`: the age of the helper's queue; the CPUs are the
+/// helper's and that of the P's owner.
+fn least_age(own: u64, [helper, owner]: [u32; 2], cache_of: impl Fn(u32) -> u32) -> u64 {
+    let bias = if cache_of(helper) == cache_of(owner) { BIAS } else { FAR_BIAS };
+    own.saturating_mul(bias).max(nanos(capacity::HELP_FLOOR))
+}
+
 impl QueueAge {
     pub(crate) fn new() -> Self {
         let published =
@@ -171,8 +178,7 @@ impl<H: Host> Sched<H> {
         if self.is_idle(victim) {
             return None;
         }
-        let near = H::cache_of(victim.queue_age.cpu()) == H::cache_of(cpu);
-        let least = own.saturating_mul(if near { BIAS } else { FAR_BIAS }).max(nanos(capacity::HELP_FLOOR));
+        let least = least_age(own, [cpu, victim.queue_age.cpu()], H::cache_of);
         let age = victim.queue_age.seen(now);
         if age < least || age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
             return None;
@@ -261,6 +267,31 @@ mod tests {
         assert_eq!(age.advance((201, 300), at(2_250)), average(1_050_000, 0), "the mark stays");
         assert_eq!(age.seen(at(2_250)), average(1_050_000, 0));
         assert_eq!(age.advance((300, 300), at(3_200)), average(2_000_000, 0), "until it is reached");
+    }
+
+    /// Two caches, of four CPUs each. Fails when the bias of a far P is that of a near one, or the other way round, when a CPU is
+    /// taken for a cache, or where the floor does not hold.
+    #[test]
+    fn a_queue_under_another_cache_has_to_be_older() {
+        let cache_of = |cpu: u32| 4 * (cpu / 4);
+        let floor = nanos(capacity::HELP_FLOOR);
+        for (helper, owner) in [(0, 3), (3, 0), (5, 5), (7, 4)] {
+            assert_eq!(
+                least_age(floor, [helper, owner], cache_of),
+                8 * floor,
+                "{helper} and {owner} are near"
+            );
+        }
+        for (helper, owner) in [(0, 4), (4, 0), (3, 7), (6, 1)] {
+            assert_eq!(
+                least_age(floor, [helper, owner], cache_of),
+                16 * floor,
+                "{helper} and {owner} are far"
+            );
+        }
+        assert_eq!(least_age(floor, [0, 7], |_| 0), 8 * floor, "all share one cache");
+        assert_eq!([3, 7].map(|owner| least_age(1, [0, owner], cache_of)), [floor; 2]);
+        assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
     }
 
     #[test]
