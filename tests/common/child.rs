@@ -47,7 +47,19 @@ pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
             Ok(())
         })
     };
-    command.envs(env.iter().copied()).output().expect("the test binary starts")
+    for &(name, value) in env {
+        command.env(name, if name == DEBUG { under_policy(value) } else { value.to_owned() });
+    }
+    command.output().expect("the test binary starts")
+}
+
+const DEBUG: &str = "GMPDEBUG";
+
+/// `knobs`, and the policy that the environment's `GMPDEBUG` names, if it names one: `./test policies`.
+pub fn under_policy(knobs: &str) -> String {
+    let own = std::env::var(DEBUG).unwrap_or_default();
+    let policy = own.split(',').find(|knob| knob.starts_with("policy="));
+    Vec::from_iter([knobs].into_iter().filter(|knobs| !knobs.is_empty()).chain(policy)).join(",")
 }
 
 /// As `run`, for a child that must pass.

@@ -28,18 +28,20 @@ fn main() {
         return body();
     }
     let mut args = std::env::args().skip(1);
-    let (mut filters, mut lists, mut exact) = (Vec::new(), false, false);
+    let (mut filters, mut skips, mut lists, mut exact) = (Vec::new(), Vec::new(), false, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--list" => lists = true,
             "--exact" => exact = true,
-            "--test-threads" | "--skip" | "--format" | "--color" => drop(args.next()),
+            "--skip" => skips.extend(args.next()),
+            "--test-threads" | "--format" | "--color" => drop(args.next()),
             flag if flag.starts_with('-') => {}
             _ => filters.push(arg),
         }
     }
     let matches = |name: &str, filter: &String| if exact { name == filter } else { name.contains(filter) };
-    let chosen = |name: &str| filters.is_empty() || filters.iter().any(|filter| matches(name, filter));
+    let is_chosen = |name: &str| filters.is_empty() || filters.iter().any(|filter| matches(name, filter));
+    let chosen = |name: &str| is_chosen(name) && !skips.iter().any(|skip| matches(name, skip));
     let tests: Vec<Test> = [asleep::TESTS, awake::TESTS, knobs::TESTS].concat();
     let tests: Vec<Test> = tests.into_iter().filter(|test| chosen(test.0)).collect();
     if lists {

@@ -1,5 +1,6 @@
 //! The parent's side: starts children and looks at their ends.
 
+use common::child::under_policy;
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub struct Ended {
 
 fn start(child: &str, procs: usize, debug: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
-    command.env(CHILD, child).env("GMPMAXPROCS", procs.to_string()).env("GMPDEBUG", debug);
+    command.env(CHILD, child).env("GMPMAXPROCS", procs.to_string()).env("GMPDEBUG", under_policy(debug));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the test binary starts")
 }
