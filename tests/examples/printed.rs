@@ -313,10 +313,13 @@ fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
     assert_eq!(refusal("blocking_call", &["7"], 2), "blocking_call: takes no arguments\n");
 }
 
-/// Fails by a sum that is another one, or a row that is missing; and on a quiet machine by a share below what hints are for.
-/// Beside other programs a P whose thread the kernel lets wait loses its mail.
+/// Fails by a sum that is another one, by a row that is missing, or when as many pieces stay without hints as with them, in all
+/// runs together; and on a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose thread
+/// the kernel lets wait loses its mail.
 #[test]
 fn the_stencil_runs_its_pieces_where_they_ran_before() {
+    // Some 0.2 s, of which one stall of the kernel takes little. Without optimisation a sweep takes ten times as long.
+    const SWEEPS: &str = if cfg!(debug_assertions) { "20" } else { "200" };
     let share = |text: &[String], title: &str| -> f64 {
         let line =
             text.iter().find_map(|line| line.strip_prefix(title)).unwrap_or_else(|| panic!("{text:?}"));
@@ -324,17 +327,30 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
         assert!(rest.ends_with(" ms a sweep"), "{text:?}");
         share.parse().unwrap()
     };
-    // As in `tests/scheduling/measure.rs`: then each run is judged.
+    // As in `tests/scheduling/measure.rs`: then the share is judged.
     let is_quiet = std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1");
-    for (procs, runs) in [("1", 1), ("2", if is_quiet { 8 } else { 1 })] {
-        for _ in 0..runs {
-            let text = lines("stencil", &["--sweeps", "10"], procs);
-            assert_eq!(text[0], format!("64 pieces of 16384 cells, 10 sweeps, procs {procs}"));
+    for (procs, runs) in [("1", 1), ("2", if is_quiet { 7 } else { 5 })] {
+        let shares = Vec::from_iter((0..runs).map(|_| {
+            let text = lines("stencil", &["--sweeps", SWEEPS], procs);
+            assert_eq!(text[0], format!("64 pieces of 16384 cells, {SWEEPS} sweeps, procs {procs}"));
             assert_eq!(text[3], "the sums agree: 1048576.0");
-            let [without, with] = ["without hints: ", "with hints: "].map(|title| share(&text, title));
-            println!("procs {procs}: {without} %, with hints {with} %");
-            assert!(with >= 90.0 || procs != "1" && !is_quiet, "procs {procs}: {with} %");
-        }
+            ["without hints: ", "with hints: "].map(|title| share(&text, title))
+        }));
+        let [without, with] = [0, 1].map(|at| {
+            let mut of = Vec::from_iter(shares.iter().map(|run| run[at]));
+            of.sort_by(f64::total_cmp);
+            of
+        });
+        let median = with[runs / 2];
+        println!(
+            "procs {procs}, {SWEEPS} sweeps: {} %, with hints {median} %, medians of {shares:?}",
+            without[runs / 2]
+        );
+        assert!(median >= 90.0 || procs != "1" && !is_quiet, "procs {procs}: {shares:?}");
+        // On one core the Ps take turns of many sweeps each.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let more_stay = with.iter().sum::<f64>() > without.iter().sum::<f64>();
+        assert!(more_stay || procs == "1" || cores < 2, "procs {procs}: {shares:?}");
     }
     for args in [&["--sweeps", "1"][..], &["--sweeps"], &["--loud"]] {
         assert!(refusal("stencil", args, 2).contains("--sweeps"), "{args:?}");
