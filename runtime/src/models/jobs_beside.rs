@@ -1,13 +1,13 @@
-//! Jobs beside what else a scheduler does: visits, Ps that retire, classes, the end of the runtime.
+//! Jobs beside what else a scheduler does: visits, Ps that retire or are taken, classes, the end of the runtime.
 
 use super::caught;
-use super::cover::Handle;
+use super::cover::{Handle, Held};
 use super::procs::{First, one_on, one_p};
 use super::visits::have_no_m_poll;
 use crate::model::{Body, Flag, Model, Mutant, at_rest, done, runtime, together};
 use crate::sync::Event;
-use crate::{Builder, Priority, blocking, join, set_priority, yield_now};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::{Builder, Priority, blocking, go, join, set_priority, yield_now};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,6 +66,66 @@ fn a_forker_whose_p_retires_has_its_branch_begun() {
         let bodies: [Body; 2] = [Box::new(forks), Box::new(|| ())];
         let both = one_on(1, &runtime, (First::There, one_p), bodies);
         both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+/// The P of a forker that runs on in its own branch is taken, and no other goroutine is queued; an M waits in the poller. The
+/// forker's branch ends when the other one has run. Fails by deadlock when the P becomes idle with the record, and nobody
+/// looks.
+#[test]
+fn a_job_is_begun_when_its_forkers_p_is_taken() {
+    Model::new().with_retaker().check("retake_in_a", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let forker = runtime.go(move || {
+            blocking(|| handle.await_poller());
+            let (held, ran) = (Held::current(), Flag::default());
+            let own = || {
+                loom::explore();
+                let retaker = loom::thread::spawn(move || assert!(held.retake(), "the forker is away"));
+                ran.wait_on_thread();
+                retaker.join().unwrap();
+            };
+            join(own, || ran.raise());
+            done();
+        });
+        forker.join().unwrap();
+    });
+}
+
+/// A forker puts its record in, and comes back to it, while its P is taken: the next owner has a goroutine that forks there,
+/// too. Fails by an assertion, or in `put_in`, when a branch is run twice, or not at all, or one record is put over the other;
+/// and by a causality violation when the forker puts its record into a P that is another M's.
+#[test]
+fn a_forker_whose_p_is_taken_comes_to_its_own_record() {
+    Model::new().with_retaker().preemptions(1).check("retake_vs_fork", || {
+        let runtime = runtime(1, 2);
+        let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+        let forker = runtime.go({
+            let counts = Arc::clone(&counts);
+            move || {
+                let count = |at: usize| {
+                    let counts = Arc::clone(&counts);
+                    move || {
+                        counts[at].fetch_add(1, Relaxed);
+                    }
+                };
+                let (held, others) = (Held::current(), count(2));
+                let next = go(move || {
+                    join(|| (), others);
+                });
+                loom::explore();
+                let retaker = loom::thread::spawn(move || held.retake());
+                // Of these one finds the P lost, or none.
+                join(|| (), count(0));
+                join(|| (), count(1));
+                retaker.join().unwrap();
+                next.join().unwrap();
+            }
+        });
+        forker.join().unwrap();
+        done();
+        assert_eq!(counts.each_ref().map(|count| count.load(Relaxed)), [1; 3]);
     });
 }
 
@@ -232,6 +292,7 @@ fn the_end_waits_for_a_job_that_is_starting() {
 #[test]
 fn mutants() {
     const STARTING: &str = "the_end_waits_for_a_job_that_is_starting";
+    const TAKEN: &str = "a_job_is_begun_when_its_forkers_p_is_taken";
     const OF_CLASS: &str = "the_branch_of_a_forker_of_a_class_is_run_in_that_class";
     caught::assert_caught(
         module_path!(),
@@ -239,6 +300,9 @@ fn mutants() {
             (Mutant::QueuedJobWakesNobody, "a_job_that_a_visit_has_queued_is_run_by_another_m"),
             (Mutant::JobsOfTheRetiredUnseen, "a_job_of_a_p_that_retires_is_run"),
             (Mutant::LeaveSurplusAsksForNone, "a_job_of_a_p_that_retires_is_run"),
+            (Mutant::JobsOfTheIdleUnseen, TAKEN),
+            (Mutant::HandoffpNoRecheck, TAKEN),
+            (Mutant::WindowBlind, "a_forker_whose_p_is_taken_comes_to_its_own_record"),
             (Mutant::JobForgetsTheClass, OF_CLASS),
             (Mutant::JobsUnseenAtTheLastLook, OF_CLASS),
             (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),

@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(age.advance((300, 300), at(3_200)), average(2_000_000, 0), "until it is reached");
     }
 
-    /// Two caches, of four CPUs each. Fails when the bias of a far P is that of a near one, or the other way round, when a CPU is
-    /// taken for a cache, or where the floor does not hold.
+    /// Two caches, of four CPUs each. Fails when the bias of a far P is that of a near one, or the other way round, when a CPU
+    /// is taken for a cache, or where the floor does not hold.
     #[test]
     fn a_queue_under_another_cache_has_to_be_older() {
         let cache_of = |cpu: u32| 4 * (cpu / 4);
