@@ -314,8 +314,8 @@ fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
 }
 
 /// Fails by a sum that is another one, by a row that is missing, or when as many pieces stay without hints as with them, in all
-/// runs together; and on a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose thread
-/// the kernel lets wait loses its mail.
+/// runs together; and on a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose
+/// thread the kernel lets wait loses its mail.
 #[test]
 fn the_stencil_runs_its_pieces_where_they_ran_before() {
     // Some 0.2 s, of which one stall of the kernel takes little. Without optimisation a sweep takes ten times as long.

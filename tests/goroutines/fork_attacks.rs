@@ -442,8 +442,8 @@ fn the_end_of_the_runtime_in_the_middle_of_trees_loses_nothing() {
     }
 }
 
-/// Fails by the order: the branch of a `Background` forker goes before what is `Low`, or that of a `High` one, which is begun as a
-/// record, behind it; or, where the branch has begun, by another class than its forker's.
+/// Fails by the order: the branch of a `Background` forker goes before what is `Low`, or that of a `High` one, which is begun
+/// as a record, behind it; or, where the branch has begun, by another class than its forker's.
 #[test]
 fn a_branch_is_of_its_forkers_class_wherever_it_runs() {
     child::in_order("a_branch_is_of_its_forkers_class_wherever_it_runs", || watched(1, branches_of_classes));

@@ -1,5 +1,5 @@
-//! Whatever readies a goroutine knows its class: who runs first on one P, beside `Normal` goroutines that are always ready, when
-//! goroutines of three classes have waited in the same way.
+//! Whatever readies a goroutine knows its class: who runs first on one P, beside `Normal` goroutines that are always ready,
+//! when goroutines of three classes have waited in the same way.
 
 use crate::measure::alone;
 use Priority::{High, Low, Normal};
@@ -47,8 +47,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Starts a goroutine for each class, which calls `wait` with its place in `classes`. Returns when all of them wait: they run
-    /// one after the other, up to there, before the caller's next turn.
+    /// Starts a goroutine for each class, which calls `wait` with its place in `classes`. Returns when all of them wait: they
+    /// run one after the other, up to there, before the caller's next turn.
     fn start<W: FnOnce() + Send + 'static>(
         self: &Arc<Self>,
         classes: [Priority; 5],
@@ -95,9 +95,9 @@ impl Scene {
     }
 }
 
-/// `scene` starts the goroutines that wait and the crowd, readies the former, and returns all of them without giving any a turn.
-/// Fails when more than one `Normal` goroutine of those that are readied together goes before the High one, or more than `most`
-/// turns of the crowd; and when any `Normal` one goes after the Low one.
+/// `scene` starts the goroutines that wait and the crowd, readies the former, and returns all of them without giving any a
+/// turn. Fails when more than one `Normal` goroutine of those that are readied together goes before the High one, or more than
+/// `most` turns of the crowd; and when any `Normal` one goes after the Low one.
 fn in_order_of_classes(test: &str, most: usize, scene: impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + Sync) {
     // So that whoever has the P keeps it until it parks.
     child::without_retakes(test, || {

@@ -503,9 +503,9 @@ fn echo_times(rt: &Runtime, count: usize) -> Vec<Duration> {
     times
 }
 
-/// A High echo beside Low goroutines that compute 20 µs between yields, on one P. Where there are two CPUs the P is bound to one,
-/// and the client to the other. In a quiet run: p99 at most that of an idle runtime and two pieces. Fails by far more: then the
-/// poller is looked at too seldom.
+/// A High echo beside Low goroutines that compute 20 µs between yields, on one P. Where there are two CPUs the P is bound to
+/// one, and the client to the other. In a quiet run: p99 at most that of an idle runtime and two pieces. Fails by far more:
+/// then the poller is looked at too seldom.
 #[test]
 fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
     let count = if is_quiet() { 5_000 } else { 1_000 };
