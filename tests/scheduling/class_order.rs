@@ -131,7 +131,7 @@ fn on_one_p(most: usize, scene: &(impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + 
 fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last() {
     let test = "of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last";
     in_order_of_classes(test, 0, |scene| {
-        let events = Arc::new([const { () }; 5].map(|()| Event::new()));
+        let events = Arc::new([(); 5].map(|()| Event::new()));
         let waiting = scene.start(ON_ITS_P, |at| {
             let events = Arc::clone(&events);
             move || events[at].wait()
@@ -147,7 +147,7 @@ fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last()
 fn of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last() {
     let test = "of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last";
     in_order_of_classes(test, 0, |scene| {
-        let events = Arc::new([const { () }; 5].map(|()| Event::new()));
+        let events = Arc::new([(); 5].map(|()| Event::new()));
         let waiting = scene.start(ON_ITS_P, |at| {
             let events = Arc::clone(&events);
             let ends = Builder::new().priority(High).go(move || events[at].wait());
@@ -192,7 +192,7 @@ fn of_sleepers_that_are_due_the_high_one_runs_first_and_the_low_one_last() {
 fn of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last() {
     let test = "of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last";
     in_order_of_classes(test, 2 * VISIT, |scene| {
-        let pairs = [const { () }; 5].map(|()| UnixStream::pair().expect("descriptors are left"));
+        let pairs = [(); 5].map(|()| UnixStream::pair().expect("descriptors are left"));
         let (near, far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let mut near = near.into_iter();
         let waiting = scene.start(FROM_ELSEWHERE, |_| {

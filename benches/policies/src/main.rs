@@ -56,13 +56,16 @@ fn run(bench: Bench, work: Work, policy: Policy) -> Run {
 }
 
 fn main() {
-    let short = std::env::args().any(|arg| arg == "--short");
+    let [short, smoke] = ["--short", "--smoke"].map(|form| std::env::args().any(|arg| arg == form));
     let begun = Instant::now();
     let calibrated = Work::calibrate();
     println!("The spin of 200 ns is {} rounds of its loop.", calibrated.rounds());
     for bench in Bench::all() {
         for work in [calibrated.faithful(), calibrated] {
-            let runs = match (short, work.is_faithful()) {
+            if smoke && work.is_faithful() {
+                continue;
+            }
+            let runs = match (short || smoke, work.is_faithful()) {
                 (true, _) => 1,
                 (false, true) => bench.faithful_runs(),
                 (false, false) => 11,

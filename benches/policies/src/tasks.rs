@@ -3,9 +3,9 @@
 use gmp::sync::{Condvar, Mutex, WaitGroup};
 use gmp::{Runtime, go, yield_now};
 use std::fmt;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What an iteration does.
@@ -77,7 +77,8 @@ pub enum Bench {
     SlowThread,
     /// A task for each half, down to single elements, of 1024; each waits for its halves by a mutex and a condition variable.
     MergeSort,
-    /// Two tasks, on different Ps, spawn 10,000 tasks of one kind and 100 of another, of ten iterations each.
+    /// Two tasks, which meet before they begin, and so are on different Ps, spawn 10,000 tasks of one kind and 100 of another,
+    /// of ten iterations each.
     DifferentSpawners,
     /// A thousand tasks take the same mutex ten times each.
     SingleMutex,
@@ -112,6 +113,14 @@ impl<'a> Place<'a> {
             self.thread = now;
             self.migrations.fetch_add(1, Relaxed);
         }
+    }
+}
+
+/// Returns when two callers are here. Each keeps its P until then.
+fn meet(met: &AtomicUsize) {
+    met.fetch_add(1, Relaxed);
+    while met.load(Relaxed) < 2 {
+        spin_loop();
     }
 }
 
@@ -202,9 +211,12 @@ impl Bench {
                 }
                 Bench::MergeSort => merge_sort(work, &done, &counted),
                 Bench::DifferentSpawners => {
+                    let met = Arc::new(AtomicUsize::new(0));
                     for count in [10_000, 100] {
                         let (done_here, migrations) = (done.clone(), Arc::clone(&counted));
+                        let met = Arc::clone(&met);
                         task(&done, &counted, move |_| {
+                            meet(&met);
                             for _ in 0..count {
                                 task(&done_here, &migrations, iterations(work, || false));
                             }
