@@ -360,6 +360,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::TaskSendKeepsItsMessage, "two_futures_meet_without_a_buffer"),
             (Mutant::TaskKeepsItsGrant, "a_receive_that_is_dropped_beside_a_delivery_leaves_the_message"),
             (
                 Mutant::TaskLeavesBesideTheReady,

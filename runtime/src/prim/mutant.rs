@@ -699,6 +699,8 @@ pub enum Mutant {
     // Tasks that wait for a channel (`models/chan_task.rs`).
     /// A future that was granted a message is dropped, and gives nothing back.
     TaskKeepsItsGrant,
+    /// A send future that finds no room does not queue its record: no receiver finds the message.
+    TaskSendKeepsItsMessage,
     /// A send future that is dropped drops its message, though a receiver has it.
     TaskKeepsWhatWasSent,
     /// A message that was given back is not offered to the waiters.

@@ -292,7 +292,7 @@ impl<T> TaskSend<T> {
         // SAFETY: the record leaves the queue before it is dropped: a counterpart takes it out, or `take_back`.
         unsafe {
             state.give_place(node);
-            state.senders.push_back(node);
+            unless!(TaskSendKeepsItsMessage, state.senders.push_back(node));
         }
         state.tell_receive_watchers(&mut woken);
         drop(state);
