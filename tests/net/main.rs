@@ -9,6 +9,7 @@ mod context;
 mod deadline;
 mod dial;
 mod polls;
+mod polls_dropped;
 mod shared;
 mod socket;
 mod stream;

@@ -22,7 +22,7 @@ fn name() -> String {
     format!("gmp-unix-{}-{}", std::process::id(), MADE.fetch_add(1, SeqCst))
 }
 
-fn abstract_name() -> SocketAddr {
+pub(super) fn abstract_name() -> SocketAddr {
     SocketAddr::from_abstract_name(name()).unwrap()
 }
 
