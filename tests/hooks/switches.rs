@@ -317,6 +317,57 @@ fn pairs_nest_and_a_pair_that_comes_during_a_wait_is_called_from_the_next_on() {
     });
 }
 
+/// Functions register others, from suspend and from resume. Fails if that hangs or is refused, if the new pair takes part in the
+/// switch that is under way, or if it does not in the next one.
+#[test]
+fn a_pair_that_a_function_registers_is_called_from_the_next_switch_on() {
+    const TEST: &str = "a_pair_that_a_function_registers_is_called_from_the_next_switch_on";
+    if !child::is_child() {
+        child::passes(TEST, &[("GMPDEBUG", "migrate=1")]);
+        child::passes(TEST, &[]);
+        return;
+    }
+    static LOG: std::sync::Mutex<Vec<&str>> = std::sync::Mutex::new(Vec::new());
+    fn note(what: &'static str) -> bool {
+        let noted = gmp::current().is_some_and(|g| g.name() == Some("noted"));
+        if noted {
+            LOG.lock().unwrap().push(what);
+        }
+        noted
+    }
+    /// Registers two others when it is called for the first time by the goroutine that is noted.
+    fn noting(what: &'static str, suspend: &'static str, resume: &'static str) -> impl Fn() + Send + Sync {
+        let registered = AtomicBool::new(false);
+        move || {
+            if note(what) && !registered.swap(true, SeqCst) {
+                let calls = |what| {
+                    move || {
+                        note(what);
+                    }
+                };
+                gmp::hooks::register(calls(suspend), calls(resume));
+            }
+        }
+    }
+    gmp::hooks::register(
+        noting("suspend 1", "suspend 2", "resume 2"),
+        noting("resume 1", "suspend 3", "resume 3"),
+    );
+    let mut rounds = Vec::new();
+    for procs in PROCS {
+        let rt = runtime(procs);
+        rt.run(|| {
+            let noted = gmp::Builder::new().name("noted").go(|| (0..2).for_each(|_| time::sleep(MS)));
+            noted.unwrap().join().unwrap();
+            all((0..4).map(|_| go(|| (0..10).for_each(|_| yield_now()))));
+        });
+        rounds.append(&mut LOG.lock().unwrap());
+    }
+    let next = ["suspend 3", "suspend 2", "suspend 1", "resume 1", "resume 2", "resume 3"];
+    let rest = rounds.strip_prefix(&["suspend 1", "resume 1"]).expect("the first switch has the first pair alone");
+    assert!(rest.len() >= 5 * next.len() && rest.chunks(next.len()).all(|round| round == next), "{rounds:?}");
+}
+
 /// Fails if a goroutine that the end of its runtime unwinds is not resumed before its destructors run.
 #[test]
 fn a_goroutine_that_is_unwound_is_resumed_before() {

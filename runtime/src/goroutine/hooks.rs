@@ -33,7 +33,9 @@
 //! * **Call what may park**, or [`lock_os_thread`](crate::lock_os_thread): the goroutine is in the middle of a switch. Such a
 //!   call ends the process, with a text that names the rule: a read or write of a descriptor always, other calls when they
 //!   would have to wait. Calls that never park may be made, such as [`go`](crate::go), `try_send`, `try_lock` or
-//!   [`Unparker::unpark`](crate::Unparker::unpark). A lock of std may be taken: it blocks the thread.
+//!   [`Unparker::unpark`](crate::Unparker::unpark). A lock of std may be taken: it blocks the thread. [`register`] may be called,
+//!   too; the switch that is under way keeps the pairs with which it has begun, and the new pair is called from the goroutine's
+//!   next one on. Each call adds a pair for good, so have a function do that once, not at each switch.
 //! * **Unwind**: the wait is published by then, or over. A panic in a function ends the process too, after its message.
 //! * Take long, or much stack: they run at each switch of each goroutine, on stacks of 64 KiB.
 //!
@@ -46,7 +48,8 @@ use crate::host::Active;
 use crate::sched::switch;
 
 /// Registers two functions for all goroutines of all runtimes of the process, for good: `suspend` is called before a goroutine
-/// leaves its thread, and `resume` when it is back. Never blocks.
+/// leaves its thread, and `resume` when it is back. Never blocks, and may be called anywhere, also in a function that is
+/// registered: see [the module](self#what-they-must-not-do).
 ///
 /// Of several pairs the one that was registered last is the first to suspend and the last to resume, as guards are dropped in
 /// the opposite order. A goroutine that has been suspended without a pair is resumed without that pair.

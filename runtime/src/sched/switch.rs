@@ -33,8 +33,8 @@
 //! compares the P's word (`M::bar_windows`), so an entry takes its slow way, and is refused there, before it has opened a wait.
 //! That costs other entries nothing. A call that never parks goes on as without a P.
 //!
-//! Which functions are called is settled at the first switch of a call: functions that are registered later are not called for
-//! resume alone. A goroutine that its runtime leaves behind is not resumed.
+//! Which functions are called is settled at the first switch of a call: functions that are registered later, by one of these
+//! functions, say, are not called for resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
 //! *That there are functions* a goroutine learns with what it asks at each switch anyhow: whether its runtime ends
 //! ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once `register` can find it.
