@@ -8,6 +8,7 @@ use gmp::chan::bounded;
 use gmp::time::{Sleep, timeout_async};
 use gmp::{JoinHandle, block_on, go, scope};
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -235,6 +236,82 @@ fn goroutines_of_a_scope_are_awaited() {
             assert_eq!((lengths, panics), (vec![3, 5], true));
         });
     });
+}
+
+/// An outcome, whose drops are counted.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Handles of a scope are polled, and dropped before their goroutines end, and after. Fails by a scope that does not wait, by a
+/// waker that stays or is called, by an outcome that is lost or dropped twice, or by a panic that nobody hears of.
+#[test]
+fn a_scoped_handle_that_is_dropped_after_a_poll_leaves_its_goroutine_to_the_scope() {
+    everywhere(|rt| {
+        rt.run(|| {
+            for ended in [false, true] {
+                let (task, drops, through) = (Task::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+                scope(|scope| {
+                    let (ends, hears) = bounded::<()>(0);
+                    let (drops, through) = (&drops, &through);
+                    let mut handles: Vec<_> = (0..4)
+                        .map(|_| {
+                            let hears = hears.clone();
+                            scope.go(move || {
+                                let _dropped = hears.recv();
+                                through.fetch_add(1, SeqCst);
+                                Counted(drops)
+                            })
+                        })
+                        .collect();
+                    let mut polled = handles.iter_mut().map(|handle| task.poll(Pin::new(handle)));
+                    assert!(polled.all(|polled| polled.is_pending()));
+                    if ended {
+                        drop(ends);
+                        until_in_goroutine(|| task.wakes() == 4);
+                        drop(handles);
+                    } else {
+                        drop(handles);
+                        assert!(!task.is_known(), "a handle that is gone leaves its waker");
+                        assert_eq!(through.load(SeqCst), 0);
+                        drop(ends);
+                    }
+                });
+                until_in_goroutine(|| !task.is_known());
+                assert_eq!((through.load(SeqCst), drops.load(SeqCst)), (4, 4));
+                assert_eq!(task.wakes(), if ended { 4 } else { 0 });
+
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    scope(|scope| {
+                        let (ends, hears) = bounded::<()>(0);
+                        let mut handle = scope.go(move || {
+                            let _dropped = hears.recv();
+                            std::panic::resume_unwind(Box::new("no"))
+                        });
+                        let polled: Poll<Result<(), _>> = task.poll(Pin::new(&mut handle));
+                        assert!(polled.is_pending());
+                        let kept = (!ended).then(|| ends.clone());
+                        drop(ends);
+                        until_in_goroutine(|| kept.is_some() || handle.is_finished());
+                        drop(handle);
+                    });
+                }));
+                let payload = panicked.unwrap_err();
+                assert_eq!(payload.downcast_ref(), Some(&"a scoped goroutine panicked"));
+            }
+        });
+    });
+}
+
+/// Lets other goroutines run meanwhile.
+fn until_in_goroutine(reached: impl Fn() -> bool) {
+    while !reached() {
+        gmp::time::sleep(Duration::from_micros(200));
+    }
 }
 
 /// Many goroutines end while tasks await them, give up, and await them again. Fails by a hang, or by the count.
