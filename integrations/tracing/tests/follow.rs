@@ -19,6 +19,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 const CHILD: &str = "GMP_TRACING_CHILD";
 const MS: Duration = Duration::from_millis(1);
+const SIGABRT: i32 = 6;
+/// What the subscriber says of a span that is gone.
+const GONE: [&str; 3] = ["tried to clone", "tried to drop a ref to", "Span not found, this is a bug"];
 
 fn child(test: &str, how: &str, debug: &str) -> Output {
     let program = std::env::current_exe().expect("the test binary has a path");
@@ -150,7 +153,12 @@ fn eight_hundred_lines_are_right_with_the_wrapper_and_wrong_without() {
     let (told, output) = wrong_of("does not", "migrate=1");
     match told {
         Some((_, wrong)) => assert!(wrong > 400, "{wrong} are wrong without the wrapper"),
-        None => assert!(output.status.signal().is_some() || !output.status.success(), "{}", output.status),
+        // A span was closed under another goroutine, and the subscriber panicked over it; perhaps during an unwinding.
+        None => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let found = GONE.iter().any(|text| stderr.contains(text));
+            assert!(found || output.status.signal() == Some(SIGABRT), "{}: {stderr}", output.status);
+        }
     }
 }
 
