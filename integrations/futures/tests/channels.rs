@@ -6,6 +6,8 @@ use futures_util::future::{FutureExt, join};
 use futures_util::{SinkExt, StreamExt, pin_mut, stream};
 use gmp::chan::{Receiver, Sender, bounded, unbounded};
 use gmp_futures::{ReceiverStream, SenderSink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::thread;
 
@@ -97,4 +99,76 @@ fn a_sink_sends_its_message_or_gives_it_back() {
     pin_mut!(flushed);
     let polled = flushed.poll_unpin(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled.map_err(|error| error.into_inner()), std::task::Poll::Ready(Err(2)));
+}
+
+/// A message, whose drops are counted.
+struct Counted(usize, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, SeqCst);
+    }
+}
+
+/// A sink that has given its channel as many messages as that has room for, and has one more on its way.
+fn full(capacity: usize, drops: &Arc<AtomicUsize>) -> (SenderSink<Counted>, Receiver<Counted>) {
+    let (s, r) = bounded(capacity);
+    let mut sink = SenderSink::new(s);
+    for n in 0..=capacity {
+        assert!(sink.feed(Counted(n, Arc::clone(drops))).now_or_never().is_some_and(|fed| fed.is_ok()));
+    }
+    assert!(sink.flush().now_or_never().is_none(), "it is on its way");
+    (sink, r)
+}
+
+/// Fails by a message that is sent although its sink was dropped, is not dropped with the sink, or twice.
+#[test]
+fn a_sink_that_is_dropped_drops_the_message_that_waits() {
+    for capacity in [0, 1, 3] {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (sink, r) = full(capacity, &drops);
+        drop(sink);
+        assert_eq!(drops.load(SeqCst), 1);
+        // The sender went with the sink.
+        assert!(r.iter().map(|message| message.0).eq(0..capacity));
+        assert_eq!(drops.load(SeqCst), capacity + 1);
+
+        // The wait was ended by the close, and the sink has not seen that.
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (sink, r) = full(capacity, &drops);
+        r.close();
+        drop(sink);
+        assert_eq!(drops.load(SeqCst), 1);
+        assert!(r.iter().map(|message| message.0).eq(0..capacity));
+        assert_eq!(drops.load(SeqCst), capacity + 1);
+    }
+}
+
+/// Fails by a message that its receiver has and the sink drops, or that is lost: no poll of the sink has seen it taken.
+#[test]
+fn a_sink_that_is_dropped_leaves_the_message_that_was_taken() {
+    for capacity in [0, 1, 3] {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (sink, r) = full(capacity, &drops);
+        let first = r.try_recv().unwrap();
+        drop(sink);
+        assert_eq!((first.0, drops.load(SeqCst)), (0, 0));
+        drop(first);
+        assert!(r.iter().map(|message| message.0).eq(1..=capacity));
+        assert_eq!(drops.load(SeqCst), capacity + 1);
+    }
+}
+
+/// A thread receives while the sink is dropped. Fails by a message that both drop, or neither.
+#[test]
+fn a_sink_that_is_dropped_beside_a_receiver_has_sent_or_not() {
+    for round in 0..300 {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (sink, r) = full(0, &drops);
+        let receives = thread::spawn(move || r.recv().is_ok_and(|message| message.0 == 0));
+        (0..round % 100).for_each(|_| thread::yield_now());
+        drop(sink);
+        let _received: bool = receives.join().unwrap();
+        assert_eq!(drops.load(SeqCst), 1, "round {round}");
+    }
 }

@@ -8,8 +8,8 @@ use gmp::chan::{broadcast, watch};
 use gmp_futures::{BroadcastStream, Lagged, WatchStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 fn nobody() -> Context<'static> {
@@ -70,6 +70,45 @@ fn a_stream_that_is_dropped_takes_nothing_with_it() {
     sender.send("kept").unwrap();
     drop(goes);
     assert_eq!(elsewhere(stays.next()), Some(Ok("kept")));
+}
+
+/// Counts the wakes of a task.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A stream goes when it was told of a value that it has not seen: before it looks, and when it has looked and a sender was at
+/// the value. Fails when the other stream misses the value or hangs, or by a clone or a receiver that stays.
+#[test]
+fn a_watching_stream_that_is_dropped_when_it_was_told_takes_nothing_with_it() {
+    for looks in [false, true] {
+        let (level, receiver) = watch::channel(Arc::new(0));
+        let (mut stays, mut goes) =
+            (WatchStream::of_changes(receiver.clone()), WatchStream::of_changes(receiver));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        assert!(goes.poll_next_unpin(&mut cx).is_pending());
+        assert!(stays.next().now_or_never().is_none());
+        let value = Arc::new(1);
+        level.send(Arc::clone(&value)).unwrap();
+        assert_eq!(wakes.0.load(SeqCst), 1, "it was told");
+        if looks {
+            let changed = level.send_if_modified(|_| goes.poll_next_unpin(&mut cx).is_ready());
+            assert!(!changed, "the sender is at the value");
+        }
+        drop(goes);
+        assert_eq!((Arc::strong_count(&value), level.receiver_count()), (2, 1));
+        assert_eq!(elsewhere(stays.next()).as_deref(), Some(&1));
+        drop(level);
+        assert_eq!((elsewhere(stays.next()), stays.is_terminated()), (None, true));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
 }
 
 /// Fails when a value is seen twice, when the last one is not seen, or by a hang.

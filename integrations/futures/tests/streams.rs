@@ -129,6 +129,36 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     });
 }
 
+/// Writes that find no room are dropped, before the peer reads and while it does. Fails by a byte that a dropped future has
+/// sent, or by a hang when nobody is told of room any more.
+#[test]
+fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
+    fn writes<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
+        let (sent, mut at) = (bytes(LONG), 0);
+        while let Some(wrote) = near.write(&sent[at..]).now_or_never() {
+            at += wrote.unwrap();
+            assert!(at < LONG, "there is too much room");
+        }
+        let reads = gmp::go(move || {
+            let mut heard = Vec::new();
+            gmp::block_on(far.read_to_end(&mut heard)).unwrap();
+            heard
+        });
+        while at < LONG {
+            if let Some(wrote) = near.write(&sent[at..]).now_or_never() {
+                at += wrote.unwrap();
+            }
+            at += gmp::block_on(near.write(&sent[at..])).unwrap();
+        }
+        gmp::block_on(near.close()).unwrap();
+        assert!(reads.join().unwrap() == sent);
+    }
+    everywhere(|| {
+        writes(tcp());
+        writes(unix());
+    });
+}
+
 /// Fails by a hang: the poller wakes the task that is gone.
 #[test]
 fn a_task_elsewhere_takes_over() {

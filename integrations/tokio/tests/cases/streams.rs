@@ -168,6 +168,40 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     });
 }
 
+/// Writes that find no room are dropped, before the peer reads and while it does. Fails by a byte that a dropped future has
+/// sent, or by a hang when nobody is told of room any more.
+#[test]
+fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
+    fn once<S: PollStream>(near: &mut GmpIo<S>, bytes: &[u8]) -> Option<usize> {
+        match pin!(near.write(bytes)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(wrote) => Some(wrote.unwrap()),
+            Poll::Pending => None,
+        }
+    }
+    fn writes<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
+        let (sent, mut at) = (bytes(LONG), 0);
+        while let Some(wrote) = once(&mut near, &sent[at..]) {
+            at += wrote;
+            assert!(at < LONG, "there is too much room");
+        }
+        let reads = gmp::go(move || {
+            let mut heard = Vec::new();
+            gmp::block_on(far.read_to_end(&mut heard)).unwrap();
+            heard
+        });
+        while at < LONG {
+            at += once(&mut near, &sent[at..]).unwrap_or(0);
+            at += gmp::block_on(near.write(&sent[at..])).unwrap();
+        }
+        gmp::block_on(near.shutdown()).unwrap();
+        assert!(reads.join().unwrap() == sent);
+    }
+    everywhere(|| {
+        writes(tcp());
+        writes(unix());
+    });
+}
+
 /// Fails by a hang: the waker of a dropped read, of a task that is gone, stands where that of the present one belongs.
 #[test]
 fn another_task_takes_the_place_of_a_dropped_read() {
