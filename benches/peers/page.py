@@ -48,7 +48,8 @@ def number(value: float | None) -> str:
 
 def goal(row: Row) -> str:
     if row.best:
-        return f"≤ {row.best} × the best"
+        other = f", {row.of_row[0]:g} × {row.of_row[1]}" if row.of_row else ""
+        return f"≤ {row.best} × the best{other}"
     if row.of_threads:
         plus = f" + {row.plus:g} {row.unit}" if row.plus else ""
         times = f"{row.of_threads:g} × " if row.of_threads != 1 else ""
@@ -65,7 +66,10 @@ def bound(row: Row, procs: int, figures: dict) -> float | None:
     others = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
     found = [figures[key].median for peer in others if (key := (row.name, procs, peer)) in figures]
     found = [value for value in found if value is not None]
-    return min(found) * (row.best or row.of_threads) + row.plus if found else None
+    limits = [min(found) * (row.best or row.of_threads) + row.plus] if found else []
+    if row.of_row and (other := figures.get((row.of_row[1], procs, "gmp"))) and other.median is not None:
+        limits.append(other.median * row.of_row[0])
+    return min(limits, default=None)
 
 
 def procs_of(row: Row, figures: dict) -> list[int]:

@@ -24,6 +24,8 @@ class Row:
     of_threads: float | None = None
     plus: float = 0.0
     at_most: float | None = None
+    # And at most so many times another row of gmp's, where that was measured, too.
+    of_row: tuple[float, str] | None = None
     # Which figure of the program's.
     figure: str = "value"
     # The workload, where it is not called like the row.
@@ -80,8 +82,11 @@ ROWS = [
     Row("yield_2", "yield, 2 goroutines", "ns", RUNTIMES, best=0.6),
     Row("yield_1000", "yield, 1000 goroutines", "ns", RUNTIMES, best=0.6),
     Row("ping_pong", "ping-pong over two unbuffered channels, a round trip", "ns", PEERS, best=0.5),
+    Row("block_on_ready", "block_on: a ready future", "ns", ["gmp", "tokio"], at_most=10.0, procs=(1,)),
     Row("self_wake", "block_on: a future that wakes itself, a poll", "ns", ["gmp", "tokio"], at_most=20.0, procs=(1,)),
-    Row("waker_ping_pong", "block_on: ping-pong by wakers, a round trip", "ns", ["gmp", "tokio"], best=0.6, procs=(1, 2)),
+    Row("waker_ping_pong", "block_on: ping-pong by wakers, a round trip", "ns", ["gmp", "tokio"], best=0.6, of_row=(1.2, "event_ping_pong"),
+        procs=(1, 2)),
+    Row("event_ping_pong", "the same by two events, whose waits park", "ns", ["gmp"], procs=(1, 2)),
     Row("buffered_1x1", "buffered channel (128), 1 to 1, an item", "ns", PEERS, best=0.6),
     Row("buffered_4x4", "buffered channel (128), 4 to 4, an item", "ns", PEERS, best=0.6),
     Row("select", "select over two unbuffered channels, an item", "ns", RUNTIMES, best=0.5),

@@ -7,9 +7,10 @@ mod tails;
 
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, UdpSocket, UnixListener};
-use gmp::sync::{Mutex, WaitGroup};
+use gmp::sync::{Event, Mutex, WaitGroup};
 use gmp::{block_on, go, yield_now};
 use peer_common::{Args, CUTOFF, Found, Signal};
+use std::future::ready;
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -32,8 +33,10 @@ fn run(args: &Args) -> Found {
         "yield_2" => peer_common::timed(n(4_000_000), |n| yields(2, n)),
         "yield_1000" => peer_common::timed(n(4_000_000), |n| yields(1000, n)),
         "ping_pong" => peer_common::timed(n(1_000_000), ping_pong),
+        "block_on_ready" => peer_common::timed(n(50_000_000), block_on_ready),
         "self_wake" => peer_common::timed(n(20_000_000), |n| block_on(peer_common::wake_itself(n))),
         "waker_ping_pong" => peer_common::timed(n(2_000_000), waker_ping_pong),
+        "event_ping_pong" => peer_common::timed(n(2_000_000), event_ping_pong),
         "buffered_1x1" => peer_common::timed(n(8_000_000), |n| buffered(1, n)),
         "buffered_4x4" => peer_common::timed(n(4_000_000), |n| buffered(4, n)),
         "select" => peer_common::timed(n(1_000_000), select),
@@ -108,6 +111,26 @@ fn ping_pong(n: u64) {
         assert_eq!(ponged.recv(), Ok(i + 1));
     }
     drop(ping);
+    other.join().unwrap();
+}
+
+fn block_on_ready(n: u64) {
+    (0..n).for_each(|i| assert_eq!(block_on(ready(black_box(i))), i));
+}
+
+fn event_ping_pong(n: u64) {
+    let events: Arc<[Event; 2]> = Arc::default();
+    let theirs = Arc::clone(&events);
+    let other = go(move || {
+        for _ in 0..n {
+            theirs[0].wait();
+            theirs[1].notify_one();
+        }
+    });
+    for _ in 0..n {
+        events[0].notify_one();
+        events[1].wait();
+    }
     other.join().unwrap();
 }
 

@@ -5,7 +5,8 @@ mod shapes;
 mod tails;
 
 use peer_common::{Args, CUTOFF, Found, Signal};
-use std::future::Future;
+use std::future::{Future, ready};
+use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -42,6 +43,12 @@ fn in_block_on(args: &Args) -> Option<Found> {
         }
     };
     match args.workload.as_str() {
+        "block_on_ready" => {
+            let (rt, n) = (rt(), args.n(20_000_000));
+            Some(peer_common::timed(n, |n| {
+                (0..n).for_each(|i| assert_eq!(rt.block_on(ready(black_box(i))), i));
+            }))
+        }
         "self_wake" => Some(rt().block_on(timed(args.n(4_000_000), peer_common::wake_itself))),
         "thread_submit" => Some(shapes::thread_submit(args)),
         "waker_ping_pong" => Some(rt().block_on(timed(args.n(1_000_000), waker_ping_pong))),
