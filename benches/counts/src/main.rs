@@ -51,9 +51,11 @@ fn main() {
         "park_ready" => park_ready,
         "ping_pong" => ping_pong,
         "buffered" => buffered,
+        "try_send_recv" => try_send_recv,
         "select" => select,
         "select_ready" => select_ready,
         "mutex" => mutex,
+        "try_lock" => try_lock,
         "timer_stop" => timer_stop,
         "echo" => echo,
         _ => panic!("there is no workload {workload:?}"),
@@ -142,6 +144,15 @@ fn buffered(n: u64) {
     join([other]);
 }
 
+/// A number into a channel with room for 128, and out again; nobody waits.
+fn try_send_recv(n: u64) {
+    let (sender, receiver) = bounded(128);
+    for i in 0..n {
+        sender.try_send(i).unwrap();
+        assert_eq!(receiver.try_recv(), Ok(i));
+    }
+}
+
 /// A number over one of two channels without a buffer, each with a sender of its own: half of the selects find one that waits,
 /// half wait themselves.
 fn select(n: u64) {
@@ -178,6 +189,13 @@ fn select_ready(n: u64) {
 fn mutex(n: u64) {
     let count = Mutex::new(0);
     (0..n).for_each(|_| *count.lock() += 1);
+    assert_eq!(*count.lock(), n);
+}
+
+/// As `mutex`, by an attempt that succeeds.
+fn try_lock(n: u64) {
+    let count = Mutex::new(0);
+    (0..n).for_each(|_| *count.try_lock().expect("nobody has it") += 1);
     assert_eq!(*count.lock(), n);
 }
 
