@@ -336,11 +336,15 @@ fn a_pair_that_a_function_registers_is_called_from_the_next_switch_on() {
         noted
     }
     /// Registers two others when it is called for the first time by the goroutine that is noted.
-    fn noting(what: &'static str, suspend: &'static str, resume: &'static str) -> impl Fn() + Send + Sync {
+    fn noting(
+        what: &'static str,
+        suspend: &'static str,
+        resume: &'static str,
+    ) -> impl Fn() + Send + Sync + 'static {
         let registered = AtomicBool::new(false);
         move || {
             if note(what) && !registered.swap(true, SeqCst) {
-                let calls = |what| {
+                let calls = |what: &'static str| {
                     move || {
                         note(what);
                     }

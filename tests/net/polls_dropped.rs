@@ -79,7 +79,7 @@ fn a_dropped_accept_takes_no_connection() {
             let (connect, mut clients) = (connect.clone(), None);
             // Each says which one it is.
             let come = move || {
-                let client = |n| {
+                let client = |n: usize| {
                     let mut client = connect();
                     client.write_all(&[n as u8]).unwrap();
                     gmp::yield_now();
@@ -192,13 +192,13 @@ fn a_dropped_write_has_written_nothing() {
                 assert!(at < LONG, "there is too much room");
             }
         }
-        let mut turns = (0..4).cycle();
+        let (mut turns, mut output) = ((0..4).cycle(), near);
         while at < LONG {
             let wrote = match turns.next().unwrap() {
                 0 => poll_and_drop(write(at), AtOnce, || ()),
                 1 => Some(block_on(write(at))),
                 2 => poll_and_drop(write(at), WhenWoken, || ()),
-                _ => Some({ near }.write(&sent[at..])),
+                _ => Some(output.write(&sent[at..])),
             };
             at += wrote.map_or(0, Result::unwrap);
         }
