@@ -64,9 +64,8 @@
 //! * a value of `tokio::task_local!`, inside of its `scope`;
 //! * a `LocalSet`, inside of its `run_until`;
 //! * the mark that a runtime is entered, inside of [`Handle::block_on`](tokio::runtime::Handle::block_on);
-//! * the budget by which tasks let others run, inside of a task of a `LocalSet`, of
-//!   [`Handle::block_on`](tokio::runtime::Handle::block_on) and of [`unconstrained`](tokio::task::unconstrained). Elsewhere a
-//!   goroutine has none: [`gmp::block_on`] sets none.
+//! * the budget by which tasks let others run, inside of a task of a `LocalSet` and of
+//!   [`Handle::block_on`](tokio::runtime::Handle::block_on). Elsewhere a goroutine has none: [`gmp::block_on`] sets none.
 //!
 //! So there is nothing of gmp that parks inside of these; what tokio has, `await`ed, is right there. A `LocalSet`, polled by
 //! [`gmp::block_on`], belongs to one thread even between polls, and needs a goroutine that
