@@ -133,18 +133,20 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
 /// sent, or by a hang when nobody is told of room any more.
 #[test]
 fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
+    // Than the kernel takes of a peer that does not read.
+    const MORE: usize = 8 << 20;
     fn writes<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
-        let (sent, mut at) = (bytes(LONG), 0);
+        let (sent, mut at) = (bytes(MORE), 0);
         while let Some(wrote) = near.write(&sent[at..]).now_or_never() {
             at += wrote.unwrap();
-            assert!(at < LONG, "there is too much room");
+            assert!(at < MORE, "there is too much room");
         }
         let reads = gmp::go(move || {
             let mut heard = Vec::new();
             gmp::block_on(far.read_to_end(&mut heard)).unwrap();
             heard
         });
-        while at < LONG {
+        while at < MORE {
             if let Some(wrote) = near.write(&sent[at..]).now_or_never() {
                 at += wrote.unwrap();
             }
