@@ -368,7 +368,8 @@ fn a_pair_that_a_function_registers_is_called_from_the_next_switch_on() {
         rounds.append(&mut LOG.lock().unwrap());
     }
     let next = ["suspend 3", "suspend 2", "suspend 1", "resume 1", "resume 2", "resume 3"];
-    let rest = rounds.strip_prefix(&["suspend 1", "resume 1"]).expect("the first switch has the first pair alone");
+    let rest =
+        rounds.strip_prefix(&["suspend 1", "resume 1"]).expect("the first switch has the first pair alone");
     assert!(rest.len() >= 5 * next.len() && rest.chunks(next.len()).all(|round| round == next), "{rounds:?}");
 }
 
