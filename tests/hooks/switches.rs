@@ -317,8 +317,8 @@ fn pairs_nest_and_a_pair_that_comes_during_a_wait_is_called_from_the_next_on() {
     });
 }
 
-/// Functions register others, from suspend and from resume. Fails if that hangs or is refused, if the new pair takes part in the
-/// switch that is under way, or if it does not in the next one.
+/// Functions register others, from suspend and from resume. Fails if that hangs or is refused, if the new pair takes part in
+/// the switch that is under way, or if it does not in the next one.
 #[test]
 fn a_pair_that_a_function_registers_is_called_from_the_next_switch_on() {
     const TEST: &str = "a_pair_that_a_function_registers_is_called_from_the_next_switch_on";
