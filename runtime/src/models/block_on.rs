@@ -153,7 +153,8 @@ impl Drop for Held {
 }
 
 /// The runtime ends, and unwinds the goroutine, beside a wake by a thread. Fails by deadlock when both ends of the wait are
-/// lost, or by the report; by a causality violation when the waker reads a wait that is over.
+/// lost, or by the report; by a causality violation when the waker reads a wait that is over; inside of loom, which finds no
+/// object there, when the waker claims a wait of a G that was freed.
 #[test]
 fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
     Model::new().preemptions(2).check("block_on_shutdown", || {
@@ -215,6 +216,7 @@ fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
 fn mutants() {
     const PARK: &str = "a_wake_beside_the_park_is_not_lost";
     const INTERRUPT: &str = "a_wake_beside_an_interrupt_ends_the_wait_once";
+    const END: &str = "a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone";
     caught::assert_caught(
         module_path!(),
         &[
@@ -231,6 +233,9 @@ fn mutants() {
             (Mutant::WakerLeavesBesideTheClaim, INTERRUPT),
             (Mutant::WakerKeepsParked, INTERRUPT),
             (Mutant::WakerLosesRelaxed, INTERRUPT),
+            (Mutant::WakerLeavesParked, END),
+            (Mutant::WakerLeavesBesideTheClaim, END),
+            (Mutant::WakerKeepsParked, END),
             (Mutant::CalledInTheDark, "a_wake_of_a_goroutine_that_is_left_does_nothing"),
         ],
     );
