@@ -53,11 +53,16 @@ impl<H: Host> Sched<H> {
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !m.spinning.get() {
-            if capacity::NAPS && self.config.knobs.naps {
-                self.nap_after_short_thefts(m, p);
-            }
             if !self.census.may_spin() {
                 return None;
+            }
+            if capacity::NAPS && self.config.knobs.naps && self.nap_after_short_thefts(m, p) {
+                if self.run_timers(m, p) {
+                    return self.runqget_found(p);
+                }
+                if self.waits_elsewhere(p) || !self.census.may_spin() {
+                    return None;
+                }
             }
             unless!(ThiefDoesNotSpin, self.become_spinning(m));
         }
@@ -71,9 +76,6 @@ impl<H: Host> Sched<H> {
                 How::Ring
             };
             let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
-            if capacity::NAPS && found.is_some() {
-                m.thefts.note(H::now());
-            }
             let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
@@ -112,13 +114,21 @@ impl<H: Host> Sched<H> {
             && let Some(g) = self.steal_batch(p, victim)
         {
             event(format_args!("steals {g:?} from the batch of {victim:?}"));
+            self.note_theft(m);
             return Some(g);
         }
         let g = p.runq.steal_from(&victim.runq, self.steals(), next)?;
         #[cfg(gmp_policies)]
         p.count_theft();
         event(format_args!("steals {g:?} from {victim:?}"));
+        self.note_theft(m);
         Some(g)
+    }
+
+    fn note_theft(&self, m: &M<H>) {
+        if capacity::NAPS {
+            m.thefts.note(H::now());
+        }
     }
 
     /// How much a thief takes of a ring: the policy's.
