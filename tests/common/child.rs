@@ -55,10 +55,12 @@ pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
 
 const DEBUG: &str = "GMPDEBUG";
 
-/// `knobs`, and the policy that the environment's `GMPDEBUG` names, if it names one: `./test policies`.
+/// `knobs`, and the policy that the environment's `GMPDEBUG` names, if it names one and they do not: `./test policies`.
 pub fn under_policy(knobs: &str) -> String {
     let own = std::env::var(DEBUG).unwrap_or_default();
-    let policy = own.split(',').find(|knob| knob.starts_with("policy="));
+    let names_policy = |knob: &&str| knob.starts_with("policy=");
+    let policy =
+        own.split(',').find(names_policy).filter(|_| !knobs.split(',').any(|knob| names_policy(&knob)));
     Vec::from_iter([knobs].into_iter().filter(|knobs| !knobs.is_empty()).chain(policy)).join(",")
 }
 

@@ -30,7 +30,7 @@ const LOW_SHARE: u32 = 61;
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
 /// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
 /// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; a P without still does | `1` |
-/// | `naps=0` | a thread without work looks at the other Ps' queues at once, also when its last thefts were over in a moment | `1` |
+/// | `naps=0` | a thread without work looks at the other Ps' queues at once, also when what it took from them last kept it busy for less than 100 µs: up to 16 µs sooner, and goroutines that exchange messages go from core to core | `1` |
 /// | `policy=fifo` | the [policy](crate::policy) of each runtime whose builder has set none: `fifo`, `random:SEED`, or `stealing` with its variants, as in `policy=stealing:steal=one:tick=7` | `stealing` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
