@@ -12,16 +12,16 @@
 //! *Here* a thief judges by what became of its last theft. If the theft kept it busy for less than [`SHORT`], then it naps
 //! before it looks again, the longer the more such thefts it has made in a row, up to [`LONGEST`]. One that kept it busy for
 //! longer, or a time of [`APART`] without a theft, ends the row. So a goroutine that computes is taken at once, or after one
-//! nap; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing but `runnext`
-//! sleeps for 3 µs, which Linux makes some 60, and counts as spinning meanwhile: goroutines that exchange messages stay together
-//! by that, too, and no submitter wakes another M.)
+//! nap; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing but
+//! `runnext` sleeps for 3 µs, which Linux makes some 60, and counts as spinning meanwhile: goroutines that exchange messages
+//! stay together by that, too, and no submitter wakes another M.)
 //!
-//! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P idle
-//! wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue before it
-//! sleeps; and this one does so after the nap. It looks first at its own timers, and at all that stands elsewhere than in rings:
-//! so what was submitted meanwhile has waited for the nap, and not for what is stolen next. A nap ends before the first timer
-//! that this M would have to serve. No M begins one while it is the one that has to poll, nor while there are jobs (`jobs.rs`),
-//! mail, or goroutines of classes, or the runtime ends; what comes during the nap waits for its end.
+//! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P
+//! idle wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue before
+//! it sleeps; and this one does so after the nap. It looks first at its own timers, and at all that stands elsewhere than in
+//! rings: so what was submitted meanwhile has waited for the nap, and not for what is stolen next. A nap ends before the first
+//! timer that this M would have to serve. No M begins one while it is the one that has to poll, nor while there are jobs
+//! (`jobs.rs`), mail, or goroutines of classes, or the runtime ends; what comes during the nap waits for its end.
 //!
 //! `GMPDEBUG=naps=0` switches naps off; `docs/performance.md` has figures.
 //!
@@ -56,7 +56,7 @@ pub(crate) struct Thefts {
     /// How many short ones there were in a row.
     short: Cell<u32>,
     #[cfg(test)]
-    naps: std::sync::atomic::AtomicU32,
+    naps: AtomicU32,
 }
 
 impl Thefts {
@@ -66,7 +66,7 @@ impl Thefts {
             judged: Cell::new(Nanos::ZERO),
             short: Cell::new(0),
             #[cfg(test)]
-            naps: Default::default(),
+            naps: AtomicU32::new(0),
         }
     }
 
@@ -113,7 +113,7 @@ impl<H: Host> Sched<H> {
         let nap = first.map_or(nap, |due| due.saturating_since(now).min(nap));
         event(format_args!("naps for {nap:?}"));
         #[cfg(test)]
-        m.thefts.naps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        m.thefts.naps.fetch_add(1, Relaxed);
         if nap >= ASLEEP {
             // A sleep that is never woken.
             H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(nap));
@@ -125,8 +125,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Returns `true` if the owner of `p` has to look elsewhere than at rings: the giving up, and what comes before it, find all
-    /// of that. A hint.
+    /// Returns `true` if the owner of `p` has to look elsewhere than at rings: the giving up, and what comes before it, find
+    /// all of that. A hint.
     pub(super) fn waits_elsewhere(&self, p: &P<H>) -> bool {
         self.is_called(p) || !self.globrunq_is_empty() || self.waiting_classes.any() || self.is_stopping()
     }
@@ -174,7 +174,7 @@ mod tests {
     fn naps(runtime: &Runtime) -> u32 {
         let sched = runtime.handle().sched("naps").unwrap();
         let ms = Vec::from_iter(sched.ps.iter().filter_map(|p| p.holder()));
-        ms.iter().map(|m: &&M<Active>| m.thefts.naps.load(std::sync::atomic::Ordering::Relaxed)).sum()
+        ms.iter().map(|m: &&M<Active>| m.thefts.naps.load(Relaxed)).sum()
     }
 
     /// Callers that ask an owner, on two Ps: fails by no end where no thief ever naps.

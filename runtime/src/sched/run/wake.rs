@@ -20,8 +20,8 @@
 //! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
 //!   through I1 to I3 itself, or finds work, stops spinning, and then does S2 and S3 once more (`spin.rs`). So the G that
 //!   a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
-//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps. (It may nap before that, for
-//!   microseconds: `nap.rs`.)
+//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps. (It may nap before that,
+//!   for microseconds: `nap.rs`.)
 //!
 //! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
 //! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
