@@ -138,8 +138,8 @@ impl<H: Host> M<H> {
             lease: Cell::new(None),
             g: SingleWriter::new(None),
             spinning: SingleWriterFlag::new(false),
-            // Odd, so never zero, and different for each M.
             thefts: Thefts::new(),
+            // Odd, so never zero, and different for each M.
             dice: Cell::new((id.wrapping_mul(0x9e37_79b9) ^ drawn as u32) | 1),
             ends: Cell::new(false),
             parting_p: Cell::new(None),

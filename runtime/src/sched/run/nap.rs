@@ -30,7 +30,7 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{AtomicU32, Relaxed, event, pause};
+use crate::prim::{AtomicU32, Relaxed, capacity, event, pause};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use gmp_timers::Nanos;
@@ -71,7 +71,7 @@ impl Thefts {
     }
 
     /// The M has taken goroutines from another P.
-    pub(crate) fn note(&self, now: Nanos) {
+    fn note(&self, now: Nanos) {
         self.last.set(Some(now));
     }
 
@@ -94,6 +94,13 @@ impl Thefts {
 }
 
 impl<H: Host> Sched<H> {
+    /// `m` has taken goroutines from another P. Where no M naps nothing is noted, and so nothing is ever judged.
+    pub(super) fn note_theft(&self, m: &M<H>) {
+        if capacity::NAPS && self.config.knobs.naps {
+            m.thefts.note(H::now());
+        }
+    }
+
     /// For an M that has found nothing for `p` and may look for what it can steal. Returns `true` if it has napped.
     pub(super) fn nap_after_short_thefts(&self, m: &M<H>, p: &P<H>) -> bool {
         m.thefts.is_to_be_judged() && self.nap(m, p)

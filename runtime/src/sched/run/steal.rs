@@ -56,7 +56,7 @@ impl<H: Host> Sched<H> {
             if !self.census.may_spin() {
                 return None;
             }
-            if capacity::NAPS && self.config.knobs.naps && self.nap_after_short_thefts(m, p) {
+            if self.nap_after_short_thefts(m, p) {
                 if self.run_timers(m, p) {
                     return self.runqget_found(p);
                 }
@@ -123,12 +123,6 @@ impl<H: Host> Sched<H> {
         event(format_args!("steals {g:?} from {victim:?}"));
         self.note_theft(m);
         Some(g)
-    }
-
-    fn note_theft(&self, m: &M<H>) {
-        if capacity::NAPS {
-            m.thefts.note(H::now());
-        }
     }
 
     /// How much a thief takes of a ring: the policy's.
