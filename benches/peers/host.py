@@ -8,11 +8,21 @@ import resource
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "target" / "release"
 GO_VERSION = "1.27.3"
+
+
+def script(path: Path):
+    """A program without the ending of a module, as one."""
+    loader = SourceFileLoader(f"{path.parent.name}_{path.name}", str(path))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def sh(*command: str, cwd: Path = HERE) -> str:
