@@ -127,36 +127,34 @@ fn on_one_p(most: usize, scene: &(impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + 
     assert!(low == ran.len() - 1 && ran[low].ended == READY, "the Low one: {ran:?}");
 }
 
-#[test]
-fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last() {
-    let test = "of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last";
+/// Each waits as `wait` has it, for an event of its own, and all the events come at once.
+fn in_order_by_events<W: FnOnce() + Send + 'static>(
+    test: &str,
+    wait: impl Fn(Arc<[Event; 5]>, usize) -> W + Sync,
+) {
     in_order_of_classes(test, 0, |scene| {
         let events = Arc::new([(); 5].map(|()| Event::new()));
-        let waiting = scene.start(ON_ITS_P, |at| {
-            let events = Arc::clone(&events);
-            move || events[at].wait()
-        });
+        let waiting = scene.start(ON_ITS_P, |at| wait(Arc::clone(&events), at));
         let ready = scene.crowd();
         events.iter().for_each(Event::notify_one);
         waiting.into_iter().chain(ready).collect()
     });
 }
 
+#[test]
+fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last() {
+    let test = "of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last";
+    in_order_by_events(test, |events, at| move || events[at].wait());
+}
+
 /// Those that are joined are High, and end one after the other.
 #[test]
 fn of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last() {
     let test = "of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last";
-    in_order_of_classes(test, 0, |scene| {
-        let events = Arc::new([(); 5].map(|()| Event::new()));
-        let waiting = scene.start(ON_ITS_P, |at| {
-            let events = Arc::clone(&events);
-            let ends = Builder::new().priority(High).go(move || events[at].wait());
-            let ends = ends.expect("there is room for a stack");
-            move || ends.join().unwrap()
-        });
-        let ready = scene.crowd();
-        events.iter().for_each(Event::notify_one);
-        waiting.into_iter().chain(ready).collect()
+    in_order_by_events(test, |events, at| {
+        let ends = Builder::new().priority(High).go(move || events[at].wait());
+        let ends = ends.expect("there is room for a stack");
+        move || ends.join().unwrap()
     });
 }
 
