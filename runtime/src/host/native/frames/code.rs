@@ -14,19 +14,15 @@
 //! with a landing pad which leads to `panic_cannot_unwind`, and is not the call in which a `catch_unwind` takes the
 //! payload out.
 //!
-//! The verdicts are kept in a table of words, each whole (address of the function or pad, generation, kind), so the table
-//! needs neither lock nor order. An address may be used again after a `dlclose`: the generation is the count of unloaded
-//! objects.
+//! The verdicts are kept (`verdicts.rs`).
 
 use super::Landmarks;
 use super::flow::Way;
 use super::held::Held;
 use super::object::{Object, destination};
 use super::tables::{self, Function};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What a function with a table, or a landing pad of it, is to a throw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,86 +37,6 @@ pub(super) enum Kind {
     Depends = 3,
     /// As `Depends`, and code is inlined in it that must not unwind.
     Mixed = 4,
-}
-
-impl Kind {
-    const ALL: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
-}
-
-/// How many objects were unloaded in this process.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Generation(u64);
-
-const GENERATION_BITS: u32 = 13;
-const KIND_BITS: u32 = 3;
-const PLACES: usize = 512;
-/// From the highest bits on: the address (0: free), the generation, the kind.
-static KNOWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
-
-impl Generation {
-    pub(super) fn now() -> Generation {
-        extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
-            if size >= size_of::<libc::dl_phdr_info>() {
-                // SAFETY: the loader's record is that long, and `now` waits until `first` has written the count.
-                unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
-            }
-            1
-        }
-        let mut count = 0_u64;
-        // SAFETY: `first` gets the count, as it expects.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
-        Generation(count % (1 << GENERATION_BITS))
-    }
-
-    /// The kind of the function that starts at `start` and is on the stack of the caller.
-    ///
-    /// # Safety
-    /// As of `kind`.
-    pub(super) unsafe fn function(self, start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
-        // SAFETY: by this function's contract.
-        self.known(start, || unsafe { kind(start, table, landmarks) })
-    }
-
-    /// The kind of a landing pad of a function that `Depends`, or is `Mixed`.
-    ///
-    /// # Safety
-    /// As of `kind`.
-    pub(super) unsafe fn pad(
-        self,
-        pad: usize,
-        start: usize,
-        table: *const u8,
-        landmarks: &Landmarks,
-    ) -> Kind {
-        self.known(pad, || {
-            let Some(code) = Function::at(start).and_then(Code::of) else { return Kind::Aborts };
-            // SAFETY: by this function's contract.
-            let pads: Vec<usize> =
-                unsafe { tables::sites(table, start) }.filter_map(|site| site.pad).collect();
-            match code.way_from(pad, &pads, landmarks) {
-                Way::Passes => Kind::Passes,
-                Way::Aborts => Kind::Aborts,
-            }
-        })
-    }
-
-    /// Returns the kind that is kept for an address, or finds it out.
-    fn known(self, address: usize, find: impl FnOnce() -> Kind) -> Kind {
-        let key = (address as u64) << GENERATION_BITS | self.0;
-        let place = &KNOWN[address.wrapping_mul(0x9e37_79b9) >> 20 & (PLACES - 1)];
-        // Relaxed: the word holds the whole verdict.
-        let word = place.load(Relaxed);
-        if word >> KIND_BITS == key {
-            return Kind::ALL[word as usize & ((1 << KIND_BITS) - 1)];
-        }
-        let kind = find();
-        // The key of an address beyond 2^48 loses bits.
-        if address >> 48 == 0 {
-            // Relaxed: the word holds the whole verdict.
-            place.store(key << KIND_BITS | kind as u64, Relaxed);
-        }
-        kind
-    }
 }
 
 /// The kind of the function that starts at `start`, found out anew.
@@ -138,6 +54,21 @@ pub(super) unsafe fn kind(start: usize, table: *const u8, landmarks: &Landmarks)
         // SAFETY: by this function's contract.
         Kind::Depends if unsafe { code.is_mixed(table, landmarks) } => Kind::Mixed,
         kind => kind,
+    }
+}
+
+/// The kind of a landing pad of a function that `Depends`, or is `Mixed`, found out anew.
+///
+/// # Safety
+/// As of `kind`.
+#[cold]
+pub(super) unsafe fn kind_of_pad(pad: usize, start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
+    let Some(code) = Function::at(start).and_then(Code::of) else { return Kind::Aborts };
+    // SAFETY: by this function's contract.
+    let pads: Vec<usize> = unsafe { tables::sites(table, start) }.filter_map(|site| site.pad).collect();
+    match code.way_from(pad, &pads, landmarks) {
+        Way::Passes => Kind::Passes,
+        Way::Aborts => Kind::Aborts,
     }
 }
 

@@ -64,6 +64,7 @@ mod pads;
 mod tables;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod tests;
+mod verdicts;
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
@@ -75,8 +76,9 @@ use super::segment;
 use crate::host::Bar;
 
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, Each, ON};
-use code::{Generation, Kind};
+use code::Kind;
 use tables::Action;
+use verdicts::Generation;
 
 // As in `unwind`.
 unsafe extern "C-unwind" {

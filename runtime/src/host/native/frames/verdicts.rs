@@ -1,0 +1,144 @@
+//! The verdicts that are known: the kind of each function, and of each landing pad, that a look has come to.
+//!
+//! To find one out takes up to half a millisecond, and a look comes to some ten. They are kept in a table of words, each whole
+//! (address of the function or pad, generation, kind), so the table needs neither lock nor order. A word stands in one of
+//! the [`WAYS`] places of a set, which its address chooses: in a table with one place for each address, two functions on
+//! the way of the same looks push each other out at each of them, in one program of some ten. A verdict that finds its set
+//! full takes the place of one that was there; which one, changes each time.
+//!
+//! An address may be used again after a `dlclose`: the generation is the count of unloaded objects.
+
+use super::Landmarks;
+use super::code::{Kind, kind, kind_of_pad};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// How many objects were unloaded in this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Generation(u64);
+
+const GENERATION_BITS: u32 = 13;
+const KIND_BITS: u32 = 3;
+const KINDS: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
+
+const SET_BITS: u32 = 6;
+const WAYS: usize = 8;
+
+/// The words of one set, in one line of the cache.
+#[repr(align(64))]
+struct Set([AtomicU64; WAYS]);
+
+/// Each word has, from the highest bits on: the address (0: free), the generation, the kind.
+struct Verdicts {
+    sets: [Set; 1 << SET_BITS],
+    /// Whose turn it is to go, in any set that is full.
+    next_out: AtomicUsize,
+}
+
+/// Those of this process.
+static KNOWN: Verdicts = Verdicts::new();
+
+impl Generation {
+    pub(super) fn now() -> Generation {
+        extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
+            if size >= size_of::<libc::dl_phdr_info>() {
+                // SAFETY: the loader's record is that long, and `now` waits until `first` has written the count.
+                unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
+            }
+            1
+        }
+        let mut count = 0_u64;
+        // SAFETY: `first` gets the count, as it expects.
+        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+        Generation(count % (1 << GENERATION_BITS))
+    }
+
+    /// The kind of the function that starts at `start` and is on the stack of the caller.
+    ///
+    /// # Safety
+    /// As of `kind`.
+    pub(super) unsafe fn function(self, start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
+        // SAFETY: by this function's contract.
+        KNOWN.get(self, start, || unsafe { kind(start, table, landmarks) })
+    }
+
+    /// The kind of a landing pad of a function that `Depends`, or is `Mixed`.
+    ///
+    /// # Safety
+    /// As of `kind`.
+    pub(super) unsafe fn pad(
+        self,
+        pad: usize,
+        start: usize,
+        table: *const u8,
+        landmarks: &Landmarks,
+    ) -> Kind {
+        // SAFETY: by this function's contract.
+        KNOWN.get(self, pad, || unsafe { kind_of_pad(pad, start, table, landmarks) })
+    }
+}
+
+impl Verdicts {
+    const fn new() -> Verdicts {
+        let sets = [const { Set([const { AtomicU64::new(0) }; WAYS]) }; 1 << SET_BITS];
+        Verdicts { sets, next_out: AtomicUsize::new(0) }
+    }
+
+    /// Returns the kind that is kept for an address, or finds it out.
+    fn get(&self, generation: Generation, address: usize, find: impl FnOnce() -> Kind) -> Kind {
+        let key = (address as u64) << GENERATION_BITS | generation.0;
+        let set = &self.sets[set_of(address)].0;
+        // Relaxed: the word holds the whole verdict.
+        let mut words = set.iter().map(|place| place.load(Relaxed));
+        if let Some(word) = words.find(|word| word >> KIND_BITS == key) {
+            return KINDS[word as usize & ((1 << KIND_BITS) - 1)];
+        }
+        let kind = find();
+        // The key of an address beyond 2^48 loses bits.
+        if address >> 48 == 0 {
+            // Relaxed, all: the word holds the whole verdict, and each place is as good.
+            let free = set.iter().find(|place| place.load(Relaxed) == 0);
+            let place = free.unwrap_or_else(|| &set[self.next_out.fetch_add(1, Relaxed) % WAYS]);
+            place.store(key << KIND_BITS | kind as u64, Relaxed);
+        }
+        kind
+    }
+}
+
+fn set_of(address: usize) -> usize {
+    // Functions begin at multiples of 16. By the golden ratio's bits, the highest ones of the product depend on all others.
+    (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(u64::BITS - SET_BITS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails where verdicts push each other out that fit in their set: each look would be some hundred times as dear.
+    #[test]
+    fn as_many_as_a_set_has_places_are_found_out_once() {
+        let (verdicts, generation) = (Verdicts::new(), Generation(1));
+        let of_one_set = (0x10_000..).step_by(16).filter(|&address| set_of(address) == 7);
+        let (mut found, addresses) = (0, Vec::from_iter(of_one_set.take(100)));
+        for round in 0..10 {
+            for (at, &address) in addresses[..WAYS].iter().enumerate() {
+                let kind = KINDS[at % KINDS.len()];
+                let known = verdicts.get(generation, address, || {
+                    found += 1;
+                    kind
+                });
+                assert_eq!(known, kind, "in round {round}");
+            }
+        }
+        assert_eq!(found, WAYS);
+        // With one more, some are found out again, and are right.
+        for (at, &address) in addresses.iter().enumerate() {
+            let kind = KINDS[at % KINDS.len()];
+            assert_eq!(verdicts.get(generation, address, || kind), kind);
+            assert_eq!(verdicts.get(generation, address, || panic!("forgotten at once")), kind);
+        }
+        // What lies there after a `dlclose` is something else.
+        assert_eq!(verdicts.get(Generation(2), addresses[99], || Kind::Foreign), Kind::Foreign);
+    }
+}
