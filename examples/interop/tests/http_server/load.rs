@@ -72,10 +72,13 @@ fn more_connections_than_descriptors_wait_their_turn() {
         let site = Site { server: Example::start(&mut command, procs), scratch };
         let mut clients: Vec<_> = (0..100).map(|_| Client::new(&site)).collect();
         assert!(site.server.complaint().contains("cannot accept"));
-        clients[0].send(get("/hello.txt"));
-        // Without a descriptor for the file.
-        let answer = clients[0].answer();
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        // A thread that begins, or ends, has had a descriptor for a moment; the next connection takes that one.
+        eventually("there is no descriptor for the file", || {
+            clients[0].send(get("/hello.txt"));
+            let answer = clients[0].answer();
+            assert!(answer.status == 200 || answer.header("retry-after") == Some("1"));
+            answer.status == 503
+        });
         let before = site.server.cpu_ticks();
         let start = std::time::Instant::now();
         eventually("half a second has passed", || start.elapsed().as_millis() > 500);
