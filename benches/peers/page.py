@@ -49,7 +49,8 @@ def number(value: float | None) -> str:
 def goal(row: Row) -> str:
     if row.best:
         other = f", {row.of_row[0]:g} × {row.of_row[1]}" if row.of_row else ""
-        return f"≤ {row.best} × the best{other}"
+        later = f" / {row.best_from_two}" if row.best_from_two else ""
+        return f"≤ {row.best}{later} × the best{other}"
     if row.of_threads:
         plus = f" + {row.plus:g} {row.unit}" if row.plus else ""
         times = f"{row.of_threads:g} × " if row.of_threads != 1 else ""
@@ -61,12 +62,13 @@ def bound(row: Row, procs: int, figures: dict) -> float | None:
     """The number that gmp must not exceed."""
     if row.at_most is not None:
         return row.at_most
-    if not (row.best or row.of_threads):
+    best = row.best_at(procs)
+    if not (best or row.of_threads):
         return None
     others = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
     found = [figures[key].median for peer in others if (key := (row.name, procs, peer)) in figures]
     found = [value for value in found if value is not None]
-    limits = [min(found) * (row.best or row.of_threads) + row.plus] if found else []
+    limits = [min(found) * (best or row.of_threads) + row.plus] if found else []
     if row.of_row and (other := figures.get((row.of_row[1], procs, "gmp"))) and other.median is not None:
         limits.append(other.median * row.of_row[0])
     return min(limits, default=None)

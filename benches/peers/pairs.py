@@ -40,7 +40,7 @@ class Pair:
         known = [peer for peer in held if peer in self.medians]
         self.best = min(known, key=self.medians.get) if known else None
         # A row that has a number to reach is held against that.
-        self.limit = row.best or row.of_threads or (1.0 if row.at_most else None)
+        self.limit = row.best_at(procs) or row.of_threads or (1.0 if row.at_most else None)
         loud = {run["rep"] for run in runs if run["peer"] in ("gmp", self.best) and run["others"] >= quiet_below}
         mine, against = self.of.get("gmp", {}), self.of.get(self.best, {})
         rounds = sorted(set(mine) & set(against)) if not row.at_most else sorted(mine)
