@@ -336,11 +336,17 @@ impl State {
         self.has_room() && !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
     }
 
-    /// Returns `true` if a message can come out of the buffer and no waiter is to be told: the case of most receives
-    /// of a buffered channel.
+    /// Returns `true` if a message can come out of the buffer.
     #[inline]
-    pub(crate) fn has_messages_for_all(&self) -> bool {
-        self.len > 0 && self.senders.is_empty() && self.send_watchers.is_empty()
+    pub(crate) fn has_messages(&self) -> bool {
+        self.len > 0
+    }
+
+    /// Returns `true` if no waiter is to be told when a message has left the buffer: the case of most receives of a buffered
+    /// channel.
+    #[inline]
+    pub(crate) fn has_nobody_who_wants_room(&self) -> bool {
+        self.senders.is_empty() && self.send_watchers.is_empty()
     }
 
     /// Returns `true` if a receive plainly has to wait: no message, no sender, not closed, and no tick.

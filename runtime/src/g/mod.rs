@@ -391,6 +391,12 @@ impl<H: Host> G<H> {
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 
+    /// Returns `true` if nothing may interrupt the goroutine's waits now. For the goroutine.
+    #[inline]
+    pub(crate) fn has_no_interrupt(&self, duties: Duties) -> bool {
+        duties.are_none() && self.frame.get().is_null() && !self.exits.get()
+    }
+
     /// Returns how the wait may end. For an ender that has found the goroutine asleep.
     pub(crate) fn ends(&self) -> OnInterrupt {
         match self.interrupt_policy.ends() {

@@ -63,15 +63,33 @@ struct Pause {
 
 impl Pause {
     /// Waits for a wake, or lets others run if one has come already.
+    #[inline(always)]
     fn pass(&mut self, g: Option<GRef<Active>>, cell: &WakerCell<Active>) -> Result<(), Interrupt> {
-        if !cell.is_notified() {
-            self.alone = 0;
-            return cell.wait();
+        if cell.is_notified() {
+            return self.pass_awake(g);
         }
+        self.alone = 0;
+        cell.wait()
+    }
+
+    fn pass_awake(&mut self, g: Option<GRef<Active>>) -> Result<(), Interrupt> {
+        self.alone += 1;
+        if let (Some(g), Some(m)) = (g, M::<Active>::current())
+            && self.alone < POLLS_ALONE
+            && g.has_no_interrupt(m.sched().duties())
+            && m.p().is_some_and(|p| m.sched().is_alone_on(p))
+        {
+            return Ok(());
+        }
+        self.look_around(g)
+    }
+
+    /// The rest of `pass_awake`, where an interrupt may be due, or others may wait.
+    #[inline(never)]
+    fn look_around(&mut self, g: Option<GRef<Active>>) -> Result<(), Interrupt> {
         if let Some(interrupt) = interrupt::due(g, &mut self.masked) {
             return Err(interrupt);
         }
-        self.alone += 1;
         if self.alone >= POLLS_ALONE || others_wait() {
             self.alone = 0;
             // Not `yield_now`, which may throw.
@@ -147,18 +165,20 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let (cell, waker) = (&used.cell, waker_of(&used.cell));
     let mut pause = Pause { masked: Masked::new(), alone: 0 };
     let mut future = pin!(Some(future.into_future()));
-    loop {
+    let mut polled = future.as_mut().as_pin_mut().expect("block_on: dropped only before a throw");
+    let mut context = Context::from_waker(&waker);
+    let interrupt = loop {
         cell.take();
-        let polled = future.as_mut().as_pin_mut().expect("block_on: dropped only before a throw");
-        if let Poll::Ready(output) = polled.poll(&mut Context::from_waker(&waker)) {
+        if let Poll::Ready(output) = polled.as_mut().poll(&mut context) {
             return output;
         }
         if let Err(interrupt) = pause.pass(used.g, cell) {
-            {
-                let _undisturbed = Undisturbed::<Active>::begin();
-                future.set(None);
-            }
-            interrupt.throw::<Active>();
+            break interrupt;
         }
+    };
+    {
+        let _undisturbed = Undisturbed::<Active>::begin();
+        future.set(None);
     }
+    interrupt.throw::<Active>()
 }

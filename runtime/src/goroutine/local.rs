@@ -373,6 +373,18 @@ impl Locals {
     /// Keeps it for the next `block_on`.
     #[inline]
     pub(crate) fn keep_waker_cell(&self, cell: Arc<WakerCell<Active>>) {
+        // SAFETY: as in `look`.
+        match unsafe { self.0.get().as_mut() } {
+            // `take_waker_cell` has left nothing, most often: written over, so that there is no look for what to drop.
+            Some(list) if list.waker_cell.is_none() => std::mem::forget(list.waker_cell.replace(cell)),
+            _ => self.keep_another_waker_cell(cell),
+        }
+    }
+
+    /// The first one that is kept, or one of a call inside of another: only one is kept.
+    #[cold]
+    #[inline(never)]
+    fn keep_another_waker_cell(&self, cell: Arc<WakerCell<Active>>) {
         // SAFETY: as in `look`. A cell has no code of the user's.
         unsafe { &mut *self.list() }.waker_cell = Some(cell);
     }

@@ -56,6 +56,20 @@ mod tasks;
 pub(crate) use tasks::{Begun, Kept, Turn};
 use tasks::{TaskWord, Wakers};
 
+/// For a look that finds more than one goroutine. Where a thousand connections are served, the frames have left the cache since
+/// the last event; a goroutine that is found alone is resumed at once, and fetches them itself.
+///
+/// # Safety
+/// As `GRef::fetch_frames`, of both.
+#[inline(never)]
+unsafe fn fetch_frames_of_both<H: Host>(first: GRef<H>, g: GRef<H>) {
+    // SAFETY: by this function's contract. The first one's are in the cache already when a third is found.
+    unsafe {
+        first.fetch_frames();
+        g.fetch_frames();
+    }
+}
+
 /// What a goroutine waits for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Direction {
@@ -269,13 +283,7 @@ impl<H: Host> Side<H> {
                     // goroutine belongs to this poller's runtime, whose pool lives: the caller is an M of that runtime,
                     // or holds the scheduler.
                     let g = unsafe { GRef::from_raw(owner) };
-                    if g.word.claim(number) && g.word.ready() == Then::Queue {
-                        // Where a thousand connections are served, the frames have left the cache since the last event.
-                        // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
-                        unsafe { g.fetch_frames() };
-                        return Some(g);
-                    }
-                    return None;
+                    return (g.word.claim(number) && g.word.ready() == Then::Queue).then_some(g);
                 }
                 Ok(()) => return None,
                 Err(now) => seen = now,
@@ -356,6 +364,10 @@ impl<H: Host> PollDesc<H> {
                 continue;
             }
             if let Some(g) = side.unblock(Cause::Ready) {
+                if let Some(first) = found.first() {
+                    // SAFETY: both waits were claimed, and `ready` has found the goroutines saved; the caller queues them.
+                    unsafe { fetch_frames_of_both(first, g) };
+                }
                 found.push(g);
             }
             if side.tasks.is_used() {

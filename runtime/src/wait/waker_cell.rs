@@ -137,6 +137,7 @@ impl<H: Host> WakerCell<H> {
     }
 
     /// N2.
+    #[inline]
     fn end_wait(&self, ready: impl FnOnce(&Waiter<H>)) {
         // SAFETY: this waker has found PARKED alone, so the owner is in W6, and writes the Waiter only after that.
         let waiter =

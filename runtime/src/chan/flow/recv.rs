@@ -92,21 +92,24 @@ impl<T> Chan<T> {
     #[inline(always)]
     unsafe fn recv_for<const FOR: bool>(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
-        if state.has_messages_for_all() {
-            // SAFETY: by this function's contract.
-            unsafe { self.pop(&mut state, slot) };
-            return Ended::Done;
-        }
-        let mut taken = Taken::Nothing;
-        if !state.has_nothing_to_take() {
-            let mut woken = Woken::new();
-            // SAFETY: by this function's contract.
-            taken = unsafe { self.take(&mut state, slot, &mut woken) };
-            if taken == Taken::Done {
-                drop(state);
-                woken.ready();
+        // One question at a time, so that each answer is a branch: the compiler would make one value of both first.
+        if state.has_messages() {
+            if state.has_nobody_who_wants_room() {
+                // SAFETY: by this function's contract.
+                unsafe { self.pop(&mut state, slot) };
                 return Ended::Done;
             }
+        } else if state.has_nothing_to_take() {
+            // SAFETY: by this function's contract.
+            return unsafe { self.recv_waiting::<FOR>(state, Taken::Nothing, slot, limit) };
+        }
+        let mut woken = Woken::new();
+        // SAFETY: by this function's contract.
+        let taken = unsafe { self.take(&mut state, slot, &mut woken) };
+        if taken == Taken::Done {
+            drop(state);
+            woken.ready();
+            return Ended::Done;
         }
         // SAFETY: by this function's contract.
         unsafe { self.recv_waiting::<FOR>(state, taken, slot, limit) }

@@ -161,6 +161,13 @@ impl<H: Host> Sched<H> {
             || self.waiting_classes.any_above_background()
     }
 
+    /// For a goroutine that runs on `p`: returns `true` if plainly no other waits, neither on `p` nor for all Ps, and nothing
+    /// is queued by class or policy. A hint.
+    #[inline(always)]
+    pub(crate) fn is_alone_on(&self, p: &P<H>) -> bool {
+        self.globq_len.look().is_nothing() && p.runq.is_empty()
+    }
+
     /// Returns `true` if goroutines stand in the queue of a class, or in the batch of `p`. A hint, for a caller that has found
     /// no others: then they are in the background.
     pub(crate) fn has_background(&self, p: &P<H>) -> bool {

@@ -62,7 +62,10 @@ impl<H: Host> Sched<H> {
         if let Some(p) = m.p() {
             self.offer_stacks(&mut central, p);
         }
-        if (!central.globq.is_empty()).unless(IdleSkipsGlobal) {
+        // In the lock the published word is exact.
+        let nothing = self.globq_len.look().is_nothing();
+        debug_assert!(!nothing || central.globq.is_empty(), "go_idle: the global queue's word is not what it has");
+        if (!nothing && !central.globq.is_empty()).unless(IdleSkipsGlobal) {
             return;
         }
         if m.p().is_some_and(|p| self.is_surplus(p)).unless(IdleKeepsTheSurplus) {

@@ -36,6 +36,14 @@ impl FoundTasks {
     /// library, that calls the wakers of others.
     #[inline(always)]
     pub(crate) fn wake<H: Host>(self, sched: &Sched<H>, found: &mut GList<H>) {
+        if !matches!(self, FoundTasks::None) {
+            self.wake_some(sched, found);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_some<H: Host>(self, sched: &Sched<H>, found: &mut GList<H>) {
         match self {
             FoundTasks::None => {}
             FoundTasks::One(waker) => wake_all(sched, [waker], found),
@@ -44,7 +52,6 @@ impl FoundTasks {
     }
 }
 
-#[cold]
 fn wake_all<H: Host>(sched: &Sched<H>, wakers: impl IntoIterator<Item = Waker>, found: &mut GList<H>) {
     let mut foreign = Vec::new();
     for waker in wakers {
