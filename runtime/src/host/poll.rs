@@ -38,13 +38,14 @@ pub(crate) enum Broken {
 
 /// The poller of one runtime.
 pub(crate) trait Poll: Threads {
-    /// Waits for descriptors to become ready, and hands the event of each to `found`. An error means that the poller
-    /// can't wait, now or later.
-    fn poll(
+    /// Waits for descriptors to become ready, and hands the event of each to `found`, with what `begin` has returned: called
+    /// once, after the wait, if there is any event. An error means that the poller can't wait, now or later.
+    fn poll<T>(
         &self,
         local: &Self::Local,
         wait: PollWait,
-        found: impl FnMut(Key, Readiness),
+        begin: impl FnOnce() -> T,
+        found: impl FnMut(&mut T, Key, Readiness),
     ) -> io::Result<Broken>;
     /// Ends the wait of the M that blocks in `poll`, or that M's next one. An error means that the wait goes on.
     fn break_poll(&self) -> io::Result<()>;

@@ -188,16 +188,19 @@ impl<H: Host> Sched<H> {
 
     #[inline(always)]
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
-        // Locked once for all events, by the first.
-        let (mut entries, mut tasks) = (None, FoundTasks::None);
-        let polled = self.host.poll(local, self.within_reach(wait), |key, readiness| {
-            entries.get_or_insert_with(|| self.descs.lock()).unblock(key, readiness, found, &mut tasks);
+        let mut tasks = FoundTasks::None;
+        // The table is locked once for all events.
+        let lock = || self.descs.lock();
+        let polled = self.host.poll(local, self.within_reach(wait), lock, |entries, key, readiness| {
+            entries.unblock(key, readiness, found, &mut tasks);
         });
-        drop(entries);
         tasks.wake(self, found);
         // Relaxed: a hint for the monitor; two that count at once may count as one.
         self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
-        polled.unwrap_or_else(|refused| self.poll_blindly(wait, found, &refused))
+        match polled {
+            Ok(broken) => broken,
+            Err(refused) => self.poll_blindly(wait, found, &refused),
+        }
     }
 
     /// A wait that can't be broken is short.

@@ -239,11 +239,12 @@ impl Clock for ModelHost {
 }
 
 impl Poll for ModelHost {
-    fn poll(
+    fn poll<T>(
         &self,
         _local: &Local,
         wait: PollWait,
-        mut found: impl FnMut(Key, Readiness),
+        begin: impl FnOnce() -> T,
+        mut found: impl FnMut(&mut T, Key, Readiness),
     ) -> io::Result<Broken> {
         let mut world = self.world();
         let blocks = match wait {
@@ -267,7 +268,10 @@ impl Poll for ModelHost {
         let events = std::mem::take(&mut world.events);
         drop(world);
         schedule::add(format_args!("comes back from the poller: broken {broken}, events {events:?}"));
-        events.into_iter().for_each(|(key, readiness)| found(key, readiness));
+        if !events.is_empty() {
+            let mut begun = begin();
+            events.into_iter().for_each(|(key, readiness)| found(&mut begun, key, readiness));
+        }
         Ok(if broken { Broken::Yes } else { Broken::No })
     }
 

@@ -323,11 +323,12 @@ impl Clock for Native {
 }
 
 impl Poll for Native {
-    fn poll(
+    fn poll<T>(
         &self,
         local: &Local,
         wait: PollWait,
-        mut found: impl FnMut(Key, Readiness),
+        begin: impl FnOnce() -> T,
+        mut found: impl FnMut(&mut T, Key, Readiness),
     ) -> io::Result<Broken> {
         let mut events = local.events.borrow_mut();
         let woken = match wait {
@@ -335,8 +336,11 @@ impl Poll for Native {
             PollWait::For(limit) => self.wait_for(&mut events, limit)?,
             PollWait::Forever => self.poller.wait(&mut events, Timeout::Forever)?,
         };
-        for event in events.iter() {
-            found(event.key, event.readiness);
+        if !events.is_empty() {
+            let mut begun = begin();
+            for event in events.iter() {
+                found(&mut begun, event.key, event.readiness);
+            }
         }
         Ok(match woken {
             Woken::Yes => Broken::Yes,

@@ -245,16 +245,15 @@ impl<H: Host> Sched<H> {
         central: &mut Central<H>,
         wanted: Option<NonNull<P<H>>>,
     ) -> Option<NonNull<P<H>>> {
-        let wanted = self.idle_addressee(central).or(wanted);
+        let wanted =
+            if central.globq.mail.is_empty() { wanted } else { self.idle_addressee(central).or(wanted) };
         self.pidleget_or(central, wanted)
     }
 
     /// Returns an idle P that has mail.
+    #[cold]
     fn idle_addressee(&self, central: &Central<H>) -> Option<NonNull<P<H>>> {
         let mail = &central.globq.mail;
-        if mail.is_empty() {
-            return None;
-        }
         // SAFETY: Ps live as long as their scheduler.
         central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
     }

@@ -64,7 +64,10 @@ impl<H: Host> Sched<H> {
         }
         // In the lock the published word is exact.
         let nothing = self.globq_len.look().is_nothing();
-        debug_assert!(!nothing || central.globq.is_empty(), "go_idle: the global queue's word is not what it has");
+        debug_assert!(
+            !nothing || central.globq.is_empty(),
+            "go_idle: the global queue's word is not what it has"
+        );
         if (!nothing && !central.globq.is_empty()).unless(IdleSkipsGlobal) {
             return;
         }
