@@ -17,7 +17,7 @@ use crate::m::M;
 use crate::prim::Arc;
 use crate::prim::capacity::POLLS_ALONE;
 use crate::wait::interrupt::{self, Interrupt, Masked, Undisturbed};
-use crate::wait::waker_cell::WakerCell;
+use crate::wait::waker_cell::{Seen, WakerCell};
 use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -64,12 +64,17 @@ struct Pause {
 impl Pause {
     /// Waits for a wake, or lets others run if one has come already.
     #[inline(always)]
-    fn pass(&mut self, g: Option<GRef<Active>>, cell: &WakerCell<Active>) -> Result<(), Interrupt> {
-        if cell.is_notified() {
+    fn pass(
+        &mut self,
+        g: Option<GRef<Active>>,
+        cell: &WakerCell<Active>,
+        seen: Seen,
+    ) -> Result<(), Interrupt> {
+        if cell.is_notified(seen) {
             return self.pass_awake(g);
         }
         self.alone = 0;
-        cell.wait()
+        cell.wait(seen)
     }
 
     fn pass_awake(&mut self, g: Option<GRef<Active>>) -> Result<(), Interrupt> {
@@ -168,11 +173,11 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let mut polled = future.as_mut().as_pin_mut().expect("block_on: dropped only before a throw");
     let mut context = Context::from_waker(&waker);
     let interrupt = loop {
-        cell.take();
+        let seen = cell.take();
         if let Poll::Ready(output) = polled.as_mut().poll(&mut context) {
             return output;
         }
-        if let Err(interrupt) = pause.pass(used.g, cell) {
+        if let Err(interrupt) = pause.pass(used.g, cell, seen) {
             break interrupt;
         }
     };

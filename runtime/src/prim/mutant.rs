@@ -881,9 +881,9 @@ pub enum Mutant {
     WakerParksBlindly,
     /// A wake finds a parked owner without Acquire.
     WakerFindsRelaxed,
-    /// A wake is left without Release.
+    /// A wake is counted without Release.
     WakerWakesRelaxed,
-    /// A waker looks whether the owner is parked before it leaves its mark.
+    /// A waker looks whether the owner is parked before it counts its wake.
     WakerLooksFirst,
     /// A waker acts on an owner that is not parked.
     WakerActsUnasked,
