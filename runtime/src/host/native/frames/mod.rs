@@ -61,6 +61,7 @@ mod instruction;
 mod object;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod pads;
+mod rows;
 mod tables;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod tests;
@@ -77,12 +78,14 @@ use crate::host::Bar;
 
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, Each, ON};
 use code::Kind;
+use rows::{Candidate, Meets, Place};
 use tables::Action;
 use verdicts::Generation;
 
 // As in `unwind`.
 unsafe extern "C-unwind" {
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
+    fn _Unwind_GetGR(context: *mut Context, register: c_int) -> usize;
     fn _Unwind_GetRegionStart(context: *mut Context) -> usize;
     fn _Unwind_GetLanguageSpecificData(context: *mut Context) -> *const u8;
 }
@@ -116,16 +119,24 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         return Err(NEVER);
     }
     let Some(landmarks) = landmarks() else { return Err(NEVER) };
+    let here = here();
     let mut look = Look {
         mark: mark.addr(),
         stack: segment::stack_of(mark.addr()),
         landmarks,
         generation: Generation::now(),
         bar: None,
-        catcher: None,
+        path: Path { catcher: None, called_catches: false },
         arrives: false,
-        called_catches: false,
+        frames: 0,
+        learns: None,
     };
+    // SAFETY: the frame of this function, which stays until the look is over.
+    if unsafe { look.knows_the_way(here) } {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    look.learns = unsafe { Candidate::of(here, Some(Meets::Nothing), look.generation) };
     // SAFETY: `judge` gets this look, which this walk alone uses.
     unsafe { walk(judge, (&raw mut look).cast()) };
     match look.bar {
@@ -133,6 +144,32 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         Some(frame) => Err(Bar { why: "a panic might end the process", frame: Some(frame) }),
         None => Err(Bar::NO_CATCHER),
     }
+}
+
+/// Where the calling function stands.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn here() -> Place {
+    let (ip, low, rbp);
+    // SAFETY: registers are read. The address is that of the second instruction.
+    unsafe {
+        std::arch::asm!(
+            "lea {ip}, [rip]",
+            "mov {low}, rsp",
+            "mov {rbp}, rbp",
+            ip = out(reg) ip,
+            low = out(reg) low,
+            rbp = out(reg) rbp,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Place { ip, low, rbp }
+}
+
+/// Elsewhere every answer is no.
+#[cfg(not(target_arch = "x86_64"))]
+fn here() -> Place {
+    Place { ip: 0, low: 0, rbp: 0 }
 }
 
 /// Makes a first look, where there is stack enough: the first walk in a process binds the unwinder's symbols, which takes
@@ -246,89 +283,135 @@ struct Look<'a> {
     generation: Generation,
     /// The first frame that does not pass. That matters if a Catch lies beyond, or if there is none.
     bar: Option<usize>,
-    /// The outermost Catch so far: the verdict on its function's code, and its address.
-    catcher: Option<(Kind, usize)>,
+    path: Path,
     /// The answer, when the walk has come beyond the mark.
     arrives: bool,
+    /// How many frames the unwinder has shown.
+    frames: usize,
+    /// What is kept of the last frame if the next one is where the rows have it.
+    learns: Option<Candidate>,
+}
+
+/// What a walk carries from frame to frame.
+struct Path {
+    /// The outermost Catch so far: whether it leads to no abort, and its address.
+    catcher: Option<(Meets, usize)>,
     /// The last frame, which this one has called, is a Catch that leads to no abort.
     called_catches: bool,
 }
 
+impl Path {
+    /// Goes on beyond a frame, the call at `at`. Returns the address of a frame that does not pass: this one, or a catcher of
+    /// the user's that this one lies beyond.
+    #[inline]
+    fn pass(&mut self, meets: Meets, at: usize) -> Result<(), usize> {
+        let called_catches = std::mem::replace(&mut self.called_catches, meets == Meets::Catch);
+        match (meets, self.catcher) {
+            (Meets::Nothing, _) => {}
+            (Meets::Unlisted, _) if called_catches => {}
+            (Meets::Unlisted, _) => return Err(at),
+            // The Catch that was taken for our catcher is one on the way.
+            (_, Some((Meets::CatchThatAborts, there))) => return Err(there),
+            _ => self.catcher = Some((meets, at)),
+        }
+        Ok(())
+    }
+}
+
 extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
+    /// The number of rbp.
+    const RBP: c_int = 6;
     // SAFETY: `may_unwind_to` passed it, and waits.
     let look = unsafe { &mut *look.cast::<Look>() };
     // The CFA is here the stack pointer within the frame: the frame's lower end, above which its local variables lie.
     // SAFETY: a context of the unwinder, within its callback.
-    let lower_end = unsafe { _Unwind_GetCFA(context) };
-    if lower_end > look.mark && segment::stack_of(lower_end) == look.stack {
-        look.arrives = look.catcher.is_some();
+    let (low, at, rbp) = unsafe {
+        (_Unwind_GetCFA(context), _Unwind_GetIPInfo(context, &mut 0), _Unwind_GetGR(context, RBP))
+    };
+    let place = Place { ip: at.wrapping_sub(1), low, rbp };
+    look.frames += 1;
+    // The first frame is that of `may_unwind_to`, at another instruction than `here`: its caller's is the next one.
+    if look.frames > 1
+        && let Some(learnt) = look.learns.take()
+    {
+        learnt.check(place, look.generation);
+    }
+    if look.is_beyond(low) {
+        look.arrives = look.path.catcher.is_some();
         return ENOUGH;
     }
     // SAFETY: a context of the unwinder, within its callback.
-    let at = unsafe { _Unwind_GetIPInfo(context, &mut 0) };
-    // SAFETY: a context of the unwinder, within its callback.
-    let passage = look.passage(unsafe { Frame::of(context) });
-    look.called_catches = matches!(passage, Passage::Caught(Kind::Passes));
-    match passage {
-        Passage::Free => ON,
-        Passage::Blocked => {
-            look.bar.get_or_insert(at);
-            ON
-        }
-        // The Catch that was taken for our catcher is one on the way.
-        Passage::Caught(kind) => match look.catcher {
-            Some((Kind::Aborts, there)) => {
-                look.bar.get_or_insert(there);
-                ENOUGH
-            }
-            _ if look.bar.is_some() => ENOUGH,
-            _ => {
-                look.catcher = Some((kind, at));
-                ON
-            }
-        },
+    let meets = look.meets(unsafe { Frame::of(context) });
+    if look.frames > 1 {
+        // SAFETY: the unwinder shows the frame.
+        look.learns = unsafe { Candidate::of(place, meets, look.generation) };
+    } else if meets != Some(Meets::Nothing) {
+        look.learns = None;
     }
-}
-
-/// What a throw meets at a frame.
-#[must_use]
-enum Passage {
-    Free,
-    Blocked,
-    Caught(Kind),
+    let catches = matches!(meets, Some(Meets::Catch | Meets::CatchThatAborts));
+    match meets.map(|meets| look.path.pass(meets, at)) {
+        Some(Ok(())) if catches && look.bar.is_some() => return ENOUGH,
+        Some(Ok(())) => return ON,
+        Some(Err(frame)) => look.bar.get_or_insert(frame),
+        None => {
+            look.path.called_catches = false;
+            look.bar.get_or_insert(at)
+        }
+    };
+    if catches { ENOUGH } else { ON }
 }
 
 impl Look<'_> {
-    fn passage(&self, frame: Option<Frame>) -> Passage {
-        let Some(frame) = frame else { return Passage::Blocked };
+    /// Returns `true` for a frame beyond the mark; `low` is the frame's lower end.
+    #[inline]
+    fn is_beyond(&self, low: usize) -> bool {
+        low > self.mark && segment::stack_of(low) == self.stack
+    }
+
+    /// Returns `true` if all frames up to the mark are known, and the answer is yes.
+    ///
+    /// # Safety
+    /// `place` is that of a frame of the calling thread's, which stays during the call.
+    unsafe fn knows_the_way(&self, mut place: Place) -> bool {
+        let mut path = Path { catcher: None, called_catches: false };
+        while !self.is_beyond(place.low) {
+            let Some(row) = self.generation.row(place.ip) else { return false };
+            if path.pass(row.meets, place.ip).is_err() {
+                return false;
+            }
+            // SAFETY: the row of this frame's call.
+            place = unsafe { row.caller_of(place) };
+        }
+        path.catcher.is_some()
+    }
+
+    /// Returns what a throw meets at a frame. `None` if it does not pass there.
+    fn meets(&self, frame: Option<Frame>) -> Option<Meets> {
+        let frame = frame?;
         if frame.table.is_null() {
-            return Passage::Free;
+            return Some(Meets::Nothing);
         }
         // SAFETY: the unwinder gave the table of this function.
         let function = unsafe { self.generation.function(frame.start, frame.table, self.landmarks) };
         if function == Kind::Foreign {
-            return Passage::Blocked;
+            return None;
         }
         // SAFETY: the unwinder gave the table of this function, and its personality is ours: rustc made it.
-        let Some((action, pad)) = (unsafe { tables::first_action(frame.table, frame.start, frame.ip) })
-        else {
-            return Passage::Blocked;
-        };
-        let kind = || match function {
+        let (action, pad) = unsafe { tables::first_action(frame.table, frame.start, frame.ip) }?;
+        let passes = || match function {
             // SAFETY: the table is this function's, and its personality is ours: rustc made it.
             Kind::Depends | Kind::Mixed => unsafe {
-                self.generation.pad(pad, frame.start, frame.table, self.landmarks)
+                self.generation.pad(pad, frame.start, frame.table, self.landmarks) == Kind::Passes
             },
-            kind => kind,
+            kind => kind == Kind::Passes,
         };
         match action {
-            Action::Unlisted if self.called_catches && function == Kind::Passes => Passage::Free,
-            Action::Unlisted => Passage::Blocked,
-            Action::Nothing => Passage::Free,
-            Action::Cleanup if kind() == Kind::Passes => Passage::Free,
-            Action::Cleanup | Action::Filter => Passage::Blocked,
-            Action::Catch if function == Kind::Mixed => Passage::Caught(Kind::Aborts),
-            Action::Catch => Passage::Caught(kind()),
+            Action::Unlisted if function == Kind::Passes => Some(Meets::Unlisted),
+            Action::Nothing => Some(Meets::Nothing),
+            Action::Cleanup if passes() => Some(Meets::Nothing),
+            Action::Unlisted | Action::Cleanup | Action::Filter => None,
+            Action::Catch if function != Kind::Mixed && passes() => Some(Meets::Catch),
+            Action::Catch => Some(Meets::CatchThatAborts),
         }
     }
 }

@@ -138,6 +138,22 @@ pub(super) struct Function {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) personality: Option<usize>,
+    pub(super) rules: Rules,
+}
+
+/// Where a function's entry says how its frames lie; `rows.rs` reads that.
+#[derive(Debug)]
+pub(super) struct Rules {
+    /// What the entry counts in: bytes of code, and bytes of the frame.
+    pub(super) code_unit: usize,
+    pub(super) data_unit: i64,
+    /// The number under which the entry has the return address.
+    pub(super) returns: u64,
+    /// The frame of a signal handler's caller.
+    pub(super) of_signal: bool,
+    /// The instructions that this entry shares with others, and its own.
+    pub(super) common: Range<*const u8>,
+    pub(super) own: Range<*const u8>,
 }
 
 /// What `_Unwind_Find_FDE` returns beside its result.
@@ -165,29 +181,30 @@ impl Function {
         // SAFETY: an entry of a loaded object, with the layout above; it stays as long as its function is loaded.
         unsafe {
             let mut fde = Reader(fde);
-            let short = fde.length();
+            let own_end = fde.length()?;
             let field = fde.0;
             let distance = fde.take::<u32>();
             let mut cie = Reader(field.wrapping_sub(distance as usize));
-            if !short || !cie.length() || cie.take::<u32>() != 0 {
+            let common_end = cie.length()?;
+            if cie.take::<u32>() != 0 {
                 return None;
             }
             let version = cie.take::<u8>();
             let letters = CStr::from_ptr(cie.0.cast::<c_char>()).to_bytes();
             cie.0 = cie.0.wrapping_add(letters.len() + 1);
-            cie.uleb();
-            cie.sleb();
-            match version {
-                1 => drop(cie.take::<u8>()),
-                3 => drop(cie.uleb()),
+            let (code_unit, data_unit) = (cie.uleb(), cie.sleb());
+            let returns = match version {
+                1 => cie.take::<u8>().into(),
+                3 => cie.uleb() as u64,
                 _ => return None,
-            }
+            };
             let (first, letters) = letters.split_first()?;
             if *first != b'z' {
                 return None;
             }
-            cie.uleb();
-            let (mut personality, mut addresses) = (None, 0);
+            let augmented = cie.uleb();
+            let common = cie.0.wrapping_add(augmented)..common_end;
+            let (mut personality, mut addresses, mut of_signal) = (None, 0, false);
             for letter in letters {
                 match letter {
                     b'P' => {
@@ -196,36 +213,40 @@ impl Function {
                     }
                     b'R' => addresses = cie.take::<u8>(),
                     b'L' => drop(cie.take::<u8>()),
-                    b'S' => {}
+                    b'S' => of_signal = true,
                     _ => return None,
                 }
             }
             let start = fde.pointer(addresses)?;
             let size = fde.offset(addresses & encoding::FORMAT)?;
-            Some(Function { start, end: start.checked_add(size)?, personality })
+            let augmented = fde.uleb();
+            let own = fde.0.wrapping_add(augmented)..own_end;
+            let rules = Rules { code_unit, data_unit, returns, of_signal, common, own };
+            Some(Function { start, end: start.checked_add(size)?, personality, rules })
         }
     }
 }
 
 /// Where the next value lies.
 #[derive(Clone, Copy)]
-struct Reader(*const u8);
+pub(super) struct Reader(pub(super) *const u8);
 
 /// # Safety
 /// Each method reads a value that lies at the reader's place.
 impl Reader {
-    unsafe fn take<T: Copy>(&mut self) -> T {
+    pub(super) unsafe fn take<T: Copy>(&mut self) -> T {
         // SAFETY: by the contract of all these methods. Nothing in the tables is aligned.
         let value = unsafe { self.0.cast::<T>().read_unaligned() };
         self.0 = self.0.wrapping_add(size_of::<T>());
         value
     }
 
-    /// Takes the length that an entry begins with. Returns `false` if the entry is of the 64-bit form, which is not
-    /// supported.
-    unsafe fn length(&mut self) -> bool {
+    /// Takes the length that an entry begins with, and returns where the entry ends. `None` if the entry is of the
+    /// 64-bit form, which is not supported.
+    unsafe fn length(&mut self) -> Option<*const u8> {
         // SAFETY: as in `take`.
-        unsafe { self.take::<u32>() != u32::MAX }
+        let length = unsafe { self.take::<u32>() };
+        (length != u32::MAX).then(|| self.0.wrapping_add(length as usize))
     }
 
     unsafe fn leb(&mut self) -> (u64, u32, bool) {
@@ -241,7 +262,7 @@ impl Reader {
         }
     }
 
-    unsafe fn uleb(&mut self) -> usize {
+    pub(super) unsafe fn uleb(&mut self) -> usize {
         // SAFETY: as in `take`.
         unsafe { self.leb() }.0 as usize
     }

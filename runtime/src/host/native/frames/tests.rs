@@ -2,6 +2,7 @@
 //! abort where the answer is no.
 
 use super::*;
+use super::rows::Rule;
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
@@ -578,6 +579,49 @@ fn frames_to_mark() -> usize {
     // SAFETY: `count` gets the counter, as it expects.
     unsafe { walk(count, (&raw mut counted).cast()) };
     counted
+}
+
+/// Fails where a frame of plain Rust is not known after a look: each look asks the unwinder then, which takes twenty times as
+/// long. A row that is none of its frame's the look itself would have dropped; here each is compared once more.
+#[test]
+fn a_second_look_knows_its_way() {
+    struct Seen {
+        /// Where the row of the last frame has the next one.
+        next: Option<Place>,
+        frames: usize,
+    }
+    extern "C" fn compare(context: *mut Context, seen: *mut c_void) -> c_int {
+        // SAFETY: the caller passed it; a context of the unwinder, within its callback.
+        let (seen, low, at, rbp) = unsafe {
+            let at = _Unwind_GetIPInfo(context, &mut 0);
+            (&mut *seen.cast::<Seen>(), _Unwind_GetCFA(context), at, _Unwind_GetGR(context, 6))
+        };
+        let place = Place { ip: at - 1, low, rbp };
+        assert!(seen.next.is_none_or(|next| next == place), "{:?} is at {place:?}", seen.next);
+        if low > MARK.get().addr() {
+            return ENOUGH;
+        }
+        seen.frames += 1;
+        // The first frames are this test's, and no look has come to them.
+        if seen.frames > 2 {
+            let row = Generation::now().row(place.ip);
+            let row = row.unwrap_or_else(|| panic!("{at:#x} is not known: {:?}", Rule::of(place.ip)));
+            // SAFETY: the unwinder shows the frame.
+            seen.next = Some(unsafe { row.caller_of(place) });
+        }
+        ON
+    }
+    #[inline(never)]
+    fn look_and_compare() {
+        leaf();
+        let mut seen = Seen { next: None, frames: 0 };
+        // SAFETY: `compare` gets the record, as it expects.
+        unsafe { walk(compare, (&raw mut seen).cast()) };
+        assert!(seen.frames > 10, "{} frames", seen.frames);
+    }
+    prepare();
+    let case = || at_depth(10, black_box(&|| call(look_and_compare)));
+    assert_eq!(catcher(case, false), (true, false));
 }
 
 /// Prints the cost of a look; in release: `cargo test --release -p gmp --lib frames::tests::cost -- --nocapture`.

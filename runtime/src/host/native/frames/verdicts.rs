@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Generation(u64);
 
-const GENERATION_BITS: u32 = 13;
+pub(super) const GENERATION_BITS: u32 = 13;
 const KIND_BITS: u32 = 3;
 const KINDS: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
 
@@ -52,6 +52,17 @@ impl Generation {
         // SAFETY: `first` gets the count, as it expects.
         unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
         Generation(count % (1 << GENERATION_BITS))
+    }
+
+    /// Less than 2^`GENERATION_BITS`.
+    #[inline]
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn numbered(number: u64) -> Generation {
+        Generation(number)
     }
 
     /// The kind of the function that starts at `start` and is on the stack of the caller.

@@ -1,0 +1,411 @@
+//! The frames that are known: how the walk goes on from a return address, and what a throw meets there.
+//!
+//! The unwinder finds the entry of each frame's function anew, and interprets the entry's instructions. That is most of a
+//! look, and the result does not change: at one instruction a frame's rule is the same whenever the instruction is reached.
+//! So the rules of simple frames, together with what the look has found out about the call site, are kept in a table; a
+//! look walks by the table alone as long as each frame is in it, and otherwise asks the unwinder.
+//!
+//! A frame is *simple* if its entry says this, and nothing else that the walk depends on:
+//!
+//! | what | the rule |
+//! | --- | --- |
+//! | the frame's upper end (CFA) | a fixed distance above rsp, or 16 above rbp, as in functions whose frames grow while they run |
+//! | the return address | in the word below the upper end |
+//! | the caller's rbp | in rbp still, or in the second word below the upper end |
+//!
+//! The upper end is the caller's rsp. So return address, rsp and rbp give those of the caller, and nothing else is needed.
+//! All other frames (of signals, of variable size without rbp, with expressions) are the unwinder's.
+//!
+//! *What is kept was seen.* A rule enters the table after a walk by the unwinder has come to the next frame, and only if the
+//! unwinder found there the return address, rsp and rbp that the rule gives. The frame's code lies in a loaded object:
+//! the code of a compiler at run time comes and goes without a notice. An object that was unloaded is noticed by the
+//! generation, as in `verdicts.rs`.
+//!
+//! What a throw meets at a frame depends on the return address alone, but for two things that the walk carries along:
+//! whether the called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only
+//! frames that may pass are kept: a look that ends with a no was the unwinder's.
+//!
+//! Each entry is one word, as the verdicts are: no lock, no order. The address is found again from the number of the set
+//! and the tag:
+//!
+//! ```text
+//! set (8 bits) = low bits of the address ^ hash of the tag
+//! word         = tag: the address's upper 39 bits | generation, 13 | size in 16 bytes, 9 | rbp is saved, 1 | passage, 2
+//! ```
+//! The size 0 means 16 above rbp; the greatest one, that the frame is none of the table's.
+
+use super::object::Object;
+use super::tables::{Function, Rules};
+use super::verdicts::{GENERATION_BITS, Generation};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// What a throw meets at a frame that may let it pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meets {
+    Nothing = 0,
+    /// A call that is not listed: the throw passes if the called frame has caught.
+    Unlisted = 1,
+    /// A Catch that leads to no abort.
+    Catch = 2,
+    /// A Catch after which the function may abort.
+    CatchThatAborts = 3,
+}
+
+const MEETS: [Meets; 4] = [Meets::Nothing, Meets::Unlisted, Meets::Catch, Meets::CatchThatAborts];
+
+/// Where a frame stands: an address within its call instruction, its lower end, and rbp there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) ip: usize,
+    pub(super) low: usize,
+    pub(super) rbp: usize,
+}
+
+/// The rule of a simple frame, and what a throw meets there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// From the lower end to the upper one, in units of 16 bytes; 0: the upper end is 16 above rbp.
+    size: u16,
+    saves_rbp: bool,
+    pub(super) meets: Meets,
+}
+
+impl Row {
+    /// The rule at `ip`, which is within `function`. `None` if the frame is not simple.
+    fn at(ip: usize, function: &Function, meets: Meets) -> Option<Row> {
+        let rule = Rule::at(ip, function)?;
+        let saves_rbp = match rule.rbp {
+            Saved::Not => false,
+            Saved::At(-16) => true,
+            Saved::At(_) | Saved::Lost => return None,
+        };
+        let size = match rule.upper {
+            (RBP, 16) => 0,
+            (RSP, distance) if distance > 0 && distance % 16 == 0 => (distance / 16).try_into().ok()?,
+            _ => return None,
+        };
+        (rule.returns == Saved::At(-8) && size < TOO_LARGE).then_some(Row { size, saves_rbp, meets })
+    }
+
+    /// Returns the caller's place.
+    ///
+    /// # Safety
+    /// The rule is that of the frame at `place`, which is on the calling thread's stack.
+    #[inline]
+    pub(super) unsafe fn caller_of(self, place: Place) -> Place {
+        let upper = match self.size {
+            0 => place.rbp.wrapping_add(16),
+            size => place.low.wrapping_add(usize::from(size) * 16),
+        };
+        // SAFETY: by this function's contract both words lie in the frame.
+        unsafe {
+            let ip = ((upper - 8) as *const usize).read_volatile().wrapping_sub(1);
+            let rbp = if self.saves_rbp { ((upper - 16) as *const usize).read_volatile() } else { place.rbp };
+            Place { ip, low: upper, rbp }
+        }
+    }
+}
+
+const RBP: u64 = 6;
+const RSP: u64 = 7;
+
+/// Where the value is that a register had in the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saved {
+    /// In the register.
+    Not,
+    /// At this distance from the frame's upper end.
+    At(i64),
+    /// Nowhere: the walk ends here, if that is the return address.
+    Lost,
+}
+
+/// What a function's entry says of one instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// A register, and the distance from it to the frame's upper end.
+    upper: (u64, i64),
+    returns: Saved,
+    rbp: Saved,
+}
+
+/// How deep an entry may nest what it remembers; the compilers nest once.
+const DEEPEST: usize = 4;
+
+impl Rule {
+    #[cfg(test)]
+    pub(super) fn of(ip: usize) -> Option<Rule> {
+        Rule::at(ip, &Function::at(ip)?)
+    }
+
+    /// Interprets the entry's instructions. `None` for those that simple frames do not need.
+    fn at(ip: usize, function: &Function) -> Option<Rule> {
+        let rules = &function.rules;
+        if rules.of_signal || !(function.start..function.end).contains(&ip) {
+            return None;
+        }
+        let mut first = Rule { upper: (0, 0), returns: Saved::Not, rbp: Saved::Not };
+        first.run(&rules.common, rules, None)?;
+        let mut rule = first;
+        rule.run(&rules.own, rules, Some((function.start, ip, first)))?;
+        Some(rule)
+    }
+
+    /// `until`: where the function begins, the instruction that is asked about, and the rule before the first one.
+    fn run(
+        &mut self,
+        program: &std::ops::Range<*const u8>,
+        rules: &Rules,
+        until: Option<(usize, usize, Rule)>,
+    ) -> Option<()> {
+        let (mut at, mut remembered, mut deep) = (until.map_or(0, |(start, ..)| start), [*self; DEEPEST], 0);
+        let mut next = super::tables::Reader(program.start);
+        while next.0 < program.end {
+            // SAFETY: the instructions of a loaded object's entry, as the unwinder reads them.
+            unsafe {
+                let code = next.take::<u8>();
+                let low = u64::from(code & 0x3f);
+                match (code >> 6, code) {
+                    (1, _) => at = self.advance(at, low as usize, rules, until)?,
+                    (2, _) => self.save(low, Some(next.uleb()), rules),
+                    (3, _) => self.restore(low, until?.2, rules),
+                    (_, 0x00) => {}
+                    (_, 0x02) => at = self.advance(at, next.take::<u8>().into(), rules, until)?,
+                    (_, 0x03) => at = self.advance(at, next.take::<u16>().into(), rules, until)?,
+                    (_, 0x04) => at = self.advance(at, next.take::<u32>() as usize, rules, until)?,
+                    (_, 0x05) => self.save(next.uleb() as u64, Some(next.uleb()), rules),
+                    (_, 0x06) => self.restore(next.uleb() as u64, until?.2, rules),
+                    // The switch of goroutines has the walk end within it.
+                    (_, 0x07) => self.set(next.uleb() as u64, Saved::Lost, rules),
+                    (_, 0x08) => self.save(next.uleb() as u64, None, rules),
+                    (_, 0x0a) => {
+                        *remembered.get_mut(deep)? = *self;
+                        deep += 1;
+                    }
+                    (_, 0x0b) => {
+                        deep = deep.checked_sub(1)?;
+                        *self = remembered[deep];
+                    }
+                    (_, 0x0c) => self.upper = (next.uleb() as u64, next.uleb() as i64),
+                    (_, 0x0d) => self.upper.0 = next.uleb() as u64,
+                    (_, 0x0e) => self.upper.1 = next.uleb() as i64,
+                    // The size of pushed arguments, which a throw takes from the stack at a landing pad.
+                    (_, 0x2e) => drop(next.uleb()),
+                    _ => return None,
+                }
+            }
+            if until.is_some_and(|(_, ip, _)| at > ip) {
+                return Some(());
+            }
+        }
+        Some(())
+    }
+
+    /// Returns the place to which the entry goes on.
+    fn advance(
+        &self,
+        at: usize,
+        units: usize,
+        rules: &Rules,
+        until: Option<(usize, usize, Rule)>,
+    ) -> Option<usize> {
+        until?;
+        at.checked_add(units.checked_mul(rules.code_unit)?)
+    }
+
+    fn save(&mut self, register: u64, units: Option<usize>, rules: &Rules) {
+        let saved = units.map_or(Saved::Not, |units| Saved::At((units as i64).wrapping_mul(rules.data_unit)));
+        self.set(register, saved, rules);
+    }
+
+    fn restore(&mut self, register: u64, first: Rule, rules: &Rules) {
+        let saved = if register == rules.returns { first.returns } else { first.rbp };
+        self.set(register, saved, rules);
+    }
+
+    fn set(&mut self, register: u64, saved: Saved, rules: &Rules) {
+        if register == rules.returns {
+            self.returns = saved;
+        } else if register == RBP {
+            self.rbp = saved;
+        }
+    }
+}
+
+const MEETS_BITS: u32 = 2;
+const SIZE_BITS: u32 = 9;
+/// The first bit of the generation.
+const GENERATION_AT: u32 = MEETS_BITS + 1 + SIZE_BITS;
+const TAG_AT: u32 = GENERATION_AT + GENERATION_BITS;
+const SET_BITS: u32 = 8;
+const WAYS: usize = 8;
+/// What stands for the size of a frame that is not simple.
+const TOO_LARGE: u16 = (1 << SIZE_BITS) - 1;
+const NOT_SIMPLE: u64 = (TOO_LARGE as u64) << (MEETS_BITS + 1);
+
+/// The words of one set, in one line of the cache.
+#[repr(align(64))]
+struct Set([AtomicU64; WAYS]);
+
+struct Rows {
+    sets: [Set; 1 << SET_BITS],
+    /// Whose turn it is to go, in any set that is full.
+    next_out: AtomicUsize,
+}
+
+/// Those of this process.
+static KNOWN: Rows = Rows::new();
+
+/// What is known of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    NotSimple,
+    Is(Row),
+}
+
+impl Rows {
+    const fn new() -> Rows {
+        let sets = [const { Set([const { AtomicU64::new(0) }; WAYS]) }; 1 << SET_BITS];
+        Rows { sets, next_out: AtomicUsize::new(0) }
+    }
+
+    /// Returns the set of an address, and the upper bits of its word.
+    #[inline]
+    fn place(&self, generation: Generation, ip: usize) -> (&[AtomicU64; WAYS], u64) {
+        let tag = ip as u64 >> SET_BITS;
+        // By the golden ratio's bits, the highest ones of the product depend on all others.
+        let hash = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SET_BITS);
+        let set = (ip as u64 ^ hash) & ((1 << SET_BITS) - 1);
+        (&self.sets[set as usize].0, (tag << GENERATION_BITS | generation.number()) << GENERATION_AT)
+    }
+
+    #[inline]
+    fn get(&self, generation: Generation, ip: usize) -> Known {
+        let (set, upper) = self.place(generation, ip);
+        // Relaxed: the word holds all.
+        let mut words = set.iter().map(|place| place.load(Relaxed));
+        let is_it = |word: &u64| word >> GENERATION_AT == upper >> GENERATION_AT && *word != 0;
+        let Some(word) = words.find(is_it).filter(|_| has_room(ip)) else {
+            return Known::Nothing;
+        };
+        let size = (word >> (MEETS_BITS + 1)) as u16 & TOO_LARGE;
+        if size == TOO_LARGE {
+            return Known::NotSimple;
+        }
+        let saves_rbp = word >> MEETS_BITS & 1 != 0;
+        Known::Is(Row { size, saves_rbp, meets: MEETS[word as usize & ((1 << MEETS_BITS) - 1)] })
+    }
+
+    fn keep(&self, generation: Generation, ip: usize, row: Option<Row>) {
+        if !has_room(ip) || self.get(generation, ip) != Known::Nothing {
+            return;
+        }
+        let (set, upper) = self.place(generation, ip);
+        let lower = row.map_or(NOT_SIMPLE, |row| {
+            u64::from(row.size) << (MEETS_BITS + 1) | u64::from(row.saves_rbp) << MEETS_BITS | row.meets as u64
+        });
+        // Relaxed, all: the word holds all, and each place is as good.
+        let free = set.iter().find(|place| place.load(Relaxed) == 0);
+        let place = free.unwrap_or_else(|| &set[self.next_out.fetch_add(1, Relaxed) % WAYS]);
+        place.store(upper | lower, Relaxed);
+    }
+}
+
+/// The tag of an address beyond the user's half has no room in a word.
+#[inline]
+fn has_room(ip: usize) -> bool {
+    ip >> (u64::BITS - TAG_AT + SET_BITS) == 0
+}
+
+impl Generation {
+    /// Returns the row that is kept for the frame with this call, if there is one.
+    #[inline]
+    pub(super) fn row(self, ip: usize) -> Option<Row> {
+        match KNOWN.get(self, ip) {
+            Known::Is(row) => Some(row),
+            Known::Nothing | Known::NotSimple => None,
+        }
+    }
+}
+
+/// A row that is kept if the unwinder finds the caller where the row has it.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    ip: usize,
+    row: Row,
+    caller: Place,
+}
+
+impl Candidate {
+    /// The frame at `place`, which the unwinder shows now. `meets` is `None` if the look may not pass the frame.
+    /// Returns `None` if the frame is none of the table's, or is there already.
+    ///
+    /// # Safety
+    /// The frame is on the calling thread's stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn of(place: Place, meets: Option<Meets>, generation: Generation) -> Option<Candidate> {
+        if KNOWN.get(generation, place.ip) != Known::Nothing {
+            return None;
+        }
+        let row = meets.and_then(|meets| {
+            let function = Function::at(place.ip)?;
+            Object::of(&function)?;
+            Row::at(place.ip, &function, meets)
+        });
+        let Some(row) = row else {
+            KNOWN.keep(generation, place.ip, None);
+            return None;
+        };
+        // SAFETY: by this function's contract; the rule is what the unwinder reads, too.
+        Some(Candidate { ip: place.ip, row, caller: unsafe { row.caller_of(place) } })
+    }
+
+    /// `caller` is what the unwinder has found.
+    pub(super) fn check(self, caller: Place, generation: Generation) {
+        KNOWN.keep(generation, self.ip, (self.caller == caller).then_some(self.row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: Row = Row { size: 5, saves_rbp: true, meets: Meets::Catch };
+
+    /// Fails by a row that belongs to another address, generation or size: the walk would leave the stack.
+    #[test]
+    fn each_address_has_its_own_row() {
+        let (rows, generation) = (Rows::new(), Generation::numbered(3));
+        // More than the table has places for.
+        let addresses = || (0x5555_5555_4000..).step_by(7).take(1 << 13);
+        for ip in addresses() {
+            let row = Row { size: ip as u16 % TOO_LARGE, saves_rbp: ip & 1 != 0, meets: MEETS[ip % 4] };
+            rows.keep(generation, ip, Some(row));
+            assert_eq!(rows.get(generation, ip), Known::Is(row), "at {ip:#x}");
+        }
+        let mut kept = 0;
+        for ip in addresses() {
+            let row = Row { size: ip as u16 % TOO_LARGE, saves_rbp: ip & 1 != 0, meets: MEETS[ip % 4] };
+            let known = rows.get(generation, ip);
+            assert!(known == Known::Nothing || known == Known::Is(row), "at {ip:#x}: {known:?}");
+            kept += usize::from(known != Known::Nothing);
+            assert_eq!(rows.get(Generation::numbered(4), ip), Known::Nothing);
+        }
+        assert_eq!(kept, WAYS << SET_BITS);
+    }
+
+    /// Fails where the upper bits of an address are lost, or a frame that is not simple has a row.
+    #[test]
+    fn what_has_no_room_is_not_kept() {
+        let (rows, generation) = (Rows::new(), Generation::numbered(0));
+        rows.keep(generation, 1 << 47, Some(ROW));
+        assert_eq!(rows.get(generation, 1 << 47), Known::Nothing);
+        rows.keep(generation, (1 << 47) - 1, Some(ROW));
+        assert_eq!(rows.get(generation, (1 << 47) - 1), Known::Is(ROW));
+        rows.keep(generation, 0x1000, None);
+        assert_eq!(rows.get(generation, 0x1000), Known::NotSimple);
+    }
+}
