@@ -7,6 +7,7 @@ use crate::host::{Active, Clock};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
+use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::Node;
 use crate::wait::waiter::{How, Opened, Wait, Waiter, Woke};
 use gmp_timers::Nanos;
@@ -167,8 +168,15 @@ impl<T> Chan<T> {
                     }
                     // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
                     let woke = unsafe { self.park_recv::<FOR>(&mut wait, state, &receive) };
-                    if let Some(ended) = self.settle_recv(&receive, woke) {
-                        return ended;
+                    match self.settle_recv(&receive, woke) {
+                        Ok(Some(ended)) => return ended,
+                        Ok(None) => {}
+                        Err(why) => {
+                            // A throw stops at each frame that has something to drop. The wait is over, and the record
+                            // stands in no queue.
+                            drop((wait, receive));
+                            why.throw::<Active>();
+                        }
                     }
                 }
             }
@@ -264,26 +272,26 @@ impl<T> Chan<T> {
     }
 
     /// After the wait: how the receive has ended. Returns `None` if no counterpart ended it, and the caller is to try
-    /// again.
+    /// again. The error is the interrupt that has ended the wait, which the caller throws.
     #[inline(always)]
-    fn settle_recv(&self, receive: &Receive<T>, woke: Woke) -> Option<Ended> {
+    fn settle_recv(&self, receive: &Receive<T>, woke: Woke) -> Result<Option<Ended>, Interrupt> {
         let node = receive.node().expect("settle_recv: it was queued");
         // SAFETY: the wait is over.
         match unsafe { node.as_ref() }.value.wait_result() {
-            WaitResult::Done => Some(Ended::Done),
-            WaitResult::Closed => Some(Ended::Closed),
+            WaitResult::Done => Ok(Some(Ended::Done)),
+            WaitResult::Closed => Ok(Some(Ended::Closed)),
             WaitResult::Withdrawn => {
                 receive.queued.set(true);
-                None
+                Ok(None)
             }
             _ => {
                 // SAFETY: the record stands in one of this channel's queues, or in none.
                 unsafe { self.lock().leave(node) };
                 receive.queued.set(false);
-                if let Woke::Interrupted(why) = woke {
-                    why.throw::<Active>();
+                match woke {
+                    Woke::Interrupted(why) => Err(why),
+                    _ => Ok(None),
                 }
-                None
             }
         }
     }
