@@ -37,7 +37,7 @@ SHAPES = [
     shape("worker_pool", "8 workers with results, a job"),
     shape("crawl", "crawl limited by a semaphore, a page", short=1),
     shape("request_tree", "tree of 20, one answers, the rest is cancelled, a request", short=20),
-    shape("abort", "100 that wait are ended from outside, each"),
+    shape("abort", "100 that wait are ended from outside, each", peers=[*RUNTIMES, "threads"]),
     shape("errgroup", "group of 32, the first error ends it, a group", short=20),
     shape("spawn_chain", "calls 100 deep, each a goroutine, a call"),
     shape("mixed", "everything at once, a request"),

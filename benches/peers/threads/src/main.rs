@@ -6,6 +6,8 @@ mod costs;
 mod echo;
 
 use peer_common::{Args, CUTOFF, Found};
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ fn main() {
         "small_echo" => echo::thread_each(),
         "unix_echo" => echo::unix(),
         "udp_echo" => echo::udp(),
+        "abort" => peer_common::shapes::repeated(n(20_000), unwound),
         "costs" => return costs::print(),
         "blocking_marked" => blocking_marked(args.procs),
         "cached_files" => cached_files(n(4_000_000)),
@@ -164,6 +167,39 @@ fn parked(n: u64) -> Found {
     let took = start.elapsed();
     let bytes = peer_common::resident() - before;
     peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
+}
+
+/// What the end of a goroutine that is unwound must cost: a throw through as many frames as gmp has between the place of the throw
+/// and the one that catches, of which one drops a value. No wait, no stack of its own, and nobody asks whether the throw may pass.
+fn unwound(n: u64) {
+    struct Ended;
+    #[inline(never)]
+    fn throw() {
+        resume_unwind(Box::new(Ended));
+    }
+    #[inline(never)]
+    fn wait(throw: fn()) -> u64 {
+        black_box(throw)();
+        black_box(1)
+    }
+    #[inline(never)]
+    fn receive(wait: fn(fn()) -> u64) -> u64 {
+        black_box(wait)(throw) + black_box(1)
+    }
+    let receiver = Arc::new(());
+    for _ in 0..n {
+        let receiver = Arc::clone(&receiver);
+        let mut goroutine = Some(move || {
+            let received = black_box(receive as fn(fn(fn()) -> u64) -> u64)(wait);
+            drop(receiver);
+            received
+        });
+        let mut goroutine = || goroutine.take().map(|goroutine| goroutine());
+        let goroutine: &mut dyn FnMut() -> Option<u64> = black_box(&mut goroutine);
+        let ended = catch_unwind(AssertUnwindSafe(goroutine));
+        assert!(ended.is_err_and(|payload| payload.is::<Ended>()));
+    }
+    assert_eq!(Arc::strong_count(&receiver), 1);
 }
 
 fn merge_sort(n: u64, procs: usize) -> Found {
