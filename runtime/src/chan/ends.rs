@@ -68,7 +68,8 @@ impl<T> RefUnwindSafe for Receiver<T> {}
 /// Waits until `limit`; nothing else ends the wait but an interrupt.
 fn wait_for_nothing(limit: Option<Nanos>) {
     let how = How::new(WaitReason::Never).until(limit);
-    if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
+    let woke = Wait::<Active>::begin().park(how, || Commit::Park);
+    if let Woke::Interrupted(why) = woke {
         why.throw::<Active>();
     }
 }

@@ -118,6 +118,8 @@ impl Event {
             // SAFETY: the record stands in this queue, or a notifier has found the wait claimed and taken the record
             // out.
             unsafe { self.state.lock().waiters.remove(node) };
+            // A throw stops at each frame that has something to drop.
+            drop((wait, record));
             why.throw::<Active>();
         }
     }

@@ -72,7 +72,9 @@ pub fn sleep_until(deadline: Instant) {
 #[doc(alias = "timeSleep")]
 fn sleep_in(due: Nanos) {
     let how = How::new(WaitReason::Sleep).until(Some(due));
-    if let Woke::Interrupted(why) = Wait::<Active>::begin().park(how, || Commit::Park) {
+    // The wait is dropped here: a throw stops at each frame that has something to drop.
+    let woke = Wait::<Active>::begin().park(how, || Commit::Park);
+    if let Woke::Interrupted(why) = woke {
         why.throw::<Active>();
     }
 }

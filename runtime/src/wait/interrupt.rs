@@ -314,8 +314,17 @@ impl Interrupt {
         H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
     }
 
-    /// Unwinds to the frame that catches this interrupt. The caller has left all queues.
+    /// Unwinds to the frame that catches this interrupt. The caller has left all queues. Inlined, since the unwinder comes
+    /// twice to each frame on the way.
+    #[inline(always)]
     pub(crate) fn throw<H: Host>(self) -> ! {
+        resume_unwind(self.counted::<H>())
+    }
+
+    /// Counts a throw, and returns its payload.
+    #[cold]
+    #[inline(never)]
+    fn counted<H: Host>(self) -> Box<Thrown> {
         match self {
             Interrupt::Exit | Interrupt::Shutdown => {
                 let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine is to end");
@@ -327,7 +336,7 @@ impl Interrupt {
                 thrown.set(thrown.get() + 1);
             }
         }
-        resume_unwind(Box::new(Thrown { target: self }))
+        Box::new(Thrown { target: self })
     }
 }
 
