@@ -72,6 +72,13 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// The rule of the frame whose call is at `ip`, found out anew. `None` if it is not simple, or of no loaded object.
+    fn find(ip: usize, meets: Meets) -> Option<Row> {
+        let function = Function::at(ip)?;
+        Object::of(&function)?;
+        Row::at(ip, &function, meets)
+    }
+
     /// The rule at `ip`, which is within `function`. `None` if the frame is not simple.
     fn at(ip: usize, function: &Function, meets: Meets) -> Option<Row> {
         let rule = Rule::at(ip, function)?;
@@ -350,11 +357,11 @@ impl Candidate {
         if KNOWN.get(generation, place.ip) != Known::Nothing {
             return None;
         }
-        let row = meets.and_then(|meets| {
-            let function = Function::at(place.ip)?;
-            Object::of(&function)?;
-            Row::at(place.ip, &function, meets)
-        });
+        // Not by closures: a look is to take little stack, in debug builds as well.
+        let row = match meets {
+            Some(meets) => Row::find(place.ip, meets),
+            None => None,
+        };
         let Some(row) = row else {
             KNOWN.keep(generation, place.ip, None);
             return None;
