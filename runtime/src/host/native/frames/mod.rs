@@ -344,9 +344,8 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     let look = unsafe { &mut *look.cast::<Look>() };
     // The CFA is here the stack pointer within the frame: the frame's lower end, above which its local variables lie.
     // SAFETY: a context of the unwinder, within its callback.
-    let (low, at, rbp) = unsafe {
-        (_Unwind_GetCFA(context), _Unwind_GetIPInfo(context, &mut 0), _Unwind_GetGR(context, RBP))
-    };
+    let (low, at, rbp) =
+        unsafe { (_Unwind_GetCFA(context), _Unwind_GetIPInfo(context, &mut 0), _Unwind_GetGR(context, RBP)) };
     let place = Place { ip: at.wrapping_sub(1), low, rbp };
     look.frames += 1;
     // The first frame is that of `may_unwind_to`, at another instruction than `here`: its caller's is the next one.

@@ -141,7 +141,7 @@ pub(super) struct Rule {
 const DEEPEST: usize = 4;
 
 impl Rule {
-    #[cfg(test)]
+    #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
     pub(super) fn of(ip: usize) -> Option<Rule> {
         Rule::at(ip, &Function::at(ip)?)
     }
@@ -311,7 +311,9 @@ impl Rows {
         }
         let (set, upper) = self.place(generation, ip);
         let lower = row.map_or(NOT_SIMPLE, |row| {
-            u64::from(row.size) << (MEETS_BITS + 1) | u64::from(row.saves_rbp) << MEETS_BITS | row.meets as u64
+            u64::from(row.size) << (MEETS_BITS + 1)
+                | u64::from(row.saves_rbp) << MEETS_BITS
+                | row.meets as u64
         });
         // Relaxed, all: the word holds all, and each place is as good.
         let free = set.iter().find(|place| place.load(Relaxed) == 0);

@@ -1,8 +1,8 @@
 //! Each row of the header's table, with the throw itself: in this process where the answer is yes, in a child that must
 //! abort where the answer is no.
 
-use super::*;
 use super::rows::Rule;
+use super::*;
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
