@@ -169,8 +169,9 @@ fn parked(n: u64) -> Found {
     peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
 }
 
-/// What the end of a goroutine that is unwound must cost: a throw through as many frames as gmp has between the place of the throw
-/// and the one that catches, of which one drops a value. No wait, no stack of its own, and nobody asks whether the throw may pass.
+/// What the end of a goroutine that is unwound must cost: a throw through as many frames as gmp has between the place of the
+/// throw and the one that catches, of which one drops a value. No wait, no stack of its own, and nobody asks whether the
+/// throw may pass.
 fn unwound(n: u64) {
     struct Ended;
     #[inline(never)]
