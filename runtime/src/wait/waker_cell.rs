@@ -103,24 +103,27 @@ impl<H: Host> WakerCell<H> {
         let mut wait = Wait::<H>::begin();
         // SAFETY: without PARKED no waker reads the Waiter.
         self.waiter.with_mut(|slot| unsafe { *slot = Some(wait.waiter()) });
+        let mut slept = false;
         let woke = wait.park(How::new(WaitReason::Future), || {
             // Release: the Waiter goes to the waker that finds PARKED: partner N1. Relaxed: as in `is_notified`.
             let release = Release.unless(WakerParkRelaxed);
             let parked = self.word.compare_exchange(seen.0, seen.parked(), release, Relaxed);
             mutant!(WakerParksBlindly: { self.word.store(seen.parked(), Release); return Commit::Park });
-            if parked.is_ok() { Commit::Park } else { Commit::Refuse }
+            slept = parked.is_ok();
+            if slept { Commit::Park } else { Commit::Refuse }
         });
         match woke {
             Woke::Interrupted(interrupt) => {
-                self.leave(seen);
+                if slept {
+                    self.leave(seen);
+                }
                 Err(interrupt)
             }
             Woke::Readied | Woke::Refused | Woke::Nudged => Ok(()),
         }
     }
 
-    /// The owner has claimed its own wait. W5 has not refused: an interrupt is heeded when the commit hook is over, and a wait
-    /// that the hook has refused ends as refused.
+    /// The owner has claimed its own wait, in which it has slept.
     #[cold]
     fn leave(&self, seen: Seen) {
         mutant!(WakerLeavesParked: return);
