@@ -22,7 +22,7 @@ use super::{BATCH, PAGE};
 
 /// Not in libc 0.2 yet, both.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
-const PIDFD_SELF: libc::c_int = -10000;
+pub(super) const PIDFD_SELF: libc::c_int = -10000;
 
 /// Guards made by `mprotect` in this process, two mappings each.
 static MPROTECTED: AtomicUsize = AtomicUsize::new(0);

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   spawn      reserve: P1 one in the P's magazine · P2 a batch from the pool, which assures more slots, or maps a slab
-//!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones
+//!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones;
+//!                       in a storm with reservations for the whole batch, and the top pages of the fresh (`populate`)
 //!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
 //! ```
 //! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings,
@@ -43,10 +44,12 @@
 //! 3. No magazine has more stacks than reservations. With 2: an M with a reservation that finds no stack in the P's magazine
 //!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than of
 //!    the reservations.
+//!    Reservations that T2 takes in a storm are of slots that were assured and not reserved.
 //! 4. `Slab::out` counts the slab's stacks that are not in the pool; a slab with one is never unmapped: a parked
 //!    goroutine's stack is never freed, nor are its pages taken.
 
 mod guard;
+mod populate;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -85,6 +88,9 @@ const BATCH: usize = 64;
 /// The most stacks that a magazine gets from the pool at a time, and their bytes.
 const HAND: usize = 32;
 const HAND_BYTES: usize = 2 << 20;
+/// A storm is where so many batches are out of the pool: a P takes whole batches then, and fresh stacks get their top pages
+/// beforehand. What is not needed after all is, of each P, at most a batch.
+const STORM: usize = 32;
 
 /// What a P keeps of a class.
 #[derive(Debug, Default)]
@@ -113,6 +119,9 @@ struct Stock {
     fresh: VecDeque<usize>,
     assured: usize,
     reserved: usize,
+    /// Stacks that are not in the pool, and how many slots were ever issued.
+    out: usize,
+    issued: usize,
 }
 
 #[derive(Debug, Default)]
@@ -222,14 +231,28 @@ impl StackPool {
 
     #[cold]
     fn take_from_pool(&self, class: Class, magazine: &mut Magazine) -> io::Result<StackMem> {
-        let inner = &mut *self.inner.lock();
+        let mut inner = self.inner.lock();
+        let stock = &inner.stocks[class.index()];
+        let (issued, storm) = (stock.issued, stock.out >= STORM * class.batch());
+        if storm {
+            // A spawner on another P, or on none, has left no reservations here.
+            let more = class.batch().saturating_sub(magazine.reservations + 1);
+            magazine.reservations += inner.reserve_of_stock(class, more);
+        }
         // The caller's reservation is served last; first, one stack for each reservation in the magazine.
         let more = (0..magazine.reservations.min(class.batch() - 1))
             .map_while(|_| inner.take(class, self.guard).ok()?);
         magazine.stacks.extend(more);
-        inner.take(class, self.guard)?.ok_or_else(|| {
+        let stack = inner.take(class, self.guard)?.ok_or_else(|| {
             io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
-        })
+        })?;
+        let issued = inner.stocks[class.index()].issued - issued;
+        drop(inner);
+        if storm && issued > 1 {
+            // The fresh ones were taken last.
+            populate::tops(magazine.stacks.iter().rev().take(issued - 1).chain([&stack]));
+        }
+        Ok(stack)
     }
 
     /// Takes a stack back, with the reservation. Panics if the stack is another pool's.
@@ -322,10 +345,15 @@ impl Inner {
         if stock.assured == stock.reserved {
             self.assure_more(class, guard)?;
         }
+        Ok(self.reserve_of_stock(class, count))
+    }
+
+    /// Takes reservations of slots that are assured, at most `count`, and returns how many.
+    fn reserve_of_stock(&mut self, class: Class, count: usize) -> usize {
         let stock = &mut self.stocks[class.index()];
         let reserved = count.min(stock.assured - stock.reserved);
         stock.reserved += reserved;
-        Ok(reserved)
+        reserved
     }
 
     /// Takes reservations back, perhaps more than were taken: a runtime that ends accepts goroutines without one.
@@ -377,6 +405,7 @@ impl Inner {
             return Ok(None);
         };
         self.slab(stack.slab as usize).out += 1;
+        self.stocks[class.index()].out += 1;
         Ok(Some(stack))
     }
 
@@ -398,6 +427,7 @@ impl Inner {
         while let Some(&index) = self.stocks[class.index()].fresh.front() {
             let slab = self.slab(index);
             if let Some(stack) = slab.issue(index, guard)? {
+                self.stocks[class.index()].issued += 1;
                 return Ok(Some(stack));
             }
             if !slab.is_assured() {
@@ -412,7 +442,9 @@ impl Inner {
         let slab = self.slab(stack.slab as usize);
         slab.owns(&stack);
         slab.out -= 1;
-        self.stocks[stack.class.index()].free.push_back(stack);
+        let stock = &mut self.stocks[stack.class.index()];
+        stock.out -= 1;
+        stock.free.push_back(stack);
     }
 }
 

@@ -29,7 +29,10 @@ fn leave_address_space_for_stacks() {
 /// As a spawn and a first run do, on no P.
 fn take(pool: &StackPool, size: usize) -> io::Result<StackMem> {
     pool.reserve(None, size)?;
-    pool.take(&mut StackCache::default(), size)
+    let mut cache = StackCache::default();
+    let taken = pool.take(&mut cache, size);
+    pool.empty(&mut cache);
+    taken
 }
 
 /// # Safety
@@ -404,6 +407,36 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
         trim(&pool);
         assert_eq!(count_mapped(&pool), 0);
     }
+}
+
+/// Fails if stacks get pages though few are out, or if more get pages than a magazine keeps; by a reservation for which there is
+/// no stack; or, where the kernel can, if a storm's pages come one by one.
+#[test]
+fn top_pages_are_there_beforehand_in_a_storm_only() {
+    let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
+    let class = Class::of(64 << 10).unwrap();
+    let quiet = STORM * class.batch();
+    let mut take = |count: usize| -> Vec<StackMem> {
+        // As by a thread without a P: the magazine gets no reservations.
+        (0..count).for_each(|_| pool.reserve(None, 64 << 10).unwrap());
+        (0..count).map(|_| pool.take(&mut cache, 64 << 10).unwrap()).collect()
+    };
+    let top = |stack: &StackMem| resident(stack.top().addr() - PAGE, PAGE) > 0;
+    let few = take(quiet);
+    assert_eq!(few.iter().filter(|stack| top(stack)).count(), 0);
+    let many = take(10 * class.batch() + 1);
+    let there = many.iter().filter(|stack| top(stack)).count();
+    assert!(there == 0 && populate::is_refused() || there == many.len(), "{there} of {}", many.len());
+    assert!(many.iter().all(|stack| stack.extent().touched().is_some_and(|bytes| bytes <= PAGE)));
+    {
+        let magazine = &cache.0[class.index()];
+        assert!(magazine.stacks.len() <= magazine.reservations && magazine.stacks.len() < class.batch());
+    }
+    // SAFETY: nothing ever ran on them.
+    few.into_iter().chain(many).for_each(|stack| unsafe { pool.give(&mut cache, stack) });
+    pool.empty(&mut cache);
+    assert_eq!(pool.inner.lock().stocks[class.index()].reserved, 0);
+    assert_eq!(pool.inner.lock().stocks[class.index()].out, 0);
 }
 
 /// Fails if pages stay that are not needed, if those of a stack that is out go, or if a guard does.
