@@ -69,7 +69,7 @@ pub(super) fn prepare(size: usize) {
 /// its runtime's.
 ///
 /// # Errors
-/// Those of `StackPool::reserve` and `StackPool::take`; nothing is reserved or taken then.
+/// Those of `StackPool::reserve` and `StackPool::take_one`; nothing is reserved or taken then.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
     let entered = Entered::new(pool.unwrap_or_else(|| of_threads()), size)?;
@@ -141,10 +141,10 @@ impl<'a> Entered<'a> {
     }
 
     fn reserved(pool: &'a StackPool, size: usize) -> io::Result<Self> {
-        let mut cache = StackCache::default();
-        let stack = match pool.take(&mut cache, size) {
+        let stack = match pool.take_one(size) {
             Ok(stack) => stack,
             Err(refused) => {
+                let mut cache = StackCache::default();
                 pool.give_reservation(&mut cache, Class::of(size)?);
                 pool.empty(&mut cache);
                 return Err(refused);

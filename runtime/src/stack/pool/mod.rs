@@ -229,6 +229,16 @@ impl StackPool {
         }
     }
 
+    /// As `take`, on no P.
+    ///
+    /// # Errors
+    /// As `take`.
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "a second stack"))]
+    pub(crate) fn take_one(&self, size: usize) -> io::Result<StackMem> {
+        let class = Class::of(size)?;
+        self.inner.lock().take_reserved(class, self.guard)
+    }
+
     #[cold]
     fn take_from_pool(&self, class: Class, magazine: &mut Magazine) -> io::Result<StackMem> {
         let mut inner = self.inner.lock();
@@ -243,9 +253,7 @@ impl StackPool {
         let more = (0..magazine.reservations.min(class.batch() - 1))
             .map_while(|_| inner.take(class, self.guard).ok()?);
         magazine.stacks.extend(more);
-        let stack = inner.take(class, self.guard)?.ok_or_else(|| {
-            io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
-        })?;
+        let stack = inner.take_reserved(class, self.guard)?;
         let issued = inner.stocks[class.index()].issued - issued;
         drop(inner);
         if storm && issued > 1 {
@@ -407,6 +415,12 @@ impl Inner {
         self.slab(stack.slab as usize).out += 1;
         self.stocks[class.index()].out += 1;
         Ok(Some(stack))
+    }
+
+    fn take_reserved(&mut self, class: Class, guard: Guard) -> io::Result<StackMem> {
+        self.take(class, guard)?.ok_or_else(|| {
+            io::Error::other(format!("a stack of {}: it was not promised", Bytes(class.bytes())))
+        })
     }
 
     /// Takes a stack at rest, from the slab that was mapped first, so that the others may go.

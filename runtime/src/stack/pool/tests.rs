@@ -29,10 +29,7 @@ fn leave_address_space_for_stacks() {
 /// As a spawn and a first run do, on no P.
 fn take(pool: &StackPool, size: usize) -> io::Result<StackMem> {
     pool.reserve(None, size)?;
-    let mut cache = StackCache::default();
-    let taken = pool.take(&mut cache, size);
-    pool.empty(&mut cache);
-    taken
+    pool.take_one(size)
 }
 
 /// # Safety
