@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 PEERS = ["gmp", "go", "tokio", "may", "threads"]
 RUNTIMES = ["gmp", "go", "tokio", "may"]
+# What a million goroutines take, and a little.
+MILLION = 5 << 30
 # The rows of each kind of socket, and the workload of the server.
 ECHOES = {
     "tcp": ("echo", "echo", "connection"),
@@ -43,6 +45,8 @@ class Row:
     load_options: list[str] = field(default_factory=list)
     # The server's workload, where it is not the one of the kind of socket.
     server: str = ""
+    # So many bytes of memory are touched and given back before each run.
+    backed: int = 0
     # How many operations are enough to see whether it works.
     short: int = 1000
     # A row that takes long, or whose figure is the same each time, is run no more often.
@@ -101,9 +105,12 @@ ROWS = [
     Row("skynet", "skynet, 10^6 leaves, a leaf", "ns", RUNTIMES, best=0.5, best_from_two=0.25, limit=30.0),
     Row("timer_stop", "timer, created and stopped", "ns", ["gmp", "go", "tokio"], best=0.55, best_from_two=0.9),
     Row("oversleep", "sleep of 1 ms, how much longer (p50)", "µs", PEERS, of_threads=1.0, plus=15.0),
-    Row("parked", "10^6 goroutines parked: to create each", "ns", ["gmp", "go", "tokio", "threads"], of_threads=1.3),
+    Row("parked", "10^6 goroutines parked: to create each", "ns", ["gmp", "go", "tokio", "threads"], of_threads=1.3,
+        backed=MILLION),
     Row("parked_bytes", "10^6 goroutines parked: memory of each", "B", ["gmp", "go", "tokio", "threads"], at_most=4700.0,
-        figure="bytes", workload="parked"),
+        figure="bytes", workload="parked", backed=MILLION),
+    Row("parked_cpu", "10^6 goroutines parked: to create each, CPU", "ns", ["gmp", "go", "tokio", "threads"], of_threads=1.3, figure="cpu",
+        workload="parked", backed=MILLION),
     echo(1, best=0.95),
     echo(64, best=0.97),
     echo(1000, best=1.05),

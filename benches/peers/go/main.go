@@ -399,7 +399,7 @@ func parked(n int) found {
 	channel := make(chan struct{})
 	var arrived atomic.Int64
 	var group sync.WaitGroup
-	start := time.Now()
+	cpu, start := cpuTime(), time.Now()
 	for range n {
 		group.Add(1)
 		go func() {
@@ -412,6 +412,7 @@ func parked(n int) found {
 		runtime.Gosched()
 	}
 	what := perOp(time.Since(start), n)
+	what["cpu"] = (cpuTime() - cpu) / float64(n)
 	what["bytes"] = float64(resident()-before) / float64(n)
 	close(channel)
 	group.Wait()

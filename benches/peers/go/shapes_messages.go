@@ -299,7 +299,7 @@ func parkedOwn(n int) found {
 	var arrived atomic.Int64
 	var all sync.WaitGroup
 	channels := make([]chan struct{}, n)
-	start := time.Now()
+	cpu, start := cpuTime(), time.Now()
 	for i := range channels {
 		channel := make(chan struct{})
 		channels[i] = channel
@@ -314,6 +314,7 @@ func parkedOwn(n int) found {
 		runtime.Gosched()
 	}
 	what := perOp(time.Since(start), n)
+	what["cpu"] = (cpuTime() - cpu) / float64(n)
 	for _, channel := range channels {
 		close(channel)
 	}

@@ -134,6 +134,26 @@ pub fn cpu() -> f64 {
         .sum::<f64>()
 }
 
+/// A clock of the wall and of the process's CPUs, from its making on.
+#[derive(Debug)]
+pub struct Clock {
+    start: Instant,
+    cpu: f64,
+}
+
+impl Clock {
+    #[expect(clippy::new_without_default, reason = "it begins to run")]
+    pub fn new() -> Clock {
+        Clock { cpu: cpu(), start: Instant::now() }
+    }
+
+    /// What each of `n` took until now: its CPU time as `cpu`.
+    pub fn per_op(&self, n: u64) -> Found {
+        let took = self.start.elapsed();
+        per_op(took, n).with("cpu", (cpu() - self.cpu) / n as f64)
+    }
+}
+
 pub fn per_op(took: Duration, n: u64) -> Found {
     Found::new(took.as_nanos() as f64 / n as f64)
 }

@@ -246,7 +246,7 @@ fn parked(n: u64) -> Found {
     let before = peer_common::resident();
     let (sender, receiver) = bounded::<()>(0);
     let arrived = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
+    let clock = peer_common::Clock::new();
     let each = |_| {
         let (receiver, arrived) = (receiver.clone(), Arc::clone(&arrived));
         go(move || {
@@ -258,11 +258,11 @@ fn parked(n: u64) -> Found {
     while arrived.load(SeqCst) < n {
         yield_now();
     }
-    let took = start.elapsed();
+    let found = clock.per_op(n);
     let bytes = peer_common::resident() - before;
     drop(sender);
     handles.into_iter().for_each(|handle| handle.join().unwrap());
-    peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
+    found.with("bytes", bytes as f64 / n as f64)
 }
 
 /// The last hog that begins starts one more goroutine, and spins too.

@@ -343,7 +343,7 @@ async fn parked(n: u64) -> Found {
     let before = peer_common::resident();
     let (sender, receiver) = async_channel::bounded::<()>(1);
     let arrived = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
+    let clock = peer_common::Clock::new();
     let each = |_| {
         let (receiver, arrived) = (receiver.clone(), Arc::clone(&arrived));
         tokio::spawn(async move {
@@ -355,13 +355,13 @@ async fn parked(n: u64) -> Found {
     while arrived.load(SeqCst) < n {
         yield_now().await;
     }
-    let took = start.elapsed();
+    let found = clock.per_op(n);
     let bytes = peer_common::resident() - before;
     drop(sender);
     for handle in handles {
         handle.await.unwrap();
     }
-    peer_common::per_op(took, n).with("bytes", bytes as f64 / n as f64)
+    found.with("bytes", bytes as f64 / n as f64)
 }
 
 /// The last hog that begins starts one more task, and spins too.

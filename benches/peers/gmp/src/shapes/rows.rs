@@ -108,7 +108,7 @@ pub fn spawn_wait(n: u64) {
 
 pub fn parked_own(n: u64) -> Found {
     let arrived = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
+    let clock = peer_common::Clock::new();
     let park = |_| {
         let (sender, receiver) = bounded::<()>(0);
         let arrived = Arc::clone(&arrived);
@@ -122,10 +122,10 @@ pub fn parked_own(n: u64) -> Found {
     while arrived.load(SeqCst) < n {
         yield_now();
     }
-    let took = start.elapsed();
+    let found = clock.per_op(n);
     for (sender, handle) in parked {
         drop(sender);
         handle.join().unwrap();
     }
-    peer_common::per_op(took, n)
+    found
 }

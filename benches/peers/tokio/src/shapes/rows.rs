@@ -134,7 +134,7 @@ pub async fn spawn_wait(n: u64) {
 
 pub async fn parked_own(n: u64) -> Found {
     let arrived = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
+    let clock = peer_common::Clock::new();
     let park = |_| {
         let (sender, receiver) = oneshot::channel::<()>();
         let arrived = Arc::clone(&arrived);
@@ -148,10 +148,10 @@ pub async fn parked_own(n: u64) -> Found {
     while arrived.load(SeqCst) < n {
         yield_now().await;
     }
-    let took = start.elapsed();
+    let found = clock.per_op(n);
     for (sender, handle) in parked {
         drop(sender);
         handle.await.unwrap();
     }
-    peer_common::per_op(took, n)
+    found
 }
