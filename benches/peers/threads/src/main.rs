@@ -138,8 +138,8 @@ fn oversleep(n: u64) -> Found {
     peer_common::oversleep((0..n).map(sleep).collect())
 }
 
-/// What a stack must cost: 64 KiB of address space as gmp lays them out, with guards of 16 KiB, 64 in a call, and the first touch
-/// of its uppermost page.
+/// What a stack must cost: 64 KiB of address space as gmp lays them out, with guards of 16 KiB, 64 in a call, and the first
+/// touch of its uppermost page.
 fn parked(n: u64) -> Found {
     const PAGE: usize = 4 << 10;
     const SLAB: usize = 64 << 20;

@@ -1,9 +1,10 @@
 //! The first page of many stacks in one call.
 //!
-//! A goroutine's first touch of a fresh stack is a page fault, of which a quarter is the way into the kernel and back. In a storm,
-//! where many stacks are out and fresh ones are taken a batch at a time, `MADV_POPULATE_WRITE` (Linux 5.14) gives the top pages of
-//! the batch their memory. `process_madvise` takes them all in one call (for the calling process, and by a number, from 6.14 on);
-//! where the kernel refuses that, the pages come one by one as they are touched, and the process does not ask again.
+//! A goroutine's first touch of a fresh stack is a page fault, of which a quarter is the way into the kernel and back. In a
+//! storm, where many stacks are out and fresh ones are taken a batch at a time, `MADV_POPULATE_WRITE` (Linux 5.14) gives the
+//! top pages of the batch their memory. `process_madvise` takes them all in one call (for the calling process, and by a
+//! number, from 6.14 on); where the kernel refuses that, the pages come one by one as they are touched, and the process does
+//! not ask again. The call is outside of the pool's lock.
 //!
 //! Nothing depends on the advice: a page that the kernel did not give is given at its first touch.
 
@@ -31,7 +32,8 @@ pub(super) fn tops<'a>(stacks: impl Iterator<Item = &'a StackMem>) {
     }
     let advice = libc::MADV_POPULATE_WRITE;
     // SAFETY: pages of stacks that the caller owns, whose content the advice does not change; the kernel reads the array.
-    let advised = unsafe { libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, pages.as_ptr(), count, advice, 0) };
+    let advised =
+        unsafe { libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, pages.as_ptr(), count, advice, 0) };
     if advised < 0 {
         REFUSED.store(true, Relaxed);
     }

@@ -406,8 +406,8 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     }
 }
 
-/// Fails if stacks get pages though few are out, or if more get pages than a magazine keeps; by a reservation for which there is
-/// no stack; or, where the kernel can, if a storm's pages come one by one.
+/// Fails if stacks get pages though few are out, or lower pages than the top ones; by more stacks than reservations in the
+/// magazine, or what does not come back; or, where the kernel can, if a storm's pages come one by one.
 #[test]
 fn top_pages_are_there_beforehand_in_a_storm_only() {
     let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
