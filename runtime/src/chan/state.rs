@@ -81,10 +81,10 @@ impl Tick {
     pub(super) fn take(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.due.filter(|&due| due <= now)?;
         self.due = (!self.period.is_zero()).then(|| {
-            let (late, period) = (now.saturating_since(due).as_nanos(), self.period.as_nanos());
-            // At most `late + period`, which is far from `u128::MAX`.
-            let nanos = (late / period + 1) * period;
-            u64::try_from(nanos).map_or(Nanos::MAX, |nanos| due.saturating_add(Duration::from_nanos(nanos)))
+            let late = now.as_nanos() - due.as_nanos();
+            let Ok(period) = u64::try_from(self.period.as_nanos()) else { return Nanos::MAX };
+            let beats = if late < period { 1 } else { late / period + 1 };
+            Nanos::from_nanos(due.as_nanos().saturating_add(beats.saturating_mul(period)))
         });
         Some(due)
     }
