@@ -16,6 +16,9 @@
 //! and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is free. The lock
 //! decides whether a callback fires, and the call comes after the lock (`callback.rs`).
 //!
+//! A goroutine that has slept for long is in no cache. The G is fetched when the timer is popped, and the wait is claimed some
+//! timers later; the frames are fetched when the goroutine is readied, those of as many goroutines as the ring takes.
+//!
 //! When the runtime ends the heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
 //! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive the P.
 //!
@@ -34,7 +37,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, event};
+use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, capacity, event, prefetch};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -47,9 +50,74 @@ use std::ptr::NonNull;
 /// What a timer is for.
 enum Entry<H: Host> {
     /// One wait with a limit.
-    Wait { g: GRef<H>, wait: WaitNumber },
+    Wait(Limit<H>),
     /// A callback.
     Callback(Shared<Callback<H>>),
+}
+
+/// The limit of one wait.
+struct Limit<H: Host> {
+    g: GRef<H>,
+    wait: WaitNumber,
+}
+
+impl<H: Host> Limit<H> {
+    /// Has the cache bring the word that the end of the wait changes.
+    #[inline(always)]
+    fn fetch(&self) {
+        prefetch(self.g.to_raw());
+    }
+
+    /// Claims and readies the wait. Appends the goroutine to `waits` if that is to be queued.
+    #[inline(always)]
+    fn pass(self, waits: &mut GList<H>) {
+        let Limit { g, wait } = self;
+        if g.word.claim(wait) && g.word.ready() == Then::Queue {
+            if waits.len() < FETCHED {
+                // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
+                unsafe { g.fetch_frames() };
+            }
+            waits.push(g);
+        }
+    }
+}
+
+/// Limits that were popped and whose waits are still to be claimed, in order. Claim and ready are exchanges, which let nothing
+/// pass: each would wait alone for the G of a goroutine that has slept for long. Meanwhile the next ones are popped.
+struct Ahead<H: Host> {
+    limits: [Option<Limit<H>>; AHEAD],
+    first: usize,
+    len: usize,
+}
+
+/// A pop takes about as long as half a cache miss.
+const AHEAD: usize = 4;
+
+impl<H: Host> Ahead<H> {
+    #[inline(always)]
+    fn new() -> Self {
+        Ahead { limits: [const { None }; AHEAD], first: 0, len: 0 }
+    }
+
+    /// Appends `limit`. Returns the first, if there were `AHEAD` before.
+    #[inline(always)]
+    fn exchange(&mut self, limit: Limit<H>) -> Option<Limit<H>> {
+        let before = if self.len == AHEAD { self.pop() } else { None };
+        self.limits[(self.first + self.len) % AHEAD] = Some(limit);
+        self.len += 1;
+        before
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Limit<H>> {
+        if self.len == 0 {
+            return None;
+        }
+        let first = self.limits[self.first].take();
+        self.first = (self.first + 1) % AHEAD;
+        self.len -= 1;
+        first
+    }
 }
 
 /// The place of a wait's timer. Belongs to the parker.
@@ -90,6 +158,10 @@ struct Inner<H: Host> {
 }
 
 const NONE: u64 = u64::MAX;
+
+/// So many of the goroutines that are due together have their frames brought: those that the ring takes. The frames of later
+/// ones would have left the cache again.
+const FETCHED: usize = capacity::RUNQ as usize;
 
 impl<H: Host> Timers<H> {
     /// The timers of a P.
@@ -136,12 +208,13 @@ impl<H: Host> Timers<H> {
         if locked.inner.orphaned {
             return None;
         }
-        let mut fires = None;
+        let (mut ahead, mut fires) = (Ahead::new(), None);
         while let Some((_, entry)) = locked.inner.heap.pop_due(now) {
             match entry {
-                Entry::Wait { g, wait } => {
-                    if g.word.claim(wait) && g.word.ready() == Then::Queue {
-                        waits.push(g);
+                Entry::Wait(limit) => {
+                    limit.fetch();
+                    if let Some(first) = ahead.exchange(limit) {
+                        first.pass(waits);
                     }
                 }
                 Entry::Callback(call) => {
@@ -150,6 +223,9 @@ impl<H: Host> Timers<H> {
                     break;
                 }
             }
+        }
+        while let Some(first) = ahead.pop() {
+            first.pass(waits);
         }
         locked.publish();
         fires
@@ -160,7 +236,7 @@ impl<H: Host> Timers<H> {
         let mut locked = self.lock();
         let fires = match locked.inner.heap.pop_due(now) {
             None => None,
-            Some((_, Entry::Wait { .. })) => unreachable!("pop_orphan: waits went with their runtime"),
+            Some((_, Entry::Wait(_))) => unreachable!("pop_orphan: waits went with their runtime"),
             Some((_, Entry::Callback(call))) => {
                 locked = self.disarm_popped(locked, &call);
                 Some(call)
@@ -395,7 +471,7 @@ impl<H: Host> Sched<H> {
         }
         let before = locked.inner.heap.next_due();
         let (g, wait) = parker;
-        let handle = locked.inner.heap.insert(due, Entry::Wait { g, wait });
+        let handle = locked.inner.heap.insert(due, Entry::Wait(Limit { g, wait }));
         // SAFETY: the alarm lies on the stack of `parker`, which was saved before the commit hook called this, and does not run
         // before the heap's lock is free: until then the timer alone knows of the wait.
         let place = unsafe { &(*alarm).0 };
