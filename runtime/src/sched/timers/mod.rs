@@ -84,8 +84,8 @@ impl<H: Host> Limit<H> {
 
 /// Limits that were popped and whose waits are still to be claimed, in order. Claim and ready are exchanges, which let nothing
 /// pass: each would wait alone for the G of a goroutine that has slept for long. Meanwhile the next ones are popped.
-struct Ahead<H: Host> {
-    limits: [Option<Limit<H>>; AHEAD],
+struct Ahead<T> {
+    limits: [Option<T>; AHEAD],
     first: usize,
     len: usize,
 }
@@ -93,7 +93,7 @@ struct Ahead<H: Host> {
 /// A pop takes about as long as half a cache miss.
 const AHEAD: usize = 4;
 
-impl<H: Host> Ahead<H> {
+impl<T> Ahead<T> {
     #[inline(always)]
     fn new() -> Self {
         Ahead { limits: [const { None }; AHEAD], first: 0, len: 0 }
@@ -101,7 +101,7 @@ impl<H: Host> Ahead<H> {
 
     /// Appends `limit`. Returns the first, if there were `AHEAD` before.
     #[inline(always)]
-    fn exchange(&mut self, limit: Limit<H>) -> Option<Limit<H>> {
+    fn exchange(&mut self, limit: T) -> Option<T> {
         let before = if self.len == AHEAD { self.pop() } else { None };
         self.limits[(self.first + self.len) % AHEAD] = Some(limit);
         self.len += 1;
@@ -109,7 +109,7 @@ impl<H: Host> Ahead<H> {
     }
 
     #[inline(always)]
-    fn pop(&mut self) -> Option<Limit<H>> {
+    fn pop(&mut self) -> Option<T> {
         if self.len == 0 {
             return None;
         }
@@ -538,4 +538,25 @@ pub(crate) struct Set {
     pub(crate) earlier: bool,
     /// The timer thread takes what is due in the heap.
     pub(crate) orphaned: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails by a limit that comes out before an earlier one, twice or not at all: at whichever place of the array the first
+    /// one stands.
+    #[test]
+    fn limits_that_were_popped_ahead_come_out_in_order() {
+        for count in 0..4 * AHEAD {
+            let (mut ahead, mut out) = (Ahead::new(), Vec::new());
+            for _again in 0..3 {
+                out.clear();
+                out.extend((0..count).filter_map(|limit| ahead.exchange(limit)));
+                assert_eq!(out.len(), count.saturating_sub(AHEAD), "so many are kept");
+                out.extend(std::iter::from_fn(|| ahead.pop()));
+                assert!(out.iter().copied().eq(0..count), "{out:?}");
+            }
+        }
+    }
 }
