@@ -227,19 +227,23 @@ fn work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle() {
     });
 }
 
-/// A thread submits while idle Ps retire. Fails by an assertion when its goroutine gets one of those Ps, by deadlock when
-/// no P runs the goroutine.
+/// A thread submits two goroutines while idle Ps retire. Fails by an assertion when one of them gets one of those Ps, by
+/// deadlock when no P runs the goroutine.
 #[test]
 fn work_from_a_thread_is_run_while_idle_ps_retire() {
     Model::new().preemptions(1).check("submit_vs_idle_shrink", || {
         let runtime = Arc::new(runtime(2, 2));
+        let handle = Handle::of(&runtime);
         fall_asleep::<2>(&runtime);
+        let two = [handle.make(|| ()), handle.make(|| ())];
         loom::explore();
         let shrinks = loom::thread::spawn({
             let runtime = Arc::clone(&runtime);
             move || assert_eq!(runtime.set_procs(1), 2)
         });
-        runtime.go(|| ()).join().unwrap();
+        for one in handle.inject(two) {
+            one.join().unwrap();
+        }
         done();
         shrinks.join().unwrap();
     });

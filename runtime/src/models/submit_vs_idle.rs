@@ -159,6 +159,45 @@ fn whoever_finds_work_wakes_the_next() {
     });
 }
 
+/// A goroutine is injected while all Ms sleep, and another one while the M that was woken finds the first. Fails by deadlock
+/// when that M looks for more while it counts as spinning, so that the second is left to it after the look.
+#[test]
+fn what_is_left_to_a_spinner_that_finds_work_is_run() {
+    Model::new().check("spinner_finds_work_vs_thread", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<2>(&runtime);
+        let [first, second] = two_that_need_two_ms(&handle);
+        loom::explore();
+        let submitted = [handle.inject([first]), handle.inject([second])];
+        for one in submitted.into_iter().flatten() {
+            one.join().unwrap();
+        }
+    });
+}
+
+/// As `what_is_left_to_a_spinner_that_finds_work_is_run`, by a goroutine, which keeps its M: the second stands in that M's ring.
+/// Fails by deadlock when the M that finds the first reads the ring before others see that it spins no more.
+#[test]
+fn what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run() {
+    Model::new().preemptions(1).check("spinner_finds_work_vs_ring", || {
+        let runtime = runtime(3, 3);
+        let handle = Handle::of(&runtime);
+        fall_asleep::<3>(&runtime);
+        let ran = Flag::default();
+        let (stays, raised) = (ran.clone(), ran.clone());
+        let first = handle.make(move || stays.wait_on_thread());
+        let submitter = runtime.go(move || {
+            loom::explore();
+            let _first = handle.inject([first]);
+            drop(go(move || raised.raise()));
+            ran.wait_on_thread();
+            done();
+        });
+        submitter.join().unwrap();
+    });
+}
+
 /// Two goroutines are injected while one M sleeps and the other gives up. The sleeper is woken, takes both, and finds
 /// no idle P for the second goroutine; meanwhile the other M has seen it spin, and so not begun to spin itself. That M
 /// has to look again all the same, and to spin then: else it finds that one spins already, gives up, sees the work,
@@ -478,6 +517,7 @@ fn mutants() {
     const RING: &str = "a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up";
     const ONE: &str = "work_from_a_thread_is_run_while_the_only_m_goes_idle";
     const FOUND: &str = "whoever_finds_work_wakes_the_next";
+    const LEFT: &str = "what_is_left_to_a_spinner_that_finds_work_is_run";
     const UNSPUN: &str = "an_m_that_did_not_spin_looks_again";
     caught::assert_caught(
         module_path!(),
@@ -505,6 +545,9 @@ fn mutants() {
             (Mutant::IdleSkipsGlobal, ONE),
             (Mutant::InjectWakesNobody, FOUND),
             (Mutant::SpinnerWakesNobody, FOUND),
+            (Mutant::SpinnerSkipsGlobal, LEFT),
+            (Mutant::SpinnerLooksFirst, LEFT),
+            (Mutant::SpinnerNoFence, "what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run"),
             (Mutant::ThiefDoesNotSpin, "what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile"),
             (Mutant::IdleOnlySpinnersLook, UNSPUN),
             (Mutant::RecheckDoesNotSpin, UNSPUN),

@@ -31,6 +31,12 @@ pub enum Mutant {
     RecheckDoesNotSpin,
     /// An M that stops spinning because it found work wakes no M.
     SpinnerWakesNobody,
+    /// An M that stops spinning because it found work looks for more before it leaves the count.
+    SpinnerLooksFirst,
+    /// Such an M looks for more without a fence after it has left the count.
+    SpinnerNoFence,
+    /// Such an M does not look at the global queue.
+    SpinnerSkipsGlobal,
     /// An M that looks at the queues of others is not counted as spinning.
     ThiefDoesNotSpin,
     /// A submitter that finds no idle P after all leaves the count of spinning Ms after the lock.

@@ -3,8 +3,8 @@
 //! An M without work of its own begins to *spin*: the M counts in `nmspinning` and looks at the other Ps' queues. A
 //! spinning M stops in one of two ways:
 //!
-//! * the M finds work, leaves the count, and calls `wakep`: submitters may have left more than one goroutine to this M,
-//!   and if no other M spins, none would look for the rest;
+//! * the M finds work, leaves the count, and looks whether more is *left* (L1 to L3): submitters may have left more than one
+//!   goroutine to this M, and if no other M spins, none would look for the rest. If something is, the M wakes the next;
 //! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). If the M now sees work
 //!   that it missed before, it takes an idle P back, spins, and searches once more.
 //!
@@ -13,6 +13,19 @@
 //! the global queue to a P's, and an M that looked the other way round could miss them in both places. An idle P has an
 //! empty queue. The M reads the mask that says which Ps are idle after IdleFence: else it would pass over a P that was
 //! idle *before* the fence, and has got an owner and a goroutine since.
+//!
+//! ```text
+//!   submitter                                      M that spins and finds work
+//!
+//!   S1  queue the G                                L1  leave the count
+//!   S2  SubmitFence                                L2  SpinnerFence
+//!   S3  an M spins?  leave the G to that M         L3  in the lock: a G in the global queue?  after the lock: in a ring?
+//!                                                      wake the next M
+//! ```
+//! One of the fences comes first: L3 sees the G, or S3 sees that the M spins no more. (A thief that has the G in hand counts as
+//! spinning, and so looks after this one.) The order of the two looks of L3 is that of I1 and I3. Go's M wakes the next without
+//! a look: then each goroutine that is submitted to a process at rest with several Ps wakes two threads, and the second one, for
+//! which there is nothing, before the goroutine runs. Where no M is in the poller this M does that, too: the next goes there.
 //!
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only
 //! until the first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
@@ -48,9 +61,24 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     fn end_spinning(&self) {
+        mutant!(SpinnerLooksFirst: keep left = self.is_work_left());
         self.census.end_spinning();
         mutant!(SpinnerWakesNobody: return);
-        self.wakep();
+        // SpinnerFence. SeqCst: a store to the census, then loads from the queues; partner: SubmitFence in `wakep`.
+        fence(Ordering::SeqCst.unless(SpinnerNoFence));
+        mutant!(SpinnerLooksFirst: if left == Some(false) { return });
+        if self.is_stopping() || self.census.lacks_a_spinner() && self.is_work_left() {
+            self.wakep();
+        }
+    }
+
+    /// L3. Returns `true` if there is something for one more M.
+    fn is_work_left(&self) -> bool {
+        let central = self.central.lock();
+        let left = (!central.globq.is_empty()).unless(SpinnerSkipsGlobal);
+        let polls = central.poller.blocked().is_some();
+        drop(central);
+        left || !polls || self.work_somewhere(&self.idle_mask)
     }
 
     /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P if there is something to

@@ -18,8 +18,8 @@
 //!
 //! * *SubmitFence*: I3 sees the G.
 //! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
-//!   through I1 to I3 itself, or finds work, stops spinning, and then does S2 and S3 once more (`spin.rs`). So the G that
-//!   a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
+//!   through I1 to I3 itself, or finds work, stops spinning, and then looks at every queue (L1 to L3 of `spin.rs`). So the G
+//!   that a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
 //! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps. (It may nap before that,
 //!   for microseconds: `nap.rs`.)
 //!
@@ -29,8 +29,8 @@
 //! lock.
 //!
 //! One M is woken for many submissions: as long as an M spins, submitters leave their goroutines to that M. Once the M
-//! has found work, and there is still an idle P, that M wakes the next. A burst of goroutines costs the submitter one
-//! futex call.
+//! has found work, and there is still an idle P and more work, that M wakes the next. A burst of goroutines costs the submitter
+//! one futex call.
 //!
 //! **A summons** brings no P:
 //!
@@ -201,8 +201,8 @@ impl<H: Host> Sched<H> {
         unless!(SubmitLeavesTheEnd, self.tell_if_stopping());
     }
 
-    /// S2 and S3: summons an M if no M spins and a P is idle. Called after each submission, and by an M that spun and has
-    /// found work.
+    /// S2 and S3: summons an M if no M spins and a P is idle. Called after each submission, and by an M that spun, has found
+    /// work, and sees more.
     #[inline]
     pub(crate) fn wakep(&self) {
         mutant!(SubmitNoWake: return);
