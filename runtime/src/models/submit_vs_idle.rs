@@ -176,7 +176,7 @@ fn what_is_left_to_a_spinner_that_finds_work_is_run() {
     });
 }
 
-/// As `what_is_left_to_a_spinner_that_finds_work_is_run`, by a goroutine, which keeps its M: the second stands in that M's ring.
+/// As `what_is_left_to_a_spinner_that_finds_work_is_run`, by a goroutine that keeps its M: the second stands in that M's ring.
 /// Fails by deadlock when the M that finds the first reads the ring before others see that it spins no more.
 #[test]
 fn what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run() {

@@ -207,7 +207,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn wakep(&self) {
         mutant!(SubmitNoWake: return);
         // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`
-        // and in `handoffp`, and StopFence in `begin_stop`.
+        // and in `handoffp`, SpinnerFence in `end_spinning`, and StopFence in `begin_stop`.
         fence(Ordering::SeqCst.unless(SubmitNoFence));
         if self.census.lacks_a_spinner() {
             self.wake_one();
