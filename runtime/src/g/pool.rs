@@ -14,7 +14,7 @@
 
 use crate::g::{G, GRef};
 use crate::host::Host;
-use crate::prim::{Mutex, MutexGuard, Rank, SingleWriterWord, UnsafeCell, Weak, capacity};
+use crate::prim::{CachePadded, Mutex, MutexGuard, Rank, SingleWriterWord, UnsafeCell, Weak, capacity};
 use crate::sched::Sched;
 use std::ptr::NonNull;
 
@@ -99,14 +99,15 @@ pub(crate) struct GPool<H: Host> {
     /// The runtime whose goroutines these are. Weak: a G that was left behind must not keep threads and
     /// descriptors alive, only the memory that a late waker looks at.
     sched: Weak<Sched<H>>,
-    stock: Mutex<Stock<H>>,
+    /// By itself: `sched` is read at each wake and end of a goroutine, and the lock written for each batch of Gs.
+    stock: CachePadded<Mutex<Stock<H>>>,
 }
 
 impl<H: Host> GPool<H> {
     pub(crate) fn new(sched: Weak<Sched<H>>) -> NonNull<Self> {
         let (chunks, regions) = (Vec::new(), Vec::new());
         let stock = Stock { chunks, regions, used: 0, free: Vec::new(), out: 0, closed: false };
-        let pool = Box::new(GPool { sched, stock: Mutex::new(Rank::GPool, stock) });
+        let pool = Box::new(GPool { sched, stock: CachePadded::new(Mutex::new(Rank::GPool, stock)) });
         NonNull::from(Box::leak(pool))
     }
 

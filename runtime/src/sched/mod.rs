@@ -209,7 +209,8 @@ pub(crate) struct Sched<H: Host> {
     pub(crate) config: Config,
     /// Ps are bound to CPUs, or CPUs have different last-level caches: an M that acquires a P takes its place.
     pub(crate) has_places: bool,
-    central: Mutex<Central<H>>,
+    /// By itself, as is what Ms without work, or with a batch to fetch, write: what stands beside is read for each goroutine.
+    central: CachePadded<Mutex<Central<H>>>,
     /// Read at each submission, written when an M begins or ends to spin or sleep.
     census: CachePadded<Census>,
     /// The runtime ends: no M takes work any more. Set once, under the lock.
@@ -241,14 +242,14 @@ pub(crate) struct Sched<H: Host> {
     ps: Ps<H>,
     pool: NonNull<GPool<H>>,
     pub(crate) descs: PollTable<H>,
-    next_id: AtomicU64,
+    next_id: CachePadded<AtomicU64>,
     stacks: Stacks,
     /// Goroutines made, less those dropped, by threads that are no M; the others count at their Ms.
     live: AtomicI64,
     /// How many goroutines were not unwound, as an unwinding might have ended the process.
     refusals: AtomicU64,
     /// Counts the looks at the poller, for the monitor.
-    polls: AtomicU64,
+    polls: CachePadded<AtomicU64>,
     /// How many threads without an M serve timers; see `deadlock`.
     serving: AtomicU64,
     /// See `dump`.
@@ -303,7 +304,7 @@ impl<H: Host> Sched<H> {
             host,
             has_places: config.cpu_sets.is_some() || H::has_several_caches(),
             config,
-            central: Mutex::new(Rank::Central, central),
+            central: CachePadded::new(Mutex::new(Rank::Central, central)),
             census: CachePadded::new(Census::new(procs)),
             stopping: AtomicBool::new(false),
             at_switch: AtSwitch::new(),
@@ -322,11 +323,11 @@ impl<H: Host> Sched<H> {
             ps,
             pool: GPool::new(weak.clone()),
             descs: PollTable::new(),
-            next_id: AtomicU64::new(1),
+            next_id: CachePadded::new(AtomicU64::new(1)),
             stacks: Stacks::new(),
             live: AtomicI64::new(0),
             refusals: AtomicU64::new(0),
-            polls: AtomicU64::new(0),
+            polls: CachePadded::new(AtomicU64::new(0)),
             serving: AtomicU64::new(0),
             coarse_now: SingleWriterWord::new(H::now().as_nanos()),
             told: Told::new(),

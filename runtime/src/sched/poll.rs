@@ -35,7 +35,9 @@ use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
 use crate::net::desc::PollDesc;
 use crate::prim::hooks::*;
-use crate::prim::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Rank, Relaxed, event, fence};
+use crate::prim::{
+    Arc, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering, Rank, Relaxed, event, fence,
+};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use crate::wait::task::FoundTasks;
@@ -279,7 +281,8 @@ pub(crate) struct Entries<H: Host> {
 /// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells an
 /// event of a descriptor that is gone from an event of the successor.
 pub(crate) struct PollTable<H: Host> {
-    entries: Mutex<Entries<H>>,
+    /// By itself: what stands beside is read at each look for work, and the lock written for each event.
+    entries: CachePadded<Mutex<Entries<H>>>,
     /// How many there are: a hint, read without the lock.
     watched: AtomicU64,
 }
@@ -287,10 +290,10 @@ pub(crate) struct PollTable<H: Host> {
 impl<H: Host> PollTable<H> {
     pub(crate) fn new() -> Self {
         PollTable {
-            entries: Mutex::new(
+            entries: CachePadded::new(Mutex::new(
                 Rank::PollTable,
                 Entries { all: Vec::new(), free: Vec::new(), is_over: false },
-            ),
+            )),
             watched: AtomicU64::new(0),
         }
     }

@@ -64,7 +64,7 @@ use std::io;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::prim::{HostMutex as Mutex, Rank};
+use crate::prim::{CachePadded, HostMutex as Mutex, Rank};
 
 use guard::Guard;
 use slab::{SLAB, Slab};
@@ -139,7 +139,8 @@ struct Inner {
 /// The stacks of one runtime.
 #[derive(Debug)]
 pub(crate) struct StackPool {
-    inner: Mutex<Inner>,
+    /// By itself: the others are read for each stack, and the lock written for each batch of stacks.
+    inner: CachePadded<Mutex<Inner>>,
     guard: Guard,
     /// The user's limit on the stacks of accepted goroutines, and their bytes, which are counted only for that.
     max_bytes: Option<usize>,
@@ -163,7 +164,8 @@ impl StackPool {
 
     fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
         let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
-        let inner = Mutex::new(Rank::Stacks, Inner { guard: bytes, slab: SLAB, ..Inner::default() });
+        let inner = Inner { guard: bytes, slab: SLAB, ..Inner::default() };
+        let inner = CachePadded::new(Mutex::new(Rank::Stacks, inner));
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
