@@ -40,8 +40,10 @@ use crate::sched::timers::Timers;
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// How many numbers of goroutines a P draws at a time. Go's number.
+/// How many numbers of goroutines a P draws the first time (Go's number, for each time), and at most. Each time there are twice
+/// as many: a P that makes many goroutines seldom writes what all Ps write, and one that makes few wastes few numbers.
 const ID_BATCH: u32 = 16;
+const ID_BATCH_MOST: u32 = 4096;
 
 /// The right to run goroutines.
 pub(crate) struct P<H: Host> {
@@ -60,6 +62,8 @@ pub(crate) struct P<H: Host> {
     stack_cache: UnsafeCell<H::StackCache>,
     /// Owner: the next number of a goroutine, and how many numbers are left of the last batch.
     ids: Cell<(u64, u32)>,
+    /// Owner: how many numbers the next batch has.
+    id_batch: Cell<u32>,
     /// How many goroutines were run. Written by the owner.
     tick: AtomicU32,
     /// Goroutines of one class other than `Normal`; and when which class has its turn.
@@ -101,6 +105,7 @@ impl<H: Host> P<H> {
             free_gs: FreeGs::new(),
             stack_cache: UnsafeCell::new(H::StackCache::default()),
             ids: Cell::new((0, 0)),
+            id_batch: Cell::new(ID_BATCH),
             tick: AtomicU32::new(0),
             batch: Batch::new(),
             alert: Cell::new(id),
@@ -194,8 +199,12 @@ impl<H: Host> P<H> {
     #[inline]
     pub(crate) fn next_id(&self, source: &AtomicU64) -> u64 {
         let (next, left) = match self.ids.get() {
-            // Relaxed: a number, ordered by nothing.
-            (_, 0) => (source.fetch_add(u64::from(ID_BATCH), Relaxed), ID_BATCH),
+            (_, 0) => {
+                let batch = self.id_batch.get();
+                self.id_batch.set((2 * batch).min(ID_BATCH_MOST));
+                // Relaxed: a number, ordered by nothing.
+                (source.fetch_add(u64::from(batch), Relaxed), batch)
+            }
             some => some,
         };
         self.ids.set((next + 1, left - 1));
