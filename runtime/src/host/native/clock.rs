@@ -1,10 +1,10 @@
 //! The monotonic clock, in nanoseconds. It begins a century before the process first asked for the time, so that earlier
 //! instants have a place on it and convert back unchanged; 484 years are left after that moment.
 //!
-//! std's `Instant` is a reading of CLOCK_MONOTONIC, too, and takes four times as many instructions as the kernel's reading itself.
-//! So `now` reads that clock. Where the origin stands on it is found out once, by readings of std's between two of ours. The
-//! narrowest pair decides, and of that pair the later one: `now` is behind std's by some tens of nanoseconds, and never before. So
-//! no timer fires before the `Instant` for which a user has set it.
+//! std's `Instant` is a reading of CLOCK_MONOTONIC, too, and takes four times as many instructions as the kernel's reading
+//! itself. So `now` reads that clock. Where the origin stands on it is found out once, by readings of std's between two of
+//! ours. The narrowest pair decides, and of that pair the later one: `now` is behind std's by some tens of nanoseconds, and
+//! never before. So no timer fires before the `Instant` for which a user has set it.
 
 use gmp_timers::Nanos;
 use std::sync::OnceLock;
