@@ -273,7 +273,11 @@ impl<H: Host> Sched<H> {
     /// # Errors
     /// The host's, when the host refuses the thread.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
-        let sched = Arc::new_cyclic(|weak| Self::new(weak, host, config));
+        let sched = Arc::new_cyclic(|weak| {
+            // Not below the frame of `new`, which is large in a debug build: a goroutine may start a runtime.
+            let ps = Self::new_ps(weak, &config);
+            Self::new(weak, host, config, ps)
+        });
         if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
             sched.stop(Duration::ZERO);
             return Err(refused);
@@ -291,12 +295,18 @@ impl<H: Host> Sched<H> {
         Ok(sched)
     }
 
-    fn new(weak: &Weak<Self>, host: H, config: Config) -> Self {
-        let procs = config.procs;
+    /// Returns the Ps, and which are idle: all.
+    fn new_ps(weak: &Weak<Self>, config: &Config) -> (Ps<H>, Vec<NonNull<P<H>>>) {
         let ps = Ps::new();
-        let mut idle_ps: Vec<_> = (0..procs).map(|_| ps.push(|id| P::new(id, weak, config.policy))).collect();
+        let mut idle: Vec<_> =
+            (0..config.procs).map(|_| ps.push(|id| P::new(id, weak, config.policy))).collect();
         // The P with the lowest number is taken first.
-        idle_ps.reverse();
+        idle.reverse();
+        (ps, idle)
+    }
+
+    fn new(weak: &Weak<Self>, host: H, config: Config, (ps, idle_ps): (Ps<H>, Vec<NonNull<P<H>>>)) -> Self {
+        let procs = config.procs;
         let central = Central::new(&config, idle_ps);
         let detours = if config.has_one_queue { ONE_QUEUE } else { 0 };
         let lines = Lines::new(config.max_file_calls, config.max_lookups);

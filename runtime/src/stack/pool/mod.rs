@@ -140,7 +140,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct StackPool {
     /// By itself: the others are read for each stack, and the lock written for each batch of stacks.
-    inner: CachePadded<Mutex<Inner>>,
+    inner: Box<CachePadded<Mutex<Inner>>>,
     guard: Guard,
     /// The user's limit on the stacks of accepted goroutines, and their bytes, which are counted only for that.
     max_bytes: Option<usize>,
@@ -165,7 +165,8 @@ impl StackPool {
     fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
         let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
         let inner = Inner { guard: bytes, slab: SLAB, ..Inner::default() };
-        let inner = CachePadded::new(Mutex::new(Rank::Stacks, inner));
+        // Boxed, as a runtime is moved while it is made: a debug build keeps a copy in each frame.
+        let inner = Box::new(CachePadded::new(Mutex::new(Rank::Stacks, inner)));
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
