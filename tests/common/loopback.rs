@@ -2,8 +2,9 @@
 
 use gmp::net::{TcpListener, TcpStream};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 pub fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -66,7 +67,9 @@ pub fn asking(addr: SocketAddr) -> usize {
         .count()
 }
 
-/// An address that refuses.
+/// An address that refuses, another one each time for a while: ports whose services nobody has. (A port that was free a moment
+/// ago may be given to the very socket that connects, which then has itself as its peer.)
 pub fn refusing() -> SocketAddr {
-    listen().1
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    (Ipv4Addr::LOCALHOST, 1 + NEXT.fetch_add(1, Relaxed) % 6).into()
 }
