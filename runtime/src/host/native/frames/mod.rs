@@ -119,7 +119,8 @@ pub(crate) const CAN_UNWIND: bool =
 /// Returns `Ok` if a panic that the caller throws now, on this stack, certainly ends at the `catch_unwind` of the
 /// function in which `mark` was taken, or at a catch on the way there.
 ///
-/// This call and the throw must have the same frames around them: one function makes both, and is not inlined.
+/// The caller is at the place of the throw, or below it in functions of this library: each frame that the throw leaves is one
+/// of the look's.
 #[inline(never)]
 pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     if !CAN_UNWIND {
