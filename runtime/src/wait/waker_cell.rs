@@ -46,6 +46,7 @@ use crate::prim::{Acquire, AtomicU64, Relaxed, Release, UnsafeCell, relax};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
+use std::cell::Cell;
 
 const PARKED: u64 = 1;
 const CLAIMED: u64 = 2;
@@ -103,18 +104,23 @@ impl<H: Host> WakerCell<H> {
         let mut wait = Wait::<H>::begin();
         // SAFETY: without PARKED no waker reads the Waiter.
         self.waiter.with_mut(|slot| unsafe { *slot = Some(wait.waiter()) });
-        let mut slept = false;
+        let refused = Cell::new(false);
         let woke = wait.park(How::new(WaitReason::Future), || {
             // Release: the Waiter goes to the waker that finds PARKED: partner N1. Relaxed: as in `is_notified`.
             let release = Release.unless(WakerParkRelaxed);
             let parked = self.word.compare_exchange(seen.0, seen.parked(), release, Relaxed);
             mutant!(WakerParksBlindly: { self.word.store(seen.parked(), Release); return Commit::Park });
-            slept = parked.is_ok();
-            if slept { Commit::Park } else { Commit::Refuse }
+            // From a park on the owner may run: nothing of its stack is touched. A refusal has published nothing; who
+            // interrupts the owner then has waited for the end of this hook (E3 of `sched/stop.rs`).
+            if parked.is_ok() {
+                return Commit::Park;
+            }
+            refused.set(true);
+            Commit::Refuse
         });
         match woke {
             Woke::Interrupted(interrupt) => {
-                if slept {
+                if !refused.get() {
                     self.leave(seen);
                 }
                 Err(interrupt)
