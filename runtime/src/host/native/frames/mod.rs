@@ -138,6 +138,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
         arrives: false,
         frames: 0,
         learns: None,
+        proved: false,
     };
     // SAFETY: the frame of this function, which stays until the look is over.
     let known = unsafe { look.knows_the_way(here) };
@@ -147,6 +148,7 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     }
     // SAFETY: as above.
     look.learns = unsafe { Candidate::of(here, Some(Meets::Nothing), look.generation) };
+    look.proved = look.generation.row(here.ip).is_some();
     // SAFETY: `judge` gets this look, which this walk alone uses.
     unsafe { walk(judge, (&raw mut look).cast()) };
     if known && !look.arrives {
@@ -310,6 +312,9 @@ struct Look<'a> {
     frames: usize,
     /// What is kept of the last frame if the next one is where the rows have it.
     learns: Option<Candidate>,
+    /// The frames so far are where the rows have them. Beyond one that is not, the upper end of a called frame need not be the
+    /// caller's rsp, by which a row would be read.
+    proved: bool,
 }
 
 /// What a walk carries from frame to frame.
@@ -353,7 +358,7 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     if look.frames > 1
         && let Some(learnt) = look.learns.take()
     {
-        learnt.check(place, look.generation);
+        look.proved = learnt.check(place, look.generation);
     }
     if look.is_beyond(low) {
         look.arrives = look.path.catcher.is_some();
@@ -361,11 +366,12 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     }
     // SAFETY: a context of the unwinder, within its callback.
     let meets = look.meets(unsafe { Frame::of(context) });
-    if look.frames > 1 {
+    if look.frames > 1 && look.proved {
         // SAFETY: the unwinder shows the frame.
         look.learns = unsafe { Candidate::of(place, meets, look.generation) };
-    } else if meets != Some(Meets::Nothing) {
-        look.learns = None;
+        look.proved = look.generation.row(place.ip).is_some();
+    } else if look.frames == 1 && meets != Some(Meets::Nothing) {
+        (look.learns, look.proved) = (None, false);
     }
     let catches = matches!(meets, Some(Meets::Catch | Meets::CatchThatAborts));
     match meets.map(|meets| look.path.pass(meets, at)) {

@@ -49,7 +49,7 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
 /// # Safety
 /// The word is mapped.
 #[inline]
-unsafe fn peek(at: *const usize) -> usize {
+pub(super) unsafe fn peek(at: *const usize) -> usize {
     #[cfg(not(gmp_asan))]
     // SAFETY: by this function's contract.
     unsafe {

@@ -13,13 +13,14 @@
 //! | the return address | in the word below the upper end |
 //! | the caller's rbp | in rbp still, or in the second word below the upper end |
 //!
-//! The upper end is the caller's rsp. So return address, rsp and rbp give those of the caller, and nothing else is needed.
+//! The upper end is the caller's rsp, unless the entry has a rule for rsp. So return address, rsp and rbp give those of the caller, and nothing else is needed.
 //! All other frames (of signals, of variable size without rbp, with expressions) are the unwinder's.
 //!
 //! *What is kept was seen.* A rule enters the table after a walk by the unwinder has come to the next frame, and only if the
 //! unwinder found there the return address, rsp and rbp that the rule gives. The frame's code lies in a loaded object:
 //! the code of a compiler at run time comes and goes without a notice. An object that was unloaded is noticed by the
-//! generation, as in `verdicts.rs`.
+//! generation, as in `verdicts.rs`. Beyond a frame that has no row nothing is learnt: that frame's upper end need not be
+//! the rsp of its caller.
 //!
 //! What a throw meets at a frame depends on the return address alone, but for two things that the walk carries along:
 //! whether the called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only
@@ -34,7 +35,7 @@
 //! ```
 //! The size 0 means 16 above rbp; the greatest one, that the frame is none of the table's.
 
-use super::object::Object;
+use super::object::{Object, peek};
 use super::tables::{Function, Rules};
 use super::verdicts::{GENERATION_BITS, Generation};
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,8 +108,8 @@ impl Row {
         };
         // SAFETY: by this function's contract both words lie in the frame.
         unsafe {
-            let ip = ((upper - 8) as *const usize).read_volatile().wrapping_sub(1);
-            let rbp = if self.saves_rbp { ((upper - 16) as *const usize).read_volatile() } else { place.rbp };
+            let ip = peek((upper - 8) as *const usize).wrapping_sub(1);
+            let rbp = if self.saves_rbp { peek((upper - 16) as *const usize) } else { place.rbp };
             Place { ip, low: upper, rbp }
         }
     }
@@ -175,17 +176,17 @@ impl Rule {
                 let low = u64::from(code & 0x3f);
                 match (code >> 6, code) {
                     (1, _) => at = self.advance(at, low as usize, rules, until)?,
-                    (2, _) => self.save(low, Some(next.uleb()), rules),
-                    (3, _) => self.restore(low, until?.2, rules),
+                    (2, _) => self.save(low, Some(next.uleb()), rules)?,
+                    (3, _) => self.restore(low, until?.2, rules)?,
                     (_, 0x00) => {}
                     (_, 0x02) => at = self.advance(at, next.take::<u8>().into(), rules, until)?,
                     (_, 0x03) => at = self.advance(at, next.take::<u16>().into(), rules, until)?,
                     (_, 0x04) => at = self.advance(at, next.take::<u32>() as usize, rules, until)?,
-                    (_, 0x05) => self.save(next.uleb() as u64, Some(next.uleb()), rules),
-                    (_, 0x06) => self.restore(next.uleb() as u64, until?.2, rules),
+                    (_, 0x05) => self.save(next.uleb() as u64, Some(next.uleb()), rules)?,
+                    (_, 0x06) => self.restore(next.uleb() as u64, until?.2, rules)?,
                     // The switch of goroutines has the walk end within it.
-                    (_, 0x07) => self.set(next.uleb() as u64, Saved::Lost, rules),
-                    (_, 0x08) => self.save(next.uleb() as u64, None, rules),
+                    (_, 0x07) => self.set(next.uleb() as u64, Saved::Lost, rules)?,
+                    (_, 0x08) => self.save(next.uleb() as u64, None, rules)?,
                     (_, 0x0a) => {
                         *remembered.get_mut(deep)? = *self;
                         deep += 1;
@@ -221,22 +222,24 @@ impl Rule {
         at.checked_add(units.checked_mul(rules.code_unit)?)
     }
 
-    fn save(&mut self, register: u64, units: Option<usize>, rules: &Rules) {
+    fn save(&mut self, register: u64, units: Option<usize>, rules: &Rules) -> Option<()> {
         let saved = units.map_or(Saved::Not, |units| Saved::At((units as i64).wrapping_mul(rules.data_unit)));
-        self.set(register, saved, rules);
+        self.set(register, saved, rules)
     }
 
-    fn restore(&mut self, register: u64, first: Rule, rules: &Rules) {
+    fn restore(&mut self, register: u64, first: Rule, rules: &Rules) -> Option<()> {
         let saved = if register == rules.returns { first.returns } else { first.rbp };
-        self.set(register, saved, rules);
+        self.set(register, saved, rules)
     }
 
-    fn set(&mut self, register: u64, saved: Saved, rules: &Rules) {
+    /// Returns `None` for rsp: then the frame's upper end is not what the caller has in it.
+    fn set(&mut self, register: u64, saved: Saved, rules: &Rules) -> Option<()> {
         if register == rules.returns {
             self.returns = saved;
         } else if register == RBP {
             self.rbp = saved;
         }
+        (register != RSP).then_some(())
     }
 }
 
@@ -290,6 +293,9 @@ impl Rows {
 
     #[inline]
     fn get(&self, generation: Generation, ip: usize) -> Known {
+        if !generation.keeps() {
+            return Known::Nothing;
+        }
         let (set, upper) = self.place(generation, ip);
         // Relaxed: the word holds all.
         let mut words = set.iter().map(|place| place.load(Relaxed));
@@ -306,7 +312,7 @@ impl Rows {
     }
 
     fn keep(&self, generation: Generation, ip: usize, row: Option<Row>) {
-        if !has_room(ip) || self.get(generation, ip) != Known::Nothing {
+        if !generation.keeps() || !has_room(ip) || self.get(generation, ip) != Known::Nothing {
             return;
         }
         let (set, upper) = self.place(generation, ip);
@@ -373,8 +379,11 @@ impl Candidate {
     }
 
     /// `caller` is what the unwinder has found.
-    pub(super) fn check(self, caller: Place, generation: Generation) {
-        KNOWN.keep(generation, self.ip, (self.caller == caller).then_some(self.row));
+    /// Returns `true` if the row is right.
+    pub(super) fn check(self, caller: Place, generation: Generation) -> bool {
+        let is_right = self.caller == caller;
+        KNOWN.keep(generation, self.ip, is_right.then_some(self.row));
+        is_right
     }
 }
 

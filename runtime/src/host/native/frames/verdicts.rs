@@ -6,7 +6,8 @@
 //! the way of the same looks push each other out at each of them, in one program of some ten. A verdict that finds its set
 //! full takes the place of one that was there; which one, changes each time.
 //!
-//! An address may be used again after a `dlclose`: the generation is the count of unloaded objects.
+//! An address may be used again after a `dlclose`: the generation is the count of unloaded objects. From 8191 on all would have
+//! one number, and nothing is kept: looks are slow then, and right.
 
 use super::Landmarks;
 use super::code::{Kind, kind, kind_of_pad};
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub(super) struct Generation(u64);
 
 pub(super) const GENERATION_BITS: u32 = 13;
+/// The number of all generations from this one on.
+const LAST: u64 = (1 << GENERATION_BITS) - 1;
 const KIND_BITS: u32 = 3;
 const KINDS: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
 
@@ -51,7 +54,13 @@ impl Generation {
         let mut count = 0_u64;
         // SAFETY: `first` gets the count, as it expects.
         unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
-        Generation(count % (1 << GENERATION_BITS))
+        Generation(count.min(LAST))
+    }
+
+    /// In the last generation, which has no end, nothing is kept.
+    #[inline]
+    pub(super) fn keeps(self) -> bool {
+        self.0 < LAST
     }
 
     /// Less than 2^`GENERATION_BITS`.
@@ -98,6 +107,9 @@ impl Verdicts {
 
     /// Returns the kind that is kept for an address, or finds it out.
     fn get(&self, generation: Generation, address: usize, find: impl FnOnce() -> Kind) -> Kind {
+        if !generation.keeps() {
+            return find();
+        }
         let key = (address as u64) << GENERATION_BITS | generation.0;
         let set = &self.sets[set_of(address)].0;
         // Relaxed: the word holds the whole verdict.
