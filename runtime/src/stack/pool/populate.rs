@@ -6,8 +6,8 @@
 //! number, from 6.14 on); where the kernel refuses that, the pages come one by one as they are touched, and the process does
 //! not ask again. The call is outside of the pool's lock.
 //!
-//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a memory cgroup
-//! the advice may be refused, or have the kernel reclaim or kill, by as many pages earlier as a batch has.
+//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a memory
+//! cgroup the advice may be refused, or have the kernel reclaim or kill, by as many pages earlier as a batch has.
 
 use std::ptr;
 use std::sync::atomic::AtomicBool;

@@ -13,8 +13,9 @@
 //! | the return address | in the word below the upper end |
 //! | the caller's rbp | in rbp still, or in the second word below the upper end |
 //!
-//! The upper end is the caller's rsp, unless the entry has a rule for rsp. So return address, rsp and rbp give those of the caller, and nothing else is needed.
-//! All other frames (of signals, of variable size without rbp, with expressions) are the unwinder's.
+//! The upper end is the caller's rsp, unless the entry has a rule for rsp. So return address, rsp and rbp give those of
+//! the caller, and nothing else is needed. All other frames (of signals, of variable size without rbp, with
+//! expressions) are the unwinder's.
 //!
 //! *What is kept was seen.* A rule enters the table after a walk by the unwinder has come to the next frame, and only if the
 //! unwinder found there the return address, rsp and rbp that the rule gives. The frame's code lies in a loaded object:
