@@ -35,8 +35,8 @@
 //!
 //! *Fewer procs*: a waker that has counted on an idle P finds that P gone, in the lock, as when another M has taken it. The Ps
 //! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends
-//! an M, which wakes the next on finding work. An M that spins meanwhile finds the new P on giving up, or has given up before,
-//! and then is not seen spinning.
+//! an M, which finds work and wakes the next if there is more. An M that spins meanwhile finds the new P on giving up, or
+//! has given up before, and then is not seen spinning.
 //!
 //! *An M that looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after the M's
 //! last critical section, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the
