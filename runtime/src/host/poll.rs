@@ -38,8 +38,8 @@ pub(crate) enum Broken {
 
 /// The poller of one runtime.
 pub(crate) trait Poll: Threads {
-    /// Waits for descriptors to become ready, and hands the event of each to `found`, with what `begin` has returned: called
-    /// once, after the wait, if there is any event. An error means that the poller can't wait, now or later.
+    /// Waits for descriptors to become ready, and hands the event of each to `found`, with what `begin` has returned, which is
+    /// called once, after the wait, if there is any event. An error means that the poller can't wait, now or later.
     fn poll<T>(
         &self,
         local: &Self::Local,

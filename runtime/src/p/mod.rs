@@ -40,8 +40,8 @@ use crate::sched::timers::Timers;
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// How many numbers of goroutines a P draws the first time (Go's number, for each time), and at most. Each time there are twice
-/// as many: a P that makes many goroutines seldom writes what all Ps write, and one that makes few wastes few numbers.
+/// How many goroutine numbers a P draws the first time (Go draws so many each time), and at most. Each batch is twice the last
+/// one: a P that makes many goroutines seldom writes what all Ps write, and one that makes few wastes few numbers.
 const ID_BATCH: u32 = 16;
 const ID_BATCH_MOST: u32 = 4096;
 

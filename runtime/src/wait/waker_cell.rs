@@ -24,8 +24,8 @@
 //! | PARKED | the owner sleeps, and the first waker is to claim the wait |
 //! | CLAIMED | one waker claims the wait; or has claimed the last wait, which is over: then as AWAKE |
 //!
-//! The owner writes the word at W5 alone, where it sleeps. For a wake that comes earlier no exchange of the owner's is needed:
-//! the count says that there was one.
+//! The owner writes the word only at W5 and W6, where it sleeps. For a wake that comes earlier the owner needs no exchange: the
+//! count says that there was a wake.
 //!
 //! *No wake is lost*: N1 before W5 has W3 or W5 find another count than W1 did; N1 after W5 finds PARKED. A wake is answered
 //! by a poll that begins after N1, and sees what the waker wrote before that.
@@ -60,7 +60,7 @@ const WAKE: u64 = 4;
 pub(crate) struct Seen(u64);
 
 impl Seen {
-    /// The word of an owner that sleeps since.
+    /// The word while the owner sleeps that has seen this one.
     fn parked(self) -> u64 {
         self.0 & !STATE | PARKED
     }

@@ -62,7 +62,7 @@ struct Limit<H: Host> {
 }
 
 impl<H: Host> Limit<H> {
-    /// Has the cache bring the word that the end of the wait changes.
+    /// Fetches the word that the end of the wait changes into the cache.
     #[inline(always)]
     fn fetch(&self) {
         prefetch(self.g.to_raw());
@@ -159,7 +159,7 @@ struct Inner<H: Host> {
 
 const NONE: u64 = u64::MAX;
 
-/// So many of the goroutines that are due together have their frames brought: those that the ring takes. The frames of later
+/// So many of the goroutines that are due together have their frames fetched: those that the ring takes. The frames of later
 /// ones would have left the cache again.
 const FETCHED: usize = capacity::RUNQ as usize;
 

@@ -52,9 +52,8 @@
 //! *A look that knows its way* asks the unwinder nothing: what was found out about a call, and how the walk goes on from there,
 //! is kept by the return address (`rows.rs`). Only a yes comes that way. Where one frame is not known, or does not pass, the
 //! look begins anew with the unwinder, so that each no is the unwinder's; in debug builds each yes is, too. The throw is
-//! the unwinder's always, and takes some twenty times what such a look does: a walk to the catcher, and from each landing
-//! pad on the way another one to the next. So a receive, a sleep and the wait for an event have nothing left to drop where
-//! they throw.
+//! the unwinder's always, and takes far longer than such a look: a walk to the catcher, and from each landing pad on the way
+//! another one to the next. So a receive, a sleep and the wait for an event have nothing left to drop where they throw.
 //!
 //! The cost of a look, in time and in stack, is in `docs/performance.md`; the tests `cost_of_a_look` and
 //! `stack_of_a_look` print it when each is run alone.

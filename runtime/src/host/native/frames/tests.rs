@@ -581,8 +581,8 @@ fn frames_to_mark() -> usize {
     counted
 }
 
-/// Fails where a frame of plain Rust is not known after a look: each look asks the unwinder then, which takes twenty times as
-/// long. A row that is none of its frame's the look itself would have dropped; here each is compared once more.
+/// Fails where a frame of plain Rust is not known after a look: each look asks the unwinder then, which takes far longer. The
+/// look itself would have dropped a row that is not its frame's; here each row is compared once more.
 #[test]
 fn a_second_look_knows_its_way() {
     struct Seen {
