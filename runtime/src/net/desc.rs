@@ -365,7 +365,8 @@ impl<H: Host> PollDesc<H> {
             }
             if let Some(g) = side.unblock(Cause::Ready) {
                 if let Some(first) = found.first() {
-                    // SAFETY: both waits were claimed, and `ready` has found the goroutines saved; the caller queues them.
+                    // SAFETY: `found` was empty before this look. So both waits were claimed here, and `ready` has found the
+                    // goroutines saved; the caller queues them.
                     unsafe { fetch_frames_of_both(first, g) };
                 }
                 found.push(g);

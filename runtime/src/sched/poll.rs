@@ -36,7 +36,7 @@ use crate::m::M;
 use crate::net::desc::PollDesc;
 use crate::prim::hooks::*;
 use crate::prim::{
-    Arc, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering, Rank, Relaxed, event, fence,
+    Arc, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering, Rank, Relaxed, Release, event, fence,
 };
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -112,15 +112,22 @@ impl<H: Host> Sched<H> {
     /// The M that was to wait is taken back, before the wait has begun. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
         central.poller.0 = Poller::Nobody;
-        self.poll_until.swap(NO_POLLER, Relaxed);
+        self.nobody_waits();
     }
 
     /// The M that waits is to come back; the caller breaks the wait after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
         if let Some(m) = central.poller.blocked() {
             central.poller.0 = Poller::Broken(m);
-            self.poll_until.swap(NO_POLLER, Relaxed);
+            self.nobody_waits();
         }
+    }
+
+    /// Under the lock.
+    fn nobody_waits(&self) {
+        // Release: partner `call_is_next`: a spinner that has seen the poller under the lock, and so wakes none (L3 of
+        // `run/spin.rs`), has left the census.
+        self.poll_until.swap(NO_POLLER, Release);
     }
 
     /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. `m`

@@ -37,7 +37,9 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, capacity, event, prefetch};
+use crate::prim::{
+    Acquire, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, capacity, event, prefetch,
+};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -498,8 +500,9 @@ impl<H: Host> Sched<H> {
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
         mutant!(CallSendsNobody: return);
-        // Relaxed: TimerFence orders the load. An M that enters the poller later sees the timer.
-        if self.poll_until.load(Relaxed) == NO_POLLER && self.census.lacks_a_spinner() {
+        // Acquire: partner `nobody_waits`; the census is read after that. TimerFence orders the load, too: an M that enters the
+        // poller later sees the timer.
+        if self.poll_until.load(Acquire) == NO_POLLER && self.census.lacks_a_spinner() {
             self.wakep();
         }
     }

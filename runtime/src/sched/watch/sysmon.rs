@@ -258,7 +258,7 @@ impl<H: Host> Sched<H> {
             Decision::Serve => Duty::Serve,
             Decision::End => Duty::End,
             Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
-            // Without the claim an M spins, and goes to the poller when there is no work.
+            // Without the claim an M spins. It goes to the poller when there is no work, and else sends the next there.
             Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
             Decision::Send => self.startm(&mut central, Assignment::Summons).map_or(Duty::Serve, Duty::Wake),
         };
