@@ -53,6 +53,28 @@ fn a_wake_beside_the_park_is_not_lost() {
     });
 }
 
+/// The same with an M that runs the goroutine as soon as it is woken. Fails by a causality violation when the M that has
+/// published the wait still writes to the goroutine's frame.
+#[test]
+fn a_woken_owner_has_its_frame_for_itself() {
+    Model::new().preemptions(2).check("block_on_two_ms", || {
+        let runtime = at_rest::<2>();
+        let set = flags::<1>();
+        let waits = runtime.go(move || {
+            let theirs = Arc::clone(&set);
+            wait_for(&set, |waker| {
+                let waker = waker.clone();
+                drop(thread::spawn(move || {
+                    theirs[0].store(true, Relaxed);
+                    waker.wake();
+                }));
+            });
+        });
+        waits.join().unwrap();
+        done();
+    });
+}
+
 /// The same on a plain thread, which sleeps.
 #[test]
 fn a_wake_beside_a_threads_sleep_is_not_lost() {
@@ -225,6 +247,7 @@ fn mutants() {
             (Mutant::WakerParkRelaxed, PARK),
             (Mutant::WakerFindsRelaxed, PARK),
             (Mutant::WakerParksBlindly, PARK),
+            (Mutant::WakerNotesAPark, "a_woken_owner_has_its_frame_for_itself"),
             (Mutant::WakerLooksFirst, PARK),
             (Mutant::WakerParksBlindly, "a_wake_beside_a_threads_sleep_is_not_lost"),
             (Mutant::WakerActsUnasked, "a_late_wake_ends_no_other_wait"),

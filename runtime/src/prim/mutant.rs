@@ -885,6 +885,8 @@ pub enum Mutant {
     WakerParkRelaxed,
     /// An owner parks although a wake has come.
     WakerParksBlindly,
+    /// A commit hook writes into the owner's frame after it has published the wait.
+    WakerNotesAPark,
     /// A wake finds a parked owner without Acquire.
     WakerFindsRelaxed,
     /// A wake is counted without Release.

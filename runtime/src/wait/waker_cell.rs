@@ -42,7 +42,7 @@
 
 use crate::host::Host;
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, AtomicU64, Relaxed, Release, UnsafeCell, relax};
+use crate::prim::{Acquire, AtomicU64, Ghost, Relaxed, Release, UnsafeCell, relax};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
@@ -71,6 +71,8 @@ pub(crate) struct WakerCell<H: Host> {
     word: AtomicU64,
     /// Written by the owner before PARKED; read by the waker that has found PARKED.
     waiter: UnsafeCell<Option<Waiter<H>>>,
+    /// What the commit hook writes of the owner's frame; for loom, which checks that the owner does not run meanwhile.
+    frame: Ghost,
 }
 
 // SAFETY: the word says which thread may touch the Waiter, which is Send.
@@ -80,7 +82,7 @@ unsafe impl<H: Host> Sync for WakerCell<H> {}
 
 impl<H: Host> WakerCell<H> {
     pub(crate) fn new() -> Self {
-        WakerCell { word: AtomicU64::new(0), waiter: UnsafeCell::new(None) }
+        WakerCell { word: AtomicU64::new(0), waiter: UnsafeCell::new(None), frame: Ghost::new() }
     }
 
     /// W1, by the owner. Takes the wakes so far, which the poll that follows answers.
@@ -113,11 +115,14 @@ impl<H: Host> WakerCell<H> {
             // From a park on the owner may run: nothing of its stack is touched. A refusal has published nothing; who
             // interrupts the owner then has waited for the end of this hook (E3 of `sched/stop.rs`).
             if parked.is_ok() {
+                mutant!(WakerNotesAPark: self.frame.touch());
                 return Commit::Park;
             }
+            self.frame.touch();
             refused.set(true);
             Commit::Refuse
         });
+        self.frame.touch();
         match woke {
             Woke::Interrupted(interrupt) => {
                 if !refused.get() {
