@@ -1,6 +1,7 @@
 //! `block_on`: a waker beside the poll, the park, the interrupt and the end of the runtime, and a waker that comes late.
 
 use super::caught;
+use crate::Runtime;
 use crate::block_on;
 use crate::chan::bounded;
 use crate::context::Context;
@@ -31,48 +32,35 @@ fn wait_for<const N: usize>(flags: &Flags<N>, begin: impl FnOnce(&Waker)) {
     }));
 }
 
+/// A goroutine that waits for a thread, which wakes once.
+fn wakes_once(runtime: &Runtime) {
+    let set = flags::<1>();
+    let waits = runtime.go(move || {
+        let theirs = Arc::clone(&set);
+        wait_for(&set, |waker| {
+            let waker = waker.clone();
+            drop(thread::spawn(move || {
+                theirs[0].store(true, Relaxed);
+                waker.wake();
+            }));
+        });
+    });
+    waits.join().unwrap();
+    done();
+}
+
 /// A thread wakes once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the wake is lost, or
 /// what was written before it; by a causality violation when the waker reads the wait as it is written.
 #[test]
 fn a_wake_beside_the_park_is_not_lost() {
-    Model::new().check("block_on", || {
-        let runtime = at_rest::<1>();
-        let set = flags::<1>();
-        let waits = runtime.go(move || {
-            let theirs = Arc::clone(&set);
-            wait_for(&set, |waker| {
-                let waker = waker.clone();
-                drop(thread::spawn(move || {
-                    theirs[0].store(true, Relaxed);
-                    waker.wake();
-                }));
-            });
-        });
-        waits.join().unwrap();
-        done();
-    });
+    Model::new().check("block_on", || wakes_once(&at_rest::<1>()));
 }
 
 /// The same with an M that runs the goroutine as soon as it is woken. Fails by a causality violation when the M that has
 /// published the wait still writes to the goroutine's frame.
 #[test]
 fn a_woken_owner_has_its_frame_for_itself() {
-    Model::new().preemptions(2).check("block_on_two_ms", || {
-        let runtime = at_rest::<2>();
-        let set = flags::<1>();
-        let waits = runtime.go(move || {
-            let theirs = Arc::clone(&set);
-            wait_for(&set, |waker| {
-                let waker = waker.clone();
-                drop(thread::spawn(move || {
-                    theirs[0].store(true, Relaxed);
-                    waker.wake();
-                }));
-            });
-        });
-        waits.join().unwrap();
-        done();
-    });
+    Model::new().preemptions(2).check("block_on_two_ms", || wakes_once(&at_rest::<2>()));
 }
 
 /// The same on a plain thread, which sleeps.
