@@ -39,8 +39,14 @@ fn main() {
             abort.abort();
             assert_eq!(ended.join().unwrap(), 8);
         });
-        let sleeps = runtime.go(|| time::sleep(Duration::MAX));
-        runtime.run(yield_now);
+        // One that had not begun would end without an unwinding.
+        let begun = Arc::new(Event::new());
+        let begins = Arc::clone(&begun);
+        let sleeps = runtime.go(move || {
+            begins.notify_one();
+            time::sleep(Duration::MAX);
+        });
+        runtime.run(move || begun.wait());
         let report = runtime.shutdown(Duration::from_secs(20));
         assert_eq!((report.goroutines_left(), report.threads_left()), (1, 0), "{report:?}");
         assert!(sleeps.join().unwrap_err().is_shutdown());

@@ -71,7 +71,8 @@ fn more_connections_than_descriptors_wait_their_turn() {
         };
         let site = Site { server: Example::start(&mut command, procs), scratch };
         let mut clients: Vec<_> = (0..100).map(|_| Client::new(&site)).collect();
-        assert!(site.server.complaint().contains("cannot accept"));
+        // The runtime may tell first that it has too few for its threads. Fails by the limit of `complaint`.
+        while !site.server.complaint().contains("cannot accept") {}
         // A thread that begins, or ends, has had a descriptor for a moment; the next connection takes that one.
         eventually("there is no descriptor for the file", || {
             clients[0].send(get("/hello.txt"));
