@@ -455,7 +455,9 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
         });
         gives.send(rt).unwrap();
         let report = hear.recv().unwrap();
-        assert_eq!((report.goroutines_left(), report.refused().threads()), (2, 1), "{report:?}");
+        assert_eq!(report.goroutines_left(), 2, "{report:?}");
+        // Another one where the machine is busy: an M for a P that was taken meanwhile.
+        assert!(report.refused().threads() >= 1, "{report:?}");
         until(|| watch_descriptors() == 0);
         goes_on.send(()).unwrap();
     });
