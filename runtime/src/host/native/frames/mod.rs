@@ -68,6 +68,7 @@ mod object;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod pads;
 mod rows;
+mod sets;
 mod tables;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod tests;

@@ -27,8 +27,8 @@
 //! whether the called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only
 //! frames that may pass are kept: a look that ends with a no was the unwinder's.
 //!
-//! Each entry is one word, as the verdicts are: no lock, no order. The address is found again from the number of the set
-//! and the tag:
+//! Each entry is one word of such a table as the verdicts have (`sets.rs`). The address is found again from the number of the
+//! set and the tag:
 //!
 //! ```text
 //! set (8 bits) = low bits of the address ^ hash of the tag
@@ -37,10 +37,9 @@
 //! The size 0 means 16 above rbp; the greatest one, that the frame is none of the table's.
 
 use super::object::{Object, peek};
+use super::sets::Sets;
 use super::tables::{Function, Rules};
 use super::verdicts::{GENERATION_BITS, Generation};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What a throw meets at a frame that may let it pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,21 +248,13 @@ const SIZE_BITS: u32 = 9;
 /// The first bit of the generation.
 const GENERATION_AT: u32 = MEETS_BITS + 1 + SIZE_BITS;
 const TAG_AT: u32 = GENERATION_AT + GENERATION_BITS;
-const SET_BITS: u32 = 8;
-const WAYS: usize = 8;
+const SETS: usize = 256;
+const SET_BITS: u32 = Sets::<SETS>::BITS;
 /// What stands for the size of a frame that is not simple.
 const TOO_LARGE: u16 = (1 << SIZE_BITS) - 1;
 const NOT_SIMPLE: u64 = (TOO_LARGE as u64) << (MEETS_BITS + 1);
 
-/// The words of one set, in one line of the cache.
-#[repr(align(64))]
-struct Set([AtomicU64; WAYS]);
-
-struct Rows {
-    sets: [Set; 1 << SET_BITS],
-    /// Whose turn it is to go, in any set that is full.
-    next_out: AtomicUsize,
-}
+struct Rows(Sets<SETS>);
 
 /// Those of this process.
 static KNOWN: Rows = Rows::new();
@@ -278,18 +269,15 @@ enum Known {
 
 impl Rows {
     const fn new() -> Rows {
-        let sets = [const { Set([const { AtomicU64::new(0) }; WAYS]) }; 1 << SET_BITS];
-        Rows { sets, next_out: AtomicUsize::new(0) }
+        Rows(Sets::new())
     }
 
-    /// Returns the set of an address, and the upper bits of its word.
+    /// Returns the number of an address's set, and the upper bits of its word.
     #[inline]
-    fn place(&self, generation: Generation, ip: usize) -> (&[AtomicU64; WAYS], u64) {
+    fn place(generation: Generation, ip: usize) -> (u64, u64) {
         let tag = ip as u64 >> SET_BITS;
-        // By the golden ratio's bits, the highest ones of the product depend on all others.
-        let hash = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SET_BITS);
-        let set = (ip as u64 ^ hash) & ((1 << SET_BITS) - 1);
-        (&self.sets[set as usize].0, (tag << GENERATION_BITS | generation.number()) << GENERATION_AT)
+        let set = (ip as u64 ^ Sets::<SETS>::hash(tag)) % SETS as u64;
+        (set, (tag << GENERATION_BITS | generation.number()) << GENERATION_AT)
     }
 
     #[inline]
@@ -297,11 +285,9 @@ impl Rows {
         if !generation.keeps() {
             return Known::Nothing;
         }
-        let (set, upper) = self.place(generation, ip);
-        // Relaxed: the word holds all.
-        let mut words = set.iter().map(|place| place.load(Relaxed));
-        let is_it = |word: &u64| word >> GENERATION_AT == upper >> GENERATION_AT && *word != 0;
-        let Some(word) = words.find(is_it).filter(|_| has_room(ip)) else {
+        let (set, upper) = Rows::place(generation, ip);
+        let is_it = |word| word >> GENERATION_AT == upper >> GENERATION_AT && word != 0;
+        let Some(word) = self.0.find(set, is_it).filter(|_| has_room(ip)) else {
             return Known::Nothing;
         };
         let size = (word >> (MEETS_BITS + 1)) as u16 & TOO_LARGE;
@@ -316,16 +302,13 @@ impl Rows {
         if !generation.keeps() || !has_room(ip) || self.get(generation, ip) != Known::Nothing {
             return;
         }
-        let (set, upper) = self.place(generation, ip);
+        let (set, upper) = Rows::place(generation, ip);
         let lower = row.map_or(NOT_SIMPLE, |row| {
             u64::from(row.size) << (MEETS_BITS + 1)
                 | u64::from(row.saves_rbp) << MEETS_BITS
                 | row.meets as u64
         });
-        // Relaxed, all: the word holds all, and each place is as good.
-        let free = set.iter().find(|place| place.load(Relaxed) == 0);
-        let place = free.unwrap_or_else(|| &set[self.next_out.fetch_add(1, Relaxed) % WAYS]);
-        place.store(upper | lower, Relaxed);
+        self.0.keep(set, upper | lower);
     }
 }
 
@@ -390,6 +373,7 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sets::WAYS;
     use super::*;
 
     const ROW: Row = Row { size: 5, saves_rbp: true, meets: Meets::Catch };

@@ -1,19 +1,15 @@
 //! The verdicts that are known: the kind of each function, and of each landing pad, that a look has come to.
 //!
-//! To find one out takes up to half a millisecond, and a look comes to some ten. They are kept in a table of words, each whole
-//! (address of the function or pad, generation, kind), so the table needs neither lock nor order. A word stands in one of
-//! the [`WAYS`] places of a set, which its address chooses: in a table with one place for each address, two functions on
-//! the way of the same looks push each other out at each of them, in one program of some ten. A verdict that finds its set
-//! full takes the place of one that was there; which one, changes each time.
+//! To find a verdict takes up to half a millisecond, and a look needs some ten of them. They are kept in a table of words
+//! (`sets.rs`): address of the function or pad, generation, kind. The address chooses the set.
 //!
 //! An address may be used again after a `dlclose`: the generation is the count of unloaded objects. From 8191 on all would have
 //! one number, and nothing is kept: looks are slow then, and right.
 
 use super::Landmarks;
 use super::code::{Kind, kind, kind_of_pad};
+use super::sets::Sets;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// How many objects were unloaded in this process.
 #[derive(Clone, Copy, Debug)]
@@ -25,19 +21,10 @@ const LAST: u64 = (1 << GENERATION_BITS) - 1;
 const KIND_BITS: u32 = 3;
 const KINDS: [Kind; 5] = [Kind::Aborts, Kind::Foreign, Kind::Passes, Kind::Depends, Kind::Mixed];
 
-const SET_BITS: u32 = 6;
-const WAYS: usize = 8;
+/// Each word has, from the highest bits on: the address, the generation, the kind.
+struct Verdicts(Words);
 
-/// The words of one set, in one line of the cache.
-#[repr(align(64))]
-struct Set([AtomicU64; WAYS]);
-
-/// Each word has, from the highest bits on: the address (0: free), the generation, the kind.
-struct Verdicts {
-    sets: [Set; 1 << SET_BITS],
-    /// Whose turn it is to go, in any set that is full.
-    next_out: AtomicUsize,
-}
+type Words = Sets<64>;
 
 /// Those of this process.
 static KNOWN: Verdicts = Verdicts::new();
@@ -101,8 +88,7 @@ impl Generation {
 
 impl Verdicts {
     const fn new() -> Verdicts {
-        let sets = [const { Set([const { AtomicU64::new(0) }; WAYS]) }; 1 << SET_BITS];
-        Verdicts { sets, next_out: AtomicUsize::new(0) }
+        Verdicts(Sets::new())
     }
 
     /// Returns the kind that is kept for an address, or finds it out.
@@ -111,31 +97,27 @@ impl Verdicts {
             return find();
         }
         let key = (address as u64) << GENERATION_BITS | generation.0;
-        let set = &self.sets[set_of(address)].0;
-        // Relaxed: the word holds the whole verdict.
-        let mut words = set.iter().map(|place| place.load(Relaxed));
-        if let Some(word) = words.find(|word| word >> KIND_BITS == key) {
+        let set = set_of(address);
+        if let Some(word) = self.0.find(set, |word| word >> KIND_BITS == key) {
             return KINDS[word as usize & ((1 << KIND_BITS) - 1)];
         }
         let kind = find();
         // The key of an address beyond 2^48 loses bits.
         if address >> 48 == 0 {
-            // Relaxed, all: the word holds the whole verdict, and each place is as good.
-            let free = set.iter().find(|place| place.load(Relaxed) == 0);
-            let place = free.unwrap_or_else(|| &set[self.next_out.fetch_add(1, Relaxed) % WAYS]);
-            place.store(key << KIND_BITS | kind as u64, Relaxed);
+            self.0.keep(set, key << KIND_BITS | kind as u64);
         }
         kind
     }
 }
 
-fn set_of(address: usize) -> usize {
-    // Functions begin at multiples of 16. By the golden ratio's bits, the highest ones of the product depend on all others.
-    (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(u64::BITS - SET_BITS) as usize
+fn set_of(address: usize) -> u64 {
+    // Functions begin at multiples of 16.
+    Words::hash(address as u64 >> 4)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sets::WAYS;
     use super::*;
 
     /// Fails where verdicts push each other out that fit in their set: each look would be some hundred times as dear.
