@@ -1,0 +1,217 @@
+//! Wakers that do what a waker should not, and polls that panic: no other waiter suffers from them.
+
+use super::*;
+
+/// A waker that drops futures.
+struct Drops(StdMutex<Vec<Waits<'static>>>);
+
+// SAFETY: the futures of this test are Send.
+unsafe impl Send for Drops {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Drops {}
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        let dropped = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(dropped);
+    }
+}
+
+/// One call notifies several, and the waker of the first drops the futures of the others, as that of an executor may that has
+/// ended. Fails by a hang: the drop waits for what the caller is about to do.
+#[test]
+fn a_waker_may_drop_others_that_are_notified() {
+    fn check<W: Clone + 'static>(world: &W, waits: fn(W) -> Waits<'static>, frees: fn(&W)) {
+        let drops = Arc::new(Drops(StdMutex::new(Vec::new())));
+        let waker = Waker::from(Arc::clone(&drops));
+        let mut first = waits(world.clone());
+        assert!(first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        let task = Task::new();
+        for _ in 0..3 {
+            let mut other = waits(world.clone());
+            assert!(task.poll(other.as_mut()).is_pending());
+            drops.0.lock().unwrap().push(other);
+        }
+        frees(world);
+        assert!(drops.0.lock().unwrap().is_empty(), "the waker was not called");
+        assert!(task.poll(first.as_mut()).is_ready());
+    }
+    everyone(|crew| {
+        crew.run(|| {
+            let permits = Arc::new(Semaphore::new(4));
+            permits.acquire(4);
+            check(
+                &permits,
+                |permits| Box::pin(async move { drop(permits.acquire_owned_async(1).await) }),
+                |permits| permits.release(4),
+            );
+            assert_eq!(permits.available_permits(), 4);
+            let lock = Arc::new(RwLock::new(()));
+            forget(lock.write());
+            check(
+                &lock,
+                |lock| Box::pin(async move { drop(lock.read_arc_async().await) }),
+                // SAFETY: of the guard that was forgotten.
+                |lock| unsafe { lock.force_unlock_write() },
+            );
+            assert!(!lock.is_locked());
+            let tasks = WaitGroup::new();
+            tasks.add(1);
+            check(&tasks, |tasks| Box::pin(tasks.wait_async()), WaitGroup::done);
+            check(
+                &Arc::new(Event::new()),
+                |event| Box::pin(async move { event.wait_async().await }),
+                |event| event.notify_all(),
+            );
+            let (context, cancel) = Context::background().with_cancel();
+            check(
+                &(context, cancel),
+                |(context, _)| {
+                    Box::pin(async move {
+                        let _error = context.ended().await;
+                    })
+                },
+                |(_, cancel)| cancel.cancel(),
+            );
+        });
+    });
+}
+
+/// A waker that panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("a waker's panic"));
+    }
+}
+
+/// Fails by the panic, or by a task that is not woken: those that are notified with it, and the caller, suffer from a waker.
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    let permits = Semaphore::new(2);
+    permits.acquire(2);
+    let panics = Waker::from(Arc::new(Panics));
+    let (mut bad, mut good) = (Box::pin(permits.acquire_async(1)), Box::pin(permits.acquire_async(1)));
+    assert!(bad.as_mut().poll(&mut std::task::Context::from_waker(&panics)).is_pending());
+    let task = Task::new();
+    assert!(task.poll(good.as_mut()).is_pending());
+    permits.release(2);
+    assert_eq!(task.wakes(), 1);
+    drop((bad, good));
+    assert!(has_all(&permits));
+}
+
+/// A waker that waits for a message, and tells when it has got it.
+struct Receives {
+    from: Receiver<()>,
+    told: Sender<()>,
+}
+
+impl Wake for Receives {
+    fn wake(self: Arc<Self>) {
+        self.from.recv().unwrap();
+        self.told.send(()).unwrap();
+    }
+}
+
+/// Fails by a thread that sleeps on, as the waker of the mutex's next owner has waited on that thread, within the thread's own
+/// wait for the condition.
+#[test]
+fn a_waker_that_waits_leaves_a_wait_for_a_condition_alone() {
+    watched(1, || {
+        let (mutex, condvar) = (Arc::new(Mutex::new(false)), Arc::new(Condvar::new()));
+        let (queued, is_queued) = bounded::<()>(1);
+        let (held, is_held) = bounded::<()>(1);
+        let waits = thread::spawn({
+            let (mutex, condvar) = (Arc::clone(&mutex), Arc::clone(&condvar));
+            move || {
+                let (context, _cancel) = Context::background().with_cancel();
+                context.run(|| {
+                    let mut guard = mutex.lock();
+                    held.send(()).unwrap();
+                    is_queued.recv().unwrap();
+                    condvar.wait_while(&mut guard, |over| !*over);
+                })
+            }
+        });
+        is_held.recv().unwrap();
+        let ((give, from), (told, hears)) = (bounded(0), bounded(1));
+        let waker = Waker::from(Arc::new(Receives { from, told }));
+        let mut locks = pin!(mutex.lock_async());
+        assert!(locks.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        queued.send(()).unwrap();
+        give.send(()).unwrap();
+        hears.recv().unwrap();
+        let mut guard = run(locks.as_mut());
+        *guard = true;
+        assert!(condvar.notify_one(), "it waits");
+        drop(guard);
+        assert_eq!(waits.join().unwrap(), Ok(()));
+    });
+}
+
+/// A waker whose drop panics.
+struct Falls;
+
+impl Wake for Falls {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
+    }
+}
+
+/// Fails by the panic, or by a use of freed memory: a future leaves its record in the queue as the drop of its waker panics.
+#[test]
+fn a_waker_whose_drop_panics_leaves_no_record_behind() {
+    let permits = Semaphore::new(1);
+    permits.acquire(1);
+    for _ in 0..3 {
+        let mut waits = Box::pin(permits.acquire_async(1));
+        {
+            let waker = Waker::from(Arc::new(Falls));
+            assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        }
+        drop(waits);
+        assert_eq!(waiting(&permits), 0);
+    }
+    permits.release(1);
+    assert_eq!(permits.available_permits(), 1);
+}
+
+/// A waker whose clone panics.
+fn no_clone() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        std::panic::resume_unwind(Box::new("a clone's panic"));
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| (), |_| (), |_| ());
+    // SAFETY: the functions do nothing with the pointer.
+    unsafe { Waker::new(std::ptr::null(), &TABLE) }
+}
+
+/// A future is woken for a lock in vain, and its poll panics; then the lock is free. Fails by a task that is not woken: the
+/// one behind waits for the one that was woken.
+#[test]
+fn a_poll_that_panics_takes_no_call_with_it() {
+    let lock = Mutex::new(());
+    let held = lock.lock();
+    let (mut first, mut second) = (Box::pin(lock.lock_async()), Box::pin(lock.lock_async()));
+    let (head, behind) = (Task::new(), Task::new());
+    assert!(head.poll(first.as_mut()).is_pending() && behind.poll(second.as_mut()).is_pending());
+    drop(held);
+    assert_eq!((head.wakes(), behind.wakes()), (1, 0));
+    let barges = lock.try_lock().expect("the first is not polled yet");
+    let waker = no_clone();
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_ready()
+    }));
+    assert!(polled.is_err());
+    drop(first);
+    drop(barges);
+    assert_eq!(behind.wakes(), 1);
+    assert!(behind.poll(second.as_mut()).is_ready());
+    assert!(!lock.is_locked());
+}
