@@ -2,8 +2,9 @@
 //! have written there.
 
 use super::caught;
+use super::join::told_by_the_end;
 use crate::Priority;
-use crate::model::{Flag, Model, Mutant, done, runtime, together_with_us};
+use crate::model::{Model, Mutant, done, runtime, together_with_us};
 
 /// Fails by deadlock when the setter undoes the end, of which the joiner then never hears; or when the class is set after the
 /// end was seen.
@@ -41,29 +42,9 @@ fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
 #[test]
 fn a_class_that_is_set_beside_the_end_of_the_runtime_leaves_that_end() {
     Model::new().check("class_vs_left", || {
-        let runtime = runtime(1, 1);
-        let (begins, sets, ends) = (Flag::default(), Flag::default(), Flag::default());
-        let first = runtime.go({
-            let (begins, ends) = (begins.clone(), ends.clone());
-            move || {
-                begins.raise();
-                ends.wait_on_thread();
-            }
+        told_by_the_end(|first| {
+            let _maybe = first.set_priority(Priority::High);
         });
-        begins.wait_on_thread();
-        let setter = loom::thread::spawn({
-            let sets = sets.clone();
-            move || {
-                sets.raise();
-                let _maybe = first.set_priority(Priority::High);
-                assert!(first.join().unwrap_err().is_shutdown());
-                ends.raise();
-            }
-        });
-        sets.wait_on_thread();
-        loom::explore();
-        runtime.shutdown(std::time::Duration::ZERO);
-        setter.join().unwrap();
     });
 }
 

@@ -4,11 +4,10 @@
 use super::caught;
 use super::cover::{Handle, Made};
 use super::procs::{First, one_on, one_p};
+use super::submit_vs_idle::yield_before_one_that_stays;
 use super::visits::have_no_m_poll;
-use crate::model::{
-    Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together, together_with_us,
-};
-use crate::{Priority, go, yield_now};
+use crate::model::{Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
+use crate::{Priority, go};
 use std::sync::{Arc, Mutex};
 
 /// Makes three goroutines. The first keeps its M until the second has run; whoever takes the first has the second in the batch.
@@ -64,23 +63,11 @@ fn one_of_a_class_that_yields_is_run_elsewhere() {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
-        let [yields, _] = together(
-            &runtime,
-            [
-                Box::new(move || {
-                    crate::set_priority(Priority::Low);
-                    let ran_on = Flag::default();
-                    let waits = ran_on.clone();
-                    // As if the other M was woken for this one, and looked a moment too early.
-                    handle.queue_in_silence([handle.make(move || waits.wait_on_thread())]);
-                    yield_now();
-                    ran_on.raise();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        yields.join().unwrap();
+        yield_before_one_that_stays(&runtime, move |stays| {
+            crate::set_priority(Priority::Low);
+            // As if the other M was woken for this one, and looked a moment too early.
+            handle.queue_in_silence([handle.make(stays)]);
+        });
     });
 }
 
@@ -91,22 +78,10 @@ fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
-        let [yields, _] = together(
-            &runtime,
-            [
-                Box::new(move || {
-                    crate::set_priority(Priority::Background);
-                    let ran_on = Flag::default();
-                    let waits = ran_on.clone();
-                    handle.put_job_in_silence(handle.make(move || waits.wait_on_thread()));
-                    yield_now();
-                    ran_on.raise();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        yields.join().unwrap();
+        yield_before_one_that_stays(&runtime, move |stays| {
+            crate::set_priority(Priority::Background);
+            handle.put_job_in_silence(handle.make(stays));
+        });
     });
 }
 

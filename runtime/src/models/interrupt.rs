@@ -2,6 +2,7 @@
 
 use super::caught;
 use super::cover::{Handle, Looker, park_looking};
+use crate::Runtime;
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, LONG, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime};
 use crate::sync::Event;
@@ -79,35 +80,40 @@ fn a_cancel_above_unwinds_who_runs_below() {
     });
 }
 
+/// A goroutine waits for an event under a context; the caller cancels the context while a thread notifies the event.
+pub(super) fn cancel_and_notify(runtime: &Runtime) {
+    let (ctx, cancel) = Context::background().with_cancel();
+    let (event, begins) = (Arc::new(Event::new()), Flag::default());
+    let waiter = runtime.go({
+        let (event, begins) = (Arc::clone(&event), begins.clone());
+        move || {
+            ctx.run(|| {
+                begins.raise();
+                event.wait();
+            })
+        }
+    });
+    begins.wait_on_thread();
+    loom::explore();
+    let notifier = loom::thread::spawn({
+        let event = Arc::clone(&event);
+        move || event.notify_one()
+    });
+    cancel.cancel();
+    notifier.join().unwrap();
+    if waiter.join().unwrap() == CANCELED {
+        // The notification is there for the next waiter.
+        event.wait();
+    }
+}
+
 /// Fails by deadlock when a wait ends neither way, or when the goroutine that is unwound takes the notification with
 /// it.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
     Model::new().check("cancel_vs_ready", || {
         let runtime = runtime(1, 1);
-        let (ctx, cancel) = Context::background().with_cancel();
-        let (event, begins) = (Arc::new(Event::new()), Flag::default());
-        let waiter = runtime.go({
-            let (event, begins) = (Arc::clone(&event), begins.clone());
-            move || {
-                ctx.run(|| {
-                    begins.raise();
-                    event.wait();
-                })
-            }
-        });
-        begins.wait_on_thread();
-        loom::explore();
-        let notifier = loom::thread::spawn({
-            let event = Arc::clone(&event);
-            move || event.notify_one()
-        });
-        cancel.cancel();
-        notifier.join().unwrap();
-        if waiter.join().unwrap() == CANCELED {
-            // The notification is there for the next waiter.
-            event.wait();
-        }
+        cancel_and_notify(&runtime);
         done();
     });
 }

@@ -2,6 +2,7 @@
 
 use super::caught;
 use super::task::{Foreign, poll, run};
+use crate::JoinHandle;
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
 use std::pin::Pin;
@@ -157,33 +158,40 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
     });
 }
 
+/// The end of the runtime leaves a goroutine that has begun, and tells its joiner. The joiner calls `before` first, and lets
+/// the goroutine end after all.
+pub(super) fn told_by_the_end(before: fn(&JoinHandle<()>)) {
+    let runtime = runtime(1, 1);
+    let (begins, joins, ends) = (Flag::default(), Flag::default(), Flag::default());
+    let first = runtime.go({
+        let (begins, ends) = (begins.clone(), ends.clone());
+        move || {
+            begins.raise();
+            ends.wait_on_thread();
+        }
+    });
+    begins.wait_on_thread();
+    let joiner = loom::thread::spawn({
+        let joins = joins.clone();
+        move || {
+            joins.raise();
+            before(&first);
+            assert!(first.join().unwrap_err().is_shutdown());
+            ends.raise();
+        }
+    });
+    joins.wait_on_thread();
+    loom::explore();
+    runtime.shutdown(std::time::Duration::ZERO);
+    joiner.join().unwrap();
+}
+
 /// The end of the runtime tells a joiner; the joiner drops its handle, and then the goroutine ends after all. Fails by an
 /// assertion when the M gives the G back before the ender that has told the joiner is done with it.
 #[test]
 fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
     Model::new().check("left_vs_end", || {
-        let runtime = runtime(1, 1);
-        let (begins, joins, ends) = (Flag::default(), Flag::default(), Flag::default());
-        let first = runtime.go({
-            let (begins, ends) = (begins.clone(), ends.clone());
-            move || {
-                begins.raise();
-                ends.wait_on_thread();
-            }
-        });
-        begins.wait_on_thread();
-        let joiner = loom::thread::spawn({
-            let joins = joins.clone();
-            move || {
-                joins.raise();
-                assert!(first.join().unwrap_err().is_shutdown());
-                ends.raise();
-            }
-        });
-        joins.wait_on_thread();
-        loom::explore();
-        runtime.shutdown(std::time::Duration::ZERO);
-        joiner.join().unwrap();
+        told_by_the_end(|_| ());
     });
 }
 

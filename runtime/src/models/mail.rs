@@ -4,6 +4,7 @@
 use super::caught;
 use super::cover::{Handle, p_number};
 use super::procs::{First, one_on, one_p};
+use super::submit_vs_idle::yield_before_one_that_stays;
 use crate::model::{Flag, Model, Mutant, at_rest, done, refuse_threads, runtime, together};
 use crate::{blocking, yield_now};
 use std::sync::Arc;
@@ -173,23 +174,11 @@ fn one_that_yields_to_its_hint_is_run_there() {
     Model::new().check("hint_gosched", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
-        let [yields, _] = together(
-            &runtime,
-            [
-                Box::new(move || {
-                    handle.hint_own(1 - p_number());
-                    let ran_on = Flag::default();
-                    let waits = ran_on.clone();
-                    // As if the other M was woken for this one, and looked a moment too early.
-                    handle.queue_in_silence([handle.make(move || waits.wait_on_thread())]);
-                    yield_now();
-                    ran_on.raise();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        yields.join().unwrap();
+        yield_before_one_that_stays(&runtime, move |stays| {
+            handle.hint_own(1 - p_number());
+            // As if the other M was woken for this one, and looked a moment too early.
+            handle.queue_in_silence([handle.make(stays)]);
+        });
     });
 }
 

@@ -18,15 +18,15 @@ unsafe impl Sync for Given {}
 
 /// Where one goroutine waits, and another finds it.
 #[derive(Clone)]
-struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
+pub(super) struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Place(Arc::new((Mutex::new(None), Condvar::new())))
     }
 
     /// Parks the caller here, as in a channel: the waiter is queued under a lock, which the commit hook lets go.
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         let mut place = self.0.0.lock().unwrap();
         let parked = park(|waiter| {
             *place = Some(waiter);
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// Returns the waiter of the goroutine that waits here, once one does.
-    fn waiter(&self) -> Waiter {
+    pub(super) fn waiter(&self) -> Waiter {
         let mut place = self.0.0.lock().unwrap();
         loop {
             match place.take() {

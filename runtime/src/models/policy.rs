@@ -3,12 +3,12 @@
 
 use super::caught;
 use super::cover::{Handle, Made};
-use super::submit_vs_idle::go_and_stay;
+use super::submit_vs_idle::{submit_beside_one_that_gives_up, yield_before_one_that_stays};
+use super::visits::have_no_m_poll;
 use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, together};
 use crate::policy::{FromGlobal, Overflow, Policy, Steal, WorkStealing};
 use crate::time::sleep;
 use crate::{Runtime, go, yield_now};
-use std::time::Duration;
 
 /// As `model::runtime`, under this policy.
 fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
@@ -24,18 +24,7 @@ fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
 fn a_goroutine_in_the_only_queue_is_run_while_the_last_spinner_gives_up() {
     Model::new().check("only_queue_vs_last_spinner", || {
         let runtime = runtime_under(2, Policy::GlobalFifo);
-        let [submitter, _] = together(
-            &runtime,
-            [
-                Box::new(|| {
-                    go_and_stay();
-                    go_and_stay();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        submitter.join().unwrap();
+        submit_beside_one_that_gives_up(&runtime, 2);
     });
 }
 
@@ -45,21 +34,7 @@ fn a_goroutine_in_the_only_queue_is_run_while_the_last_spinner_gives_up() {
 fn a_goroutine_that_yields_into_the_only_queue_is_run_elsewhere() {
     Model::new().check("only_queue_gosched", || {
         let runtime = runtime_under(2, Policy::Random(1));
-        let [yields, _] = together(
-            &runtime,
-            [
-                Box::new(|| {
-                    let ran_on = Flag::default();
-                    let waits = ran_on.clone();
-                    drop(go(move || waits.wait_on_thread()));
-                    yield_now();
-                    ran_on.raise();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        yields.join().unwrap();
+        yield_before_one_that_stays(&runtime, |stays| drop(go(stays)));
     });
 }
 
@@ -73,12 +48,7 @@ fn one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let raises = ran.clone();
         let sleeper = runtime.go(move || {
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no other M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            have_no_m_poll(&handle);
             handle.queue_globally_in_silence([handle.make(move || {
                 loom::explore();
                 pass(LONG);

@@ -5,11 +5,11 @@
 
 use super::caught;
 use super::cover::{Handle, Made};
-use crate::go;
 use crate::model::{
     Flag, Model, Mutant, Parts, at_rest, done, fall_asleep, refuse_threads, runtime, together,
     together_with_us,
 };
+use crate::{Runtime, go, yield_now};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,24 +21,40 @@ pub(super) fn go_and_stay() {
     ran.wait_on_thread();
 }
 
+/// One M gives up while the other one's goroutine submits, so many times, and keeps its P each time.
+pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
+    let submit = move || {
+        (0..times).for_each(|_| go_and_stay());
+        done();
+    };
+    let [submitter, _] = together(runtime, [Box::new(submit), Box::new(|| ())]);
+    submitter.join().unwrap();
+}
+
+/// A goroutine queues, by `queue`, one that keeps its M until the caller has run on, and yields. The other M gives up.
+pub(super) fn yield_before_one_that_stays(
+    runtime: &Runtime,
+    queue: impl FnOnce(Box<dyn FnOnce() + Send>) + Send + 'static,
+) {
+    let yields = move || {
+        let ran_on = Flag::default();
+        let waits = ran_on.clone();
+        queue(Box::new(move || waits.wait_on_thread()));
+        yield_now();
+        ran_on.raise();
+        done();
+    };
+    let [yields, _] = together(runtime, [Box::new(yields), Box::new(|| ())]);
+    yields.join().unwrap();
+}
+
 /// One M gives up while the other one's goroutine submits, twice: what the first round leaves in the counts must not
 /// lose the second submission.
 #[test]
 fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     Model::new().check("submit_vs_last_spinner", || {
         let runtime = runtime(2, 2);
-        let [submitter, _] = together(
-            &runtime,
-            [
-                Box::new(|| {
-                    go_and_stay();
-                    go_and_stay();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        submitter.join().unwrap();
+        submit_beside_one_that_gives_up(&runtime, 2);
     });
 }
 
@@ -48,17 +64,7 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
 fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
         let runtime = runtime(2, 2);
-        let [submitter, _] = together(
-            &runtime,
-            [
-                Box::new(|| {
-                    go_and_stay();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        submitter.join().unwrap();
+        submit_beside_one_that_gives_up(&runtime, 1);
     });
 }
 
@@ -321,18 +327,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {
         let runtime = runtime(3, 2);
-        let [submitter, _] = together(
-            &runtime,
-            [
-                Box::new(|| {
-                    go_and_stay();
-                    go_and_stay();
-                    done();
-                }),
-                Box::new(|| ()),
-            ],
-        );
-        submitter.join().unwrap();
+        submit_beside_one_that_gives_up(&runtime, 2);
     });
 }
 

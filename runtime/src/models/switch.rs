@@ -1,11 +1,12 @@
 //! Functions around the switches: a goroutine that publishes its wait and sleeps later loses no ready, no cancel, no timer.
 
 use super::caught;
+use super::interrupt::cancel_and_notify;
+use super::park::Place;
 use crate::context::{Context, ContextError};
-use crate::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime};
+use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
 use crate::time;
-use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -30,39 +31,6 @@ impl Calls {
 
     fn seen(&self) -> (u32, u32) {
         (self.0[0].load(SeqCst), self.0[1].load(SeqCst))
-    }
-}
-
-/// Where one goroutine waits, and another finds it.
-#[derive(Clone)]
-struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
-
-impl Place {
-    fn new() -> Self {
-        Place(Arc::new((Mutex::new(None), Condvar::new())))
-    }
-
-    /// Parks the caller here, as in a channel: the waiter is queued under a lock, which the commit hook lets go.
-    fn wait(&self) {
-        let mut place = self.0.0.lock().unwrap();
-        let parked = park(|waiter| {
-            *place = Some(waiter);
-            drop(place);
-            self.0.1.notify_all();
-            true
-        });
-        assert_eq!(parked, Parked::Readied);
-    }
-
-    /// Returns the waiter of the goroutine that waits here, once one does.
-    fn waiter(&self) -> Waiter {
-        let mut place = self.0.0.lock().unwrap();
-        loop {
-            match place.take() {
-                Some(waiter) => return waiter,
-                None => place = self.0.1.wait(place).unwrap(),
-            }
-        }
     }
 }
 
@@ -132,29 +100,7 @@ fn a_cancel_and_a_notification_end_a_wait_once() {
     Model::new().preemptions_by_default(1).check("hooks_vs_cancel_and_ready", || {
         let calls = Calls::register();
         let runtime = runtime(1, 1);
-        let (ctx, cancel) = Context::background().with_cancel();
-        let (event, begins) = (Arc::new(Event::new()), Flag::default());
-        let waiter = runtime.go({
-            let (event, begins) = (Arc::clone(&event), begins.clone());
-            move || {
-                ctx.run(|| {
-                    begins.raise();
-                    event.wait();
-                })
-            }
-        });
-        begins.wait_on_thread();
-        loom::explore();
-        let notifier = loom::thread::spawn({
-            let event = Arc::clone(&event);
-            move || event.notify_one()
-        });
-        cancel.cancel();
-        notifier.join().unwrap();
-        if waiter.join().unwrap() == CANCELED {
-            // The notification is there for the next waiter.
-            event.wait();
-        }
+        cancel_and_notify(&runtime);
         let (suspended, resumed) = calls.seen();
         assert_eq!(suspended, resumed);
         done();
