@@ -4,15 +4,16 @@
 //!   ring:   [ message, how many have not seen it ] ×, from the oldest that a receiver has not seen; at most `capacity`
 //!   tail:   the number of the next message. Each receiver has the number of the one that it sees next
 //! ```
-//! A send puts its message at the tail; in a full ring the oldest message goes, and a receiver that has not seen that message
-//! *lags*: its next receive tells how many were missed, and the one after goes on with the oldest that is there. A message that
-//! all have seen leaves the ring at once. A receive clones the message without the channel's lock, under the message's own, and
-//! counts it as seen afterwards: after a clone that panics the same receiver gets the message again.
+//! A send puts its message at the tail; in a full ring the oldest message goes, and a receiver that has not seen that
+//! message *lags*: its next receive tells how many messages it has missed, and the receive after that goes on with the
+//! oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the
+//! message without the channel's lock, under the message's own, and counts it as seen afterwards: after a clone that
+//! panics the same receiver gets the message again.
 //!
-//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and have a future
-//! beside them ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is taken as it is, tokio rounds it up to a power of two; a [`Receiver`] can be cloned; there are
-//! limits, and [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its
-//! [`bell`](Receiver::bell).
+//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and each has a
+//! future beside it ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is used
+//! as given, where tokio rounds it up to a power of two; a [`Receiver`] can be cloned; waits may have a limit, and there
+//! is [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
 //!
 //! ```
 //! use gmp::chan::broadcast;

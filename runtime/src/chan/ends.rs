@@ -1,4 +1,4 @@
-//! The two ends of a channel: what sends, and what receives.
+//! The two ends of a channel: the one that sends, and the one that receives.
 
 use super::flow::{Abandoned, Chan, Ended};
 use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, Woken};

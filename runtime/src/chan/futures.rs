@@ -3,8 +3,9 @@
 //! of the other channels are in [`broadcast::futures`](super::broadcast::futures) and
 //! [`watch::futures`](super::watch::futures).
 //!
-//! None blocks in a poll, and each may be dropped at any time, as its method says. A limit is put around it:
-//! [`time::timeout_async`](crate::time::timeout_async). None is `Unpin`, as the place in the channel's queue lies in the future.
+//! No poll of these futures blocks, and each may be dropped at any time, as its method says. To limit the wait of one,
+//! put [`time::timeout_async`](crate::time::timeout_async) around it. None of them is `Unpin`, as the place in the
+//! channel's queue lies in the future.
 //!
 //! ```
 //! use gmp::chan::{self, RecvError, futures::Recv};

@@ -3,13 +3,13 @@
 //!
 //! Both keep their state under one lock, with two wait queues: of receivers, for something new, and of senders, for the
 //! last receiver's end. A waiter looks under the lock before each wait and after the last one, so a message that comes
-//! beside a limit is found. No waiter is counted, so an interrupted one, or one that its runtime leaves behind, holds
-//! no other back. No code of a user's runs under the lock: what is dropped is taken out and dropped afterwards.
+//! beside a limit is found. No waiter is counted, so an interrupted one, or one that its runtime leaves behind, holds no
+//! other back. No user code runs under the lock: a value to be dropped is taken out, and dropped after the lock.
 //!
-//! *A future* waits in the same queues, a poll at a time ([`poll_for`]). Each waiter of a side is told of what is new: the
-//! obvious saving, to tell one alone that passes it on, would have each drop of a future decide whether the others know. So
-//! a future that is dropped owes nothing to others, notified or not. What it has not seen stays for its own receiver, whose
-//! next call looks.
+//! *A future* waits in the same queues, a poll at a time ([`poll_for`]). Every waiter of a side is told of what is new.
+//! The obvious saving is to tell one waiter, which passes the news on; then each drop of a future would have to decide
+//! whether the others know. Here a dropped future owes nothing to others, notified or not. What it has not seen stays for
+//! its own receiver, whose next call looks.
 //!
 //! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
 //! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The

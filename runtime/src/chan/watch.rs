@@ -1,14 +1,16 @@
-//! A value and those that watch it: each receiver sees the last value, and not each one. tokio's `watch`, in blocking style.
+//! A value and its watchers: each receiver sees the latest value, and not every value. tokio's `watch`, in blocking
+//! style.
 //!
 //! The value lies in an [`RwLock`](crate::sync::RwLock). A sender changes the value under that lock, and counts the change
 //! under the channel's lock before it lets the value go: a receiver that reads the value reads the count that belongs to it. A
 //! receiver has the count that it has seen last.
 //!
-//! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block, and have a future beside
-//! them ([`changed_async`](Receiver::changed_async), [`wait_for_async`](Receiver::wait_for_async),
-//! [`closed_async`](Sender::closed_async)); [`borrow`](Receiver::borrow) parks where tokio's blocks its thread; there are
-//! limits, and [`close`](Sender::close). In a task `borrow` and `send` block the thread, as tokio's do: while another changes the
-//! value, or has a [`Ref`]. So a task keeps no `Ref` across an await. A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
+//! Names and semantics are those of tokio 1's `sync::watch`, with these differences: the calls block, and each has a
+//! future beside it ([`changed_async`](Receiver::changed_async), [`wait_for_async`](Receiver::wait_for_async),
+//! [`closed_async`](Sender::closed_async)); [`borrow`](Receiver::borrow) parks where tokio's blocks its thread; waits may
+//! have a limit, and there is [`close`](Sender::close). In a task `borrow` and `send` block the thread, as tokio's do:
+//! while another thread or goroutine changes the value, or has a [`Ref`]. So a task keeps no `Ref` across an await. A
+//! receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
 //!
 //! ```
 //! use gmp::chan::watch;

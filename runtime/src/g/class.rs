@@ -1,8 +1,8 @@
-//! The class of a goroutine, and the hint which P is to run it, in the G's `life`.
+//! The class of a goroutine, and the hint that names the P which is to run it, in the G's `life`.
 //!
-//! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`, and eleven the hint, zero for
-//! none. All that change `life` do so by exchanges that keep the bits that are not theirs, so that neither needs a protocol of
-//! its own with them. A setter of the hint does as one of the class:
+//! A G has no byte to spare, and `life` has bits: two of them are the class, zero for `Normal`, and eleven the hint, zero
+//! for none. Every party changes `life` by exchanges that keep the other parties' bits, so neither class nor hint needs a
+//! protocol of its own with them. A setter of the hint takes the steps of a setter of the class:
 //!
 //! ```text
 //!   setter, the handle's owner or the goroutine      the M at the end, the ender, a joiner, a handle that is dropped
@@ -15,9 +15,10 @@
 //! * *Being left*: as the end, with `mark_left`.
 //! * *Re-use*: the next goroutine's `begin` stores the whole word, which is `Normal`. A setter is the goroutine itself, whose
 //!   LIVE keeps the G, or the owner of the handle, whose HANDLE does: neither meets another goroutine's life.
-//! * *The M that is alone with the G*, as the handle is gone, stores without an exchange: there is no other setter then.
+//! * *An M that is alone with the G*, as the handle is gone, stores without an exchange: there is no setter then.
 //!
-//! Both are read where the goroutine is queued, Relaxed: a change beside that counts from the next time on.
+//! Class and hint are read, Relaxed, where the goroutine is queued: a change that comes at that moment counts from the
+//! next time on.
 //!
 //! Checked by `models/class.rs`.
 

@@ -21,11 +21,12 @@
 //! the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and needs
 //! no exchange any more: a join of a goroutine that has ended already is a load.
 //!
-//! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER; when
-//! DONE is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. No more than a failed
-//! claim comes in between, or the call of a hook (below), which blocks nothing.
+//! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER;
+//! when DONE is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. At most a
+//! failed claim comes in between, or the call of a hook (below), which does not block.
 //!
-//! The ender does in `mark_left` as the M does, with LEFT, and without LIVE, which is the M's: the M waits for the ender.
+//! In `mark_left` the ender takes the same steps as the M, with LEFT, but leaves LIVE to the M, which waits for the
+//! ender.
 //!
 //! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the
 //! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner

@@ -6,8 +6,9 @@
 //! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
 //! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
 //!
-//! Free Gs are held by pointers, and not in a list through them: of a million the next one is not in the cache, and an M that
-//! walked along them would wait for the memory at each. The next G is fetched into the cache while one is taken.
+//! Free Gs are held by pointers, and not in a list through them: of a million Gs the next one is not in the cache, and an
+//! M that walked along the list would wait for the memory at each G. The next G is fetched into the cache while one is
+//! taken.
 //!
 //! The pool outlives its runtime as long as a G is out: a G that was left behind, or a G whose handle the program still has.
 //! The thread that brings the last G back frees the pool.

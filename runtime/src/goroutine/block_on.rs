@@ -4,11 +4,12 @@
 //! (`wait/waker_cell.rs`). The waker's cell is made once for a goroutine, and kept with its `local!` variables; a
 //! nested call finds it in use and makes one of its own. A plain thread makes one for each call.
 //!
-//! What ends the wait from outside has the future dropped before the throw, while nothing unwinds: its destructor may wait,
-//! and start others, as it does after a poll. No interrupt ends the waits of that destructor.
+//! If the wait is ended from outside, the future is dropped before the throw, while nothing unwinds: the destructor may
+//! wait, and start goroutines, as after a poll. No interrupt ends the waits of that destructor.
 //!
-//! A future that was woken during its own poll is polled again, but others run first: at once if the P's queue or the global
-//! one has any, and otherwise at each [`POLLS_ALONE`]th time, which also serves timers and the poller.
+//! A future that was woken during its own poll is polled again. Other goroutines run before that if the P's queue or the
+//! global queue holds any; if they hold none, the caller gives way at each [`POLLS_ALONE`]th such poll, which also serves
+//! timers and the poller.
 
 use crate::g::GRef;
 use crate::goroutine::{let_others_run, waker::waker_of};

@@ -41,8 +41,8 @@
 //!
 //! # Cost
 //!
-//! Where none is registered, a park or yield has a comparison more. Where some are, a goroutine goes a slower way to its park,
-//! beside the functions themselves.
+//! Where no function is registered, a park or yield costs one comparison more. Where functions are, a goroutine takes a
+//! slower way to its park, and pays for the functions.
 
 use crate::host::Active;
 use crate::sched::switch;

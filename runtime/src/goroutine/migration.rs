@@ -190,8 +190,8 @@
 //!
 //! # Floating point
 //!
-//! What is set across a park meets other goroutines. Here one has denormals taken for zero and parks; the next one on that
-//! thread computes with that, and the first finds what the next has left:
+//! A goroutine that parks leaves its setting to others. Here a goroutine has denormals taken for zero, and parks; the
+//! next goroutine on that thread computes with that setting, and the first one finds what the next has left:
 //!
 //! ```
 //! # #[cfg(target_arch = "x86_64")]
@@ -269,7 +269,7 @@
 //! * `println!` and `eprintln!`, and locking and unlocking a `std::sync::Mutex` between two parks, are fine in a function that
 //!   parks: std does what concerns the thread in functions of its own.
 //! * `std::thread::scope` with a park inside: the scope's threads unpark the thread that opened the scope, while the
-//!   goroutine has gone on on another.
+//!   goroutine has gone on on another thread.
 //! * Printing a value whose `Display` parks: standard output is locked by the thread.
 //! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while
 //!   unwinding (a panic, `goexit`, a context that is done, the end of the runtime) keeps its thread until the unwinding is
@@ -297,6 +297,6 @@
 //! * An [`abort`](crate::AbortHandle::abort) ends such waits only, too. A goroutine that has not begun drops its closure unrun.
 //! * When a runtime ends, goroutines that are parked are left where they are, as with `panic = "abort"`.
 //!
-//! A panic needs more stack there: the panic hook runs on that of the goroutine, of which std's with a backtrace takes
-//! some 30 KiB. With less left the panic is a stack overflow and ends the process. An overflow is told without the
+//! A panic needs more stack there: the panic hook runs on the goroutine's stack, of which std's hook takes some 30 KiB
+//! for a backtrace. With less left the panic is a stack overflow and ends the process. An overflow is told without the
 //! goroutine's number, name and frames. Dumps have no frames.

@@ -7,9 +7,9 @@
 //!   its value is dropped, or joined                waits until the count is zero
 //!   counts down; the last one wakes the parent     goes on as the body ended
 //! ```
-//! The count is taken before the child is spawned, and falls when nothing of the child can touch what the child borrows: not
-//! the closure, not the value. So the value carries the count ([`Counted`]), which falls when the value was dropped, by the
-//! goroutine, or by the owner of the handle, or was handed out by `join`, or to an await.
+//! The count is taken before the child is spawned, and falls when neither the closure nor the value of the child can
+//! touch what the child borrows any more. So the value carries the count ([`Counted`]). The count falls when the
+//! goroutine or the owner of the handle has dropped the value, or when `join` or an await has handed it out.
 //!
 //! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is
 //! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the

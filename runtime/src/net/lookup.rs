@@ -1,4 +1,4 @@
-//! Name look-ups, which block a thread each: at most so many at once.
+//! Name look-ups. Each blocks a thread, so a bound says how many may be under way at once.
 
 use crate::host::{Active, Clock};
 use crate::net::limit::timed_out;

@@ -1,4 +1,4 @@
-//! The two kinds of streams, to what polls either.
+//! What TCP and Unix streams have in common for futures: one trait, for code that polls either.
 
 use super::{Shutdown, TcpStream, UnixStream};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};

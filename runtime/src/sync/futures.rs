@@ -1,10 +1,11 @@
 //! The futures of [`sync`](super), by name: what `lock_async` and its like return. So a future can be a field of a
 //! struct, or the future type of a trait.
 //!
-//! Each waits in the queue in which goroutines and threads wait, from its first poll that does not end it on; the task that has
-//! polled last is woken. None blocks in a poll. Each may be dropped at any time, as its method says. Polled again after its
-//! end, a future begins anew. A limit is put around it: [`time::timeout_async`](crate::time::timeout_async). None is `Unpin`,
-//! as the place in the queue lies in the future: a field that is polled is pinned with its struct, or is a `Pin<Box<_>>`.
+//! Each of these futures waits in the queue in which goroutines and threads wait, from the first poll that does not end
+//! it; the task that has polled last is woken. No poll blocks. A future may be dropped at any time, as its method says.
+//! Polled again after its end, a future begins anew. To limit the wait of one, put
+//! [`time::timeout_async`](crate::time::timeout_async) around it. None of them is `Unpin`, as the place in the queue lies
+//! in the future: a field that is polled is pinned with its struct, or is a `Pin<Box<_>>`.
 //!
 //! ```
 //! use gmp::sync::{OwnedSemaphorePermit, Semaphore, futures::AcquireOwned};

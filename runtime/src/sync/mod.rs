@@ -5,12 +5,13 @@
 //! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
 //! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
-//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, which `lock_api`'s must not;
-//! [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. Of `parking_lot` there is no `serde`. As
-//! [`Once`] is std's, so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what `Debug` prints.
+//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, which `lock_api`'s must
+//! not; [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. `parking_lot`'s feature `serde`
+//! is not here. [`Once`] is std's, and so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what
+//! `Debug` prints.
 //!
-//! What a call waits for, a task of any executor awaits by its twin: [`Mutex::lock_async`], say. [`futures`] has the types that
-//! those return.
+//! A call that waits has a twin that a task of any executor can await: [`Mutex::lock_async`], say. [`futures`] has the
+//! types that these twins return.
 //!
 //! A goroutine that its runtime leaves behind in a wait queue does not hold up the other waiters.
 

@@ -3,10 +3,10 @@
 //! abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself before it stays
 //! parked for good. (A robust mutex is released likewise when its owner dies.)
 //!
-//! The value to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G; or the waker notes it that
-//! has claimed the wait and has not readied the goroutine yet. The goroutine takes the hook back when it runs. The hook lies on
-//! the goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never ends that borrow, and its
-//! stack is never freed.
+//! The value to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G; or the waker that has
+//! claimed the wait, and has not readied the goroutine yet, notes the hook. The goroutine takes the hook back when it
+//! runs. The hook lies on the goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never
+//! ends that borrow, and its stack is never freed.
 //!
 //! A G has room for one hook, that of the wait in which it is parked. A value that outlasts a wait has a
 //! [`StandingHook`], in a list whose head lies in the goroutine's first frame. Only the goroutine changes the list.

@@ -1,10 +1,10 @@
 //! The operations of tasks: what a future does to a channel in its polls and in its drop.
 //!
-//! *A receive.* The obvious way has a sender hand the message to the waiting task, as to a goroutine. But a future that was
-//! served may be dropped before its next poll, and cannot return what it got; and if the message went back to the
-//! channel then, another receiver might have had a later one meanwhile. Another way tells a task that there is a
-//! message, for it to try: then receivers that are faster overtake it, for ever if there are always some. *Here* the
-//! message is *granted*: it goes into the buffer, and counts as none that others may take.
+//! *A receive.* The obvious way has a sender hand the message to the waiting task, as to a goroutine. But a future that
+//! was served may be dropped before its next poll, and cannot return what it got; and if the message went back to the
+//! channel then, another receiver might have had a later one meanwhile. Another way tells the task that there is a
+//! message, and lets the task try: then faster receivers overtake the task, for ever if there are always such receivers.
+//! *Here* the message is *granted*: it goes into the buffer, but does not count among the messages that others may take.
 //!
 //! ```text
 //!   sender, under the lock                           future, under the lock

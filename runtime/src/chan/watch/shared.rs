@@ -1,4 +1,4 @@
-//! The value, the count of its changes, and those that wait for one.
+//! The value, the count of its changes, and the waiters for a change.
 
 use super::{Receiver, RecvError, Ref};
 use crate::chan::several::{self, Bell, Bells, HasParties, Parties, Side};

@@ -1,4 +1,4 @@
-//! Tasks at a descriptor: what polls a socket instead of waiting there, and how the poller's events reach its waker.
+//! Tasks at a descriptor: a task polls a socket instead of waiting there. How the poller's events reach the task's waker.
 //!
 //! A task cannot hold the I/O lock from one poll to the next, so its operations take none: each makes its system call as a
 //! user of the descriptor (`net/fd.rs`), beside a goroutine that may wait in the same direction, and leaves that
@@ -29,10 +29,10 @@
 //! the past. The second has begun another turn, so the first says nothing. The events in `seen` speak against DRAINED,
 //! as they do against a short read.
 //!
-//! *A goroutine and a task in one direction.* Each event goes to both: E1 fills the slot whatever stands in it, and E4 marks
-//! the word whether or not a waker is there. Neither takes the other's mark. That the socket was empty at a moment, which is
-//! all that `drained` and DRAINED say, stays true for other readers beside; and so does that what came after that moment is in
-//! the slot, and in the word.
+//! *A goroutine and a task in one direction.* Each event goes to both: E1 fills the slot whatever stands in it, and E4
+//! marks the word whether or not a waker is there. Neither takes the other's mark. `drained` and DRAINED say no more than
+//! that the socket was empty at one moment, which other readers can't make untrue; and what has come after that moment is
+//! in the slot, and in the word.
 //!
 //! *Close.* The closer waits for the users of the descriptor before it wakes the tasks that it finds here (`Socket::close`).
 //! So each task was kept before, and is woken; or finds the socket closed.

@@ -23,8 +23,9 @@
 //!
 //! # What blocks
 //!
-//! No event says that a disk has answered, so a goroutine that waits for one keeps a thread. It gives its P to another thread
-//! first, as in [`blocking`](crate::blocking), so that other goroutines run on. A plain thread just makes the call.
+//! No event says that a disk has answered, so a goroutine that waits for a disk keeps a thread. It gives its P to another
+//! thread first, as in [`blocking`](crate::blocking), so that other goroutines run on. A plain thread just makes the
+//! call.
 //!
 //! *Reads whose data are in the page cache* block nothing: they are tried with `RWF_NOWAIT` first, and only if the kernel would
 //! have to wait for the disk is the thread given to the call. A read through the file's position may be short where the cache
@@ -34,29 +35,29 @@
 //! swapped their bytes out, that is as if it were the program's own memory. Writes have no such way: few file systems do them
 //! without waiting, and an entry of a log that was written in parts could have another's in its middle.
 //!
-//! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to all of
-//! them at once. Those that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
-//! [`seek`](std::io::Seek::seek) from the start or the position, `try_clone`. The drop of a [`File`] closes the descriptor,
-//! on the calling thread; where that waits for a server the monitor gives the P to another thread.
+//! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to
+//! all of them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
+//! [`seek`](std::io::Seek::seek) from the start or the position, `try_clone`. The drop of a [`File`] closes the
+//! descriptor, on the calling thread; where that waits for a server the monitor gives the P to another thread.
 //!
 //! # The line
 //!
-//! At most [`max_file_calls`](crate::RuntimeBuilder::max_file_calls) calls of a runtime's goroutines are under way at once. The
-//! other goroutines wait in line, parked, first come first served: they are no threads. [`dump`](crate::dump) says of them
-//! `file call, in line`, and how many calls are under way.
+//! At most [`max_file_calls`](crate::RuntimeBuilder::max_file_calls) calls of a runtime's goroutines are under way at
+//! once. The other goroutines wait in line, parked, first come first served, and take no threads. [`dump`](crate::dump)
+//! says of them `file call, in line`, and how many calls are under way.
 //!
-//! What may wait for another process for as long as that likes does not wait in line, and does not count: opening, reading
-//! and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these is a thread. For pipes and
-//! terminals [`io`](crate::io) has types that wait without one.
+//! A call that may wait for another process, for as long as that process likes, does not wait in line, and does not
+//! count: opening, reading and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these
+//! takes a thread. For pipes and terminals [`io`](crate::io) has types that wait without a thread.
 //!
 //! A call that a destructor or an argument of another call makes, as by an `AsRef<Path>` of the program's own, needs no second
 //! turn.
 //!
 //! # Ending a call
 //!
-//! A call on a file that is under way can't be ended: std has no deadlines for files, and the kernel knows of none. The wait in
-//! line can: a [`Context`](crate::context::Context) under which the caller runs gives the call an error, with the context's
-//! error inside, and `goexit` and the end of the runtime unwind it. Nothing was done then.
+//! A call on a file that is under way can't be ended: std has no deadlines for files, and the kernel knows of none. The
+//! wait in line can be ended: a [`Context`](crate::context::Context) under which the caller runs gives the call an error,
+//! with the context's error inside, and `goexit` and the end of the runtime unwind it. Nothing was done then.
 //!
 //! # What differs from std
 //!

@@ -3,8 +3,8 @@
 //! *The problem.* A child that is not read waits for room in a pipe, and keeps the other pipe open: a reader that reads one
 //! to the end first may wait for ever.
 //!
-//! *The obvious way* is a second goroutine, or a second thread, for the second pipe. What ends the caller's wait, a context or
-//! an unwinding, would have to end that one's, too; and there may be no second one to be had.
+//! *The obvious way* is a second goroutine, or a second thread, for the second pipe. A context or an unwinding that ends
+//! the caller's wait would have to end the second one's wait, too; and there may be no second thread to be had.
 //!
 //! *Here* the caller waits for a set, as a dial of several addresses does: an epoll descriptor, of this call, that has
 //! both pipes. An event of a pipe is taken once, so a pipe is ready from its event until it has nothing to read.

@@ -1,9 +1,9 @@
 //! The actions of signals, as the kernel knows them, and the handler.
 //!
-//! While a signal has listeners its action is `on_signal`; `before` is the action that it has replaced, and that comes back.
-//! Another library may install a handler over ours, and call ours from it, so that ours can't be taken out: it is *behind*
-//! that one, and passes signals on. That library may also put ours back, after we have left: then the handler finds that it is
-//! the signal's action and no receiver listens, and does what it could not do when it was to.
+//! While a signal has listeners its action is `on_signal`; `before` is the action that it has replaced, and that comes
+//! back. Another library may install a handler over ours, and call ours from it, so that ours can't be taken out: ours is
+//! *behind* that handler, and passes signals on. That library may also put ours back, after we have left: then our
+//! handler finds that it is the signal's action while no receiver listens, and takes itself out now.
 //!
 //! ```text
 //!   listener, under the registry's lock            handler

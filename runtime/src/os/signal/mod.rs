@@ -31,7 +31,7 @@
 //!   a handler from before asked for the opposite.
 //! * A signal that is blocked in all threads, as a launcher may have left it, is unblocked in that one thread while a receiver
 //!   asks for it.
-//! * SIGPIPE is ignored in Rust programs, and is again when its last receiver is dropped.
+//! * SIGPIPE is ignored in Rust programs, and is ignored again once its last receiver is dropped.
 //! * SIGQUIT asks a runtime for a [`dump`](crate::dump()), but not while the signal has a receiver, or is [`ignore`]d; that the
 //!   receiver was there before the first runtime makes no difference.
 //! * A child process has the default action for each signal that was caught here. A signal that is ignored is ignored in

@@ -1,4 +1,4 @@
-//! What receives signals.
+//! The receivers of signals.
 
 use super::number::Signal;
 use super::registry::{Registration, listen};

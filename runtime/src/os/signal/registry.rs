@@ -1,7 +1,8 @@
 //! Which receivers listen for which signals, and the thread that tells them.
 //!
-//! The thread is there as long as there are listeners. It is started by the first, under the lock; and it ends under the lock,
-//! in the critical section in which it finds none. What listeners do when they are told, they do without the lock.
+//! The thread is there as long as there are listeners. It is started by the first, under the lock; and it ends under the
+//! lock, in the critical section in which it finds none. The listeners to be told are collected under the lock, and
+//! called without it.
 
 use super::action::{Action, Mask, handles, pending, replace_default};
 use super::number::{SIGQUIT, Signal, each_of, set_of};

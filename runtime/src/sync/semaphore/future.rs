@@ -1,7 +1,7 @@
 //! Requests that futures make.
 //!
-//! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives the
-//! permits back; of one that was not, lets those go on that it held back.
+//! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives
+//! the permits back; the drop of any other request lets the requests that it held back go on.
 
 use super::{AcquireError, Ask, Semaphore, State};
 use crate::prim::Arc;

@@ -1,5 +1,5 @@
-//! What carries bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way. The
-//! process keeps a few for the next copy, as long as one is under way.
+//! What carries bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way.
+//! The process keeps a few for the next copy, as long as a copy is under way.
 
 use super::moves;
 use crate::net::sys;
