@@ -4,8 +4,9 @@
 //! thread that loses its P, and goes on with the user's code, gets the set back that it had before. A thread without a P that
 //! sleeps keeps what it has: it uses no CPU, and mostly its next P is the last one.
 //!
-//! An M sets its own thread, but one that does not come back to the runtime can't. So the monitor, which has taken the P, sets
-//! that thread from outside, and at the same moment the M may come back, acquire another P, and set the thread itself:
+//! An M sets the CPUs of its own thread, but an M that does not come back to the runtime can't. So the monitor, which has
+//! taken the P, sets that thread's CPUs from outside, and at the same moment the M may come back, acquire another P, and
+//! set the CPUs itself:
 //!
 //! ```text
 //!   M that comes back                              monitor

@@ -1,10 +1,10 @@
 //! The batch of a P: goroutines of one class other than `Normal`, which the owner has taken out of the queue of that class
 //! under one acquisition of the lock, or from the batch of another P.
 //!
-//! The batch is a ring like that of the `Normal` ones (`runq.rs`), without `runnext`: so thieves take from it by the same
-//! protocol, and all that looks at a P's ring for the last time looks at its batch as well (`sched/run/classes.rs`). The owner
-//! fills it only when it is empty, so that all in it are of the class that it shows, and stand in the order of their age. What
-//! it shows is a hint for thieves: an owner may have filled the batch anew meanwhile.
+//! The batch is a ring like that of the `Normal` goroutines (`runq.rs`), without `runnext`: so thieves take from the
+//! batch by the same protocol, and every last look at a P's ring is a look at its batch as well (`sched/run/classes.rs`).
+//! The owner fills the batch only when it is empty, so all its goroutines are of the class that it shows, and stand in
+//! the order of their age. That class is a hint for thieves: the owner may have filled the batch anew meanwhile.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! 1. A P is in the idle list, or retired, or held by one M, or in the `Assignment` of an M.
-//! 2. An idle or retired P has an empty run queue, and an empty batch. It may have timers: the M in the poller waits for those
-//!    too. And it may have jobs, at which every M looks that gives up.
+//! 2. An idle or retired P has an empty run queue, and an empty batch. It may have timers: the M in the poller waits for
+//!    those too. And it may have jobs: every M that gives up looks at those.
 //! 3. The methods and fields marked *owner* are for the M that holds the P, between entering the runtime and leaving
 //!    it (`m/mod.rs`). loom checks that: each of them touches the ghost.
 

@@ -3,14 +3,14 @@
 //! *Problem.* A file call or a name look-up takes a thread for as long as it lasts. Ten thousand goroutines that read a slow
 //! disk would be ten thousand threads.
 //!
-//! *Here* each runtime has a [`Line`] for each of the two kinds: a semaphore, whose permits are the calls that may be under
-//! way. The goroutines beyond wait for a permit as for any other, parked, in the order in which they came. A permit is held
-//! from before the P is given away until a P is back. So each thread that serves a call holds a permit, and a goroutine that
-//! was granted one comes from an M that is at hand. Were the permit given back first, the next call would start another thread
-//! while the last one's is still on its way back.
+//! *Here* each runtime has a [`Line`] for each of the two kinds: a semaphore, whose permits are the calls that may be
+//! under way. Further goroutines wait for a permit as at any semaphore, parked, in the order in which they came. A permit
+//! is held from before the P is given away until a P is back. So each thread that serves a call holds a permit, and a
+//! goroutine that was granted one comes from an M that is at hand. Were the permit given back first, the next call would
+//! start another thread while the last one's is still on its way back.
 //!
-//! A call within a call, by a destructor or an argument of the outer one, needs no second turn: goroutines that hold all turns
-//! would wait for another one for ever. It blocks the thread of the outer call.
+//! A call within a call, by a destructor or an argument of the outer one, needs no second turn: goroutines that hold all
+//! turns would wait for another one for ever. The inner call blocks the thread of the outer one.
 //!
 //! A call for which another process has to do something, which may never come, does not wait in line: such calls might take
 //! all permits, and the call that would end them would wait behind.

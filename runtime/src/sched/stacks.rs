@@ -21,9 +21,8 @@
 //! * Without a cache, as the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if
 //!   W4 does, R2 sees W2.
 //!
-//! So there is no stack for any goroutine, which ends the process, where no goroutine has one and all other Ps are idle. Two Ms
-//! at W4 at once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by
-//! `models/stacks.rs`.
+//! So the process ends for want of a stack only where no goroutine has a stack and all other Ps are idle. Two Ms at W4 at
+//! once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by `models/stacks.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -31,15 +31,16 @@
 //!    M3 comes after M2, and E3 after E2. So if a goroutine is asleep at E2 and on no M at E3, its commit hook has
 //!    finished, and the next M to run the goroutine sees the hook's writes (for instance its timer's position).
 //!
-//!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that did not see E1 may start one more after
-//!    the snapshot, and be at its own end when the ender looks there. So before step 2 the ender takes a second snapshot, which
-//!    must hold those alone that slept from the first one's looks until then: a goroutine that is queued at step 2 would lose
-//!    its closure on the ender's thread, which has no time limit there. A thread that is no M (`Handle`) stands in no snapshot.
-//!    The thread looks at `ENDS` once more in the section of the lock in which it queues a new goroutine: it finds E1 there,
-//!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. In the same
-//!    section the goroutine is counted, so one that its thread drops is not among those that are left. An M without a
-//!    goroutine alone may queue a new one as late as step 2: that of a callback's firing, or of a function that a context
-//!    calls after its end. What is dropped of these goes to the timer thread, or to a thread of its own.
+//!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that did not see E1 may start one more
+//!    after the snapshot, and be at its own end when the ender looks there. So before step 2 the ender takes a second
+//!    snapshot, which must hold only goroutines that have slept since the looks at the first one: a goroutine that is
+//!    queued at step 2 would lose its closure on the ender's thread, which has no time limit there. A thread that is no M
+//!    (`Handle`) stands in no snapshot. The thread looks at `ENDS` once more in the section of the lock in which it
+//!    queues a new goroutine: it finds E1 there, and drops the closure itself; or that section comes before E1, and the
+//!    first snapshot has the goroutine. In the same section the goroutine is counted, so one that its thread drops is not
+//!    among those that are left. Only an M without a goroutine may queue a new one as late as step 2: for the firing of a
+//!    callback, or for a function that a context calls after its end. What is dropped of these goes to the timer thread,
+//!    or to a thread of its own.
 //!
 //!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in `g::root`, (c) one
 //!    in a short internal wait, or in a wait for main of another runtime, which borrows its frames (`OnInterrupt::Never`). The
@@ -59,9 +60,9 @@
 //!    that wait for a descriptor are woken (`net/desc/tasks.rs`).
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
 //!    keeps its M; the goroutine is left behind, with everything that it refers to.
-//! 5. **Step 3 once more**, for those that ran meanwhile. Those that never ran are dropped. The others stay parked: their
-//!    stacks, and all that lies there, are leaked, because others may still refer to that. They are counted. An M that leaves
-//!    later does step 3 for what it has parked since.
+//! 5. **Step 3 once more**, for those that ran meanwhile. Goroutines that never ran are dropped. The others stay parked,
+//!    and are counted: their stacks, and all that lies there, are leaked, because other goroutines may still refer to
+//!    values there. An M that leaves later does step 3 for the goroutines that it has parked since.
 //!
 //! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), the end begins with step 2.
 //! A goroutine that ends its own runtime does E1 and leaves the rest to a thread.

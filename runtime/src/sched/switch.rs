@@ -36,8 +36,9 @@
 //! Which functions are called is settled at the first switch of a call: functions that are registered later, by one of these
 //! functions, say, are not called for resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
-//! *That there are functions* a goroutine learns with what it asks at each switch anyhow: whether its runtime ends
-//! ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once `register` can find it.
+//! *Whether there are functions* a goroutine learns from the word that it reads at each switch anyhow, to see whether its
+//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once
+//! `register` can find it.
 //!
 //! Checked by `models/switch.rs`.
 

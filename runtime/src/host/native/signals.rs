@@ -5,8 +5,8 @@
 //! of `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the previous signal stack is
 //! back, and std frees its own as ever.
 //!
-//! The kernel puts the registers on the signal stack before the handler runs: 1 KB on some processors, 3.5 with AVX-512, 11
-//! with AMX, so that nothing of std's is left. The auxiliary vector says how much that is.
+//! The kernel puts the registers on the signal stack before the handler runs: 1 KB on some processors, 3.5 with AVX-512,
+//! 11 with AMX, which leaves nothing of std's 8 KiB. The auxiliary vector has the size.
 //!
 //! A signal stack of the program's stays when it is large enough, and when the program has put it in place of the lent
 //! one. Where the kernel has no memory the thread goes on with what it has.

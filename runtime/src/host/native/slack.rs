@@ -12,10 +12,10 @@
 //! such a wait, or such a rest, the slack is 1 ns meanwhile. So whatever a goroutine starts, on any thread, has the slack that
 //! the thread had before.
 //!
-//! The program may change the slack of a thread at any time. The value that was read once serves for how much sooner to ask: a
-//! stale one makes a wait end late by what the program has added, or sooner, before a rest. The value to restore is read before
-//! each change: a stale one would undo what the program has set. So three system calls more are paid for waits of up to 50 µs,
-//! and none for others.
+//! The program may change the slack of a thread at any time. How much sooner to ask is computed from a value that was
+//! read once: a stale one makes a wait end late by what the program has added, or early, with a rest to wait for. The
+//! value to restore is read before each change: a stale one would undo what the program has set. So three system calls
+//! more are paid for waits of up to 50 µs, and none for others.
 //!
 //! For `poll` and `epoll` the kernel takes a thousandth of the wait as the slack, if that is more, and 100 ms at most. (It
 //! takes a two-hundredth in a process of low priority; there a wait may end late by that.)

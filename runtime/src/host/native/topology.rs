@@ -1,7 +1,8 @@
 //! Which CPUs share their last-level cache, as `/sys/devices/system/cpu` tells. Read once a process.
 //!
-//! A cache is named by the lowest CPU online that it serves. A CPU of which nothing can be read has a cache of its own; if
-//! that is so of all, or the list of CPUs can't be read, all share one. So they do where all that are online share one.
+//! A cache is named by the lowest CPU online that it serves. A CPU of which nothing can be read has a cache of its own.
+//! If nothing can be read of any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache; so they do
+//! where all CPUs online share one.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a thread of this process is doing, as another one sees it.
+//! What a thread of this process is doing, as another thread sees it.
 //!
 //! A file of `/proc` says whether a thread is blocked. The thread opens the file when it begins to be an M, and the
 //! monitor reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may
@@ -6,9 +6,9 @@
 //! calling thread whatever its number is in that `/proc`: one that was mounted in another pid namespace has other numbers
 //! than `gettid`.
 //!
-//! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: they number as many as
-//! there are goroutines that block their threads, and descriptors are the program's first. The monitor looks only at Ms
-//! that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the
+//! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: there are as many Ms as
+//! goroutines that block their threads, and the program comes first where descriptors are short. The monitor looks only
+//! at Ms that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the
 //! monitor opens the file at each look, which is two system calls more, and keeps the descriptor once there is room.
 //! While the process has no descriptor left at all, nothing is known of such an M: the monitor retakes its P when its
 //! slice is over (`retake.rs`). The operator is told of the first M without a descriptor.

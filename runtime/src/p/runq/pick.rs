@@ -8,10 +8,10 @@
 //!                                                          it moves a b c on by one, and lets go:    │ a b c │ d e ···
 //!                                                                                                    ▲ steal, real
 //! ```
-//! *The obvious way*, to move those that stand before `W` while thieves may copy them, has a thief read what is being written.
-//! *Here* the owner claims as a thief does: while steal ≠ real no thief comes in (`Refused::Busy`), and the owner, which alone
-//! pops, is here. The owner then writes slots that were its own once already, and lets go by one store, of which the heads say
-//! that one G was popped.
+//! *The obvious way*, to move those that stand before `W` while thieves may copy them, has a thief read what is being
+//! written. *Here* the owner claims as a thief does: while steal ≠ real no thief comes in (`Refused::Busy`), and the
+//! owner, which alone pops, is here. The owner then writes slots that were its own once already, and lets go by one
+//! store, after which the heads say that one G was popped.
 //!
 //! Meanwhile real has gone ahead, and comes back: `is_empty`, which relies on real to grow, may find the ring empty when `W` is
 //! the last one in it. [`Picked::hid`] says so, and the caller wakes an M then. The heads do not return to an old value: both

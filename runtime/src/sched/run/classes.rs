@@ -26,16 +26,18 @@
 //! H1 costs nothing where no class is used. Where the goroutines of a submission go is decided by `detours`, which a submitter
 //! has read before for the policies with one queue.
 //!
-//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`,
-//! at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global queue: an M that looks at
-//! the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3, and all that asks whether a P
-//! has work, asks [`has_work`](Sched::has_work). A goroutine that yields goes into its class's queue, and its M takes
-//! another: if that comes from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before and
-//! at the others after: S2 and S3 follow. So they do when a batch goes back into its queue, as one of a higher class has
-//! come; when a sleeper goes first (`others_wait`); and when the same look finds one more for the ring (`submit_found`).
+//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and
+//! `GlobalQueue::is_empty`, at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global
+//! queue: an M that looks at the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3,
+//! and every other question whether a P has work, goes through [`has_work`](Sched::has_work). A goroutine that yields
+//! goes into its class's queue, and its M takes another: if that comes from the P's own ring, batch or jobs, an M that
+//! gave up may have looked at the queue before and at the others after: S2 and S3 follow. S2 and S3 also follow when a
+//! batch goes back into its queue, as a goroutine of a higher class has come; when a sleeper goes first (`others_wait`);
+//! and when the same look finds one more goroutine for the ring (`submit_found`).
 //!
-//! *A reader that sees `detours` without classes* has learned of no goroutine with one: `detours` is set, under the lock,
-//! before the first is given a class. A class that is changed beside a submission counts from the next one on.
+//! *A reader that sees `detours` without classes* has learned of no goroutine with a class: `detours` is set, under the
+//! lock, before the first goroutine is given one. A class that is changed beside a submission counts from the next one
+//! on.
 //!
 //! *Jobs* (`jobs.rs`) of a P are looked at as if they were `Normal`; or behind `Low`, if the newest is that of a forker below
 //! `Normal`: else each look would make one more goroutine of a tree, in place of running those that are there. The goroutine
@@ -45,10 +47,10 @@
 //! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
 //! come beside that.
 //!
-//! *What comes from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner that
-//! is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if its last
-//! such look is [`LOOK_BEYOND`](capacity::LOOK_BEYOND) ago: so a High one that waits for a socket comes after one piece of work of a Low one, and that
-//! time.
+//! *What comes from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner
+//! that is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if
+//! its last such look is [`LOOK_BEYOND`](capacity::LOOK_BEYOND) ago: so a High goroutine that waits for a socket runs
+//! after one piece of work of a Low goroutine, and that time.
 //!
 //! Checked by `models/classes.rs`.
 

@@ -4,10 +4,10 @@
 //! cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this queue is an array
 //! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
 //!
-//! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of which
-//! any goroutine may be the next. Those that have yielded come into the next lot, which is drawn from when this one is
-//! empty; and so do all that come while there is a next lot. So a lot only shrinks from then on, and no goroutine waits for
-//! more than two.
+//! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of
+//! which any goroutine may be the next. Goroutines that have yielded go into the next lot, which is drawn from when the
+//! present lot is empty; and so do all goroutines that come while there is a next lot. From then on the present lot only
+//! shrinks, and no goroutine waits for more than two lots.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -3,11 +3,11 @@
 //! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
-//! * *visits*: every 61st goroutine, or as the policy says, is the first of the global queue, if there is one; and where no
-//!   M waits in the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle Ps
-//!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never two in
-//!   a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of one, unless
-//!   a round is on;
+//! * *visits*: every 61st goroutine, or as the policy says, is the first of the global queue, if that holds any; and
+//!   where no M waits in the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle
+//!   Ps (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never
+//!   two in a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of
+//!   one, unless a round is on;
 //! * *before each goroutine* at the timers of the M's own P. A goroutine that is due there alone runs at once, like Go's: at
 //!   the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`] goroutines may be such a
 //!   sleeper: else goroutines that sleep for a short time, again and again, would leave no turn to those in the queue. Others
@@ -24,8 +24,8 @@
 //! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
 //! forward.
 //!
-//! Which Ms a visit must wake is checked by `models/visits.rs`, that a visit serves timers by `models/poll.rs`, the
-//! rhythms by the tests below.
+//! `models/visits.rs` checks which Ms a visit must wake, `models/poll.rs` that a visit serves timers; the tests below
+//! check the rhythms.
 
 use crate::g::GRef;
 use crate::host::Host;

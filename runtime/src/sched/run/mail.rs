@@ -1,17 +1,17 @@
 //! Mailboxes: goroutines that are to run on a certain P, because their data lies in the cache of the core under it.
 //!
-//! *The problem.* A spawner names a P ([`Affinity`](crate::Affinity)), whose owner is to run the goroutine before it looks for
-//! work elsewhere. But the owner may be busy for long, or the P idle; then others are to run the goroutine, and none may sleep
-//! beside it.
+//! *The problem.* A spawner names a P ([`Affinity`](crate::Affinity)), whose owner is to run the goroutine before it
+//! looks for work elsewhere. But the owner may be busy for long, or the P idle; then other Ms are to run the goroutine,
+//! and no M may sleep beside it.
 //!
 //! *The obvious way*, oneTBB's, has the goroutine in two queues, the spawner's own and the mailbox, and a claim that one of the
 //! two takers wins; the loser finds an empty hull. That costs a word of each goroutine, a look of each owner, and one more
 //! queue in every place that looks for the last time before it sleeps.
 //!
-//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock, counted by
-//! its `is_empty`, and in the word that is read anyway before that lock is taken. So a program without hints pays nothing, and
-//! all that is shown of the global queue is shown of a mailbox: an M that goes idle looks there in the critical section of I1
-//! (`spin.rs`), the monitor retakes Ps for what stands there, the judge of a deadlock counts it.
+//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock,
+//! counted by its `is_empty`, and in the word that is read anyway before that lock is taken. So a program without hints
+//! pays nothing, and what is proved of the global queue is proved of a mailbox: an M that goes idle looks there in the
+//! critical section of I1 (`spin.rs`), the monitor retakes Ps for what stands there, the judge of a deadlock counts it.
 //!
 //! | taker | of which mail | when |
 //! | --- | --- | --- |
@@ -26,12 +26,12 @@
 //! a few microseconds of waiting spare the move of the data. A P whose owner does not come loses its mail one by one.
 //!
 //! *A hint for a goroutine that lives* ([`JoinHandle::set_affinity`](crate::JoinHandle::set_affinity)) is in the G
-//! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as any
-//! other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue (`classes.rs`,
-//! which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it stands in one place,
-//! as ever, and the taker that has it out of that place, under the lock, has claimed it. An M that mails a goroutine which
-//! has just yielded to it, or which it has found in the poller, wakes another M, although it could take that one itself: the
-//! addressee is to come first.
+//! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as
+//! any other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue
+//! (`classes.rs`, which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it
+//! stands in one place, as ever, and the taker that has it out of that place, under the lock, has claimed it. An M that
+//! mails a goroutine which has just yielded to that M, or which that M has found in the poller, wakes another M, although
+//! it could run the goroutine itself: the addressee is to have the first chance.
 //!
 //! Invariants: only Ps that are in use, those with a number below `Central::procs`, have mail: the section that makes a P
 //! surplus moves its mail, and has hints that name the P mean nothing (`hinted`). A goroutine that is bound to an M

@@ -17,11 +17,12 @@
 //! stay together by that, too, and no submitter wakes another M.)
 //!
 //! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P
-//! idle wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue before
-//! it sleeps; and this one does so after the nap. It looks first at its own timers, and at all that stands elsewhere than in
-//! rings: so what was submitted meanwhile has waited for the nap, and not for what is stolen next. A nap ends before the first
-//! timer that this M would have to serve. No M begins one while it is the one that has to poll, nor while there are jobs
-//! (`jobs.rs`), mail, or goroutines of classes, or the runtime ends; what comes during the nap waits for its end.
+//! idle wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue
+//! before it sleeps; and this M does so after the nap. The M looks first at its own timers, and at every queue that is no
+//! ring: so a goroutine that was submitted meanwhile has waited for the nap, and not for what is stolen next. A nap ends
+//! before the first timer that this M would have to serve. No M begins a nap while it is the M that has to poll, nor
+//! while there are jobs (`jobs.rs`), mail, or goroutines of classes, or the runtime ends; what comes during the nap waits
+//! for its end.
 //!
 //! `GMPDEBUG=naps=0` switches naps off; `docs/performance.md` has figures.
 //!

@@ -1,9 +1,9 @@
-//! Where a goroutine stands that was just made: what the verbs of a spawn choose between.
+//! Where a new goroutine stands: what the verbs of a spawn choose between.
 //!
 //! | place | asked for by | when the goroutine runs |
 //! | --- | --- | --- |
 //! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
-//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when those have run that stood in the global queue before |
+//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when the goroutines that stood in the global queue before have run |
 //! | `Mail` | `Builder::affinity` | when the P that is named has an empty ring: `mail.rs` |
 //! | `Line` | `Builder::priority`, `Context::with_priority` | when no goroutine of a higher class waits: `classes.rs` |
 //!
@@ -11,7 +11,7 @@
 //!
 //! *`Shared` needs no protocol of its own.* S1 is under the scheduler's lock, as for a thread that is no M, and S2 and S3
 //! follow (`wake.rs`). A busy M comes to the global queue at its visits; from an M that does not come back, because its
-//! goroutine neither parks nor yields, the monitor takes the P for whatever stands there, after a time slice
+//! goroutine neither parks nor yields, the monitor takes the P for the goroutines that stand there, after a time slice
 //! (`threads/retake.rs`).
 
 use crate::g::GRef;

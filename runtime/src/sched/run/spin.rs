@@ -3,8 +3,9 @@
 //! An M without work of its own begins to *spin*: the M counts in `nmspinning` and looks at the other Ps' queues. A
 //! spinning M stops in one of two ways:
 //!
-//! * the M finds work, leaves the count, and looks whether more is *left* (L1 to L3): submitters may have left more than one
-//!   goroutine to this M, and if no other M spins, none would look for the rest. If something is, the M wakes the next;
+//! * the M finds work, leaves the count, and looks whether more is *left* (L1 to L3): submitters may have left more than
+//!   one goroutine to this M, and if no other M spins, no M would look for the rest. If something is left, the M wakes
+//!   the next M;
 //! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). If the M now sees work
 //!   that it missed before, it takes an idle P back, spins, and searches once more.
 //!

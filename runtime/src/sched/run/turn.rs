@@ -9,20 +9,20 @@
 //!       in the ring? the owner picks it out (`p/runq/pick.rs`);  in this P's mailbox? takes it, under the lock
 //!   Y3  it becomes `runnext`; the one that it displaces goes to the end of the ring
 //! ```
-//! What stands in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share one
-//! slice, and after it each goes to the end like any other (`runqget`). A goroutine that stands elsewhere, on another P, in the
-//! global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded by the ring,
-//! and by as many of the mailbox.
+//! A goroutine in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share
+//! one slice, after which each goes to the end like any other (`runqget`). A goroutine that stands elsewhere, on another
+//! P, in the global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded
+//! by the ring, and by as many goroutines of the mailbox.
 //!
 //! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller may run on
 //! another M, and have let its handle go, so that the G is another goroutine's: the address is compared with those that
 //! stand in the queue, and nothing is read through it.
 //!
-//! *Which M is woken.* As in any yield, this M takes one of those that were queued before in exchange for the caller, so
-//! none has to be. That one, or another, is in the owner's hand for a moment, and an M that gives up just then may find the
-//! queue empty; but then this M runs the one that it has in hand. Only when Y1 has found the ring full, and has sent the
-//! caller to the global queue, may those that stand before the one that is picked out be all that is left in the ring, and
-//! be seen by no M: for those S2 and S3 follow (`wake.rs`).
+//! *Which M is woken.* As in any yield, this M takes a goroutine that was queued before in exchange for the caller, so no
+//! M has to be woken. A goroutine is in the owner's hand for a moment, and an M that gives up just then may find the
+//! queue empty; but then this M runs the goroutine that it has in hand. Only when Y1 has found the ring full, and has
+//! sent the caller to the global queue, the goroutines before the picked one may be all that is left in the ring, and be
+//! seen by no M: for those S2 and S3 follow (`wake.rs`).
 //!
 //! Checked by `models/turn.rs`.
 

@@ -24,8 +24,8 @@
 //! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
 //! the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it, so there is one retaker at a time.
 //!
-//! A P for which goroutines wait is taken only for an M that can have it. When there may be no more threads the operator is
-//! told, once, and the stay goes on. A P for which none waits needs no M: it is idle then.
+//! A P for which goroutines wait is taken only for an M that can have it. When there may be no more threads the operator
+//! is told, once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
 //!
 //! Checked by `models/window.rs`; what is decided by times, by the tests below.
 

@@ -1,10 +1,11 @@
 //! Guards, many at a time.
 //!
 //! `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is not limited.
-//! `process_madvise` makes the marks for a batch in one call (from 6.14 on, which knows the calling process by a number); where
-//! the kernel has that not, one call each. Where the kernel refuses the guard itself, because the advice is unknown or the
-//! memory is locked (EINVAL to both), or a sandbox does with whatever error, `mprotect`: two mappings each, out of
-//! `vm.max_map_count`, of which an eighth is left to the rest of the process.
+//! `process_madvise` makes the marks for a batch in one call (from 6.14 on, where a number stands for the calling
+//! process); on older kernels each guard takes a call of its own. Where the kernel refuses the guard itself, because the
+//! advice is unknown or the memory is locked (EINVAL to both), or where a sandbox does, with whatever error, `mprotect`
+//! makes the guard. That takes two mappings a guard, out of `vm.max_map_count`, of which an eighth is left to the rest of
+//! the process.
 //!
 //! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*,
 //! once in a process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and a `write` from the

@@ -19,9 +19,9 @@
 //!                       └───────────────────────── T2 ─────────────────────────────┘ │ not needed for a while (`trim`)
 //!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
 //! ```
-//! A **magazine** (Bonwick's word) is what a P keeps of a class; the P's **stack cache** has one for each. The cache belongs to
-//! the P's owner, so P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is idle, a holder of the
-//! scheduler's lock may empty the cache (`sched/watch/trim.rs`).
+//! A **magazine** (Bonwick's word) is what a P keeps of a class; the P's **stack cache** has a magazine for each class.
+//! The cache belongs to the P's owner, so P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is
+//! idle, a holder of the scheduler's lock may empty the cache (`sched/watch/trim.rs`).
 //!
 //! A stack's *size* is that of the slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded up. One
 //! page of the slot belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below their

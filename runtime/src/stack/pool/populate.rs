@@ -1,13 +1,14 @@
 //! The first page of many stacks in one call.
 //!
-//! A goroutine's first touch of a fresh stack is a page fault, of which a quarter is the way into the kernel and back. In a
-//! storm, where many stacks are out and fresh ones are taken a batch at a time, `MADV_POPULATE_WRITE` (Linux 5.14) gives the
-//! top pages of the batch their memory. `process_madvise` takes them all in one call (for the calling process, and by a
-//! number, from 6.14 on); where the kernel refuses that, the pages come one by one as they are touched, and the process does
-//! not ask again. The call is outside of the pool's lock.
+//! A goroutine's first touch of a fresh stack is a page fault, of which a quarter is the way into the kernel and back. In
+//! a storm, where many stacks are out and fresh ones are taken a batch at a time, `MADV_POPULATE_WRITE` (Linux 5.14)
+//! gives the top pages of the batch their memory. `process_madvise` takes them all in one call (from 6.14 on, where a
+//! number stands for the calling process); where the kernel refuses that, the pages come one by one as they are touched,
+//! and the process does not ask again. The call is outside of the pool's lock.
 //!
-//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a memory
-//! cgroup the advice may be refused, or have the kernel reclaim or kill, by as many pages earlier as a batch has.
+//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a
+//! memory cgroup the advice may be refused, or may have the kernel reclaim memory, or kill, earlier by as many pages as a
+//! batch has.
 
 use std::ptr;
 use std::sync::atomic::AtomicBool;

@@ -1,14 +1,14 @@
 //! Stacks that were not needed for a while go back to the kernel.
 //!
-//! Stacks come back in bursts and are taken last in, first out. So the stacks at the front of a list that did not get
-//! shorter than that for a whole period were not needed: they are **cold**.
+//! Stacks come back in bursts and are taken last in, first out. So if a list never got shorter than some length during a
+//! whole period, that many stacks at its front were not needed: they are **cold**.
 //!
 //! ```text
 //!   age        the fewest that there were since the last time: so many are cold, from the front
 //!   trim_some  cold ones are put to rest, in their slabs · a slab with such: all its stacks at rest? unmapped; else their
 //!              pages are given back, and the slots stay
 //! ```
-//! Where the kernel refuses more, all that is free goes at once: a slab serves one size only, and there may be enough
+//! Where the kernel refuses more memory, all free stacks go at once: a slab serves one size only, and there may be enough
 //! for another. An M that needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
 //! little at a time. A slab that holds a reservation's slot stays mapped.
 

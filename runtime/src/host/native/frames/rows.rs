@@ -27,14 +27,14 @@
 //! whether the called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only
 //! frames that may pass are kept: a look that ends with a no was the unwinder's.
 //!
-//! Each entry is one word of such a table as the verdicts have (`sets.rs`). The address is found again from the number of the
-//! set and the tag:
+//! Each entry is one word of a table like that of the verdicts (`sets.rs`). The address is found again from the number of
+//! the set and the tag:
 //!
 //! ```text
 //! set (8 bits) = low bits of the address ^ hash of the tag
 //! word         = tag: the address's upper 39 bits | generation, 13 | size in 16 bytes, 9 | rbp is saved, 1 | passage, 2
 //! ```
-//! The size 0 means 16 above rbp; the greatest one, that the frame is none of the table's.
+//! The size 0 means 16 above rbp; the greatest size says that the frame is not simple.
 
 use super::object::{Object, peek};
 use super::sets::Sets;

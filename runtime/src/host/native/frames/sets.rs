@@ -1,6 +1,6 @@
 //! A table of words that needs no lock: sets of eight places each.
 //!
-//! A word is whole: it has its key and its value, so a reader needs no order. The user chooses the set by the key. In a
+//! A word is whole: it has its key and its value, so a reader needs no order. The caller chooses the set by the key. In a
 //! table with one place for each key, two keys on the way of the same looks would push each other out at each of them, in
 //! one program of some ten. A word that finds its set full takes the place of another one; which one, changes each time.
 

@@ -21,10 +21,10 @@
 //! stack, which may have interrupted either: then nothing is known. The handler copies only what lies on the goroutine's
 //! own stack, or on one that the goroutine has entered by `with_stack`, since it does not know where other stacks end.
 //!
-//! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps those below SIGRTMIN; .NET,
-//! D's runtime and some garbage collectors take the first ones above it, others those next to SIGRTMAX, or SIGURG, SIGPROF
-//! and SIGPWR. If the program has set an action for this signal, that action stays. `SA_RESTART` is set, which has most
-//! system calls go on; the documentation of `dump` says which do not.
+//! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps the signals below
+//! SIGRTMIN; .NET, D's runtime and some garbage collectors take the first ones above SIGRTMIN, other programs the ones
+//! next to SIGRTMAX, or SIGURG, SIGPROF and SIGPWR. If the program has set an action for this signal, that action stays.
+//! `SA_RESTART` is set, which has most system calls go on; the documentation of `dump` says which do not.
 //!
 //! A signal that a thread has blocked stays pending there. If the thread lets it through much later, the handler finds no
 //! question, and does nothing: the handler stays installed for that.
