@@ -1,5 +1,5 @@
-//! The class of a goroutine, which is changed beside what else happens to the goroutine's life: nobody loses what the others
-//! have written there.
+//! The class of a goroutine, changed beside all other changes of the goroutine's life: no party undoes what another has
+//! written there.
 
 use super::caught;
 use super::join::told_by_the_end;

@@ -1,5 +1,5 @@
-//! Goroutines of classes other than `Normal`: each is run, whoever gives up, steals or retires meanwhile, and those of a higher
-//! class before others.
+//! Goroutines of classes other than `Normal`: each is run, whichever M gives up or steals and whichever P retires
+//! meanwhile, and those of a higher class run before others.
 
 use super::caught;
 use super::cover::{Handle, Made};

@@ -1,5 +1,5 @@
-//! Jobs: a fork that nobody takes is its forker's, one that somebody takes is run once, and the forker goes on after that, and
-//! not before, in whatever way it leaves its own branch.
+//! Jobs: a fork that no M takes is its forker's; a fork that an M takes is run once, and the forker goes on after that,
+//! and not before, in whatever way it leaves its own branch.
 
 use super::caught;
 use super::cover::Handle;

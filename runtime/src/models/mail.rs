@@ -1,5 +1,5 @@
-//! Mailboxes: a goroutine that is mailed to a P is run, by that P's owner or another, whoever gives up, blocks or retires
-//! meanwhile.
+//! Mailboxes: a goroutine that is mailed to a P is run, by that P's owner or another M, whichever M gives up or blocks
+//! and whichever P retires meanwhile.
 
 use super::caught;
 use super::cover::{Handle, p_number};

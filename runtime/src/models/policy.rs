@@ -1,5 +1,5 @@
-//! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. Whatever is moved at once, an M is woken
-//! for what is left where it was, or stands in the taker's queue.
+//! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at
+//! once, an M is woken for those that are left behind, or that stand in the taker's queue.
 
 use super::caught;
 use super::cover::{Handle, Made};

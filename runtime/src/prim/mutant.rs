@@ -143,7 +143,7 @@ pub enum Mutant {
     ClassAfterTheEnd,
 
     // Classes: who runs next, and who is forgotten (`models/classes.rs`).
-    /// An M that gives up, and all who ask whether a P has work, do not look at its batch.
+    /// An M that gives up, and every check whether a P has work, leave out its batch.
     BatchUnseen,
     /// A thief takes nothing from a batch.
     BatchNeverStolen,
@@ -413,7 +413,7 @@ pub enum Mutant {
     CallMovedInSilence,
     /// A setter of a callback sends no M to the poller where there is none.
     CallSendsNobody,
-    /// A channel that is to tell another time wakes nobody who watches it.
+    /// A channel that is to tell another time wakes no waiter that watches it.
     TickMovesNoWatcher,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
@@ -717,7 +717,7 @@ pub enum Mutant {
     GivenBackInSilence,
     /// A closed channel is drained, though a granted message may come back.
     GrantedIsDrained,
-    /// A task that takes the last message of a closed channel tells nobody.
+    /// A task that takes the last message of a closed channel tells no waiter.
     GrantEndsNobody,
     /// A promised message is granted on a closed channel.
     GrantedBehindTheEnd,
@@ -751,7 +751,7 @@ pub enum Mutant {
     SenderDropRelaxed,
     /// A receiver is dropped without Acquire and Release.
     ReceiverDropRelaxed,
-    /// A receiver that gives up leaves its record among those to whom a message was promised.
+    /// A receiver that gives up leaves its record among the receivers to which a message was promised.
     PromiseLeavesItsPartner,
 
     // Select (`models/select.rs`).
@@ -931,13 +931,13 @@ pub enum Mutant {
     NotifiedCallsInBetween,
     /// A request for permits that was granted is dropped, and keeps them.
     SemaphoreDropsTheGrant,
-    /// A request for permits is dropped, and lets nobody go that it held back.
+    /// A request for permits is dropped, and lets no waiter go that it held back.
     SemaphoreDropsQuietly,
-    /// A future that was woken for the lock, or handed it, is dropped, and calls nobody.
+    /// A future that was woken for the lock, or handed it, is dropped, and calls no waiter.
     MutexDropsTheCall,
     /// A future that was granted the lock is dropped, and keeps it.
     RwLockDropsTheGrant,
-    /// A future is dropped, and grants the lock to nobody that it held back.
+    /// A future is dropped, and grants the lock to no waiter that it held back.
     RwLockDropsQuietly,
     /// A future that has arrived is dropped, and counts on.
     BarrierDropsTheCounted,

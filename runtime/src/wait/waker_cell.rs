@@ -112,8 +112,8 @@ impl<H: Host> WakerCell<H> {
             let release = Release.unless(WakerParkRelaxed);
             let parked = self.word.compare_exchange(seen.0, seen.parked(), release, Relaxed);
             mutant!(WakerParksBlindly: { self.word.store(seen.parked(), Release); return Commit::Park });
-            // From a park on the owner may run: nothing of its stack is touched. A refusal has published nothing; who
-            // interrupts the owner then has waited for the end of this hook (E3 of `sched/stop.rs`).
+            // From a park on the owner may run: nothing of its stack is touched. A refusal has published nothing; an
+            // ender that interrupts the owner then has waited for the end of this hook (E3 of `sched/stop.rs`).
             if parked.is_ok() {
                 mutant!(WakerNotesAPark: self.frame.touch());
                 return Commit::Park;

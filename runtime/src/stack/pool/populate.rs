@@ -22,7 +22,7 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Gives the top pages of these stacks their memory; at most `HAND` stacks.
 pub(super) fn tops<'a>(stacks: impl Iterator<Item = &'a StackMem>) {
-    // Relaxed: whoever looks too early is refused, too.
+    // Relaxed: a thread that looks too early is refused, too.
     if REFUSED.load(Relaxed) {
         return;
     }
