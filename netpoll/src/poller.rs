@@ -203,8 +203,8 @@ impl Poller {
         self.register(fd, key, READS.add(mio::Interest::WRITABLE))
     }
 
-    /// As [`add`](Self::add), for a descriptor that nobody waits to write to yet: room to write is not reported. A socket
-    /// has room after nearly every call, so that reports of room end waits that were meant for data.
+    /// As [`add`](Self::add), for a descriptor to which no goroutine waits to write yet: room to write is not reported. A
+    /// socket has room after nearly every call, so that reports of room end waits that were meant for data.
     ///
     /// ```
     /// use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};

@@ -1,4 +1,5 @@
-//! Values are dropped once: those in the buffer, those that are given back, and those of who panics or never wakes.
+//! Values are dropped once: those in the buffer, those that are given back, and those of goroutines that panic or never
+//! wake.
 
 use crate::{every_kind, share};
 use common::crew::{each, everyone, join_all};

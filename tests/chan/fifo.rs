@@ -1,4 +1,4 @@
-//! Order: of the messages, of those who wait to send them, and of those who wait for them.
+//! Order: of the messages, of the senders that wait, and of the receivers that wait.
 
 use crate::{every_kind, share};
 use common::crew::{each, everyone, join_all};

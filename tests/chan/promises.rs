@@ -1,5 +1,6 @@
-//! A send that a select has chosen is a promise: its message is still to come. Meanwhile nobody is overtaken, and whether
-//! it is kept, called off, or left behind by the end of a runtime, whoever waits for it hears of that.
+//! A send that a select has chosen is a promise: its message is still to come. Meanwhile no waiter is overtaken; and
+//! whether the promise is kept, withdrawn, or left behind by the end of a runtime, the receiver that waits for it is
+//! told.
 
 use common::child;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all, on_thread};

@@ -1,5 +1,5 @@
 //! Everything at once, on a few channels: sends and receives, selects, messages that unwind, limits, contexts that end.
-//! What was sent is received once, or dropped by whoever gave it up.
+//! What was sent is received once, or dropped by the operation that gave it up.
 
 use common::crew::{CREWS, each, everyone, join_all};
 use common::random::{Random, rounds};

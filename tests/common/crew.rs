@@ -1,4 +1,4 @@
-//! Who does it: goroutines, plain threads, or some of each. What holds for one of them is to hold for all.
+//! The members that play a test: goroutines, plain threads, or some of each. What holds for one kind is to hold for all.
 
 use crate::{PROCS, runtime, watched, watched_telling};
 use gmp::{JoinHandle, Runtime};

@@ -1,4 +1,4 @@
-//! A gate that one opens, and others pass.
+//! A gate that one goroutine or thread opens, and others pass.
 
 use crate::until;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Programs in which nobody will ever run.
+//! Programs in which no goroutine will ever run again.
 
 use crate::Test;
 use crate::parent::{LONG, dies, dies_late, dies_under};

@@ -1,4 +1,4 @@
-//! Programs in which all goroutines sleep for longer than anybody looks, and something wakes one after that.
+//! Programs in which all goroutines sleep for longer than the monitor looks, and something wakes one after that.
 
 use crate::Test;
 use crate::asleep::runtime;

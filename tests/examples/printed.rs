@@ -1,4 +1,4 @@
-//! The examples as whoever runs them sees them: what they print, and their status.
+//! The examples as their user sees them: what they print, and their status.
 
 use common::example::{example, output, refusal};
 use std::collections::HashSet;

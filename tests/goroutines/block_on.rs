@@ -1,5 +1,5 @@
-//! `block_on`: who waits is woken, by whomever, and waits for nothing else; what a poll may do. Its ends from outside are in
-//! `block_on_ends.rs`.
+//! `block_on`: the goroutine or thread that waits is woken, by any thread, and waits for nothing else; what a poll may
+//! do. Its ends from outside are in `block_on_ends.rs`.
 
 use common::child;
 use common::crew::{everyone, join_all};

@@ -1,5 +1,5 @@
-//! Handles: a join gives the value once, before the end and after it, from wherever it is; what nobody joins is
-//! dropped once.
+//! Handles: a join gives the value once, before the end and after it, from wherever it is; a value that is never joined
+//! is dropped once.
 
 use common::probe::Probe;
 use common::{child, everywhere, runtime, until};

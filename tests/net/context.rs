@@ -1,4 +1,4 @@
-//! Sockets under a context: what waits returns its error, and nothing is lost to who comes after.
+//! Sockets under a context: what waits returns its error, and nothing is lost to the next operation.
 
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
 use common::loopback::{listen, pair};

@@ -1,4 +1,4 @@
-//! Connecting to several addresses: who is asked when, who wins, and what is left of the others.
+//! Connecting to several addresses: which one is tried when, which one wins, and what is left of the others.
 
 use common::child;
 use common::crew::{CREWS, everyone, on_thread};

@@ -1,4 +1,5 @@
-//! Polls of sockets: a task is told of what comes, whoever else uses the socket, and takes nothing that it does not return.
+//! Polls of sockets: a task is told of what comes, whatever else uses the socket, and takes nothing that it does not
+//! return.
 
 use common::child;
 use common::loopback::{listen, pair};

@@ -1,5 +1,6 @@
-//! Polls of sockets that are given up: a future that was told to wait, and is dropped, has taken nothing along and keeps nobody
-//! from what comes. All connections, datagrams and bytes are counted, between whole calls of a task and of a goroutine.
+//! Polls of sockets that are given up: a future that was told to wait, and is dropped, has taken nothing along, and keeps
+//! no other reader or writer from what comes. All connections, datagrams and bytes are counted, between whole calls of a
+//! task and of a goroutine.
 
 use super::polls::{Stream, gmp_until, poll_once, read, read_to_end};
 use super::unix::abstract_name;

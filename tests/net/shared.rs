@@ -1,4 +1,4 @@
-//! One socket in several hands, of goroutines, threads and runtimes: one after the other, and nobody takes what is
+//! One socket in several hands, of goroutines, threads and runtimes: one after the other, and none takes what is
 //! another's.
 
 use common::crew::{Member, on_thread};

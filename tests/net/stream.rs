@@ -1,4 +1,4 @@
-//! The two ends of a stream: every byte arrives once, in order, and nobody waits for what has come already.
+//! The two ends of a stream: every byte arrives once, in order, and no read waits for what has come already.
 
 use common::loopback::{listen, pair};
 use common::talk::{echo, pattern, ping};

@@ -1,9 +1,10 @@
 //! Child processes where things go wrong, and where there are many.
 //!
-//! Properties: each of many children gets its own status, killed or not, and leaves no zombie, descriptor or thread; a wait
-//! ends where there is no pidfd, and the operator is told once; a status that somebody else has taken is an error and no hang;
-//! we take nobody else's; the builder's getters, `pre_exec`, `exec`, `arg0`, groups and cleared environments are std's; a text
-//! with a NUL is refused, and so is a program that can't be run; a child's closed stdin is `BrokenPipe`.
+//! Properties: each of many children gets its own status, killed or not, and leaves no zombie, descriptor or thread; a
+//! wait ends where there is no pidfd, and the operator is told once; a status that other code has taken is an error and
+//! no hang; no status of another's child is taken; the builder's getters, `pre_exec`, `exec`, `arg0`, groups and cleared
+//! environments are std's; a text with a NUL is refused, and so is a program that can't be run; a child's closed stdin is
+//! `BrokenPipe`.
 
 use common::crew::everyone;
 use common::seccomp::refuse;

@@ -1,5 +1,5 @@
-//! Whatever readies a goroutine knows its class: who runs first on one P, beside `Normal` goroutines that are always ready,
-//! when goroutines of three classes have waited in the same way.
+//! Whatever readies a goroutine knows its class: which goroutine runs first on one P, beside `Normal` goroutines that are
+//! always ready, when goroutines of three classes have waited in the same way.
 
 use crate::measure::alone;
 use Priority::{High, Low, Normal};

@@ -1,4 +1,4 @@
-//! Whoever is runnable runs: nobody waits behind those who wake each other, yield, or keep a P.
+//! Every runnable goroutine runs: none waits behind goroutines that wake each other, yield, or keep a P.
 
 use crate::measure::{alone, median, percentile, spin_for};
 use common::descriptors::allow_descriptors;

@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! Who runs where and when: the promises of a scheduler, measured from outside through the public calls.
+//! Which goroutine runs where and when: the promises of a scheduler, measured from outside through the public calls.
 //!
 //! Each test has the process to itself (`measure::alone`), since they count its system calls and time its threads.
 //! Where the kernel has a say, plain threads do the same thing in the same run, and the bound is a multiple of

@@ -1,4 +1,4 @@
-//! Classes of goroutines: who goes before whom, who is not starved, and where a class is known.
+//! Classes of goroutines: which goes before which, which is not starved, and where a class is known.
 
 use crate::measure::{LOOK, SLICE, alone, is_quiet, is_quiet_on, median, percentile, spin_for};
 use common::cpu::{confine, cpus};

@@ -1,4 +1,4 @@
-//! Nobody waits behind one that does not yield while another P is at work: the `transfer` benchmark of CforAll.
+//! No goroutine waits behind one that does not yield while another P is at work: the `transfer` benchmark of CforAll.
 //!
 //! Some goroutines take turns as leaders. The leader does not yield before all others have acknowledged it, so those in
 //! the queue of its P need another one's help; and those on the other P always yield, so that P never lacks work.

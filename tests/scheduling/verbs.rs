@@ -1,5 +1,5 @@
-//! Who runs next: oneTBB's rules for a worker that has ended a task, one by one; `go_fair` beside goroutines that keep every P;
-//! hints that name a P.
+//! Which goroutine runs next: oneTBB's rules for a worker that has ended a task, one by one; `go_fair` beside goroutines
+//! that keep every P; hints that name a P.
 
 use crate::measure::{LOOK, SLICE, alone, is_quiet, is_quiet_on, median, spin_for};
 use common::policies::policies;

@@ -1,4 +1,4 @@
-//! Stacks and the limits of the machine: who is refused one, by whom he is told, and what goes back.
+//! Stacks and the limits of the machine: which spawn is refused one, what its caller is told, and what goes back.
 
 use common::child;
 use common::{PROCS, runtime, until, watched};

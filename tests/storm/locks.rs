@@ -1,4 +1,4 @@
-//! `gmp::sync`: nobody is within beside whoever excludes them, nothing stays taken, and each count is exact.
+//! `gmp::sync`: no holder is within beside one that excludes it, nothing stays taken, and each count is exact.
 
 use crate::worker::Worker;
 use gmp::sync::{

@@ -8,8 +8,8 @@
 //! cargo test --test storm -- --procs 4 --seconds 300 --seed 7 --only chan  # with debug assertions, and fewer operations
 //! ```
 //! A seed fixes what each worker wants to do, not what comes of it: threads race as they please. `--only` takes the
-//! beginnings of operations' names, with commas between; `--list` shows them. Whoever makes no progress for 60 s has
-//! the process say the seed, what was done, and what all goroutines wait for, and abort.
+//! beginnings of operations' names, with commas between; `--list` shows them. When a worker makes no progress for 60 s,
+//! the process prints the seed, what was done, and what all goroutines wait for, and aborts.
 //!
 //! Without libtest, whose threads would be counted.
 #![cfg_attr(gmp_loom, allow(dead_code, unused_imports))]

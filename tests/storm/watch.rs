@@ -1,4 +1,4 @@
-//! Who makes progress, what was done, and what the process says when it goes wrong.
+//! Which workers make progress, what was done, and what the process says when it goes wrong.
 
 use crate::worker::OPERATIONS;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Who makes the storm: a goroutine, or a plain thread, that does one operation after the other.
+//! A worker of the storm: a goroutine, or a plain thread, that does one operation after the other.
 
 use crate::ledger::{Aligned, Large, Probe, Small, isolated};
 use crate::watch::{self, Watched};

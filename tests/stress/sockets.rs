@@ -1,4 +1,4 @@
-//! Sockets: events, I/O locks and ends meet those who wait for them.
+//! Sockets: events, I/O locks and ends meet the operations that wait for them.
 
 use crate::support::{Random, everywhere, join_all, pair, rounds};
 use gmp::go;

@@ -1,4 +1,4 @@
-//! Goroutines that are made: each runs once and ends once, wherever it was made and whoever took it.
+//! Goroutines that are made: each runs once and ends once, wherever it was made and whichever M took it.
 
 use crate::support::{Random, everywhere, join_all, share};
 use common::until;

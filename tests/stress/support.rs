@@ -1,4 +1,4 @@
-//! What the races share: how many rounds, a runtime that is dumped when it hangs, and who ends with it.
+//! What the races share: how many rounds, a runtime that is dumped when it hangs, and what ends with it.
 
 pub use common::random::{Random, rounds, spin};
 use common::{PROCS, runtime, watched_telling};

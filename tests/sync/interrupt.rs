@@ -1,4 +1,4 @@
-//! A context that is done ends the waits of who runs under it, and nobody else suffers.
+//! A context that is done ends the waits of the goroutines and threads that run under it, and no other waiter suffers.
 
 use crate::support::rounds;
 use common::{everywhere, until};

@@ -1,4 +1,4 @@
-//! What a runtime leaves behind in a line does not hold up those of another one.
+//! What a runtime leaves behind in a wait queue does not hold up the waiters of another runtime.
 
 use common::bolt::bolted;
 use common::{PROCS, runtime, until, watched};

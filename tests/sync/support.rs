@@ -1,4 +1,4 @@
-//! Who takes part: goroutines, plain threads, or both.
+//! The members of a test: goroutines, plain threads, or both.
 
 use common::{PROCS, runtime, watched};
 use gmp::Runtime;

@@ -1,4 +1,5 @@
-//! Hand-off: a goroutine that blocks its thread, or runs on and on, keeps nobody from running. Nothing here is marked.
+//! Hand-off: a goroutine that blocks its thread, or runs on and on, keeps no other goroutine from running. Nothing here
+//! is marked.
 
 use common::child;
 use common::seccomp::refuse;

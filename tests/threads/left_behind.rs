@@ -1,4 +1,4 @@
-//! What a runtime leaves behind when it ends does not hold up anybody else.
+//! What a runtime leaves behind when it ends does not hold up any other goroutine or thread.
 
 use common::bolt::bolted;
 use common::child;

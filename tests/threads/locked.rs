@@ -1,4 +1,4 @@
-//! `lock_os_thread`: a goroutine keeps its thread, nobody else gets it, and nobody hangs for that.
+//! `lock_os_thread`: a goroutine keeps its thread, no other goroutine gets it, and none hangs for that.
 
 use common::child;
 use common::{PROCS, everywhere, runtime, until, watched};

@@ -1,6 +1,7 @@
 //! How many Ps there are: changing it under load loses nothing, and the number is kept.
 //!
-//! What counts who runs at the same time does so in a process of its own, where nobody loses a P for running long.
+//! Tests that count how many goroutines run at the same time have a process of their own, where no goroutine loses its P
+//! for running long.
 
 use common::child;
 use common::{PROCS, runtime, until, watched};

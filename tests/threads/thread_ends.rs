@@ -1,4 +1,4 @@
-//! Threads that nobody has needed for a while end, and others start when there is work again.
+//! Threads that were not needed for a while end, and others start when there is work again.
 
 use common::child;
 use common::{PROCS, everywhere, until, watched};

@@ -1,5 +1,5 @@
-//! Time for futures: a sleep ends neither early nor never, whoever polls, whatever time it is given, and wherever the timer
-//! stands.
+//! Time for futures: a sleep ends neither early nor never, whichever task polls, whatever time the sleep is given, and
+//! wherever the timer stands.
 
 use common::crew::everyone;
 use common::foreign::{Task, run};

@@ -1,4 +1,4 @@
-//! Sleeping: never early, in the order of the due times, and nobody sleeps past a timer.
+//! Sleeping: never early, in the order of the due times, and no M sleeps past a timer.
 
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::go;

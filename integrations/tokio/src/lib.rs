@@ -100,12 +100,12 @@
 //!
 //! # Reports of a deadlock
 //!
-//! A goroutine that waits in [`run`] or [`gmp::block_on`] waits for something from outside, and as long as one does no deadlock
-//! is reported. If none does, the reactor's threads still may wake any goroutine, by a channel, say, and nobody can know
-//! whether they will: tokio tells how many tasks live, but neither which closures of
-//! [`spawn_blocking`](tokio::task::spawn_blocking) run, nor for whom a socket or a timer is armed. They are threads of which gmp
-//! knows nothing, and beside such no deadlock is reported at all, from the start of the reactor until its threads have ended;
-//! from then on as before.
+//! A goroutine that waits in [`run`] or [`gmp::block_on`] waits for something from outside, and as long as one does no
+//! deadlock is reported. If none does, the reactor's threads still may wake any goroutine, by a channel, say, and gmp
+//! can't know whether they will: tokio tells how many tasks live, but neither which closures of
+//! [`spawn_blocking`](tokio::task::spawn_blocking) run, nor for which task a socket or a timer is armed. The reactor's
+//! threads are foreign to gmp, and beside foreign threads no deadlock is reported at all, from the start of the reactor
+//! until its threads have ended; from then on deadlocks are reported as before.
 //!
 //! With `GMPDEBUG=deadlock=always` other threads are not looked at. What waits in [`run`] or [`gmp::block_on`] is no deadlock
 //! there either; but a goroutine that waits in a *channel* for a task of tokio is taken for one that waits for ever: the
@@ -197,7 +197,7 @@ impl<T> Drop for Task<T> {
             if std::thread::panicking() {
                 return;
             }
-            // What it has come to be: a value that nobody takes, or a panic that was printed.
+            // The outcome: a value that no caller takes, or a panic that was printed.
             let _ended = gmp::block_on(task);
         }
     }
@@ -255,7 +255,7 @@ where
     if gmp::current().is_none()
         && Handle::try_current().is_ok_and(|it| it.runtime_flavor() != RuntimeFlavor::CurrentThread)
     {
-        // Panics where nobody may block, before the task is there.
+        // Panics where blocking is forbidden, before the task is there.
         tokio::task::block_in_place(|| ());
     }
     let Some(task) = spawn(future) else {

@@ -74,7 +74,7 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the guard after the drop.
+        // SAFETY: no code uses the guard after the drop.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
     }
 }
@@ -112,14 +112,14 @@ impl fmt::Debug for Entered {
 /// ```
 ///
 /// # When it ends
-/// The reactor ends when nobody keeps it any more: not this value, no [`RuntimeBuilder`] that has it, no runtime of gmp
+/// The reactor ends when nothing keeps it any more: not this value, no [`RuntimeBuilder`] that has it, no runtime of gmp
 /// that was built from one, no thread that has entered. A thread of a runtime leaves when it ends, so what goroutines
 /// do until the very end of their runtime, in destructors that unwind as well, has its reactor. A goroutine that the
 /// end of its runtime leaves behind in a call that blocks keeps its thread, and the thread keeps the reactor until that
 /// call returns; a goroutine that is left behind parked keeps nothing.
 ///
-/// The end drops the tasks that are there, each where it waits. By default nobody waits for that: [`end`](Self::end) does.
-/// Wakes that come with the end, and later, reach nobody.
+/// The end drops the tasks that are there, each where it waits. By default no thread waits for that: [`end`](Self::end)
+/// does. Wakes that come with the end, and later, reach no goroutine.
 pub struct Reactor(Hold);
 
 impl Reactor {
@@ -145,7 +145,7 @@ impl Reactor {
     /// Makes a reactor of a runtime of tokio that is as the program wants it. Does not block.
     ///
     /// # Panics
-    /// If `runtime` is one of the current thread: nobody would drive it.
+    /// If `runtime` is one of the current thread: no thread would drive it.
     #[track_caller]
     pub fn new(runtime: Runtime) -> Self {
         let handle = runtime.handle().clone();
@@ -175,8 +175,9 @@ impl Reactor {
         &self.0.0.handle
     }
 
-    /// Waits until nobody else keeps the reactor, ends it, and waits until its threads have ended; within `limit` in all.
-    /// Returns `false` when that was not seen in time: then the end comes when the others let go, and goes on by itself.
+    /// Waits until nothing else keeps the reactor, ends it, and waits until its threads have ended; within `limit` in
+    /// all. Returns `false` when that was not seen in time: then the end comes when the others let go, and goes on by
+    /// itself.
     ///
     /// Blocks the thread. For after the end of the runtimes that have the reactor; in one of their goroutines this waits for
     /// the goroutine's own thread, for the whole limit.

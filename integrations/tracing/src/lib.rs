@@ -65,7 +65,7 @@ type AnySubscriber = dyn Subscriber + Send + Sync;
 
 /// A span that a goroutine is in.
 struct InSpan {
-    /// Weak: the goroutine keeps no subscriber alive that everybody else has let go of.
+    /// Weak: the goroutine keeps no subscriber alive that all others have let go of.
     subscriber: Weak<AnySubscriber>,
     /// Counted by the subscriber like a handle, so that the span stays.
     id: Id,
