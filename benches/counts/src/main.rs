@@ -3,41 +3,17 @@
 //! Everything is done N times and nothing by the clock, so that what 2N cost beyond N is the price of N operations. Each
 //! workload checks its sums: one that does not do its work would be cheap.
 
+mod common;
+
+use common::{join, sum_below};
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::{Event, Mutex};
-use gmp::{JoinHandle, go, yield_now};
-use std::alloc::{GlobalAlloc, Layout, System};
+use gmp::{go, yield_now};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// std's allocator, which counts.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: each call goes to `System` as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise is the one that `System` wants.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -62,19 +38,7 @@ fn main() {
     };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let runtime = unsafe { gmp::Runtime::builder().procs(1).build() }.expect("a runtime");
-    runtime.run(|| work(n));
-    println!("{}", ALLOCATIONS.load(Relaxed));
-    // How a runtime ends depends on where its threads are at that moment.
-    std::process::exit(0);
-}
-
-fn join(handles: impl IntoIterator<Item = JoinHandle<()>>) {
-    handles.into_iter().for_each(|handle| handle.join().unwrap());
-}
-
-/// 0 + 1 + … below `n`.
-fn sum_below(n: u64) -> u64 {
-    n * (n - 1) / 2
+    common::run(&runtime, work, n)
 }
 
 fn yields(goroutines: u64, n: u64) {

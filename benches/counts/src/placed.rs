@@ -1,38 +1,14 @@
 //! As `main.rs`, for goroutines of other verbs and classes than `go`: a program of its own, as the compiler inlines less of a
 //! spawn where a program spawns in several ways.
 
+mod common;
+
+use common::{join, sum_below};
 use gmp::policy::{Policy, WorkStealing};
 use gmp::sync::Event;
-use gmp::{Affinity, Builder, JoinHandle, Priority, go, go_lifo, yield_now, yield_to};
-use std::alloc::{GlobalAlloc, Layout, System};
+use gmp::{Affinity, Builder, Priority, go, go_lifo, yield_now, yield_to};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// std's allocator, which counts.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: each call goes to `System` as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise is the one that `System` wants.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -58,19 +34,7 @@ fn main() {
     };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let runtime = unsafe { gmp::Runtime::builder().procs(1).policy(policy).build() }.expect("a runtime");
-    runtime.run(|| work(n));
-    println!("{}", ALLOCATIONS.load(Relaxed));
-    // How a runtime ends depends on where its threads are at that moment.
-    std::process::exit(0);
-}
-
-fn join(handles: impl IntoIterator<Item = JoinHandle<()>>) {
-    handles.into_iter().for_each(|handle| handle.join().unwrap());
-}
-
-/// 0 + 1 + … below `n`.
-fn sum_below(n: u64) -> u64 {
-    n * (n - 1) / 2
+    common::run(&runtime, work, n)
 }
 
 /// As `spawn_join` of the other program, by this builder.
