@@ -8,7 +8,6 @@ use common::loopback::{Hole, refusing};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,19 +31,7 @@ fn start_to(procs: &str, to: &str, args: &[&str]) -> (Program, SocketAddr) {
 fn start_within(procs: &str, to: &str, args: &[&str], descriptors: Option<u64>) -> (Program, SocketAddr) {
     let mut command = example("port_forward");
     command.args(["--listen", "127.0.0.1:0", "--to", to]).args(args).env("GMPMAXPROCS", procs);
-    if let Some(most) = descriptors {
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
-        unsafe {
-            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-    }
-    let program = Program::start(&mut command);
-    let addr = program.listening();
-    (program, addr)
+    Program::server(command, descriptors)
 }
 
 fn start(procs: &str, to: SocketAddr, args: &[&str]) -> (Program, SocketAddr) {

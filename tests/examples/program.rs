@@ -4,6 +4,7 @@ use common::example::{Guard, LIMIT};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -27,6 +28,23 @@ impl Program {
         let mut child = Guard(child.expect("the example starts"));
         let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
         Program { child, stdout, stderr }
+    }
+
+    /// A server that is not to have more than so many descriptors, if a number is given, and its address.
+    pub fn server(mut command: Command, descriptors: Option<u64>) -> (Self, SocketAddr) {
+        if let Some(most) = descriptors {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+        }
+        let program = Program::start(&mut command);
+        let addr = program.listening();
+        (program, addr)
     }
 
     /// The next line on its stdout.

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -40,19 +39,7 @@ fn start_within(
     let mut command = example("udp_dns");
     command.args(["--listen", "127.0.0.1:0", "--upstream", &upstream.to_string()]);
     command.args(args).env("GMPMAXPROCS", procs);
-    if let Some(most) = descriptors {
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
-        unsafe {
-            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-    }
-    let program = Program::start(&mut command);
-    let addr = program.listening();
-    (program, addr)
+    Program::server(command, descriptors)
 }
 
 /// A resolver that answers every question with one address, and counts.

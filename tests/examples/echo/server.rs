@@ -7,7 +7,6 @@ use common::example::{LIMIT, example};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,18 +48,7 @@ impl Server {
         allow_descriptors(DESCRIPTORS);
         let mut command = example("echo_server");
         command.args(["--listen", "127.0.0.1:0"]).args(args).env("GMPMAXPROCS", procs.to_string());
-        if let Some(most) = descriptors {
-            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
-            unsafe {
-                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                })
-            };
-        }
-        let program = Program::start(&mut command);
-        let addr = program.listening();
+        let (program, addr) = Program::server(command, descriptors);
         Server { program, addr }
     }
 
