@@ -3,6 +3,8 @@
 //!
 //! To add a shape: a function in `plain!`, or one in `generic!`, which is tried with each kind of value. It calls `site` where
 //! a goroutine might wait, as often as it likes; each of these calls is one site.
+//!
+//! One long file: the shapes are one table, and each build gives the compiler the file by itself.
 
 use gmp::context::Context;
 use std::any::Any;

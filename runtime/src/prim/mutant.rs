@@ -1,4 +1,7 @@
 //! The lines that the protocols need, by name.
+//!
+//! One long file, as it is one table: an enum, in which a name that stands twice does not compile, and a reader of a protocol
+//! finds its mutants side by side.
 
 /// The mutants: each switches off or weakens, in a model, one line of shipped code that a protocol needs. loom must fail
 /// without that line; the lists in `models/*.rs` say in which model.
