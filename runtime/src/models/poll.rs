@@ -3,6 +3,7 @@
 
 use super::caught;
 use super::cover::{Handle, Socket};
+use super::visits::have_no_m_poll;
 use crate::go;
 use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, runtime, together};
 use crate::time::{after_func, sleep};
@@ -66,12 +67,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
             let awake = Flag::default();
             let waits = awake.clone();
             let other = handle.make(move || waits.wait_on_thread());
-            handle.await_poller();
-            // The M in the poller finds only this goroutine, and wakes no M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            have_no_m_poll(&handle);
             loom::explore();
             handle.queue_in_silence([other]);
             sleep(Duration::from_millis(1));
@@ -283,12 +279,7 @@ fn a_callback_that_is_set_beside_others_sends_somebody_to_the_poller() {
         let sets = runtime.go(move || {
             let called = Flag::default();
             let calls = called.clone();
-            handle.await_poller();
-            // The M in the poller finds this one alone, and wakes no M.
-            sleep(Duration::from_millis(1));
-            while handle.count_ps()[1] != 1 {
-                loom::thread::yield_now();
-            }
+            have_no_m_poll(&handle);
             loom::explore();
             let _timer = after_func(Duration::from_millis(1), move || calls.raise());
             called.wait_on_thread();
