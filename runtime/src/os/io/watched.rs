@@ -136,7 +136,7 @@ impl<T: AsFd> Watched<T> {
 
 #[cold]
 fn no_event(fd: BorrowedFd<'_>) -> io::Error {
-    let why = format!("descriptor {} is a file on a disk, for which nobody can wait", fd.as_raw_fd());
+    let why = format!("descriptor {} is a file on a disk, which no poller can watch", fd.as_raw_fd());
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 

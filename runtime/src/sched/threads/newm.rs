@@ -80,7 +80,7 @@ impl<H: Host> Sched<H> {
 
     /// The caller has counted the M in `asked_for`.
     fn spawn_m(&self, assignment: Assignment<H>) -> Result<(), (io::Error, Assignment<H>)> {
-        let this = self.arc().expect("spawn_m: whoever starts an M holds its scheduler");
+        let this = self.arc().expect("spawn_m: its caller holds the scheduler");
         let mut central = self.central.lock();
         central.asked_for -= 1;
         if self.is_stopping() {

@@ -155,7 +155,7 @@ impl<H: Host> Sched<H> {
         if !H::MONITORED {
             return Ok(());
         }
-        let this = self.arc().expect("start_monitor: whoever starts it holds its scheduler");
+        let this = self.arc().expect("start_monitor: its caller holds the scheduler");
         self.central.lock().alive += 1;
         match H::start("gmp-sysmon", move || this.monitor()) {
             Ok(thread) => {
