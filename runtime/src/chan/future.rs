@@ -14,10 +14,10 @@ impl<T> Receiver<T> {
     /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
     /// receivers that block: none overtakes it. Polled again after its end it receives another message. No runtime is needed.
     ///
-    /// *Cancel safety*: a future that is dropped has taken no message. One that a message was there for leaves it, in
-    /// its place, for the next receive; on a channel without a buffer, where that message counts as received for its
-    /// sender, the channel keeps it for that. As with a blocking receive that is interrupted, a `select!` that was
-    /// chosen, and is about to evaluate its message, sends it to another receiver.
+    /// *Cancel safety*: a future that is dropped has taken no message. A future for which there was a message leaves the
+    /// message, in its place, for the next receive; on a channel without a buffer, where that message counts as received
+    /// for its sender, the channel keeps the message for that receive. As with a blocking receive that is interrupted, a
+    /// `select!` that was chosen, and is about to evaluate its message, sends it to another receiver.
     ///
     /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a
     /// future that was woken, or drop it.

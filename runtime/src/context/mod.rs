@@ -297,10 +297,10 @@ impl Context {
         self.node.receiver()
     }
 
-    /// Waits for the end of the context, as a future, whose output is the error that [`err`](Self::err) returns from then on.
-    /// A poll blocks nothing: any task may poll the future, on goroutines ([`block_on`](crate::block_on)), on plain threads
-    /// and under other executors, and the task that has polled last is woken. The future holds the context, and may be
-    /// dropped at any time. That of a context which is never done is never ready.
+    /// Waits for the end of the context, as a future, whose output is the error that [`err`](Self::err) returns from then
+    /// on. A poll blocks nothing: any task may poll the future, on goroutines ([`block_on`](crate::block_on)), on plain
+    /// threads and under other executors, and the task that has polled last is woken. The future holds the context, and may
+    /// be dropped at any time. The future of a context that is never done is never ready.
     ///
     /// ```
     /// use gmp::context::{Context, ContextError};
@@ -345,11 +345,11 @@ impl Context {
 
     /// Runs `f` under this context, on the calling goroutine or plain thread. Blocks what `f` blocks.
     ///
-    /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks,
-    /// `join`, `sleep`; a call whose error can hold a [`ContextError`] returns that instead. Those of
-    /// [`net`](crate::net) do: an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`]
-    /// inside, and `run` gives `Ok` of what `f` makes of that error. An event that came before the end counts: a wait
-    /// that was already ended otherwise ends normally, and a call that does not have to wait is not affected.
+    /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks, `join`,
+    /// `sleep`; a call whose error can hold a [`ContextError`] returns that instead. The calls of [`net`](crate::net) do:
+    /// an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and `run` gives `Ok`
+    /// of what `f` makes of that error. An event that came before the end counts: a wait that was already ended otherwise
+    /// ends normally, and a call that does not have to wait is not affected.
     ///
     /// The context does not end waits of other libraries: a lock, channel, `join` or `sleep` of std or of another
     /// crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a call goes on

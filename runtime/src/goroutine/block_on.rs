@@ -116,10 +116,10 @@ fn others_wait() -> bool {
 /// Waits until a future is ready, and returns its output: parks the calling goroutine, and its thread runs others; a plain
 /// thread sleeps. The future is polled here, on the caller's own stack, and so may borrow, and need not be `Send`.
 ///
-/// The future gets a [`Waker`](std::task::Waker) that may be cloned, sent anywhere and called by any thread, at any time: also when the call has
-/// returned, and when the runtime has ended. A wake allocates nothing. One that comes after its call has returned may have a
-/// later `block_on` of the same goroutine poll once more, and ends no other wait. A future that wakes itself in its poll is
-/// polled again when others had a turn.
+/// The future gets a [`Waker`](std::task::Waker) that may be cloned, sent anywhere and called by any thread, at any time:
+/// also when the call has returned, and when the runtime has ended. A wake allocates nothing. A wake that comes after its
+/// call has returned may have a later `block_on` of the same goroutine poll once more, and ends no other wait. A future
+/// that wakes itself in its poll is polled again when others had a turn.
 ///
 /// There is no reactor here: a future that waits for a socket or a timer of another library needs whatever drives these. Calls
 /// may be nested: a poll may call `block_on`, and everything else that a goroutine may do, within the

@@ -451,9 +451,9 @@ impl JoinError {
         matches!(self.0, Failure::Goexit)
     }
 
-    /// Returns `true` if the runtime ended before the goroutine did: the goroutine never started, was unwound where
-    /// it was parked, or was left there. That is so at the latest when the
-    /// [shutdown](crate::Runtime::shutdown_timeout) has returned.
+    /// Returns `true` if the runtime ended before the goroutine did: the goroutine never started, was unwound where it was
+    /// parked, or was left there. This is known at the latest when the [shutdown](crate::Runtime::shutdown_timeout) has
+    /// returned.
     pub fn is_shutdown(&self) -> bool {
         matches!(self.0, Failure::Shutdown)
     }

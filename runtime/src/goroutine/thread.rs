@@ -18,8 +18,8 @@ use crate::sched::threads::locked;
 /// thread of the runtime may be started from this one, when the locked goroutine parks, and then inherits this thread's
 /// affinity, priority and namespaces: have the threads that are needed before, or make such changes on a thread of your own.
 ///
-/// The binding has a price: when the goroutine parks, the thread sleeps, and the P goes to another thread; when the goroutine
-/// goes on, a P is brought here. That is two times the cost of waking a thread (some 10 µs each), where others take
+/// The binding has a price: when the goroutine parks, the thread sleeps, and the P goes to another thread; when the
+/// goroutine goes on, a P is brought here. Each time two threads are woken (some 10 µs each), where other goroutines take
 /// nanoseconds. And as the thread of a locked goroutine runs no other, there is one less of
 /// [`max_threads`](crate::RuntimeBuilder::max_threads) for the others.
 ///

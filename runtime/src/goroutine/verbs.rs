@@ -16,10 +16,10 @@ use std::panic::Location;
 /// As [`go`](crate::go), for a goroutine that is to have its turn in the order of the whole runtime: behind all that stand in
 /// the global queue, and before what is started by `go_fair` later. Does not block.
 ///
-/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours no P:
-/// the order is about first in, first out, over all Ps, and the goroutine runs on whichever comes first. That is for work
-/// whose result a user or a client waits for, beside work that can wait: a request beside a computation that starts
-/// thousands of goroutines.
+/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours no
+/// P: the order is about first in, first out, over all Ps, and the goroutine runs on whichever P comes first. Use `go_fair`
+/// for work whose result a user or a client waits for, beside work that can wait: a request beside a computation that
+/// starts thousands of goroutines.
 ///
 /// The goroutine runs even when every P is in user code that neither parks nor yields: the monitor takes a P from a goroutine
 /// that has run for a time slice of some 10 ms, and hands the P to another thread.

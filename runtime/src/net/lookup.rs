@@ -20,7 +20,7 @@ pub(crate) fn resolve<A: ToSocketAddrs>(addr: &A) -> io::Result<A::Iter> {
     resolve_until(addr, None)
 }
 
-/// As `resolve`, if a look-up can begin by then. One that is under way is not ended.
+/// As `resolve`, if a look-up can begin by then. A look-up that is under way is not ended.
 ///
 /// # Errors
 /// As `resolve`; `TimedOut` after that time.
@@ -37,8 +37,9 @@ pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) ->
     }
 }
 
-/// Returns `false` for the types whose addresses are at hand, which std tells by the type of their iterators. That of another
-/// type would have to have the same name to be taken for one of these; its look-up would block the thread unannounced.
+/// Returns `false` for the types whose addresses are at hand, which std tells by the type of their iterators. The iterator
+/// of another type would have to have the same name to be taken for one of these; its look-up would block the thread
+/// unannounced.
 fn may_be_a_name<A: ToSocketAddrs>() -> bool {
     let addresses = type_name::<A::Iter>();
     addresses != type_name::<option::IntoIter<SocketAddr>>()

@@ -227,8 +227,8 @@ impl<S: AsFd> Socket<S> {
         unsafe { std::ptr::read(&*self.inner) }
     }
 
-    /// Closes the socket: wakes all operations that wait, waits for system calls to end, closes the descriptor. One that is
-    /// lent out is buried, or, if it may be borrowed, stays until the drop.
+    /// Closes the socket: wakes all operations that wait, waits for system calls to end, closes the descriptor. A
+    /// descriptor that is lent out is buried, or, if it may be borrowed, stays until the drop.
     ///
     /// # Errors
     /// `closed`, for all calls but the first.

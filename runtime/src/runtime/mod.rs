@@ -375,8 +375,8 @@ impl Runtime {
     }
 
     /// Returns what all goroutines of the runtime are doing, as text: number, name, what each waits for and since when, the
-    /// calls that led there, where it was spawned. Those that do the same at the same place are shown together. Works from any
-    /// thread, also while every goroutine is stuck. The time is right to some 10 ms.
+    /// calls that led there, where it was spawned. Goroutines that do the same at the same place are shown together. Works
+    /// from any thread, also while every goroutine is stuck. The time is right to some 10 ms.
     ///
     /// ```text
     /// 5 goroutines, 1 of them running
@@ -409,12 +409,12 @@ impl Runtime {
     /// enough. Without it the call may show under the name of what was not inlined.
     ///
     /// A goroutine is held for some microseconds while its frames are read, the innermost 63 of them; one that is readied
-    /// meanwhile runs after that. A goroutine that never ran is shown as not started. One that runs, or hangs in
-    /// a call that blocks its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run).
-    /// How much stack is in use is not shown of a goroutine that is parked in [`with_stack`](crate::with_stack).
-    /// There are no frames with the feature `generator`, and so on other architectures than x86-64. The names are
-    /// looked up when no goroutine is held, on another thread if a goroutine asks: that takes milliseconds the first time, or
-    /// some hundred in a large program with debug information.
+    /// meanwhile runs after that. A goroutine that never ran is shown as not started. A goroutine that runs, or hangs in a
+    /// call that blocks its thread, is interrupted by a signal to say where it is: see
+    /// [`dump`](crate::dump#goroutines-that-run). How much stack is in use is not shown of a goroutine that is parked in
+    /// [`with_stack`](crate::with_stack). There are no frames with the feature `generator`, and so on other architectures
+    /// than x86-64. The names are looked up when no goroutine is held, on another thread if a goroutine asks: that takes
+    /// milliseconds the first time, or some hundred in a large program with debug information.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -175,8 +175,9 @@ impl Barrier {
     /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
     ///
-    /// The future arrives in its first poll. One that is dropped before the round opens does not count any more; one that is
-    /// dropped after that has counted, polled again or not. Polled after its end it arrives once more.
+    /// The future arrives in its first poll. A future that is dropped before the round opens does not count any more; a
+    /// future that is dropped after that has counted, polled again or not. Polled after its end, a future arrives once
+    /// more.
     ///
     /// ```
     /// use gmp::sync::Barrier;

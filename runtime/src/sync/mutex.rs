@@ -117,8 +117,8 @@ impl<T: ?Sized> Mutex<T> {
     /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
     /// The future may be dropped at any time: a lock that it was handed, or was woken for, goes to the next waiter, and a
-    /// future that was not woken leaves the queue. One that was woken, and is neither polled nor dropped, holds the
-    /// waiters behind it up.
+    /// future that was not woken leaves the queue. A future that was woken, and is neither polled nor dropped, holds up the
+    /// waiters behind it.
     ///
     /// ```
     /// use gmp::sync::Mutex;

@@ -123,8 +123,8 @@ impl<T: ?Sized> RwLock<T> {
     /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
     /// The future may be dropped at any time: a lock that it was granted meanwhile goes to the next waiters, and a future
-    /// that was not granted it leaves the queue, and holds no others back. One that was granted the lock, and is neither
-    /// polled nor dropped, keeps the lock.
+    /// that was not granted it leaves the queue, and holds no others back. A future that was granted the lock, and is
+    /// neither polled nor dropped, keeps the lock.
     ///
     /// ```
     /// use gmp::sync::RwLock;

@@ -164,7 +164,7 @@ impl<H: Host> Readied<H> {
     }
 }
 
-/// One wait of a future, from the poll that opens it to the poll, or the drop, that ends it. It is ended by `is_over` that
+/// One wait of a future, from the poll that opens it to the poll, or the drop, that ends it. The wait ends when `is_over`
 /// returns `true`, by `leave`, or by `withdraw`.
 pub(crate) struct TaskWait<H: Host> {
     parker: Arc<Parker<H>>,

@@ -356,7 +356,7 @@ impl<'a> Selected<'a> {
     /// For a select that `choose` has ended: notes what a chosen send has promised, in `room`.
     ///
     /// # Safety
-    /// As `new`, for a received message that lies in a box. One that lies in the space is told by `at` later. `room` stays
+    /// As `new`, for a received message that lies in a box. Of a message in the space `at` tells later. `room` stays
     /// where it is until the `Selected` is dropped.
     #[inline]
     pub(crate) unsafe fn of_choice(

@@ -8,8 +8,8 @@
 //! The registration is that of the runtime whose goroutine polls; a thread outside, which has no poller, uses that of any
 //! runtime that has not ended, and keeps the scheduler meanwhile, so that no other runtime takes the entry over.
 //!
-//! A registration that this poll has made tells of what is there already, so the call that would block is not
-//! repeated. One that was there may have told its events when no task marked them; then the call is made again.
+//! A registration that this poll has made tells of what is there already, so the call that would block is not repeated. A
+//! registration that was there before may have told its events when no task marked them; then the call is made again.
 
 use super::registry::{Fresh, Marks};
 use super::{Rest, Socket};

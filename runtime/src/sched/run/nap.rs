@@ -10,11 +10,11 @@
 //! stands there (`help.rs`), and goroutines that compute for a millisecond would wait for that time, too.
 //!
 //! *Here* a thief judges by what became of its last theft. If the theft kept it busy for less than [`SHORT`], then it naps
-//! before it looks again, the longer the more such thefts it has made in a row, up to [`LONGEST`]. One that kept it busy for
-//! longer, or a time of [`APART`] without a theft, ends the row. So a goroutine that computes is taken at once, or after one
-//! nap; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing but
-//! `runnext` sleeps for 3 µs, which Linux makes some 60, and counts as spinning meanwhile: goroutines that exchange messages
-//! stay together by that, too, and no submitter wakes another M.)
+//! before it looks again, the longer the more such thefts it has made in a row, up to [`LONGEST`]. A theft that kept it
+//! busy for longer, or a time of [`APART`] without a theft, ends the row. So a goroutine that computes is taken at once, or
+//! after one nap; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing
+//! but `runnext` sleeps for 3 µs, which Linux makes some 60, and counts as spinning meanwhile: goroutines that exchange
+//! messages stay together by that, too, and no submitter wakes another M.)
 //!
 //! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P
 //! idle wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue

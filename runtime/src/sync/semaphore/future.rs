@@ -85,8 +85,9 @@ impl Semaphore {
     /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
     /// The request joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
-    /// The future may be dropped at any time: permits that it was granted meanwhile go to the next request, and a request that
-    /// was not granted leaves the queue. One that was granted, and is neither polled nor dropped, keeps its permits.
+    /// The future may be dropped at any time: permits that it was granted meanwhile go to the next request, and a request
+    /// that was not granted leaves the queue. A request that was granted, and is neither polled nor dropped, keeps its
+    /// permits.
     ///
     /// ```
     /// use gmp::sync::Semaphore;
