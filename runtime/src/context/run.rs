@@ -101,7 +101,7 @@ pub(super) fn under<T>(node: &Arc<Node>, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Never inlined, and the type of `f` is erased: no code of the user's shares the frame that catches.
+/// Never inlined, and the type of `f` is erased: no code of the user's shares this frame, or the one that catches.
 #[inline(never)]
 fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError> {
     let who = Who::calls();
@@ -110,8 +110,7 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
     let place = queue::Node::new(Dependent::Runner(who.runner()));
     // SAFETY: frame and place stay in this function's frame until the `Entered` is dropped.
     let entered = unsafe { Entered::new(node, &who, &frame, &place) };
-    let f = black_box(f);
-    let caught = catch_unwind(AssertUnwindSafe(f));
+    let caught = caught(f);
     drop(entered);
     let Err(payload) = caught else { return Ok(()) };
     let target = Interrupt::Context(NonNull::from(&frame));
@@ -121,6 +120,13 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
         (Some(thrown), Some(error)) if thrown.target == target => Err(error),
         _ => resume_unwind(payload),
     }
+}
+
+/// Never inlined: the unwinder reads the table and the rules of the frame that catches, and they are short here.
+#[inline(never)]
+fn caught(f: &mut dyn FnMut()) -> std::thread::Result<()> {
+    let f = black_box(f);
+    catch_unwind(AssertUnwindSafe(f))
 }
 
 /// R1 to R4.

@@ -102,30 +102,58 @@ impl<T> Chan<T> {
             }
         } else if state.has_nothing_to_take() {
             // SAFETY: by this function's contract.
-            return unsafe { self.recv_waiting::<FOR>(state, Taken::Nothing, slot, limit) };
+            return unsafe { self.recv_or_throw::<FOR>(state, None, slot, limit) };
         }
         let mut woken = Woken::new();
         // SAFETY: by this function's contract.
-        let taken = unsafe { self.take(&mut state, slot, &mut woken) };
-        if taken == Taken::Done {
-            drop(state);
-            woken.ready();
-            return Ended::Done;
-        }
-        // SAFETY: by this function's contract.
-        unsafe { self.recv_waiting::<FOR>(state, taken, slot, limit) }
+        let promised = match unsafe { self.take(&mut state, slot, &mut woken) } {
+            Taken::Done => {
+                drop(state);
+                woken.ready();
+                return Ended::Done;
+            }
+            Taken::Closed => return Ended::Closed,
+            Taken::Promise(sender) => Some(sender),
+            Taken::Nothing => None,
+        };
+        // SAFETY: by this function's contract; `take` has claimed the sender.
+        unsafe { self.recv_or_throw::<FOR>(state, promised, slot, limit) }
     }
 
+    /// Waits, and throws the interrupt that has ended the wait. A frame of its own, with no table and few registers to restore:
+    /// the unwinder comes to each frame on the way twice, and reads its table and its rules up to the call. The parameters fit
+    /// into registers, so that the call in `recv_for` leaves no frame of `recv`.
+    ///
     /// # Safety
-    /// As `recv`.
+    /// As `recv`. The caller has claimed the sender that is `promised`.
+    #[inline(never)]
+    unsafe fn recv_or_throw<'a, const FOR: bool>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        promised: Option<RecordPtr>,
+        slot: *mut T,
+        limit: Option<Nanos>,
+    ) -> Ended {
+        // SAFETY: by this function's contract.
+        match unsafe { self.recv_waiting::<FOR>(state, promised, slot, limit) } {
+            Ok(ended) => ended,
+            Err(why) => why.throw::<Active>(),
+        }
+    }
+
+    /// The error is the interrupt that has ended the wait.
+    ///
+    /// # Safety
+    /// As `recv_or_throw`.
     #[inline(never)]
     unsafe fn recv_waiting<'a, const FOR: bool>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        mut taken: Taken,
+        promised: Option<RecordPtr>,
         slot: *mut T,
         limit: Option<Nanos>,
-    ) -> Ended {
+    ) -> Result<Ended, Interrupt> {
+        let mut taken = promised.map_or(Taken::Nothing, Taken::Promise);
         let mut woken = Woken::new();
         let receive = Receive::new(slot, limit);
         loop {
@@ -134,13 +162,13 @@ impl<T> Chan<T> {
                     receive.leave(&mut state);
                     drop(state);
                     woken.ready();
-                    return if taken == Taken::Done { Ended::Done } else { Ended::Closed };
+                    return Ok(if taken == Taken::Done { Ended::Done } else { Ended::Closed });
                 }
                 Taken::Promise(sender) => {
                     drop(state);
                     // SAFETY: `take` has claimed the sender; the slot is the caller's.
-                    if let Some(ended) = unsafe { self.collect_promise(sender, &receive) } {
-                        return ended;
+                    if let Some(ended) = unsafe { self.collect_promise(sender, &receive) }? {
+                        return Ok(ended);
                     }
                 }
                 Taken::Nothing => {
@@ -164,19 +192,12 @@ impl<T> Chan<T> {
                         receive.leave(&mut state);
                         drop(state);
                         wait.withdraw();
-                        return Ended::TimedOut;
+                        return Ok(Ended::TimedOut);
                     }
                     // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
                     let woke = unsafe { self.park_recv::<FOR>(&mut wait, state, &receive) };
-                    match self.settle_recv(&receive, woke) {
-                        Ok(Some(ended)) => return ended,
-                        Ok(None) => {}
-                        Err(why) => {
-                            // A throw stops at each frame that has something to drop. The wait is over, and the record
-                            // stands in no queue.
-                            drop((wait, receive));
-                            why.throw::<Active>();
-                        }
+                    if let Some(ended) = self.settle_recv(&receive, woke)? {
+                        return Ok(ended);
                     }
                 }
             }
@@ -187,12 +208,16 @@ impl<T> Chan<T> {
     }
 
     /// Waits for the message that was promised to the caller. Returns `None` if the message will not come, and the
-    /// caller is to try again.
+    /// caller is to try again. The error is the interrupt that has ended the wait.
     ///
     /// # Safety
     /// The caller has claimed the sender; otherwise as `recv`.
     #[inline]
-    unsafe fn collect_promise(&self, sender: RecordPtr, receive: &Receive<T>) -> Option<Ended> {
+    unsafe fn collect_promise(
+        &self,
+        sender: RecordPtr,
+        receive: &Receive<T>,
+    ) -> Result<Option<Ended>, Interrupt> {
         let kept = receive.kept();
         let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, receive.limit));
         // SAFETY: by this function's contract.
@@ -201,10 +226,10 @@ impl<T> Chan<T> {
             receive.leave(&mut self.lock());
         }
         match outcome {
-            Outcome::Came => Some(Ended::Done),
-            Outcome::TimedOut => Some(Ended::TimedOut),
-            Outcome::Interrupted(why) => why.throw::<Active>(),
-            Outcome::Withdrawn => None,
+            Outcome::Came => Ok(Some(Ended::Done)),
+            Outcome::TimedOut => Ok(Some(Ended::TimedOut)),
+            Outcome::Interrupted(why) => Err(why),
+            Outcome::Withdrawn => Ok(None),
         }
     }
 
@@ -272,7 +297,7 @@ impl<T> Chan<T> {
     }
 
     /// After the wait: how the receive has ended. Returns `None` if no counterpart ended it, and the caller is to try
-    /// again. The error is the interrupt that has ended the wait, which the caller throws.
+    /// again. The error is the interrupt that has ended the wait.
     #[inline(always)]
     fn settle_recv(&self, receive: &Receive<T>, woke: Woke) -> Result<Option<Ended>, Interrupt> {
         let node = receive.node().expect("settle_recv: it was queued");
