@@ -32,6 +32,7 @@ use crate::chan::state::{Promised, QueueState, RecordPtr, State, Woken};
 use crate::host::{Active, Threads};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
+use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
 
@@ -94,7 +95,9 @@ pub(crate) fn select<'a>(
                 Kept::Came(index) => (index, Chosen::Received),
                 Kept::Again => continue,
                 Kept::Late => return Selected::none(),
+                Kept::Interrupted(why) => why.throw::<Active>(),
             },
+            Round::Interrupted(why) => why.throw::<Active>(),
         };
         if let Chosen::Sends(promised) = chosen {
             search.note_promise(index, promised);
@@ -143,6 +146,7 @@ pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Optio
             Round::Chosen(index, _) => return Some(index),
             Round::Late => return None,
             Round::Promise(..) | Round::Again => {}
+            Round::Interrupted(why) => why.throw::<Active>(),
         }
     }
 }
@@ -154,6 +158,9 @@ enum Round {
     Promise(usize, Option<RecordPtr>),
     Late,
     Again,
+    /// The wait has ended by this interrupt. The caller throws it: a frame less for the unwinder, and that of `wait` has a long
+    /// table.
+    Interrupted(Interrupt),
 }
 
 /// How the wait for a message that was promised to an arm ended.
@@ -162,6 +169,8 @@ enum Kept {
     Came(usize),
     Again,
     Late,
+    /// By this interrupt, which the caller throws.
+    Interrupted(Interrupt),
 }
 
 /// What a ready arm has committed to.
@@ -205,7 +214,9 @@ impl<'s, 'a> Search<'s, 'a> {
                     Kept::Came(index) => return Some((index, Chosen::Received)),
                     Kept::Again => {}
                     Kept::Late => return None,
+                    Kept::Interrupted(why) => why.throw::<Active>(),
                 },
+                Round::Interrupted(why) => why.throw::<Active>(),
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::host::Active;
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
+use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::Node;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
@@ -33,7 +34,7 @@ impl<T> Chan<T> {
             }
         }
         // SAFETY: by this function's contract.
-        unsafe { self.send_waiting(state, slot, limit) }
+        unsafe { self.send_or_throw(state, slot, limit) }
     }
 
     /// As `send`, without waiting.
@@ -87,6 +88,30 @@ impl<T> Chan<T> {
         Some(Ended::Done)
     }
 
+    /// Waits, and throws the interrupt that has ended the wait: a frame of its own, as that of `recv_or_throw`.
+    ///
+    /// # Safety
+    /// As `send`.
+    #[inline(never)]
+    unsafe fn send_or_throw<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        slot: *mut T,
+        limit: Option<Nanos>,
+    ) -> Ended {
+        // SAFETY: by this function's contract.
+        match unsafe { self.send_waiting(state, slot, limit) } {
+            Ok(ended) => ended,
+            Err(why) => {
+                // No counterpart has moved the message: the unwinding drops the message.
+                let _message = Abandoned(slot);
+                why.throw::<Active>();
+            }
+        }
+    }
+
+    /// The error is the interrupt that has ended the wait. No counterpart has moved the message then.
+    ///
     /// # Safety
     /// As `send`.
     #[inline(never)]
@@ -95,7 +120,7 @@ impl<T> Chan<T> {
         mut state: MutexGuard<'a, State>,
         slot: *mut T,
         limit: Option<Nanos>,
-    ) -> Ended {
+    ) -> Result<Ended, Interrupt> {
         loop {
             let opened = match Wait::try_open() {
                 Some(opened) => opened,
@@ -105,21 +130,21 @@ impl<T> Chan<T> {
                         state = locked;
                         opened
                     }
-                    Err(ended) => return ended,
+                    Err(ended) => return Ok(ended),
                 },
             };
             let mut wait = Wait::<Active>::of(opened);
             if has_passed(limit) {
                 drop(state);
                 wait.withdraw();
-                return Ended::TimedOut;
+                return Ok(Ended::TimedOut);
             }
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             // SAFETY: the record is taken out of the queue below, if a counterpart has not done so.
             let woke = unsafe { self.park_send(&mut wait, state, &record, limit) };
             match record.value.wait_result() {
-                WaitResult::Done => return Ended::Done,
-                WaitResult::Closed => return Ended::Closed,
+                WaitResult::Done => return Ok(Ended::Done),
+                WaitResult::Closed => return Ok(Ended::Closed),
                 _ => {}
             }
             state = self.lock();
@@ -127,16 +152,14 @@ impl<T> Chan<T> {
             unsafe { state.senders.remove(NonNull::from(&record)) };
             if let Woke::Interrupted(why) = woke {
                 drop(state);
-                // No counterpart has moved the message: the unwinding drops the message.
-                let _message = Abandoned(slot);
-                why.throw::<Active>();
+                return Err(why);
             }
             let mut woken = Woken::new();
             // SAFETY: by this function's contract.
             if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                 drop(state);
                 woken.ready();
-                return ended;
+                return Ok(ended);
             }
         }
     }

@@ -154,7 +154,7 @@ impl Search<'_, '_> {
             }
         }
         if let Woke::Interrupted(why) = woke {
-            why.throw::<Active>();
+            return Round::Interrupted(why);
         }
         // No counterpart ended the wait: the limit has passed, or a channel's tick is due. The next round finds out
         // which.
@@ -244,7 +244,7 @@ impl Search<'_, '_> {
             Outcome::Came => Kept::Came(self.any_alike(index)),
             Outcome::Withdrawn => Kept::Again,
             Outcome::TimedOut => Kept::Late,
-            Outcome::Interrupted(why) => why.throw::<Active>(),
+            Outcome::Interrupted(why) => Kept::Interrupted(why),
         }
     }
 }
