@@ -190,23 +190,14 @@ fn parked(n: u64) -> Found {
 fn unwound(n: u64) {
     struct Ended;
     #[inline(never)]
-    fn throw() {
+    fn receive() -> u64 {
         resume_unwind(Box::new(Ended));
-    }
-    #[inline(never)]
-    fn wait(throw: fn()) -> u64 {
-        black_box(throw)();
-        black_box(1)
-    }
-    #[inline(never)]
-    fn receive(wait: fn(fn()) -> u64) -> u64 {
-        black_box(wait)(throw) + black_box(1)
     }
     let receiver = Arc::new(());
     for _ in 0..n {
         let receiver = Arc::clone(&receiver);
         let mut goroutine = Some(move || {
-            let received = black_box(receive as fn(fn(fn()) -> u64) -> u64)(wait);
+            let received = black_box(receive as fn() -> u64)();
             drop(receiver);
             received
         });
