@@ -166,7 +166,9 @@ impl<T> Chan<T> {
         // SAFETY: by this function's contract.
         if first && unsafe { self.pop(state, slot) } {
             mutant!(ChanNobodyMovesUp: return Taken::Done);
-            self.refill(state, woken);
+            if !state.has_nobody_who_wants_room() {
+                self.refill(state, woken);
+            }
             return Taken::Done;
         }
         if state.tick.is_some() {
