@@ -13,7 +13,9 @@
 //! about half of the time. A thief that gave up at the first empty round would be woken again by the very next of
 //! these wake-ups, at the price of a futex call and the lock. During that call the goroutine that the owner has just
 //! readied stands in `runnext`, and the M that the owner wakes would take it. So a thief takes nothing from `runnext`
-//! while the owner is in that call, until the last round of all.
+//! while the owner is in that call, until the last round of all. A call that lasts for longer than such calls do
+//! ([`LONGEST_WAKE`]) is one in which the kernel has given the owner's CPU away, often to the very M that was woken: then
+//! the thief would spin until the kernel takes the CPU from it.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
@@ -36,6 +38,9 @@ const PAUSES: u32 = 8;
 /// which have no pause, do not count.
 const IN_VAIN: u32 = 2;
 
+/// After this many rounds, some 20 µs, an owner that is still in the same call to wake an M is off its CPU.
+const LONGEST_WAKE: u32 = 6;
+
 /// What a round takes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum How {
@@ -45,6 +50,24 @@ enum How {
     NextIfLeft,
     /// As `NextIfLeft`, and from `runnext` also while the P's owner is in the kernel.
     All,
+}
+
+/// The call to wake an M in which a thief has seen an owner, round after round.
+#[derive(Default)]
+struct InKernel {
+    /// The P, and its owner's signs of life.
+    seen: Option<(u32, u32)>,
+    rounds: u32,
+}
+
+impl InKernel {
+    /// The thief sees the owner of this P in a call, with these signs of life. Returns `true` if the owner has been in that
+    /// call for [`LONGEST_WAKE`] rounds.
+    fn keeps(&mut self, p: u32, signs: u32) -> bool {
+        let goes_on = self.seen.replace((p, signs)) == Some((p, signs));
+        self.rounds = if goes_on { self.rounds + 1 } else { 0 };
+        self.rounds >= LONGEST_WAKE
+    }
 }
 
 impl<H: Host> Sched<H> {
@@ -66,7 +89,7 @@ impl<H: Host> Sched<H> {
             }
             unless!(ThiefDoesNotSpin, self.become_spinning(m));
         }
-        let mut in_vain = 0;
+        let (mut in_vain, mut kernel) = (0, InKernel::default());
         for round in 1..=capacity::STEAL_ROUNDS_MOST {
             let how = if round == capacity::STEAL_ROUNDS_MOST {
                 How::All
@@ -75,7 +98,7 @@ impl<H: Host> Sched<H> {
             } else {
                 How::Ring
             };
-            let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how));
+            let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how, &mut kernel));
             let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
@@ -96,7 +119,14 @@ impl<H: Host> Sched<H> {
         None
     }
 
-    fn steal_from(&self, m: &M<H>, p: &P<H>, victim: &P<H>, how: How) -> Option<GRef<H>> {
+    fn steal_from(
+        &self,
+        m: &M<H>,
+        p: &P<H>,
+        victim: &P<H>,
+        how: How,
+        kernel: &mut InKernel,
+    ) -> Option<GRef<H>> {
         if how != How::Ring && self.timer_mask.has(victim.id) && self.run_timers(m, victim) {
             return self.runqget_found(p);
         }
@@ -107,7 +137,7 @@ impl<H: Host> Sched<H> {
         let signs = || victim.signs_of_life();
         let next = match how {
             How::Ring => StealNext::No,
-            How::NextIfLeft if victim.is_waking() => StealNext::No,
+            How::NextIfLeft if victim.is_waking() && !kernel.keeps(victim.id, signs()) => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
         if self.has_batch(victim)
@@ -158,6 +188,17 @@ fn from_near_to_far<F: Fn(usize) -> bool>(
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
     use super::*;
+
+    /// Fails where an owner that is woken again and again counts as one that the kernel keeps, or one that stays in a call
+    /// does not.
+    #[test]
+    fn an_owner_that_stays_in_one_call_is_off_its_cpu() {
+        let mut kernel = InKernel::default();
+        assert!((0..10 * LONGEST_WAKE).all(|wakes| !kernel.keeps(0, 2 * wakes + 1)));
+        assert!((0..LONGEST_WAKE).all(|_| !kernel.keeps(1, 7)));
+        assert!(kernel.keeps(1, 7));
+        assert!(!kernel.keeps(1, 9));
+    }
 
     fn order(count: usize, start: usize, near: &[usize]) -> Vec<usize> {
         from_near_to_far(count, start, Some(|i| near.contains(&i))).collect()
