@@ -4,6 +4,9 @@
 //! once, and 1, 10, 100 ms and 1 s later ([`LOOKS`]); from the beginning if an M had a P meanwhile. Then the monitor may
 //! sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
 //!
+//! Beside an armed timer only the last of these looks judges. A judgement counts the threads of the process, a system call
+//! under the locks of all runtimes, for which a program that sleeps again and again would pay each time.
+//!
 //! *Asleep*, for all runtimes of the process at one moment:
 //!
 //! 1. all Ps are idle, and every thread of the runtimes that has not left is the monitor, an M in a list of those that
@@ -376,6 +379,20 @@ pub(crate) struct DeadlockWatch {
     looks: usize,
 }
 
+impl DeadlockWatch {
+    /// Returns `true` if a look is due that judges, the Ps having been idle for that long: beside an armed timer only the last
+    /// one does.
+    fn judges(&mut self, waited: Duration, timers: bool) -> bool {
+        let due = LOOKS.iter().filter(|&&look| look <= waited).count();
+        if due <= self.looks {
+            return false;
+        }
+        let puts_off = timers && due < LOOKS.len();
+        self.looks = if puts_off { LOOKS.len() - 1 } else { due };
+        !puts_off
+    }
+}
+
 impl<H: Host> Sched<H> {
     /// The monitor's look, outside of all locks. Returns the time to the next one; `None` if none is needed. Does not return
     /// if all goroutines are asleep.
@@ -398,9 +415,7 @@ impl<H: Host> Sched<H> {
             }
         };
         let waited = now.saturating_since(since);
-        let due = LOOKS.iter().filter(|&&look| look <= waited).count();
-        if due > deadlock_watch.looks {
-            deadlock_watch.looks = due;
+        if deadlock_watch.judges(waited, self.has_timers()) {
             match runtimes.judge(self.config.knobs.deadlock_always) {
                 Verdict::Asleep(goroutines) => report::<H>(goroutines),
                 Verdict::Awake => {}
@@ -408,6 +423,11 @@ impl<H: Host> Sched<H> {
             }
         }
         LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
+    }
+
+    /// Returns `true` if a timer is armed on a P: then this runtime is not asleep. A hint.
+    fn has_timers(&self) -> bool {
+        self.ps.iter().any(|p| !p.timers.is_empty())
     }
 
     /// Returns `true` if the watch has looked at all [`LOOKS`] since an M had a P. Under the lock, with all Ps idle.
@@ -436,4 +456,21 @@ fn report<H: Host>(goroutines: usize) -> ! {
         "all goroutines are asleep - deadlock!"
     };
     H::give_up(&format!("fatal error: {what}\n\n{}", dump_all::<H>(Wanted::ByRuntime)))
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails where each of a program's short sleeps has the threads counted, or where the last look does not judge, so that a
+    /// foreign thread that stops the timer and ends leaves a deadlock that nobody notices.
+    #[test]
+    fn beside_an_armed_timer_the_last_look_judges() {
+        let judged = |timers| {
+            let mut watch = DeadlockWatch::default();
+            LOOKS.map(|look| watch.judges(look, timers))
+        };
+        assert_eq!(judged(false), [true; LOOKS.len()]);
+        assert_eq!(judged(true), [false, false, false, false, true]);
+    }
 }
