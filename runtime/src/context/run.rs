@@ -22,6 +22,7 @@ use crate::prim::Arc;
 use crate::wait::interrupt::{Frame, Interrupt, Thrown};
 use crate::wait::queue;
 use crate::wait::waiter::{Parker, Runner};
+use std::any::Any;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -124,7 +125,7 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
 
 /// Never inlined: the unwinder reads the table and the rules of the frame that catches, and they are short here.
 #[inline(never)]
-fn caught(f: &mut dyn FnMut()) -> std::thread::Result<()> {
+fn caught(f: &mut dyn FnMut()) -> Result<(), Box<dyn Any + Send>> {
     let f = black_box(f);
     catch_unwind(AssertUnwindSafe(f))
 }
