@@ -16,6 +16,12 @@ pub fn counters(runtime: &crate::Runtime) -> [u64; 3] {
     runtime.counters()
 }
 
+/// How often threads of this process called the futex to sleep in a runtime, or to wake one that does.
+#[cfg(gmp_policies)]
+pub fn futex_calls() -> u64 {
+    crate::host::native::bench::futex_calls()
+}
+
 /// Gs that only stand in queues.
 pub struct Gs(Box<[G<Active>]>);
 

@@ -30,9 +30,12 @@ fn main() {
         "try_send_recv" => try_send_recv,
         "select" => select,
         "select_ready" => select_ready,
+        "select_waits" => select_waits,
         "mutex" => mutex,
         "try_lock" => try_lock,
         "timer_stop" => timer_stop,
+        "sleep" => sleep,
+        "submit" => submit,
         "echo" => echo,
         _ => panic!("there is no workload {workload:?}"),
     };
@@ -135,6 +138,27 @@ fn select(n: u64) {
     join(senders);
 }
 
+/// As `select`, and each select waits: a message is offered only to one that does.
+fn select_waits(n: u64) {
+    let ((a, from_a), (b, from_b)) = (bounded(0), bounded(0));
+    let sender = go(move || {
+        for i in 0..n {
+            let sender = if i % 2 == 0 { &a } else { &b };
+            sender.try_send(i).expect("the select waits");
+            yield_now();
+        }
+    });
+    let mut sum = 0;
+    for _ in 0..n {
+        gmp::select! {
+            recv(from_a) -> i => sum += i.unwrap(),
+            recv(from_b) -> i => sum += i.unwrap(),
+        }
+    }
+    assert_eq!(sum, sum_below(n));
+    join([sender]);
+}
+
 /// A send and a select over two channels, one of which has the number.
 fn select_ready(n: u64) {
     let ((a, from_a), (_b, from_b)) = (bounded(1), bounded::<u64>(1));
@@ -168,6 +192,35 @@ fn timer_stop(n: u64) {
     for _ in 0..n {
         assert!(gmp::time::after_func(Duration::from_secs(3600), || ()).stop());
     }
+}
+
+/// One goroutine alone: its M waits in the poller until the goroutine is due.
+fn sleep(n: u64) {
+    for _ in 0..n {
+        gmp::time::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A plain thread submits, while the only P stands; then the goroutines run, and leave what they had for the next ones.
+fn submit(n: u64) {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    let submit = |count: u64| {
+        let handle = gmp::handle();
+        // The P is not handed off meanwhile.
+        let submitting = std::thread::spawn(move || {
+            let each = |i| {
+                handle.go(move || {
+                    SUM.fetch_add(i, Relaxed);
+                })
+            };
+            (0..count).map(|i| each(i).unwrap()).collect::<Vec<_>>()
+        });
+        join(submitting.join().unwrap());
+        assert_eq!(SUM.swap(0, Relaxed), sum_below(count));
+    };
+    // So many Gs and stacks are there then.
+    submit(4 * 1024);
+    submit(n);
 }
 
 /// Sixty-four bytes to another goroutine and back, through a TCP connection.

@@ -217,10 +217,10 @@ pub(crate) struct Sched<H: Host> {
     stopping: AtomicBool,
     /// What each goroutine that parks or yields has to do besides; see `switch`.
     at_switch: AtSwitch,
-    /// How long the M in the poller waits; see `poll`.
-    poll_until: AtomicU64,
-    /// How many goroutines are in the global queue; see `inject`.
-    globq_len: GlobalLen,
+    /// How long the M in the poller waits; see `poll`. By itself: written by each M that goes to the poller.
+    poll_until: CachePadded<AtomicU64>,
+    /// How many goroutines are in the global queue; see `inject`. By itself: written whenever that changes.
+    globq_len: CachePadded<GlobalLen>,
     /// Of which classes goroutines wait in the queues of the classes.
     waiting_classes: WaitingClasses,
     /// Whether some goroutines are queued globally wherever they come from: see `run/classes`. Written under the lock.
@@ -318,8 +318,8 @@ impl<H: Host> Sched<H> {
             census: CachePadded::new(Census::new(procs)),
             stopping: AtomicBool::new(false),
             at_switch: AtSwitch::new(),
-            poll_until: AtomicU64::new(NO_POLLER),
-            globq_len: GlobalLen::new(detours != 0),
+            poll_until: CachePadded::new(AtomicU64::new(NO_POLLER)),
+            globq_len: CachePadded::new(GlobalLen::new(detours != 0)),
             waiting_classes: WaitingClasses::new(),
             detours: SingleWriterByte::new(detours),
             attention: AtomicU32::new(procs),

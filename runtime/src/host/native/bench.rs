@@ -68,3 +68,9 @@ impl Drop for Switch {
         self.pool.empty(&mut self.cache);
     }
 }
+
+/// How often threads called the futex to sleep or to wake, but for the monitor.
+#[cfg(gmp_policies)]
+pub(crate) fn futex_calls() -> u64 {
+    super::thread::FUTEX_CALLS.load(std::sync::atomic::Ordering::Relaxed)
+}

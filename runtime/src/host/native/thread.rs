@@ -53,8 +53,22 @@ pub(crate) fn count() -> Option<u32> {
     u32::try_from(links.checked_sub(2)?).ok().filter(|&count| count > 0)
 }
 
+/// How often `futex_wait` and `futex_wake` were called, but for the monitor, whose calls count the time.
+#[cfg(gmp_policies)]
+pub(crate) static FUTEX_CALLS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+#[cfg(gmp_policies)]
+fn count_futex_call() {
+    if std::thread::current().name() != Some("gmp-sysmon") {
+        // Relaxed: a count.
+        FUTEX_CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Sleeps while `*word == expected`, at most for `limit`. Returns early at a signal.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+    #[cfg(gmp_policies)]
+    count_futex_call();
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -74,6 +88,8 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration
 
 /// Wakes the one thread that sleeps on `word`. `word` may be freed already: then no thread sleeps there.
 pub(crate) fn futex_wake(word: &AtomicU32) {
+    #[cfg(gmp_policies)]
+    count_futex_call();
     // SAFETY: the kernel uses the address as a name only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
