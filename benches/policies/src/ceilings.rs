@@ -78,14 +78,14 @@ fn spawn_storm(n: u64) {
 
 /// A thousand that sleep a few milliseconds at a time.
 fn sleepers(n: u64) {
-    let sleeper = |i| {
+    let sleeper = |i: u64| {
         move || {
             for round in 0..n / 1000 {
                 gmp::time::sleep(Duration::from_micros(1000 + (i * 37 + round * 101) % 4000));
             }
         }
     };
-    let sleepers: Vec<_> = (0..1000).map(|i| go(sleeper(i))).collect();
+    let sleepers: Vec<_> = (0..1000_u64).map(|i| go(sleeper(i))).collect();
     sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
 }
 
