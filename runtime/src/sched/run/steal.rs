@@ -61,6 +61,13 @@ struct InKernel {
 }
 
 impl InKernel {
+    /// Returns how the thief steals from `victim` in a round of that kind.
+    fn how<H: Host>(&mut self, how: How, victim: &P<H>) -> How {
+        let is_kept =
+            how == How::NextIfLeft && victim.is_waking() && self.keeps(victim.id, victim.signs_of_life());
+        if is_kept { How::All } else { how }
+    }
+
     /// The thief sees the owner of this P in a call, with these signs of life. Returns `true` if the owner has been in that
     /// call for [`LONGEST_WAKE`] rounds.
     fn keeps(&mut self, p: u32, signs: u32) -> bool {
@@ -98,7 +105,8 @@ impl<H: Host> Sched<H> {
             } else {
                 How::Ring
             };
-            let found = self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, how, &mut kernel));
+            let found =
+                self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, kernel.how(how, victim)));
             let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
@@ -119,14 +127,7 @@ impl<H: Host> Sched<H> {
         None
     }
 
-    fn steal_from(
-        &self,
-        m: &M<H>,
-        p: &P<H>,
-        victim: &P<H>,
-        how: How,
-        kernel: &mut InKernel,
-    ) -> Option<GRef<H>> {
+    fn steal_from(&self, m: &M<H>, p: &P<H>, victim: &P<H>, how: How) -> Option<GRef<H>> {
         if how != How::Ring && self.timer_mask.has(victim.id) && self.run_timers(m, victim) {
             return self.runqget_found(p);
         }
@@ -137,7 +138,7 @@ impl<H: Host> Sched<H> {
         let signs = || victim.signs_of_life();
         let next = match how {
             How::Ring => StealNext::No,
-            How::NextIfLeft if victim.is_waking() && !kernel.keeps(victim.id, signs()) => StealNext::No,
+            How::NextIfLeft if victim.is_waking() => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
         if self.has_batch(victim)
