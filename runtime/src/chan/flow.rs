@@ -14,8 +14,10 @@ use crate::chan::state::{Kind, Message, QueueState, RecordPtr, State, Tick, Wait
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell};
+use crate::wait::interrupt::{Frame, Interrupt};
 use crate::wait::waiter::UpgradedWaiter;
 use gmp_timers::Nanos;
+use std::ptr::{NonNull, without_provenance};
 use std::time::Instant;
 
 /// The part of a channel that knows nothing of its messages.
@@ -57,10 +59,55 @@ pub(crate) enum Taken {
 
 /// How a blocking operation ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
 pub(crate) enum Ended {
     Done,
     Closed,
     TimedOut,
+}
+
+/// How a wait ended, in one register: as an `Ended`, or by an interrupt, which the caller throws. A `Result` would come through
+/// memory, for which a wait pays 16 instructions.
+#[derive(Copy, Clone)]
+struct EndWord(*const Frame);
+
+impl EndWord {
+    /// The others are addresses of frames, which are aligned.
+    const EXIT: usize = 3;
+    const SHUTDOWN: usize = 4;
+
+    #[inline(always)]
+    fn ended(ended: Ended) -> Self {
+        EndWord(without_provenance(ended as usize))
+    }
+
+    #[cold]
+    fn interrupted(why: Interrupt) -> Self {
+        EndWord(match why {
+            Interrupt::Exit => without_provenance(Self::EXIT),
+            Interrupt::Shutdown => without_provenance(Self::SHUTDOWN),
+            Interrupt::Context(frame) => frame.as_ptr(),
+        })
+    }
+
+    #[inline(always)]
+    fn get(self) -> Result<Ended, Interrupt> {
+        let word = self.0.addr();
+        if word >= Self::EXIT {
+            return Err(self.interrupt());
+        }
+        // Not a `match`, for which the compiler compares one value after the other. SAFETY: the word is an `Ended`'s number.
+        Ok(unsafe { std::mem::transmute::<u8, Ended>(word as u8) })
+    }
+
+    #[cold]
+    fn interrupt(self) -> Interrupt {
+        match self.0.addr() {
+            Self::EXIT => Interrupt::Exit,
+            Self::SHUTDOWN => Interrupt::Shutdown,
+            _ => Interrupt::Context(NonNull::new(self.0.cast_mut()).expect("the address of a frame")),
+        }
+    }
 }
 
 /// What waits until a promised message is there.

@@ -1,7 +1,9 @@
 //! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while the owner tries
 //! again.
 
-use crate::chan::flow::{Ask, Chan, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed};
+use crate::chan::flow::{
+    Ask, Chan, EndWord, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed,
+};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::MutexGuard;
@@ -135,14 +137,12 @@ impl<T> Chan<T> {
         limit: Option<Nanos>,
     ) -> Ended {
         // SAFETY: by this function's contract.
-        match unsafe { self.recv_waiting::<FOR>(state, promised, slot, limit) } {
+        match unsafe { self.recv_waiting::<FOR>(state, promised, slot, limit) }.get() {
             Ok(ended) => ended,
             Err(why) => why.throw::<Active>(),
         }
     }
 
-    /// The error is the interrupt that has ended the wait.
-    ///
     /// # Safety
     /// As `recv_or_throw`.
     #[inline(never)]
@@ -152,7 +152,7 @@ impl<T> Chan<T> {
         promised: Option<RecordPtr>,
         slot: *mut T,
         limit: Option<Nanos>,
-    ) -> Result<Ended, Interrupt> {
+    ) -> EndWord {
         let mut taken = promised.map_or(Taken::Nothing, Taken::Promise);
         let mut woken = Woken::new();
         let receive = Receive::new(slot, limit);
@@ -162,13 +162,15 @@ impl<T> Chan<T> {
                     receive.leave(&mut state);
                     drop(state);
                     woken.ready();
-                    return Ok(if taken == Taken::Done { Ended::Done } else { Ended::Closed });
+                    return EndWord::ended(if taken == Taken::Done { Ended::Done } else { Ended::Closed });
                 }
                 Taken::Promise(sender) => {
                     drop(state);
                     // SAFETY: `take` has claimed the sender; the slot is the caller's.
-                    if let Some(ended) = unsafe { self.collect_promise(sender, &receive) }? {
-                        return Ok(ended);
+                    match unsafe { self.collect_promise(sender, &receive) } {
+                        Ok(Some(ended)) => return EndWord::ended(ended),
+                        Ok(None) => {}
+                        Err(why) => return EndWord::interrupted(why),
                     }
                 }
                 Taken::Nothing => {
@@ -192,12 +194,14 @@ impl<T> Chan<T> {
                         receive.leave(&mut state);
                         drop(state);
                         wait.withdraw();
-                        return Ok(Ended::TimedOut);
+                        return EndWord::ended(Ended::TimedOut);
                     }
                     // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
                     let woke = unsafe { self.park_recv::<FOR>(&mut wait, state, &receive) };
-                    if let Some(ended) = self.settle_recv(&receive, woke)? {
-                        return Ok(ended);
+                    match self.settle_recv(&receive, woke) {
+                        Ok(Some(ended)) => return EndWord::ended(ended),
+                        Ok(None) => {}
+                        Err(why) => return EndWord::interrupted(why),
                     }
                 }
             }

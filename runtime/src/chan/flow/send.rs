@@ -1,12 +1,11 @@
 //! Sending: one attempt, and then a wait.
 
-use crate::chan::flow::{Chan, Ended, has_passed};
+use crate::chan::flow::{Chan, EndWord, Ended, has_passed};
 use crate::chan::state::{Kind, Offer, Record, State, WaitResult, Woken};
 use crate::host::Active;
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
-use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::Node;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
@@ -100,7 +99,7 @@ impl<T> Chan<T> {
         limit: Option<Nanos>,
     ) -> Ended {
         // SAFETY: by this function's contract.
-        match unsafe { self.send_waiting(state, slot, limit) } {
+        match unsafe { self.send_waiting(state, slot, limit) }.get() {
             Ok(ended) => ended,
             Err(why) => {
                 // No counterpart has moved the message: the unwinding drops the message.
@@ -110,7 +109,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// The error is the interrupt that has ended the wait. No counterpart has moved the message then.
+    /// Where an interrupt has ended the wait no counterpart has moved the message.
     ///
     /// # Safety
     /// As `send`.
@@ -120,7 +119,7 @@ impl<T> Chan<T> {
         mut state: MutexGuard<'a, State>,
         slot: *mut T,
         limit: Option<Nanos>,
-    ) -> Result<Ended, Interrupt> {
+    ) -> EndWord {
         loop {
             let opened = match Wait::try_open() {
                 Some(opened) => opened,
@@ -130,21 +129,21 @@ impl<T> Chan<T> {
                         state = locked;
                         opened
                     }
-                    Err(ended) => return Ok(ended),
+                    Err(ended) => return EndWord::ended(ended),
                 },
             };
             let mut wait = Wait::<Active>::of(opened);
             if has_passed(limit) {
                 drop(state);
                 wait.withdraw();
-                return Ok(Ended::TimedOut);
+                return EndWord::ended(Ended::TimedOut);
             }
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             // SAFETY: the record is taken out of the queue below, if a counterpart has not done so.
             let woke = unsafe { self.park_send(&mut wait, state, &record, limit) };
             match record.value.wait_result() {
-                WaitResult::Done => return Ok(Ended::Done),
-                WaitResult::Closed => return Ok(Ended::Closed),
+                WaitResult::Done => return EndWord::ended(Ended::Done),
+                WaitResult::Closed => return EndWord::ended(Ended::Closed),
                 _ => {}
             }
             state = self.lock();
@@ -152,14 +151,14 @@ impl<T> Chan<T> {
             unsafe { state.senders.remove(NonNull::from(&record)) };
             if let Woke::Interrupted(why) = woke {
                 drop(state);
-                return Err(why);
+                return EndWord::interrupted(why);
             }
             let mut woken = Woken::new();
             // SAFETY: by this function's contract.
             if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
                 drop(state);
                 woken.ready();
-                return Ok(ended);
+                return EndWord::ended(ended);
             }
         }
     }
