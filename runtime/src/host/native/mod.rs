@@ -91,8 +91,9 @@ std::thread_local! {
 /// The functions around the switches of goroutines.
 static SWITCH_HOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How many descriptors one poll reports at most.
-const EVENTS: usize = 128;
+/// How many descriptors one poll reports at most: as many goroutines as have their frames, and what the kernel gives them, in
+/// the first cache until they run (`docs/performance.md`).
+const EVENTS: usize = 32;
 
 /// The operating system as one runtime uses it.
 pub(crate) struct Native {
