@@ -1,8 +1,7 @@
 //! What `ceilings` runs: `gmp-ceilings SCENARIO` does many operations at two Ps, and prints how often, for 1000 of them, the
 //! runtime's threads called the futex, and goroutines were stolen.
 //!
-//! The counts depend on who is faster, and on what else the machine does. So none of them is exact; a scheduler that wakes a
-//! thread too many for each goroutine that becomes ready is beyond any of them by far.
+//! The counts depend on who is faster, and on what else the machine does. So none of them is exact.
 
 use gmp::chan::{Sender, bounded};
 use gmp::go;
