@@ -26,8 +26,7 @@
 //! One of the fences comes first: L3 sees the G, or S3 sees that the M spins no more. (A thief that has the G in hand counts
 //! as spinning, and so looks after this one.) The order of the two looks of L3 is that of I1 and I3. Go's M wakes the next
 //! without a look: then each goroutine that is submitted to a process at rest with several Ps wakes two threads, the second
-//! for nothing, and before the goroutine runs. Where no M is in the poller, nor on its way back from there, the next is woken
-//! in any case, and goes there.
+//! for nothing, and before the goroutine runs. Where no M is in the poller the next is woken in any case, and goes there.
 //!
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only
 //! until the first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
@@ -39,7 +38,6 @@ use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
-use crate::sched::poll::Poller;
 use crate::sched::run::idle::IdleSpot;
 use crate::sched::run::mask::Mask;
 
@@ -79,8 +77,8 @@ impl<H: Host> Sched<H> {
     fn is_work_left(&self) -> bool {
         let central = self.central.lock();
         let left = (!central.globq.is_empty()).unless(SpinnerSkipsGlobal);
-        // An M whose wait was broken is on its way. If that M takes the only idle P, the next that gives up goes to the poller.
-        let polls = central.poller.get() != Poller::Nobody;
+        // Not an M whose wait was broken: if that M comes back with a P and finds work, it counts as no spinner, and none polls.
+        let polls = central.poller.blocked().is_some();
         drop(central);
         left || !polls || self.work_somewhere(&self.idle_mask)
     }
@@ -197,32 +195,5 @@ impl<H: Host> Sched<H> {
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();
         seen.nbusy() > seen.nmspinning() + 1 && m.p().is_some_and(|p| !self.others_wait(p))
-    }
-}
-
-#[cfg(all(test, not(gmp_loom)))]
-mod tests {
-    use crate::Runtime;
-
-    /// Fails where a spinner that has found work takes an M that is on its way back from the poller for none, and wakes another
-    /// for nothing.
-    #[test]
-    fn an_m_on_its_way_back_from_the_poller_is_one_in_the_poller() {
-        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-        let runtime = unsafe { Runtime::builder().procs(2).build() }.unwrap();
-        runtime.run(|| ());
-        let sched = runtime.handle().sched("polls").unwrap();
-        loop {
-            let mut central = sched.central.lock();
-            if central.poller.blocked().is_some() && sched.all_idle(&central) {
-                sched.expel_poller(&mut central);
-                break;
-            }
-            drop(central);
-            std::thread::yield_now();
-        }
-        let left = sched.is_work_left();
-        sched.break_poll();
-        assert!(!left);
     }
 }
