@@ -13,9 +13,9 @@
 //! about half of the time. A thief that gave up at the first empty round would be woken again by the very next of
 //! these wake-ups, at the price of a futex call and the lock. During that call the goroutine that the owner has just
 //! readied stands in `runnext`, and the M that the owner wakes would take it. So a thief takes nothing from `runnext`
-//! while the owner is in that call, until the last round of all. A call that lasts for longer than such calls do
-//! ([`LONGEST_WAKE`]) is one in which the kernel has given the owner's CPU away, often to the very M that was woken: then
-//! the thief would spin until the kernel takes the CPU from it.
+//! while the owner is in that call, until the last round of all. If the call lasts for more than [`LONGEST_WAKE`] rounds,
+//! the kernel has given the owner's CPU to another thread, often to the M that was woken. From then on the thief takes from
+//! `runnext` all the same: else it would spin on the CPU that the owner needs.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
@@ -55,24 +55,28 @@ enum How {
 /// The call to wake an M in which a thief has seen an owner, round after round.
 #[derive(Default)]
 struct InKernel {
-    /// The P, and its owner's signs of life.
+    /// The P, and its owner's signs of life: of the first such owner, until that call ends.
     seen: Option<(u32, u32)>,
     rounds: u32,
 }
 
 impl InKernel {
     /// Returns how the thief steals from `victim` in a round of that kind.
-    fn how<H: Host>(&mut self, how: How, victim: &P<H>) -> How {
-        let is_kept =
-            how == How::NextIfLeft && victim.is_waking() && self.keeps(victim.id, victim.signs_of_life());
-        if is_kept { How::All } else { how }
+    fn how<H: Host>(&mut self, how: How, victim: &P<H>, is_idle: bool) -> How {
+        let in_call = || (!is_idle && victim.is_waking()).then(|| victim.signs_of_life());
+        if how == How::NextIfLeft && self.keeps(victim.id, in_call()) { How::All } else { how }
     }
 
-    /// The thief sees the owner of this P in a call, with these signs of life. Returns `true` if the owner has been in that
-    /// call for [`LONGEST_WAKE`] rounds.
-    fn keeps(&mut self, p: u32, signs: u32) -> bool {
-        let goes_on = self.seen.replace((p, signs)) == Some((p, signs));
-        self.rounds = if goes_on { self.rounds + 1 } else { 0 };
+    /// The thief sees the owner of this P in a call, with these signs of life, or in none. Returns `true` if the owner has been
+    /// in that call for [`LONGEST_WAKE`] rounds.
+    fn keeps(&mut self, p: u32, in_call: Option<u32>) -> bool {
+        if self.seen.is_some_and(|(seen, _)| seen != p) {
+            return false;
+        }
+        let call = in_call.map(|signs| (p, signs));
+        let goes_on = self.seen == call;
+        self.seen = call;
+        self.rounds = if goes_on && call.is_some() { self.rounds + 1 } else { 0 };
         self.rounds >= LONGEST_WAKE
     }
 }
@@ -105,8 +109,10 @@ impl<H: Host> Sched<H> {
             } else {
                 How::Ring
             };
-            let found =
-                self.victims(m, p).find_map(|victim| self.steal_from(m, p, victim, kernel.how(how, victim)));
+            let found = self.victims(m, p).find_map(|victim| {
+                let how = kernel.how(how, victim, self.is_idle(victim));
+                self.steal_from(m, p, victim, how)
+            });
             let found = found.or_else(|| self.steal_job(m, p));
             if found.is_some() || how == How::All {
                 return found;
@@ -190,15 +196,19 @@ fn from_near_to_far<F: Fn(usize) -> bool>(
 mod tests {
     use super::*;
 
-    /// Fails where an owner that is woken again and again counts as one that the kernel keeps, or one that stays in a call
-    /// does not.
+    /// Fails where an owner that wakes again and again counts as one that the kernel keeps, where an owner that stays in a call
+    /// does not, or where two of them hide each other.
     #[test]
     fn an_owner_that_stays_in_one_call_is_off_its_cpu() {
         let mut kernel = InKernel::default();
-        assert!((0..10 * LONGEST_WAKE).all(|wakes| !kernel.keeps(0, 2 * wakes + 1)));
-        assert!((0..LONGEST_WAKE).all(|_| !kernel.keeps(1, 7)));
-        assert!(kernel.keeps(1, 7));
-        assert!(!kernel.keeps(1, 9));
+        assert!((0..10 * LONGEST_WAKE).all(|wakes| !kernel.keeps(0, Some(2 * wakes + 1))));
+        assert!(!kernel.keeps(0, None));
+        for _ in 0..LONGEST_WAKE {
+            assert!(!kernel.keeps(1, Some(7)) && !kernel.keeps(2, Some(3)) && !kernel.keeps(3, None));
+        }
+        assert!(kernel.keeps(1, Some(7)) && !kernel.keeps(2, Some(3)));
+        assert!(!kernel.keeps(1, None));
+        assert!((0..=LONGEST_WAKE).filter(|_| kernel.keeps(2, Some(3))).count() == 1);
     }
 
     fn order(count: usize, start: usize, near: &[usize]) -> Vec<usize> {
