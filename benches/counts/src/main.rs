@@ -204,23 +204,29 @@ fn sleep(n: u64) {
 /// A plain thread submits, while the only P stands; then the goroutines run, and leave what they had for the next ones.
 fn submit(n: u64) {
     static SUM: AtomicU64 = AtomicU64::new(0);
-    let submit = |count: u64| {
-        let handle = gmp::handle();
+    let handle = gmp::handle();
+    let (ask, asked) = std::sync::mpsc::channel::<u64>();
+    let (give, given) = std::sync::mpsc::channel();
+    // One thread for both turns: the counts of threads are told apart.
+    let submitter = std::thread::spawn(move || {
+        let each = |i| {
+            handle.go(move || {
+                SUM.fetch_add(i, Relaxed);
+            })
+        };
+        for count in asked {
+            give.send((0..count).map(|i| each(i).unwrap()).collect::<Vec<_>>()).unwrap();
+        }
+    });
+    // So many Gs and stacks are there after the first turn.
+    for count in [4 * 1024, n] {
+        ask.send(count).unwrap();
         // The P is not handed off meanwhile.
-        let submitting = std::thread::spawn(move || {
-            let each = |i| {
-                handle.go(move || {
-                    SUM.fetch_add(i, Relaxed);
-                })
-            };
-            (0..count).map(|i| each(i).unwrap()).collect::<Vec<_>>()
-        });
-        join(submitting.join().unwrap());
+        join(given.recv().unwrap());
         assert_eq!(SUM.swap(0, Relaxed), sum_below(count));
-    };
-    // So many Gs and stacks are there then.
-    submit(4 * 1024);
-    submit(n);
+    }
+    drop(ask);
+    submitter.join().unwrap();
 }
 
 /// Sixty-four bytes to another goroutine and back, through a TCP connection.
