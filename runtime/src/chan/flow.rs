@@ -72,7 +72,7 @@ pub(crate) enum Ended {
 struct EndWord(*const Frame);
 
 impl EndWord {
-    /// The others are addresses of frames, which are aligned.
+    /// Greater words are addresses of frames, which never lie in the first page.
     const EXIT: usize = 3;
     const SHUTDOWN: usize = 4;
 
@@ -109,6 +109,8 @@ impl EndWord {
         }
     }
 }
+
+const _: () = assert!((Ended::TimedOut as usize) < EndWord::EXIT, "each end has a word of its own");
 
 /// What waits until a promised message is there.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -158,8 +158,8 @@ enum Round {
     Promise(usize, Option<RecordPtr>),
     Late,
     Again,
-    /// The wait has ended by this interrupt. The caller throws it: a frame less for the unwinder, and that of `wait` has a long
-    /// table.
+    /// The wait has ended by this interrupt. The caller throws it, so that the unwinder does not come to the frame of `wait`,
+    /// whose table is long.
     Interrupted(Interrupt),
 }
 

@@ -7,8 +7,8 @@
 //!   closer:  C1 closed := true · … · C4 the count is zero?  else wait
 //! ```
 //! A read or write does not count here: each holds its direction's I/O lock, for which the closer waits (`io_lock.rs`).
-//! The closer checks the count, and leaves itself to be woken, under the lock in which a user that has counted down
-//! looks for the closer. The second of the two sees what the first has done.
+//! The closer checks the count and registers its wait under the lock in which a user that has counted down looks for the
+//! closer. The second of the two sees what the first has done.
 //!
 //! A descriptor that was lent out (`AsFd`) may be in use by a borrower as long as the socket lives. The closer
 //! replaces such a descriptor by a dead socket under the same number, so that the kernel does not give the number to

@@ -5,8 +5,8 @@
 //! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
 //! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
-//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, which `lock_api`'s must
-//! not; [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. `parking_lot`'s feature `serde`
+//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, and those of `lock_api`'s locks
+//! must not; [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. `parking_lot`'s feature `serde`
 //! is not here. [`Once`] is std's, and so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what
 //! `Debug` prints.
 //!

@@ -14,8 +14,8 @@
 //! their own.)
 //!
 //! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
-//! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock
-//! before it (a recursive read, below, is no waiter beside readers), and the last of the other readers grants the upgrade.
+//! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock before
+//! it (a recursive read, below, needs no grant beside readers), and the last of the other readers grants the upgrade.
 //! UPGRADABLE stays set throughout, so at most one waits there, and no writer comes in between.
 //!
 //! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for which they

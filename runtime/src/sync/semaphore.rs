@@ -1,8 +1,9 @@
 //! A semaphore: a number of permits, granted in the order of the requests.
 //!
 //! Two queues under one lock: requests that the capacity can meet, in order, and requests for more than the capacity,
-//! which wait for `add_permits` and hold nothing back. A record's size and the capacity say in which of the two it is,
-//! and `add_permits` moves those that fit now. `close` notifies all waiters, and tells them so in their records.
+//! which wait for `add_permits` and hold nothing back. A record's size and the capacity say in which queue the record is, and
+//! `add_permits` moves the records that the new capacity can meet. `close` notifies all waiters, and tells them so in their
+//! records.
 
 mod err;
 mod future;

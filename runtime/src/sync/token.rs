@@ -1,8 +1,8 @@
 //! One token: what [`park`](crate::park) takes and [`Unparker::unpark`](crate::Unparker::unpark) gives.
 //!
 //! The token lies under the lock of a wait queue. A giver notifies the waiter, or leaves the token; so a token that is given
-//! before the wait ends the wait at once. The token is left only where no waiter can be notified, so one that times out or is
-//! interrupted leaves the token for the next wait.
+//! before the wait ends the wait at once. The token is left only where no waiter can be notified, so a waiter that times out or
+//! is interrupted leaves the token for the next wait.
 //!
 //! Checked by `models/token.rs`.
 

@@ -48,7 +48,7 @@ pub(crate) struct Frame {
     pub(crate) done: NonNull<AtomicU32>,
     /// The next one outwards; null for none.
     pub(crate) outer: *const Frame,
-    /// An address of the function that catches.
+    /// An address in the frame of the function that catches, or of its caller.
     pub(crate) mark: *const (),
     pub(crate) thrown: Cell<u8>,
     /// A plain thread's: the parker of all the thread's waits under this frame, counted by `run`. Null for a goroutine.

@@ -356,8 +356,8 @@ impl<'a> Selected<'a> {
     /// For a select that `choose` has ended: notes what a chosen send has promised, in `room`.
     ///
     /// # Safety
-    /// As `new`, for a received message that lies in a box. Of a message in the space `at` tells later. `room` stays
-    /// where it is until the `Selected` is dropped.
+    /// As `new`, for a received message that lies in a box. Where a message lies in the space, the caller passes its
+    /// address to `at` later. `room` stays where it is until the `Selected` is dropped.
     #[inline]
     pub(crate) unsafe fn of_choice(
         arm: &mut Arm<'a>,

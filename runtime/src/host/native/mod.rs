@@ -91,8 +91,8 @@ std::thread_local! {
 /// The functions around the switches of goroutines.
 static SWITCH_HOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How many descriptors one poll reports at most: as many goroutines as have their frames, and what the kernel gives them, in
-/// the first cache until they run (`docs/performance.md`).
+/// How many descriptors one poll reports at most: as many goroutines as fit into the first cache, with their frames and with the
+/// data that the kernel has for them (`docs/performance.md`).
 const EVENTS: usize = 32;
 
 /// The operating system as one runtime uses it.

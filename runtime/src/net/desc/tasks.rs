@@ -35,10 +35,10 @@
 //! in the slot, and in the word.
 //!
 //! *Close.* The closer waits for the users of the descriptor before it wakes the tasks that it finds here (`Socket::close`).
-//! So each task was kept before, and is woken; or finds the socket closed.
+//! So the waker of each task was kept before that, and the closer wakes the task; or the task finds the socket closed.
 //!
-//! *The end of a runtime.* No M polls any more. The ender exchanges the words of every descriptor in the table, by OVER, and
-//! wakes its tasks. A task that comes to T5 later sees OVER.
+//! *The end of a runtime.* No M polls any more. The ender sets OVER in both words of every descriptor in the table, and wakes
+//! the tasks there. A task that comes to T5 later sees OVER.
 //!
 //! A dropped future leaves its waker, for one wake that no task needs. A waker is cloned and dropped outside of the lock.
 //!

@@ -17,7 +17,7 @@
 //! ```
 //! The families of the addresses take turns, beginning with that of the first address. The race is a value on the caller's
 //! stack, and the winner leaves that value: whatever ends the call, also an unwinding, closes all other attempts and the
-//! set. An attempt is registered in no runtime's poller, the set's socket deregisters when it is dropped.
+//! set. No attempt is registered in a runtime's poller; the set is, and deregisters when it is dropped.
 //!
 //! *A full table of descriptors.* If there is no descriptor for the set, the attempt that needs it is waited for alone. If
 //! there is none for the next attempt while others are under way, R1 is repeated when one of those has ended, or after

@@ -1,7 +1,7 @@
 //! The wait of a future in a wait queue: the counterpart of [`wait_in`](super::wait_in).
 //!
 //! The record lies in the pinned future, from the poll that queues it to the poll that finds the future notified, or to the
-//! drop. The future's type decides what a notification is worth that a dropped future does not use ([`Gone`]).
+//! drop. The future's type decides what becomes of a notification that a dropped future has not used ([`Gone`]).
 
 use super::{HasWaitQueue, Position, Record};
 use crate::host::Active;
