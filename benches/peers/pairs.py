@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from page import NAMES, head, number
 from rows import PEERS, RUNTIMES, Row
@@ -30,11 +30,14 @@ class Pair:
 
     def __init__(self, row: Row, procs: int, runs: list[dict], quiet_below: float) -> None:
         self.row, self.procs = row, procs
-        self.error = next((f"{NAMES[run['peer']]}: {run['error']}" for run in runs if "error" in run), None)
         self.of, self.seen = defaultdict(dict), {run["peer"] for run in runs}
+        # A peer that fails in some rounds has its figures of the others.
+        self.failed = Counter(run["peer"] for run in runs if "error" in run)
         for run in runs:
             if run.get(row.figure) is not None:
                 self.of[run["peer"]][run["rep"]] = run[row.figure]
+        fatal = (run for run in runs if "error" in run and (run["peer"] == "gmp" or run["peer"] not in self.of))
+        self.error = next((f"{NAMES[run['peer']]}: {run['error']}" for run in fatal), None)
         self.medians = {peer: statistics.median(found.values()) for peer, found in self.of.items()}
         held = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
         known = [peer for peer in held if peer in self.medians]
@@ -77,7 +80,8 @@ class Pair:
         if peer not in self.of:
             return "never" if peer in self.seen else "–"
         values = self.of[peer].values()
-        return f"{number(self.medians[peer])} ({number(min(values))} .. {number(max(values))})"
+        text = f"{number(self.medians[peer])} ({number(min(values))} .. {number(max(values))})"
+        return text + (f", {self.failed[peer]} failed" if self.failed[peer] else "")
 
 
 def pairs(data: dict) -> list[Pair]:
