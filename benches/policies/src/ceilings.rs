@@ -1,5 +1,5 @@
-//! What `ceilings` runs: `gmp-ceilings SCENARIO` does many operations at two Ps, and prints how often, for 1000 of them, threads
-//! of the process called the futex for the runtime, but for the monitor, and goroutines were stolen.
+//! What `ceilings` runs: `gmp-ceilings SCENARIO` does many operations at two Ps, and prints how often, for 1000 of them,
+//! threads of the process called the futex for the runtime, but for the monitor, and goroutines were stolen.
 //!
 //! The counts depend on who is faster, and on what else the machine does. So none of them is exact.
 

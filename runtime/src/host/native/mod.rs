@@ -91,7 +91,7 @@ std::thread_local! {
 /// The functions around the switches of goroutines.
 static SWITCH_HOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How many descriptors one poll reports at most: as many goroutines as fit into the first cache, with their frames and with the
+/// How many descriptors one poll reports at most: as many goroutines as fit into the first cache, with their frames and the
 /// data that the kernel has for them (`docs/performance.md`).
 const EVENTS: usize = 32;
 

@@ -77,7 +77,7 @@ impl<H: Host> Sched<H> {
     fn is_work_left(&self) -> bool {
         let central = self.central.lock();
         let left = (!central.globq.is_empty()).unless(SpinnerSkipsGlobal);
-        // Not an M whose wait was broken: if that M comes back with a P and finds work, it counts as no spinner, and none polls.
+        // An M whose wait was broken does not count: it may come back with a P, and as no spinner, and then none polls.
         let polls = central.poller.blocked().is_some();
         drop(central);
         left || !polls || self.work_somewhere(&self.idle_mask)
