@@ -142,6 +142,35 @@ fn every_goroutine_runs_once_under_every_policy() {
     }
 }
 
+/// Two that wake each other, and one that yields, when the runtime ends. Fails by the time: where each of the two is woken
+/// before it sees that it is interrupted, neither is ever unwound.
+#[test]
+fn a_pair_is_unwound_under_each_policy() {
+    watched(1, || {
+        for policy in policies() {
+            for _ in 0..20 {
+                let rt = runtime_under(policy, 1);
+                let ((ping, pinged), (pong, ponged)) = (chan::bounded(0), chan::bounded(0));
+                let (tell, begun) = std::sync::mpsc::channel();
+                rt.go(move || while ping.send(()).is_ok() && ponged.recv().is_ok() {});
+                rt.go(move || {
+                    while pinged.recv().is_ok() && pong.send(()).is_ok() {
+                        let _told = tell.send(());
+                    }
+                });
+                rt.go(|| {
+                    loop {
+                        yield_now();
+                    }
+                });
+                begun.recv().unwrap();
+                let report = rt.shutdown(Duration::from_secs(3600));
+                assert!(report.is_clean(), "{policy}: {report:?}");
+            }
+        }
+    });
+}
+
 /// Each goroutine readies or spawns others, on one P. Fails when one runs before another that was ready earlier.
 #[test]
 fn under_global_fifo_the_order_is_that_of_becoming_ready() {

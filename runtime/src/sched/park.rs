@@ -29,7 +29,7 @@ use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::timers::Alarm;
 use crate::wait::interrupt;
-use crate::wait::status::{Again, CancelPark, Then, WaitNumber};
+use crate::wait::status::{Again, CancelPark, Run, Then, WaitNumber};
 use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
@@ -265,11 +265,10 @@ impl<H: Host> Sched<H> {
         g.stack.with(|_| ());
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.
         match unsafe { hook.call() } {
+            // An interrupted goroutine looks at once. From a queue, a goroutine that stands before it could end its wait as
+            // ever; and two that wake each other, each time before the other looks, would never be unwound.
             Commit::Park => {
-                if listens && g.word.make_known(number, interrupted) == Then::Queue {
-                    self.submit(g);
-                }
-                false
+                listens && g.word.make_known(number, interrupted) == Then::Queue && g.word.run() == Run::Go
             }
             Commit::Refuse => g.word.cancel_park(number) == CancelPark::Resume,
         }
