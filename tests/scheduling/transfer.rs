@@ -158,8 +158,10 @@ fn acknowledged_in_time() {
                 percentile(&took, 50),
                 percentile(&took, 100),
             );
-            // Beyond the cores a quiet machine's threads take turns of 4 ms or more.
-            p99 <= (2 * gap).max(if procs <= cores { MS } else { 8 * MS })
+            // Beyond the cores a quiet machine's threads take turns of 4 ms or more. The turns of many take a millisecond by
+            // themselves in a debug build; without help they waited for 150 ms.
+            let alone = if goroutines > FEW { 16 * MS } else { MS };
+            p99 <= (2 * gap).max(if procs <= cores { alone } else { 8 * MS })
         });
         assert!(held, "{goroutines} goroutines, the others {others:?}, procs {procs}");
     }
