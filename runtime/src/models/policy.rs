@@ -1,14 +1,18 @@
 //! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at
-//! once, an M is woken for those that are left behind, or that stand in the taker's queue.
+//! once, an M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that parks interrupted
+//! looks before the others in the only queue.
 
 use super::caught;
 use super::cover::{Handle, Made};
 use super::submit_vs_idle::{submit_beside_one_that_gives_up, yield_before_one_that_stays};
 use super::visits::have_no_m_poll;
+use crate::context::{Context, ContextError};
 use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, together};
 use crate::policy::{FromGlobal, Overflow, Policy, Steal, WorkStealing};
+use crate::sync::Event;
 use crate::time::sleep;
 use crate::{Runtime, go, yield_now};
+use std::sync::Arc;
 
 /// As `model::runtime`, under this policy.
 fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
@@ -59,6 +63,27 @@ fn one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
             ran.wait_on_thread();
         });
         sleeper.join().unwrap();
+        done();
+    });
+}
+
+/// A goroutine is interrupted as it parks, and one that stands before it in the only queue would end its wait. Fails when that
+/// one comes first.
+#[test]
+fn a_goroutine_that_parks_interrupted_looks_before_the_others_run() {
+    Model::new().check("only_queue_interrupted", || {
+        let runtime = runtime_under(1, Policy::GlobalFifo);
+        let event = Arc::new(Event::new());
+        let notified = Arc::clone(&event);
+        let waits = runtime.go(move || {
+            loom::explore();
+            let (ctx, cancel) = Context::background().with_cancel();
+            let notifies = go(move || notified.notify_one());
+            cancel.cancel();
+            assert_eq!(ctx.run(|| event.wait()), Err(ContextError::Canceled));
+            notifies.join().unwrap();
+        });
+        waits.join().unwrap();
         done();
     });
 }
@@ -158,6 +183,7 @@ fn mutants() {
                 Mutant::OnlyQueueUnseen,
                 "one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m",
             ),
+            (Mutant::InterruptedIsQueued, "a_goroutine_that_parks_interrupted_looks_before_the_others_run"),
             (Mutant::SpinnerWakesNobody, "a_thief_of_one_wakes_an_m_for_the_others"),
             (Mutant::SubmitNoWake, "one_that_a_full_ring_puts_out_is_run"),
             (Mutant::SpinnerWakesNobody, "an_m_that_takes_the_whole_queue_wakes_the_next"),

@@ -524,6 +524,8 @@ pub enum Mutant {
     RefusedClosesBlindly,
     /// A readier queues a goroutine without Acquire.
     ReadyWithoutAcquire,
+    /// A goroutine that P3 finds interrupted stands behind others before it looks.
+    InterruptedIsQueued,
     /// A parker does not look whether its context is done.
     InterruptNotSeen,
     /// A parker looks whether its context is done without ParkFence.

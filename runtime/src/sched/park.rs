@@ -265,10 +265,11 @@ impl<H: Host> Sched<H> {
         g.stack.with(|_| ());
         // SAFETY: `g` has just been saved by its suspend, and this is the only call.
         match unsafe { hook.call() } {
-            // An interrupted goroutine looks at once. From a queue, a goroutine that stands before it could end its wait as
-            // ever; and two that wake each other, each time before the other looks, would never be unwound.
             Commit::Park => {
-                listens && g.word.make_known(number, interrupted) == Then::Queue && g.word.run() == Run::Go
+                let looks = listens && g.word.make_known(number, interrupted) == Then::Queue;
+                mutant!(InterruptedIsQueued: if looks { self.submit(g); return false });
+                // At once: see `wait/interrupt.rs`. A holder that came first queues the goroutine (`unhold`).
+                looks && g.word.run() == Run::Go
             }
             Commit::Refuse => g.word.cancel_park(number) == CancelPark::Resume,
         }

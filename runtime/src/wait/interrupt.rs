@@ -17,11 +17,15 @@
 //! leaves the queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not be
 //! unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
+//! An M that nudges at P3 resumes the goroutine at once. *The obvious way* is to queue the goroutine, as C3 does. But then a
+//! goroutine that stands before it in the queue may end its wait; and two goroutines that wake each other, each time before
+//! the other looks, are never unwound: with one queue and one P for ever.
+//!
 //! The payload is a [`Thrown`], raised by `resume_unwind`: no panic hook runs, destructors do. The frame for which
 //! the payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches
 //! the payload for good is unwound again at its next park, three times in all.
 //!
-//! Checked by `models/interrupt.rs`.
+//! Checked by `models/interrupt.rs`, the last by `models/policy.rs`.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};
