@@ -12,7 +12,7 @@ pub(crate) mod pool;
 pub(crate) mod switch;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) mod switch;
-#[cfg(test)]
+#[cfg(all(test, not(gmp_loom)))]
 mod tests;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) mod traceback;

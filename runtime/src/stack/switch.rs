@@ -292,5 +292,5 @@ pub(crate) unsafe extern "C" fn trampoline() {
     )
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(gmp_loom)))]
 mod tests;

@@ -51,7 +51,7 @@
 mod guard;
 mod populate;
 mod slab;
-#[cfg(test)]
+#[cfg(all(test, not(gmp_loom)))]
 mod tests;
 mod trim;
 

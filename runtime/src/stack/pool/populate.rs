@@ -41,7 +41,7 @@ pub(super) fn tops<'a>(stacks: impl Iterator<Item = &'a StackMem>) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(gmp_loom)))]
 pub(super) fn is_refused() -> bool {
     REFUSED.load(Relaxed)
 }
