@@ -96,7 +96,8 @@ impl EndWord {
         if word >= Self::EXIT {
             return Err(self.interrupt());
         }
-        // Not a `match`, for which the compiler compares one value after the other. SAFETY: the word is an `Ended`'s number.
+        // Not a `match`, for which the compiler compares one value after the other. SAFETY: a word below `EXIT` is from `ended`
+        // alone, and so the number of an `Ended`.
         Ok(unsafe { std::mem::transmute::<u8, Ended>(word as u8) })
     }
 
@@ -105,7 +106,9 @@ impl EndWord {
         match self.0.addr() {
             Self::EXIT => Interrupt::Exit,
             Self::SHUTDOWN => Interrupt::Shutdown,
-            _ => Interrupt::Context(NonNull::new(self.0.cast_mut()).expect("the address of a frame")),
+            _ => Interrupt::Context(
+                NonNull::new(self.0.cast_mut()).expect("interrupt: the address of a frame"),
+            ),
         }
     }
 }
