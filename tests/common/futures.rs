@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Counts what was given and not taken, and wakes the future that waits for one.
 #[derive(Default)]
@@ -84,6 +84,22 @@ pub fn turns(mut count: usize) -> impl Future<Output = ()> {
             Poll::Pending
         }
     })
+}
+
+/// A waker whose drop panics.
+pub fn falls() -> Waker {
+    struct Falls;
+
+    impl Wake for Falls {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Falls {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
+        }
+    }
+    Waker::from(Arc::new(Falls))
 }
 
 /// The waker of whoever calls.

@@ -3,6 +3,7 @@
 
 use common::crew::everyone;
 use common::foreign::{Task, run};
+use common::futures::falls;
 use common::{everywhere, runtime, watched};
 use gmp::chan::bounded;
 use gmp::time::{Sleep, timeout_async};
@@ -181,26 +182,13 @@ fn the_end_of_the_runtime_is_told_to_those_that_await() {
     }
 }
 
-/// A waker whose drop panics.
-struct Falls;
-
-impl Wake for Falls {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for Falls {
-    fn drop(&mut self) {
-        std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
-    }
-}
-
 /// Fails by the panic: it would keep the handle from going, or its goroutine's channel from being closed.
 #[test]
 fn a_waker_whose_drop_panics_harms_no_handle() {
     everywhere(|rt| {
         let polled = || {
             let (lives, mut handle) = until_dropped(&rt);
-            let waker = Waker::from(Arc::new(Falls));
+            let waker = falls();
             assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)).is_pending());
             (lives, handle)
         };

@@ -1,6 +1,7 @@
 //! Wakers that do what a waker should not, and polls that panic: no other waiter suffers from them.
 
 use super::*;
+use common::futures::falls;
 
 /// A waker that drops futures.
 struct Drops(StdMutex<Vec<Waits<'static>>>);
@@ -151,19 +152,6 @@ fn a_waker_that_waits_leaves_a_wait_for_a_condition_alone() {
     });
 }
 
-/// A waker whose drop panics.
-struct Falls;
-
-impl Wake for Falls {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for Falls {
-    fn drop(&mut self) {
-        std::panic::resume_unwind(Box::new("the panic of a waker's drop"));
-    }
-}
-
 /// Fails by the panic, or by a use of freed memory: a future leaves its record in the queue as the drop of its waker panics.
 #[test]
 fn a_waker_whose_drop_panics_leaves_no_record_behind() {
@@ -172,7 +160,7 @@ fn a_waker_whose_drop_panics_leaves_no_record_behind() {
     for _ in 0..3 {
         let mut waits = Box::pin(permits.acquire_async(1));
         {
-            let waker = Waker::from(Arc::new(Falls));
+            let waker = falls();
             assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
         }
         drop(waits);
