@@ -8,12 +8,12 @@
 //! the process.
 //!
 //! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*,
-//! once in a process for each of the two calls: a `write` from the guard to a pipe gives EFAULT, and a `write` from the
-//! page above does not. A call that has lied is not made again. While no pipe can be had nothing can be proved, and
-//! `mprotect` makes the guards.
+//! once in a process for each of the two calls: the kernel is given a set of signals to read there, with an order that
+//! does not exist. For a set in the guard `rt_sigprocmask` gives EFAULT; for a set in the page above it has read the set, and
+//! gives EINVAL. A call that has lied is not made again. Where the kernel looks at the order first nothing is proved, and
+//! `mprotect` makes the guards. (A `write` to a pipe proves the same in twice as many calls, if there are descriptors.)
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -139,32 +139,46 @@ impl Proof {
             known => return known == Proof::TRUE,
         }
         // SAFETY: by this function's contract.
-        let found = unsafe { is_guard(row.at(index), row.bytes) };
-        if let Ok(holds) = found {
-            self.0.store(if holds { Proof::TRUE } else { Proof::FALSE }, Relaxed);
-        }
-        found.unwrap_or(false)
+        let holds = unsafe { is_guard(row.at(index), row.bytes) };
+        self.0.store(if holds { Proof::TRUE } else { Proof::FALSE }, Relaxed);
+        holds
     }
 }
 
-/// Returns `true` if the kernel can't read the first and the last byte there, and can read the one behind.
-///
-/// # Errors
-/// When there is no pipe to be had.
+/// Returns `true` if the kernel can't read the first and the last bytes there, and can read those behind.
 ///
 /// # Safety
 /// The bytes and a page behind them are the caller's; that page holds nothing.
-pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> io::Result<bool> {
-    let (_reader, writer) = io::pipe()?;
-    // SAFETY: the kernel looks whether the byte can be read.
-    let write = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) };
-    let faults =
-        |byte: *mut u8| write(byte) == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> bool {
     let behind = at.wrapping_add(bytes);
-    let holds = faults(at) && faults(behind.wrapping_sub(1)) && write(behind) == 1;
-    // The read has given the byte a page. SAFETY: by this function's contract.
+    let reads = [at, behind.wrapping_sub(SET), behind].map(read_of);
+    // The read has mapped a page there. SAFETY: by this function's contract.
     unsafe { libc::madvise(behind.cast(), PAGE, libc::MADV_DONTNEED) };
-    Ok(holds)
+    reads == [Read::Faults, Read::Faults, Read::Done]
+}
+
+/// The bytes of the kernel's set of signals.
+const SET: usize = 8;
+
+/// What came of the kernel's attempt to read a set of signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Done,
+    Faults,
+    /// Refused before it was read.
+    NotTried,
+}
+
+fn read_of(set: *mut u8) -> Read {
+    const NO_ORDER: libc::c_int = -1;
+    let none = ptr::null_mut::<u8>();
+    // SAFETY: the kernel reads the set, if it can, and does nothing with it for want of an order.
+    let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_ORDER, set, none, SET) };
+    match (done, io::Error::last_os_error().raw_os_error()) {
+        (-1, Some(libc::EFAULT)) => Read::Faults,
+        (-1, Some(libc::EINVAL)) => Read::Done,
+        _ => Read::NotTried,
+    }
 }
 
 /// Returns how many of the guards the call made, from the first on; none where the kernel can't make many at once.

@@ -83,7 +83,8 @@ pub(crate) const MAX_GUARD: usize = 1 << 20;
 /// The largest slab of a pool of which few stacks are used at a time, but for larger stacks.
 #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
 const SMALL_SLAB: usize = 4 << 20;
-/// Slots guarded at a time.
+/// Slots guarded at a time, at first and at most.
+const FIRST_BATCH: usize = 8;
 const BATCH: usize = 64;
 /// The most stacks that a magazine gets from the pool at a time, and their bytes.
 const HAND: usize = 32;

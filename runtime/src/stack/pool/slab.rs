@@ -10,13 +10,17 @@
 //! Guards are made a batch at a time: the first before a reservation counts on the slab. If the kernel made them all light,
 //! which it refuses for want of memory only, the reservations may count on every slot, and the other guards are made when
 //! their slots are needed. Those by `mprotect` come out of a budget, so there a reservation counts on slots with a guard.
+//!
+//! The first batch is small, and each is as large as all before it, up to `BATCH`: a guard takes its part of a page table,
+//! which the kernel finds and clears, and a small program needs few. A slab of few slots is guarded at once: no stack of the
+//! panic hook's may need a call when it is taken (`host/native/segment.rs`).
 
 use std::fmt;
 use std::io;
 use std::ptr::{self, NonNull};
 
 use super::guard::{self, Guard, Row};
-use super::{BATCH, Bytes, Class, PAGE, StackMem};
+use super::{BATCH, Bytes, Class, FIRST_BATCH, PAGE, StackMem};
 
 /// A slab: at least one slot of any class.
 pub(super) const SLAB: usize = super::MAX_STACK;
@@ -131,7 +135,9 @@ impl Slab {
 
     /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets; at least one.
     fn guard_batch(&mut self, guard: Guard) -> io::Result<()> {
-        let (stride, count) = (self.stride(), BATCH.min(self.slots - self.guarded));
+        let first = if self.slots <= 2 * FIRST_BATCH { self.slots } else { FIRST_BATCH };
+        let batch = self.guarded.clamp(first, BATCH);
+        let (stride, count) = (self.stride(), batch.min(self.slots - self.guarded));
         // SAFETY: `guarded` is below `slots`: the page lies inside of the mapping.
         let first = unsafe { self.base.add(self.guarded * stride) };
         let row = Row { first, bytes: self.guard, apart: stride, count };
@@ -280,17 +286,18 @@ impl Limit {
     /// Of the address space, and of the part that is the process's own and can be written.
     fn read() -> Limit {
         // Without /proc: as if nothing were in use, and the kernel says where that ends.
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let statm = || std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         // The first field counts the pages of all mappings; the sixth those of the limit on data, and the main
         // thread's stack.
         let used = |field: usize| {
-            statm.split_whitespace().nth(field).and_then(|pages| pages.parse().ok()).unwrap_or(0) * PAGE
+            statm().split_whitespace().nth(field).and_then(|pages| pages.parse().ok()).unwrap_or(0) * PAGE
         };
         let limits = [("RLIMIT_AS", libc::RLIMIT_AS, 0), ("RLIMIT_DATA", libc::RLIMIT_DATA, 5)];
         let limits = limits.into_iter().filter_map(|(name, resource, field)| {
             let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
             // SAFETY: the call writes the struct that we pass.
             unsafe { libc::getrlimit(resource, &mut limit) };
+            // What is in use is read only for a limit: mostly there is none.
             (limit.rlim_cur != libc::RLIM_INFINITY).then(|| {
                 let bytes = limit.rlim_cur as usize;
                 Limit { name, bytes: Some(bytes), left: (bytes - bytes / 8).saturating_sub(used(field)) }
