@@ -4,7 +4,7 @@
 //! monitor reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may
 //! be the moment at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the
 //! calling thread whatever its number is in that `/proc`: one that was mounted in another pid namespace has other numbers
-//! than `gettid`.
+//! than `gettid`. Only where that file is not kept is the thread's folder read, by which the monitor opens the file later.
 //!
 //! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: there are as many Ms as
 //! goroutines that block their threads, and the program comes first where descriptors are short. The monitor looks only
@@ -53,11 +53,29 @@ impl Default for Watched {
 }
 
 #[derive(Debug)]
-struct Thread {
+enum Thread {
+    Open(Kept),
     /// The thread's folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one
     /// of a pid namespace in which this process is not.
-    folder: Result<PathBuf, i32>,
-    open: Option<Kept>,
+    Closed(Result<PathBuf, i32>),
+}
+
+const OWN_FOLDER: &str = "/proc/thread-self";
+
+impl Thread {
+    /// For the calling thread, of which no file is kept.
+    fn closed() -> Thread {
+        let name = std::fs::read_link(OWN_FOLDER);
+        let folder = name.map(|name| Path::new("/proc").join(name));
+        Thread::Closed(folder.map_err(|refused| refused.raw_os_error().unwrap_or(libc::ENOENT)))
+    }
+
+    fn kept(&self) -> Option<&Kept> {
+        match self {
+            Thread::Open(kept) => Some(kept),
+            Thread::Closed(_) => None,
+        }
+    }
 }
 
 /// A file that stays open, and its slot in the share of the Ms.
@@ -110,20 +128,14 @@ impl Watched {
     /// The calling thread begins to be an M: opens the file that says whether the thread is blocked. Returns the
     /// thread's number, and whether the M goes without for want of a descriptor.
     pub(crate) fn begin(&self) -> (u32, Lack) {
-        let folder = match std::fs::read_link("/proc/thread-self") {
-            Ok(name) => Ok(Path::new("/proc").join(name)),
-            Err(refused) => Err(refused.raw_os_error().unwrap_or(libc::ENOENT)),
-        };
-        let opened = folder.as_ref().map_err(|&refused| refused).and_then(|folder| {
-            Source::open(folder).map_err(|refused| refused.raw_os_error().unwrap_or(libc::ENOENT))
-        });
-        let (open, lack) = match opened.map(Source::keep) {
-            Ok(Some(kept)) => (Some(kept), Lack::No),
-            Ok(None) | Err(libc::EMFILE | libc::ENFILE) => (None, Lack::Yes),
+        let opened = Source::open(Path::new(OWN_FOLDER)).map(Source::keep);
+        let (thread, lack) = match opened.map_err(|refused| refused.raw_os_error()) {
+            Ok(Some(kept)) => (Thread::Open(kept), Lack::No),
+            Ok(None) | Err(Some(libc::EMFILE | libc::ENFILE)) => (Thread::closed(), Lack::Yes),
             // The first look returns the error.
-            Err(_) => (None, Lack::No),
+            Err(_) => (Thread::closed(), Lack::No),
         };
-        *self.0.lock() = Some(Thread { folder, open });
+        *self.0.lock() = Some(thread);
         (number(), lack)
     }
 
@@ -140,13 +152,17 @@ impl Watched {
         let mut this = self.0.lock();
         // The M has no thread any more.
         let Some(thread) = &mut *this else { return Ok(false) };
-        if let Some(kept) = &thread.open {
-            return kept.source.is_blocked();
-        }
-        let folder = thread.folder.as_ref().map_err(|&refused| io::Error::from_raw_os_error(refused))?;
+        let folder = match thread {
+            Thread::Open(kept) => return kept.source.is_blocked(),
+            Thread::Closed(folder) => {
+                folder.as_ref().map_err(|&refused| io::Error::from_raw_os_error(refused))?
+            }
+        };
         let source = Source::open(folder)?;
         let said = source.is_blocked();
-        thread.open = source.keep();
+        if let Some(kept) = source.keep() {
+            *thread = Thread::Open(kept);
+        }
         said
     }
 
@@ -155,7 +171,7 @@ impl Watched {
     /// lock of that thread's run queue.
     pub(crate) fn is_off_cpu(&self) -> bool {
         let this = self.0.lock();
-        let kept = this.as_ref().and_then(|thread| thread.open.as_ref());
+        let kept = this.as_ref().and_then(Thread::kept);
         // Not `stat`: a thread that is still on its CPU stores the state that `stat` shows.
         kept.is_some_and(|Kept { source, .. }| {
             matches!(source.kind, Kind::Syscall) && source.is_blocked().unwrap_or(false)
@@ -293,13 +309,16 @@ mod tests {
     fn a_look_needs_no_descriptor_of_its_own_and_the_last_quarter_is_left_alone() {
         let (end, ended) = channel::<()>();
         thread::scope(|s| {
-            let (watched, _) = watched(s, move || ended.recv().unwrap_or_default());
+            let (watched, thread) = watched(s, move || ended.recv().unwrap_or_default());
             let number =
-                || watched.0.lock().as_ref().unwrap().open.as_ref().map(|kept| kept.source.file.as_raw_fd());
+                || watched.0.lock().as_ref().unwrap().kept().map(|kept| kept.source.file.as_raw_fd());
             let kept = number().unwrap();
             until(|| watched.is_blocked().unwrap());
             assert_eq!(number(), Some(kept));
-            let source = watched.0.lock().as_mut().unwrap().open.take().unwrap().source;
+            let closed = Thread::Closed(Ok(format!("/proc/self/task/{thread}").into()));
+            let Some(Thread::Open(Kept { source, .. })) = watched.0.lock().replace(closed) else {
+                panic!("just seen")
+            };
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the call writes the struct that we pass.
             assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
