@@ -68,7 +68,7 @@ pub(crate) trait Threads: Sized + 'static {
     fn cpu() -> u32;
     /// Returns a number for the last-level cache of a CPU. The same for all CPUs if nothing is known.
     fn cache_of(cpu: u32) -> u32;
-    /// Returns whether CPUs have different last-level caches.
+    /// Returns whether CPUs have different last-level caches, as far as that is known: see `prepare`.
     fn has_several_caches() -> bool;
     /// Returns the CPUs on which the calling thread may run.
     fn own_affinity() -> io::Result<CpuSet>;
@@ -79,6 +79,9 @@ pub(crate) trait Threads: Sized + 'static {
     fn set_affinity(local: &Self::Local, thread: u32, cpus: &CpuSet) -> io::Result<()>;
     /// Returns the CPUs that a thread of this process has after it has asked for `cpus`.
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet>;
+    /// Gets ready what the first goroutine of a runtime needs, and the runtime's threads do not: the scheduler calls this while
+    /// the first of these threads starts.
+    fn prepare();
     /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
     /// the number may change.
     fn parallelism() -> usize;

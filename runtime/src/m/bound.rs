@@ -24,8 +24,8 @@
 //! each change reads first what the thread has; if that is not what the runtime has noted, it stays as it is. When the
 //! program has put back what it found, the next change is made again.
 //!
-//! The lock is not taken without `cpu_sets`: what remains is a look at one flag for each P that is acquired, and at the
-//! settings for each one that is given away or taken.
+//! The lock is not taken without `cpu_sets`: what remains is a look at the settings for each P that is acquired, given away or
+//! taken.
 //!
 //! Checked by `models/bound.rs`.
 
@@ -90,7 +90,7 @@ impl<H: Host> M<H> {
     /// if there are several caches.
     #[inline]
     pub(crate) fn go_where_the_p_belongs(&self) {
-        if self.sched().has_places {
+        if self.sched().config.cpu_sets.is_some() || H::has_several_caches() {
             self.take_place();
         }
     }

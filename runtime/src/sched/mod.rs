@@ -207,8 +207,6 @@ impl<H: Host> Central<H> {
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
-    /// Ps are bound to CPUs, or CPUs have different last-level caches: an M that acquires a P takes its place.
-    pub(crate) has_places: bool,
     /// By itself, as is what Ms without work, or with a batch to fetch, write: what stands beside is read for each goroutine.
     central: CachePadded<Mutex<Central<H>>>,
     /// Read at each submission, written when an M begins or ends to spin or sleep.
@@ -278,7 +276,9 @@ impl<H: Host> Sched<H> {
             let ps = Self::new_ps(weak, &config);
             Self::new(weak, host, config, ps)
         });
-        if let Err(refused) = sched.start_first().and_then(|()| sched.start_monitor()) {
+        // The first M's thread starts meanwhile, on another CPU. It finds no goroutine before this function has returned.
+        if let Err(refused) = sched.start_first().map(|()| H::prepare()).and_then(|()| sched.start_monitor())
+        {
             sched.stop(Duration::ZERO);
             return Err(refused);
         }
@@ -312,7 +312,6 @@ impl<H: Host> Sched<H> {
         let lines = Lines::new(config.max_file_calls, config.max_lookups);
         Sched {
             host,
-            has_places: config.cpu_sets.is_some() || H::has_several_caches(),
             config,
             central: CachePadded::new(Mutex::new(Rank::Central, central)),
             census: CachePadded::new(Census::new(procs)),

@@ -162,6 +162,8 @@ impl Threads for ModelHost {
         false
     }
 
+    fn prepare() {}
+
     fn own_affinity() -> io::Result<CpuSet> {
         Ok(CpuSet::EMPTY)
     }

@@ -128,13 +128,11 @@ impl Native {
     /// # Errors
     /// When the kernel refuses the poller's descriptors.
     pub(crate) fn new(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Self> {
+        // Maps stacks: before there is a second thread, for which the kernel would interrupt another CPU.
         hook::install();
         #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
         overflow::install();
-        frames::prepare();
         barrier::register();
-        topology::prepare();
-        settle_pause();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
@@ -250,6 +248,7 @@ impl Threads for Native {
         topology::cache_of(cpu)
     }
 
+    #[inline]
     fn has_several_caches() -> bool {
         topology::has_several_caches()
     }
@@ -268,6 +267,12 @@ impl Threads for Native {
 
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet> {
         affinity::on_trial(cpus)
+    }
+
+    fn prepare() {
+        topology::prepare();
+        frames::prepare();
+        settle_pause();
     }
 
     fn parallelism() -> usize {

@@ -4,18 +4,27 @@
 //! If nothing can be read of any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache; so they do
 //! where all CPUs online share one.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The last-level cache of each CPU. Empty if all CPUs share one.
 static CACHES: OnceLock<Box<[u32]>> = OnceLock::new();
 
-/// Reads the files. Later calls do nothing.
+/// `CACHES` is not empty.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Reads the files. Later calls do nothing. Until then all CPUs share one cache, as far as Ms know.
 pub(super) fn prepare() {
-    CACHES.get_or_init(|| read(Path::new(CPUS)));
+    let caches = CACHES.get_or_init(|| read(Path::new(CPUS)));
+    if !caches.is_empty() {
+        // Relaxed: as in `has_several_caches`.
+        SEVERAL.store(true, Relaxed);
+    }
 }
 
 /// The CPU on which the caller runs, for now. Zero where the kernel does not tell.
@@ -25,8 +34,10 @@ pub(super) fn cpu() -> u32 {
 }
 
 /// Returns `true` if the CPUs do not all share one cache.
+#[inline]
 pub(super) fn has_several_caches() -> bool {
-    CACHES.get().is_some_and(|caches| !caches.is_empty())
+    // Relaxed: the caches are read behind `CACHES`.
+    SEVERAL.load(Relaxed)
 }
 
 /// Returns the number of the CPU's cache.
@@ -34,11 +45,15 @@ pub(super) fn cache_of(cpu: u32) -> u32 {
     CACHES.get().and_then(|caches| caches.get(cpu as usize)).copied().unwrap_or(0)
 }
 
-/// Reads some four small files for each cache, not for each CPU: one CPU's files tell of all that share its cache.
+/// Reads two files where one cache serves all CPUs, as on most machines; else some four small files for each cache, not for
+/// each CPU: one CPU's files tell of all that share its cache.
 fn read(cpus: &Path) -> Box<[u32]> {
-    let text = |path: &Path| fs::read_to_string(path).ok();
+    let online = text(&cpus.join("online")).and_then(|list| parse_list(&list)).unwrap_or_default();
+    if serves_all(cpus, &online) {
+        return Box::default();
+    }
     let (mut caches, mut tells) = (vec![None; 0], false);
-    for cpu in text(&cpus.join("online")).and_then(|list| parse_list(&list)).unwrap_or_default() {
+    for cpu in online {
         if caches.get(cpu).is_some_and(Option::is_some) {
             continue;
         }
@@ -62,6 +77,26 @@ fn read(cpus: &Path) -> Box<[u32]> {
     }
     // A CPU that was offline, or a number that there is none of.
     caches.into_iter().enumerate().map(|(cpu, cache)| cache.unwrap_or(cpu as u32)).collect()
+}
+
+/// Returns `true` if there is one CPU, or a cache of the first one serves all that are online: so does each cache of a higher
+/// level. The fourth is looked at, mostly the last one: two of the first level and one of the second come before it.
+fn serves_all(cpus: &Path, online: &[usize]) -> bool {
+    const INDEX: usize = 3;
+    let [first, others @ ..] = online else { return true };
+    if others.is_empty() {
+        return true;
+    }
+    let list = cpus.join(format!("cpu{first}/cache/index{INDEX}/shared_cpu_list"));
+    let sharers = text(&list).and_then(|list| parse_list(&list)).unwrap_or_default();
+    online.iter().all(|cpu| sharers.binary_search(cpu).is_ok())
+}
+
+/// Reads a file of `/sys`, which is a page at most and is there as a whole at the first read.
+fn text(path: &Path) -> Option<String> {
+    let mut page = [0; 4096];
+    let len = File::open(path).ok()?.read(&mut page).ok()?;
+    std::str::from_utf8(&page[..len]).ok().map(str::to_owned)
 }
 
 /// Returns the CPUs that share the CPU's cache of the highest level, from pairs of `level` and `shared_cpu_list`.
@@ -90,6 +125,7 @@ fn parse_list(text: &str) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -214,6 +250,15 @@ mod tests {
         // Of number 0 the second level is the last one that is known; then number 1 tells of both.
         let without = machine().without("cpu0/cache/index2/shared_cpu_list");
         assert_eq!(*without.read(), [1, 1, 2, 2]);
+    }
+
+    /// Fails where more is read than the list of the first CPU's fourth cache, which serves all; or where that cache serves
+    /// some alone, and no more is read.
+    #[test]
+    fn a_cache_of_all_is_found_out_by_two_files() {
+        let first_cpu = |list| [("1", "0"), ("1", "0"), ("2", "0"), ("nonsense", list)];
+        assert_eq!(*Machine::new("0-1,3\n").cpu(0, &first_cpu("0-3")).read(), []);
+        assert_eq!(*Machine::new("0-1,3\n").cpu(0, &first_cpu("0-1")).read(), [0, 1, 2, 3]);
     }
 
     /// Fails where a file of each CPU is read: of 1024 CPUs, eight tell of all.
