@@ -288,6 +288,20 @@ fn a_cancelled_sleep_takes_its_timer_along() {
     });
 }
 
+/// Fails when a wait with a limit that a counterpart has ended leaves its timer in the heap.
+#[test]
+fn a_wait_that_a_counterpart_ends_takes_its_timer_along() {
+    Model::new().check("counterpart_vs_timer", || {
+        let runtime = at_rest::<1>();
+        let (sender, receiver) = crate::chan::bounded::<u8>(0);
+        let owner = runtime.go(move || receiver.recv_timeout(LONG));
+        sender.send(7).unwrap();
+        assert_eq!(owner.join().unwrap(), Ok(7));
+        assert!(!Handle::of(&runtime).has_timers(), "the timer is still there");
+        done();
+    });
+}
+
 /// As `a_cancelled_sleep_takes_its_timer_along`, on two Ms. Fails by a causality violation when the owner, on the
 /// second M, looks for its timer before the first M has noted the timer's place.
 #[test]
@@ -539,6 +553,7 @@ fn mutants() {
             (Mutant::NudgeWithoutAcquire, nudges),
             (Mutant::ReadyWithoutAcquire, "a_cancel_and_a_notification_end_a_wait_once"),
             (Mutant::AlarmStaysArmed, timer),
+            (Mutant::ClaimLooksTimed, "a_wait_that_a_counterpart_ends_takes_its_timer_along"),
             (Mutant::NudgeIgnoresScan, "a_dump_holds_a_g_without_losing_its_cancel"),
             (Mutant::ParkAgainBlind, nudges),
             (Mutant::NudgeRelaxed, nudges),

@@ -538,6 +538,8 @@ pub enum Mutant {
     DozeRelaxed,
     /// An owner whose wait has ended leaves its timer in the heap.
     AlarmStaysArmed,
+    /// Every claim says that the wait's timer has made it.
+    ClaimLooksTimed,
 
     // The end of a goroutine: outcome, joiner, handle (`models/join.rs`).
     /// A dropper of a handle looks without Acquire whether there is an outcome.

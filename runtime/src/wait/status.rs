@@ -51,7 +51,7 @@ use crate::prim::{Acquire, AtomicU64, Ordering, Relaxed, Release, relax};
 pub(crate) use word::{Again, Asleep, CancelPark, Doing, Run, Status, Then, WaitNumber, Why};
 use word::{
     CLAIMED, CLAIMED_FOR_END, DEFERRED, KNOWN, NUDGED, NUMBER, OF_A_WAIT, OPEN, READY, REFUSED, SAVED, SCAN,
-    Word,
+    TIMED, Word,
 };
 
 /// The word itself. See the module's header.
@@ -384,12 +384,32 @@ impl StatusWord {
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
         // Relaxed: the claim decides which waker wins, and orders nothing. What the owner wrote before the park came with the
         // record, from the queue in which the waker found the record; what the waker knows goes to the owner with `ready`.
+        mutant!(ClaimLooksTimed: return self.claim_by_timer(number));
+        self.claim_as(number, CLAIMED)
+    }
+
+    /// As `claim`, by the wait's timer, which the caller has taken out of its heap.
+    #[inline]
+    pub(crate) fn claim_by_timer(&self, number: WaitNumber) -> bool {
+        self.claim_as(number, CLAIMED | TIMED)
+    }
+
+    #[inline(always)]
+    fn claim_as(&self, number: WaitNumber, as_what: u64) -> bool {
+        // Relaxed: see `claim`.
         self.update(
             Relaxed,
             |word| {
-                if word.open(number) { (Some(word.set(CLAIMED)), true) } else { (None, false) }
+                if word.open(number) { (Some(word.set(as_what)), true) } else { (None, false) }
             },
         )
+    }
+
+    /// Returns `true` if the wait's timer has claimed the wait, and so stands in no heap. By the owner, whose wait is readied.
+    #[inline]
+    pub(crate) fn was_timed(&self) -> bool {
+        // Relaxed: the claim came before the ready, which `why` has acquired.
+        self.load(Relaxed).has(TIMED)
     }
 
     /// Returns `true` if a claim would win now.

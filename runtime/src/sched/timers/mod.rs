@@ -11,10 +11,10 @@
 //!   always;
 //! * the monitor, when no P is idle, or no M comes to the poller.
 //!
-//! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker; a goroutine
-//! that another waker has readied takes its timer out again. The commit hook inserts the timer, when the goroutine is saved,
-//! and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is free. The lock
-//! decides whether a callback fires, and the call comes after the lock (`callback.rs`).
+//! An entry is a wait or a callback. A wait with a time limit has a timer, which claims the wait like any waker and says so in
+//! the word; a goroutine that another waker has readied takes its timer out again. The commit hook inserts the timer, when the
+//! goroutine is saved, and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is
+//! free. The lock decides whether a callback fires, and the call comes after the lock (`callback.rs`).
 //!
 //! A goroutine that has slept for long is in no cache. The G is fetched when the timer is popped, and the wait is claimed some
 //! timers later; the frames are fetched when the goroutine is readied, those of as many goroutines as the ring takes.
@@ -74,7 +74,7 @@ impl<H: Host> Limit<H> {
     #[inline(always)]
     fn pass(self, waits: &mut GList<H>) {
         let Limit { g, wait } = self;
-        if g.word.claim(wait) && g.word.ready() == Then::Queue {
+        if g.word.claim_by_timer(wait) && g.word.ready() == Then::Queue {
             if waits.len() < FETCHED {
                 // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
                 unsafe { g.fetch_frames() };
@@ -128,6 +128,13 @@ pub(crate) struct Alarm<H: Host>(UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
 impl<H: Host> Alarm<H> {
     pub(crate) fn new() -> Self {
         Alarm(UnsafeCell::new(None))
+    }
+
+    /// The timer has claimed the wait, and so stands in no heap.
+    #[inline]
+    pub(crate) fn fired(&self) {
+        // For loom: no write of the place is under way, as in `disarm`.
+        self.0.with(|_| ());
     }
 
     /// Takes the timer out of the heap, if the timer has not fired. The goroutine itself calls this, after the wait.

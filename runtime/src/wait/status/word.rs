@@ -14,9 +14,12 @@ pub(super) const KNOWN: u64 = 1 << 10;
 pub(super) const SAVED: u64 = 1 << 11;
 /// Claimed by the end of the runtime, for the owner itself.
 pub(super) const CLAIMED_FOR_END: u64 = 1 << 12;
-pub(super) const NUMBER: u32 = 13;
+/// Claimed by the wait's own timer.
+pub(super) const TIMED: u64 = 1 << 13;
+pub(super) const NUMBER: u32 = 14;
 /// What a wait leaves in the word.
-pub(super) const OF_A_WAIT: u64 = OPEN | CLAIMED | READY | NUDGED | REFUSED | KNOWN | SAVED | CLAIMED_FOR_END;
+pub(super) const OF_A_WAIT: u64 =
+    OPEN | CLAIMED | READY | NUDGED | REFUSED | KNOWN | SAVED | CLAIMED_FOR_END | TIMED;
 
 /// What a G is doing. Go's names without the underscore.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -97,6 +100,7 @@ impl std::fmt::Debug for Word {
             (KNOWN, "known"),
             (SAVED, "saved"),
             (CLAIMED_FOR_END, "claimed for the end"),
+            (TIMED, "timed"),
         ] {
             if self.has(bit) {
                 write!(f, " {name}")?;

@@ -183,7 +183,15 @@ impl<H: Host> Wait<H> {
                     }
                 }
                 match g.word.why(self.number) {
-                    Why::Readied => self.over(Woke::Readied),
+                    Why::Readied => {
+                        // The only alarm of this wait. After a nudge there may have been others.
+                        match &self.alarm {
+                            Some(alarm) if g.word.was_timed() => alarm.fired(),
+                            Some(alarm) => alarm.disarm(),
+                            None => {}
+                        }
+                        Woke::Readied
+                    }
                     why => Self::arrive(self.settle(g, how, why)),
                 }
             }
