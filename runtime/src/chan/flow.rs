@@ -4,6 +4,7 @@ mod promise;
 mod recv;
 mod send;
 mod task;
+mod tick;
 
 pub(crate) use promise::{Ask, Outcome, await_promise};
 pub(crate) use send::Abandoned;

@@ -352,7 +352,13 @@ impl State {
     /// Returns `true` if a receive plainly has to wait: no message, no sender, not closed, and no tick.
     #[inline]
     pub(crate) fn has_nothing_to_take(&self) -> bool {
-        self.len == 0 && self.senders.is_empty() && !self.closed && self.tick.is_none()
+        self.len == 0 && self.meets_nobody() && self.tick.is_none()
+    }
+
+    /// Returns `true` if a receive that has found no message has to wait, but for a tick: no sender, and not closed.
+    #[inline]
+    pub(crate) fn meets_nobody(&self) -> bool {
+        self.senders.is_empty() && !self.closed
     }
 
     /// Returns `true` if a send plainly has to wait: no room, no receiver, not closed.

@@ -352,6 +352,23 @@ fn a_ready_hears_of_an_earlier_time() {
     });
 }
 
+/// A goroutine receives from a channel that tells the time, and a thread sets that to now. Fails by deadlock when the receiver
+/// waits for the time of before.
+#[test]
+fn a_receive_hears_of_an_earlier_time() {
+    Model::new().preemptions(2).check("tick_moved_for_a_receive", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let timer = Timer::new(4 * LONG);
+        let receiver = timer.receiver().clone();
+        loom::explore();
+        let owner = runtime.go(move || receiver.recv());
+        assert!(timer.reset(Duration::ZERO));
+        assert!(owner.join().unwrap().is_ok());
+        done();
+    });
+}
+
 /// Outside of any runtime: a task that sleeps for long is given an earlier time. Fails by the clock when the timer stays,
 /// by deadlock when it wakes nobody.
 #[test]
@@ -425,6 +442,7 @@ fn mutants() {
             (Mutant::SleepEndsEarly, "a_sleep_is_moved_on_beside_the_firing"),
             (Mutant::TimerThreadFiresUnseen, "a_call_of_the_timers_thread_is_awake"),
             (Mutant::TickMovesNoWatcher, "a_ready_hears_of_an_earlier_time"),
+            (Mutant::TickReceiveQueuesLate, "a_receive_hears_of_an_earlier_time"),
             (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::CallMovedInSilence, "a_callback_that_is_moved_to_an_earlier_time_is_called_then"),
             (Mutant::TimerNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),

@@ -418,6 +418,8 @@ pub enum Mutant {
     CallSendsNobody,
     /// A channel that is to tell another time wakes no waiter that watches it.
     TickMovesNoWatcher,
+    /// A receiver of a time queues its record after another section than that in which it has read the time.
+    TickReceiveQueuesLate,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.

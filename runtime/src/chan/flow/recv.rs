@@ -1,9 +1,7 @@
 //! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while the owner tries
 //! again.
 
-use crate::chan::flow::{
-    Ask, Chan, EndWord, Ended, Outcome, Taken, WaitBy, await_promise, earlier, has_passed,
-};
+use crate::chan::flow::{Ask, Chan, EndWord, Ended, Outcome, Taken, WaitBy, await_promise, has_passed};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::MutexGuard;
@@ -102,9 +100,13 @@ impl<T> Chan<T> {
                 unsafe { self.pop(&mut state, slot) };
                 return Ended::Done;
             }
-        } else if state.has_nothing_to_take() {
-            // SAFETY: by this function's contract.
-            return unsafe { self.recv_or_throw::<FOR>(state, None, slot, limit) };
+        } else if state.meets_nobody() {
+            if state.tick.is_none() {
+                // SAFETY: by this function's contract.
+                return unsafe { self.recv_or_throw::<FOR>(state, None, slot, limit) };
+            }
+            // SAFETY: by this function's contract; `T` is `Instant`, as for every channel with a tick (`chan::clock`).
+            return unsafe { self.raw.recv_tick_or_throw(state, slot.cast(), limit) };
         }
         let mut woken = Woken::new();
         // SAFETY: by this function's contract.
@@ -285,19 +287,12 @@ impl<T> Chan<T> {
         let mut told = Woken::new();
         state.tell_send_watchers(&mut told);
         let reason = if FOR == AN_END { WaitReason::Join } else { WaitReason::ChanReceive };
-        let mut how = How::new(reason).until(earlier(receive.limit, state.due()));
-        how.looks = state.tick.is_some();
-        let mut woke = wait.park(how, move || {
+        let how = How::new(reason).until(receive.limit);
+        wait.park(how, move || {
             drop(state);
             told.ready();
             Commit::Park
-        });
-        while woke == Woke::Nudged {
-            // `Chan::set_tick` nudges: the channel tells another time now.
-            how = how.until(earlier(receive.limit, self.lock().due()));
-            woke = wait.park_again(how);
-        }
-        woke
+        })
     }
 
     /// After the wait: how the receive has ended. Returns `None` if no counterpart ended it, and the caller is to try
