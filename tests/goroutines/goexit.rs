@@ -6,6 +6,8 @@ use gmp::sync::Event;
 use gmp::{JoinError, go, goexit, yield_now};
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -189,6 +191,20 @@ fn in_main_the_others_go_on_and_run_does_not_return() {
         assert_eq!(rt.go(|| 3).join().unwrap(), 3);
         assert!(!caller.is_finished());
     });
+}
+
+/// Fails if it passes a frame that no panic may pass, which only a throw after a look at the frames could.
+#[test]
+fn below_a_function_of_c_it_ends_the_process() {
+    extern "C" fn ends() {
+        black_box(goexit as fn() -> !)()
+    }
+    if !child::is_child() {
+        let output = child::run("below_a_function_of_c_it_ends_the_process", &[]);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        return;
+    }
+    drop(runtime(1).go(|| black_box(ends as extern "C" fn())()).join());
 }
 
 /// Fails if a hook prints it like a panic.

@@ -414,7 +414,7 @@ pub fn goexit() -> ! {
         panic!("goexit: not called on a goroutine");
     };
     g.exits.set(true);
-    Interrupt::Exit.throw::<Active>()
+    Interrupt::Exit.throw_unseen::<Active>()
 }
 
 /// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling goroutine gives the P

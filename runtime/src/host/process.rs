@@ -2,6 +2,7 @@
 
 use super::Frames;
 use crate::prim::Arc;
+use std::any::Any;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -77,6 +78,8 @@ pub(crate) trait Process: Sized {
     /// Returns `Ok` if an unwinding that the caller begins is certain to arrive at the function in whose frame `mark`
     /// lies, without ending the process. In doubt, an error.
     fn may_unwind_to(mark: *const ()) -> Result<(), Bar>;
+    /// Throws `payload`, and calls no panic hook. The caller is where `may_unwind_to` has said yes.
+    fn throw<T: Any + Send>(payload: Box<T>) -> !;
     /// Returns `true` for the first call in the process.
     fn is_first_refusal() -> bool;
     /// Returns `true` if goroutines may be unwound at all. The answer never changes.

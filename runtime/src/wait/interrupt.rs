@@ -318,10 +318,16 @@ impl Interrupt {
         H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
     }
 
-    /// Unwinds to the frame that catches this interrupt. The caller has left all queues. Inlined, since the unwinder comes
-    /// twice to each frame on the way.
+    /// Unwinds to the frame that catches this interrupt. The caller has left all queues, and `may_throw` has returned `true`
+    /// below. Inlined, since the unwinder comes to each frame on the way.
     #[inline(always)]
     pub(crate) fn throw<H: Host>(self) -> ! {
+        H::throw(self.counted::<H>())
+    }
+
+    /// As `throw`, without a look before: a frame that no panic may pass ends the process.
+    #[inline(always)]
+    pub(crate) fn throw_unseen<H: Host>(self) -> ! {
         resume_unwind(self.counted::<H>())
     }
 

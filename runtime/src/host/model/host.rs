@@ -408,6 +408,10 @@ impl Process for ModelHost {
         if mark.is_null() { Err(Bar::NO_CATCHER) } else { Ok(()) }
     }
 
+    fn throw<T: Any + Send>(payload: Box<T>) -> ! {
+        resume_unwind(payload)
+    }
+
     fn is_first_refusal() -> bool {
         false
     }

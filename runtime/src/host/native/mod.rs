@@ -486,6 +486,11 @@ impl Process for Native {
         if mark.is_null() { Err(Bar::NO_CATCHER) } else { frames::may_unwind_to(mark) }
     }
 
+    #[inline(always)]
+    fn throw<T: Any + Send>(payload: Box<T>) -> ! {
+        frames::throw(payload)
+    }
+
     fn is_first_refusal() -> bool {
         static TOLD: AtomicBool = AtomicBool::new(false);
         // Relaxed: the flag publishes nothing.

@@ -51,9 +51,10 @@
 //!
 //! *A look that knows its way* asks the unwinder nothing: what was found out about a call, and how the walk goes on from there,
 //! is kept by the return address (`rows.rs`). Only a yes comes that way. Where one frame is not known, or does not pass, the
-//! look begins anew with the unwinder, so that each no is the unwinder's; in debug builds each yes is, too. The throw is
-//! the unwinder's always, and takes far longer than such a look: a walk to the catcher, and from each landing pad on the way
-//! another one to the next. So a receive, a sleep and the wait for an event have nothing left to drop where they throw.
+//! look begins anew with the unwinder, so that each no is the unwinder's; in debug builds each yes is, too. The throw
+//! (`throw.rs`) is the unwinder's always, and takes far longer than such a look: a walk to the first landing pad, and from each
+//! one on the way another walk to the next. So a receive, a sleep and the wait for an event have nothing left to drop where
+//! they throw.
 //!
 //! The cost of a look, in time and in stack, is in `docs/performance.md`; the tests `cost_of_a_look` and
 //! `stack_of_a_look` print it when each is run alone.
@@ -72,6 +73,8 @@ mod sets;
 mod tables;
 #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
 mod tests;
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+mod throw;
 mod verdicts;
 
 use std::ffi::{c_int, c_void};
@@ -194,10 +197,21 @@ fn here() -> Place {
     Place { ip: 0, low: 0, rbp: 0 }
 }
 
-/// Makes a first look, where there is stack enough: the first walk in a process binds the unwinder's symbols, which takes
-/// more stack than the look itself.
+/// Makes a first look and a first throw, where there is stack enough: the first walk in a process binds the unwinder's symbols,
+/// which takes more stack than the look itself.
 pub(crate) fn prepare() {
     let _no_mark = may_unwind_to(ptr::null());
+    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    throw::prepare();
+}
+
+#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+pub(crate) use throw::throw;
+
+/// Elsewhere every answer is no, and nothing is thrown after a look.
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+pub(crate) fn throw<T: std::any::Any + Send>(payload: Box<T>) -> ! {
+    std::panic::resume_unwind(payload)
 }
 
 /// Addresses of this program's own Rust, with which those of the frames are compared.

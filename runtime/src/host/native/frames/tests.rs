@@ -2,6 +2,7 @@
 //! abort where the answer is no.
 
 mod costs;
+mod throws;
 
 use super::rows::Rule;
 use super::*;
@@ -27,8 +28,13 @@ thread_local! {
 /// The innermost function of each case.
 #[inline(never)]
 fn leaf() {
-    SAID.set(Some(may_unwind_to(MARK.get()).is_ok()));
+    let passes = may_unwind_to(MARK.get()).is_ok();
+    SAID.set(Some(passes));
     if THROWS.get() {
+        // As an interrupt is thrown.
+        if passes {
+            throw(Box::new(Thrown));
+        }
         resume_unwind(Box::new(Thrown));
     }
 }

@@ -261,7 +261,7 @@ pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
         Some(Interrupt::Exit) => {
             let forker = M::<H>::current().and_then(M::g).expect("pass_on: a forker is a goroutine");
             forker.exits.set(true);
-            Interrupt::Exit.throw::<H>()
+            Interrupt::Exit.throw_unseen::<H>()
         }
         Some(Interrupt::Shutdown) => {
             interrupt::end_here::<H>();

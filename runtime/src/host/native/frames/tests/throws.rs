@@ -1,0 +1,135 @@
+//! The throw that a look has allowed: what it does to the frames on its way, and what it leaves as a panic has it.
+
+use super::super::throw::{Stop, prepare, throw_to};
+use super::*;
+use std::any::Any;
+
+thread_local! {
+    /// How often the personality of `counted` was asked in the search phase, and in the cleanup phase.
+    static ASKED: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Calls its argument, with `count` as personality.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn counted(_f: extern "C-unwind" fn()) {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_personality 0x9b, {personality}",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        "call rdi",
+        "pop rbp",
+        ".cfi_def_cfa_offset 8",
+        "ret",
+        ".cfi_endproc",
+        personality = sym COUNT,
+    )
+}
+
+type Personality = extern "C" fn(c_int, c_int, u64, *mut c_void, *mut Context) -> c_int;
+static COUNT: Personality = count;
+
+extern "C" fn count(_: c_int, actions: c_int, _: u64, _: *mut c_void, _: *mut Context) -> c_int {
+    /// `_URC_CONTINUE_UNWIND`
+    const GOES_ON: c_int = 8;
+    let (searched, cleaned) = ASKED.get();
+    ASKED.set(if actions & 1 != 0 { (searched + 1, cleaned) } else { (searched, cleaned + 1) });
+    GOES_ON
+}
+
+/// Returns what `f` throws through `counted`, and how often the frame was asked.
+fn asked(f: extern "C-unwind" fn()) -> (Box<dyn Any + Send>, (u32, u32)) {
+    prepare();
+    ASKED.set((0, 0));
+    // SAFETY: the function calls its argument, on an aligned stack.
+    let caught = catch_unwind(|| unsafe { counted(black_box(f)) });
+    (caught.expect_err("f throws"), ASKED.get())
+}
+
+/// Fails by a search phase: each frame is read twice then.
+#[test]
+fn each_frame_is_asked_once() {
+    extern "C-unwind" fn throws() {
+        throw(Box::new(7_u8))
+    }
+    extern "C-unwind" fn panics() {
+        resume_unwind(Box::new(7_u8))
+    }
+    let (payload, asked_by_throw) = asked(throws);
+    assert_eq!((payload.downcast_ref::<u8>(), asked_by_throw), (Some(&7), (0, 1)));
+    let (payload, asked_by_panic) = asked(panics);
+    assert_eq!((payload.downcast_ref::<u8>(), asked_by_panic), (Some(&7), (1, 1)));
+}
+
+/// Fails by an abort, where the throw does not arrive, or by no search phase.
+#[test]
+fn where_the_unwinder_refuses_the_throw_is_a_plain_one() {
+    extern "C-unwind" fn throws() {
+        extern "C" fn refuse(
+            _: c_int,
+            _: c_int,
+            _: u64,
+            _: *mut c_void,
+            _: *mut Context,
+            asked: *mut c_void,
+        ) -> c_int {
+            // SAFETY: the counter of `throws`, which waits.
+            unsafe { *asked.cast::<u32>() += 1 };
+            ENOUGH
+        }
+        static TIMES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let stop: Stop = refuse;
+        throw_to(Box::new("plain"), stop, TIMES.as_ptr().cast())
+    }
+    let (payload, asked) = asked(throws);
+    assert_eq!((payload.downcast_ref::<&str>(), asked), (Some(&"plain"), (1, 1)));
+    assert!(!std::thread::panicking());
+}
+
+/// Fails where the count of panics, or the payload, is another than after a panic; or where a value is dropped twice, or never.
+#[test]
+fn destructors_catches_and_panics_are_as_under_a_panic() {
+    struct Payload(std::sync::Arc<()>);
+    struct Notes(&'static Cell<u32>, u32);
+    impl Drop for Notes {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking());
+            // A panic that begins and ends in a destructor, and a throw.
+            assert!(catch_unwind(|| call(|| resume_unwind(Box::new(1)))).is_err());
+            assert!(catch_unwind(|| call(|| throw(Box::new(2)))).is_err());
+            assert!(std::thread::panicking());
+            self.0.set(self.0.get() * 10 + self.1);
+        }
+    }
+    prepare();
+    let dropped: &'static Cell<u32> = Box::leak(Box::new(Cell::new(0)));
+    let alive = std::sync::Arc::new(());
+    // Values in registers that the callee keeps: a landing pad finds them there.
+    let numbers = black_box([11_usize, 12, 13, 14, 15, 16]);
+    let [a, b, c, d, e, f] = numbers;
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _outer = Notes(dropped, 1);
+        let inner = catch_unwind(AssertUnwindSafe(|| {
+            let (_inner, payload) = (Notes(dropped, 2), Payload(alive.clone()));
+            black_box(|payload| throw(Box::new(payload)))(payload)
+        }));
+        assert!(!std::thread::panicking());
+        let payload: Box<dyn Any + Send> = match inner {
+            Err(payload) => payload,
+            Ok(()) => unreachable!("it throws"),
+        };
+        assert_eq!(std::sync::Arc::strong_count(&alive), 2);
+        let _last = Notes(dropped, 3);
+        // The user's, and so a plain one; what is thrown after it is not.
+        resume_unwind(payload)
+    }));
+    assert_eq!([a, b, c, d, e, f], black_box(numbers));
+    assert_eq!(dropped.get(), 231);
+    assert!(!std::thread::panicking());
+    let payload = caught.expect_err("it throws again");
+    assert!(std::sync::Arc::ptr_eq(
+        &payload.downcast::<Payload>().unwrap_or_else(|_| panic!("another")).0,
+        &alive
+    ));
+    assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+}
