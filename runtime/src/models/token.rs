@@ -44,7 +44,7 @@ fn a_wait_that_times_out_leaves_the_token() {
         let owner = runtime.go(move || {
             let giver = thread::spawn(move || gives.unpark());
             let limit = Active::now().saturating_add(AT_ONCE);
-            if !takes.park(Some(limit)) {
+            if !Arc::clone(&takes).park(Some(limit)) {
                 takes.park(None);
             }
             giver

@@ -8,7 +8,7 @@
 
 use crate::host::Active;
 use crate::prim::hooks::*;
-use crate::prim::{Mutex, Rank};
+use crate::prim::{Arc, Mutex, Rank};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
@@ -35,8 +35,8 @@ impl Token {
     }
 
     /// Waits for the token, until then at most, and takes it. Returns `false` if the token did not come by then. An interrupt
-    /// unwinds.
-    pub(crate) fn park(&self, until: Option<Nanos>) -> bool {
+    /// unwinds. The caller's share is dropped here: a throw stops at each frame that has something to drop.
+    pub(crate) fn park(self: Arc<Self>, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();
         let mut state = self.0.lock();
         if std::mem::take(&mut state.given) {
@@ -45,11 +45,11 @@ impl Token {
             return true;
         }
         let how = How::new(WaitReason::Park).until(until);
-        match wait_in(wait, &self.0, state, ((), Position::Back), how) {
+        let waited = wait_in(wait, &self.0, state, ((), Position::Back), how).map_err(|left| left.by);
+        match waited {
             Ok(()) => true,
-            Err(left) => {
-                let by = left.by;
-                drop(left);
+            Err(by) => {
+                drop(self);
                 by.is_some_and(|interrupt| interrupt.throw::<Active>())
             }
         }
