@@ -328,12 +328,12 @@ impl State {
         self.len + self.reserved < self.capacity
     }
 
-    /// Returns `true` if a message can go into the buffer and no waiter is to be told: the case of most sends of a
-    /// buffered channel.
+    /// Returns `true` if the channel is open, and no waiter is to be told of a message that goes into the buffer: the case of
+    /// most sends of a buffered channel.
     #[inline]
-    pub(crate) fn has_room_for_all(&self) -> bool {
-        mutant!(ChanRoomPassesWatchers: return self.has_room() && !self.closed && self.receivers.is_empty());
-        self.has_room() && !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
+    pub(crate) fn has_nobody_to_tell(&self) -> bool {
+        mutant!(ChanRoomPassesWatchers: return !self.closed && self.receivers.is_empty());
+        !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
     }
 
     /// Returns `true` if a message can come out of the buffer.
@@ -361,10 +361,10 @@ impl State {
         self.senders.is_empty() && !self.closed
     }
 
-    /// Returns `true` if a send plainly has to wait: no room, no receiver, not closed.
+    /// Returns `true` if a send for which there is no room plainly has to wait: no receiver, not closed.
     #[inline]
     pub(crate) fn has_no_place_to_put(&self) -> bool {
-        !self.has_room() && self.receivers.is_empty() && !self.closed
+        self.receivers.is_empty() && !self.closed
     }
 
     /// Returns `true` if no message is left to receive, and none will come.
@@ -442,6 +442,11 @@ impl State {
     /// many tries would walk over all that were claimed through another queue and whose owners have not run yet.
     #[inline]
     fn somebody_waits(queue: &mut Queue<Record>) -> bool {
+        !queue.is_empty() && Self::somebody_is_open(queue)
+    }
+
+    #[inline(never)]
+    fn somebody_is_open(queue: &mut Queue<Record>) -> bool {
         let mut at = queue.front();
         while let Some(record) = at {
             // SAFETY: the record stands in the queue, which is locked.

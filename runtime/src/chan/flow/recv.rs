@@ -284,11 +284,11 @@ impl<T> Chan<T> {
                 state.receivers.push_back(node);
             }
         }
-        let mut told = Woken::new();
-        state.tell_send_watchers(&mut told);
         let reason = if FOR == AN_END { WaitReason::Join } else { WaitReason::ChanReceive };
         let how = How::new(reason).until(receive.limit);
         wait.park(how, move || {
+            let mut told = Woken::new();
+            state.tell_send_watchers(&mut told);
             drop(state);
             told.ready();
             Commit::Park

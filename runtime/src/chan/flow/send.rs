@@ -18,19 +18,23 @@ impl<T> Chan<T> {
     /// A `T` lies in `slot`.
     pub(crate) unsafe fn send(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
-        if state.has_room_for_all() {
-            // SAFETY: by this function's contract.
-            unsafe { self.push(&mut state, slot) };
-            return Ended::Done;
-        }
-        if !state.has_no_place_to_put() {
-            let mut woken = Woken::new();
-            // SAFETY: by this function's contract.
-            if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
-                drop(state);
-                woken.ready();
-                return ended;
+        // One question at a time, as in `recv_for`.
+        if state.has_room() {
+            if state.has_nobody_to_tell() {
+                // SAFETY: by this function's contract.
+                unsafe { self.push(&mut state, slot) };
+                return Ended::Done;
             }
+        } else if state.has_no_place_to_put() {
+            // SAFETY: by this function's contract.
+            return unsafe { self.send_or_throw(state, slot, limit) };
+        }
+        let mut woken = Woken::new();
+        // SAFETY: by this function's contract.
+        if let Some(ended) = unsafe { self.put(&mut state, slot, &mut woken) } {
+            drop(state);
+            woken.ready();
+            return ended;
         }
         // SAFETY: by this function's contract.
         unsafe { self.send_or_throw(state, slot, limit) }
@@ -207,9 +211,9 @@ impl<T> Chan<T> {
             state.give_place(node);
             state.senders.push_back(node);
         }
-        let mut told = Woken::new();
-        state.tell_receive_watchers(&mut told);
         wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
+            let mut told = Woken::new();
+            state.tell_receive_watchers(&mut told);
             drop(state);
             told.ready();
             Commit::Park
