@@ -14,7 +14,7 @@ use crate::chan::buffer::Buffer;
 use crate::chan::state::{Kind, Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell};
+use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, SingleWriterFlag, UnsafeCell};
 use crate::wait::interrupt::{Frame, Interrupt};
 use crate::wait::waiter::UpgradedWaiter;
 use gmp_timers::Nanos;
@@ -26,6 +26,40 @@ pub(crate) struct Raw {
     pub(crate) state: Mutex<State>,
     /// Whether `close` has an effect.
     closable: bool,
+    /// Whether `State::len` is more than zero, for a glance. Written under the lock.
+    has_messages: SingleWriterFlag,
+    /// A receive may be ready without a message in the buffer: a glance does not tell. Written under the lock.
+    has_more_to_see: SingleWriterFlag,
+}
+
+/// What a look without the lock sees of a channel.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Glance {
+    /// The buffer has messages, or had some a moment ago.
+    Messages,
+    /// A receive can't complete, or could not a moment ago.
+    Nothing,
+    /// Only the state, under the lock, tells.
+    Unclear,
+}
+
+impl Raw {
+    /// Looks at the channel without the lock. The caller sees at least what was done to the channel before anything that the
+    /// caller has seen otherwise.
+    #[inline(always)]
+    pub(crate) fn glance(&self) -> Glance {
+        if self.has_more_to_see.peek() {
+            return Glance::Unclear;
+        }
+        if self.has_messages.peek() { Glance::Messages } else { Glance::Nothing }
+    }
+
+    /// Sets the number of messages that any receiver may take. `state` is this channel's.
+    #[inline(always)]
+    fn set_len(&self, state: &mut State, len: usize) {
+        state.len = len;
+        self.has_messages.set(len > 0);
+    }
 }
 
 /// A channel. Not aligned to a cache line: an aligned allocation takes a slow path of the allocator, which would
@@ -126,6 +160,7 @@ pub(crate) enum WaitBy {
 }
 
 /// The earlier of two limits.
+#[inline]
 pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -142,8 +177,15 @@ impl<T> Chan<T> {
     pub(crate) fn new(capacity: usize, buffer: Buffer<T>, tick: Option<Tick>, closable: bool) -> Self {
         let mut state = State::new(capacity);
         state.tick = tick;
+        // Without a buffer a sender may wait, except where only `shut` ends the waits (`chan::signal`).
+        let has_more_to_see = tick.is_some() || capacity == 0 && closable;
         Chan {
-            raw: Raw { state: Mutex::new(Rank::Channel, state), closable },
+            raw: Raw {
+                state: Mutex::new(Rank::Channel, state),
+                closable,
+                has_messages: SingleWriterFlag::new(false),
+                has_more_to_see: SingleWriterFlag::new(has_more_to_see),
+            },
             buffer: UnsafeCell::new(buffer),
             senders: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
@@ -165,7 +207,7 @@ impl<T> Chan<T> {
     /// A message lies at `message`, and belongs to the channel from here on.
     #[inline]
     unsafe fn push(&self, state: &mut State, message: *const T) {
-        state.len += 1;
+        self.raw.set_len(state, state.len + 1);
         // SAFETY: the caller has the locked state; the message by this function's contract.
         self.buffer.with_mut(|buffer| unsafe { (*buffer).push(message.read()) });
     }
@@ -177,7 +219,7 @@ impl<T> Chan<T> {
         if state.len == 0 {
             return false;
         }
-        state.len -= 1;
+        self.raw.set_len(state, state.len - 1);
         // SAFETY: as in `push`.
         self.buffer.with_mut(|buffer| unsafe { (*buffer).pop(slot) });
         true
@@ -233,6 +275,32 @@ impl<T> Chan<T> {
             return unsafe { self.take_aside(state, slot, woken) };
         }
         if state.is_drained() { Taken::Closed } else { Taken::Nothing }
+    }
+
+    /// Receives a message of the buffer. Returns `false` if there is none.
+    ///
+    /// # Safety
+    /// As `take`.
+    pub(crate) unsafe fn take_message(&self, slot: *mut T) -> bool {
+        let mut state = self.lock();
+        if state.has_nobody_who_wants_room() {
+            // SAFETY: by this function's contract.
+            return unsafe { self.pop(&mut state, slot) };
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.take_message_and_refill(state, slot) }
+    }
+
+    /// # Safety
+    /// As `take`.
+    #[inline(never)]
+    unsafe fn take_message_and_refill(&self, mut state: MutexGuard<'_, State>, slot: *mut T) -> bool {
+        let mut woken = Woken::new();
+        // SAFETY: by this function's contract.
+        let taken = unsafe { self.take_without_sender(&mut state, slot, &mut woken) };
+        drop(state);
+        woken.ready();
+        taken == Taken::Done
     }
 
     /// # Safety
@@ -392,7 +460,9 @@ impl<T> Chan<T> {
 
     /// As `shut`, for a caller that holds a lock, and readies those that are woken later.
     pub(crate) fn shut_and_tell(&self, woken: &mut Woken) -> bool {
-        self.lock().close(woken)
+        let mut state = self.lock();
+        self.raw.has_more_to_see.set(true);
+        state.close(woken)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -452,7 +522,7 @@ impl<T> Chan<T> {
             this.shut();
             let left = {
                 let mut state = this.lock();
-                state.len = 0;
+                this.raw.set_len(&mut state, 0);
                 // Futures borrow a receiver: those that were granted a message were leaked.
                 (state.granted, state.meets) = (0, state.capacity == 0);
                 // SAFETY: the state is locked.

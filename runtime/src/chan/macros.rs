@@ -20,7 +20,8 @@
 /// `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result` may be
 /// left out.
 ///
-/// * The readiness of all arms is read in one snapshot, with all channels locked.
+/// * The outcome is that of one snapshot of all channels: what is chosen was ready then, and `default` is taken only where
+///   nothing was. While other threads fill and empty the channels, how likely each arm is depends on them, too.
 /// * The channel expressions are evaluated once, on entry, in their order; a message only when its arm was chosen. If
 ///   the evaluation of a message panics, nothing was sent, and the receiver for which the send was chosen goes on
 ///   waiting in its place.

@@ -10,6 +10,16 @@
 //! whichever queue it found the select. Two selects that are each other's counterparts meet under the locks of the
 //! channels that they share.
 //!
+//! *A glance.* Where all arms are receives, a message in a buffer is mostly there before the select, and the locks of the other
+//! channels would tell nothing more. So a select first looks at all channels without their locks (`Raw::glance`), draws one
+//! of those that have messages, locks that channel, and takes a message, if one is still there. The outcome is one that a
+//! snapshot at the moment of that lock allows, as the message is there then; and where no other thread is about, what is seen
+//! is that snapshot, so that each ready arm is as likely. What was sent before the select began, in the order of anything that
+//! the select's owner has seen, is seen. No glance says that nothing is ready: for that all channels are locked. Nor does
+//! one choose for a select that prefers the first: a message that comes to the first arm after the glance at it, and before
+//! one to the second, would be passed by. A channel that was closed, that tells the time, or that has no buffer is unclear,
+//! and so is a send; with such an arm all channels are locked at once.
+//!
 //! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it has
 //! released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the
 //! lock of the channel through which the select was claimed, and the hook had released that one before the claim.
@@ -27,6 +37,7 @@ pub(crate) use arm::Inline;
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
+use crate::chan::flow::Glance;
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::state::{Promised, QueueState, RecordPtr, State, Woken};
 use crate::host::{Active, Threads};
@@ -79,6 +90,53 @@ fn unlock_all(arms: *const Arm<'_>, count: usize) {
 /// Waits until an arm is ready and commits to it: receives the message, or, for a send, obtains a promise to be kept.
 /// Returns the arm with the rest of the operation, or [`Selected::none`] once `limit` has passed.
 pub(crate) fn select<'a>(
+    space: &'a mut Space,
+    arms: &mut [Arm<'a>],
+    limit: Limit,
+    choice: Choice,
+) -> Selected<'a> {
+    if choice == Choice::Uniform
+        && let Some((index, chosen)) = take_at_a_glance(space, arms)
+    {
+        // SAFETY: a received message lies in the arm's slot.
+        return unsafe { Selected::new(&mut arms[index], space, index, chosen) };
+    }
+    select_locked(space, arms, limit, choice)
+}
+
+/// Takes a message by the lock of its channel alone, if all arms are receives of which a glance tells, and returns its arm.
+#[inline(always)]
+fn take_at_a_glance(space: *mut Space, arms: &mut [Arm<'_>]) -> Option<(usize, Chosen)> {
+    let (mut chosen, mut ready) = (0, 0_u64);
+    for (index, arm) in arms.iter().enumerate() {
+        match arm.glance() {
+            Glance::Messages => {
+                ready += 1;
+                if draw(ready) {
+                    chosen = index;
+                }
+            }
+            Glance::Nothing => {}
+            Glance::Unclear => return None,
+        }
+    }
+    if ready == 0 {
+        return None;
+    }
+    let taken = arms[chosen].take_message(space);
+    mutant!(SelectTrustsItsGlance: return Some((chosen, if taken { Chosen::Received } else { Chosen::Drained })));
+    taken.then_some((chosen, Chosen::Received))
+}
+
+/// Reservoir sampling: the arm that is number `ready` of those that are replaces the choice with probability 1 / `ready`. The
+/// high half of the product is uniform up to `ready` / 2^32.
+#[inline(always)]
+fn draw(ready: u64) -> bool {
+    ready == 1 || (u64::from(Active::random()) * ready) >> 32 == 0
+}
+
+#[inline(never)]
+fn select_locked<'a>(
     space: &'a mut Space,
     arms: &mut [Arm<'a>],
     limit: Limit,
@@ -238,9 +296,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 if arm.is_ready() {
                     ready += 1;
                     let replaces = match self.choice {
-                        // Reservoir sampling: the arm that is number `ready` replaces the choice with probability 1 /
-                        // `ready`. The high half of the product is uniform up to `ready` / 2^32.
-                        Choice::Uniform => ready == 1 || (u64::from(Active::random()) * ready) >> 32 == 0,
+                        Choice::Uniform => draw(ready),
                         Choice::InOrder => chosen.is_none_or(|before| index < before),
                     };
                     if replaces {
@@ -344,8 +400,7 @@ impl<'s, 'a> Search<'s, 'a> {
         for (index, arm) in self.arms.iter().enumerate() {
             if arm.direction == direction && arm.address() == chan {
                 alike += 1;
-                // As in `lock`.
-                if (u64::from(Active::random()) * alike) >> 32 == 0 {
+                if draw(alike) {
                     any = index;
                 }
             }

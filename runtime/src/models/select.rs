@@ -114,6 +114,33 @@ fn a_ready_hears_of_a_sender_that_comes() {
     });
 }
 
+/// A select sees a message without the lock, which another receiver takes first. Fails by an error when the select takes that
+/// arm nevertheless, by deadlock when it does not look at the other.
+#[test]
+fn a_select_whose_message_went_elsewhere_looks_again() {
+    Model::new().check("select_glance", || {
+        let runtime = at_rest::<1>();
+        let (first, one) = chan::bounded(1);
+        let (second, two) = chan::bounded(1);
+        first.send(1).unwrap();
+        let other = runtime.go({
+            let (one, second) = (one.clone(), second.clone());
+            move || {
+                let taken = one.try_recv();
+                second.send(2).unwrap();
+                taken.is_ok()
+            }
+        });
+        let got = select! {
+            recv(one) -> got => got.unwrap(),
+            recv(two) -> got => got.unwrap(),
+        };
+        assert_eq!(got, if other.join().unwrap() { 2 } else { 1 });
+        drop((first, second));
+        done();
+    });
+}
+
 /// A sender waits in two channels, and is claimed through the second one after a select has seen it in the first. Fails by
 /// deadlock when that select then waits, although its other arm is ready.
 #[test]
@@ -245,6 +272,7 @@ fn mutants() {
             (Mutant::ChanRoomPassesWatchers, "a_ready_hears_of_a_message_in_the_buffer"),
             (Mutant::SelectOffersInSilence, "a_ready_hears_of_a_select_that_sends"),
             (Mutant::ChanRoomTellsNobody, "a_ready_hears_of_room_in_the_buffer"),
+            (Mutant::SelectTrustsItsGlance, "a_select_whose_message_went_elsewhere_looks_again"),
             (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
         ],
     );

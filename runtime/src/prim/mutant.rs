@@ -768,6 +768,8 @@ pub enum Mutant {
     SelectQueuesLate,
     /// A select whose chosen arm was claimed elsewhere waits without a look at its other arms.
     SelectLooksOnce,
+    /// A select that has seen a message without the lock takes the arm, whether the message is still there or not.
+    SelectTrustsItsGlance,
     /// A send that needs no wait wakes no watcher of messages.
     ChanRoomPassesWatchers,
     /// A select that offers a message wakes no watcher of senders.

@@ -122,6 +122,7 @@ impl SingleWriterFlag {
         unsafe { *self.0.as_ptr() }
     }
     /// Called by any thread.
+    #[inline(always)]
     pub(crate) fn peek(&self) -> bool {
         self.0.load(Relaxed)
     }

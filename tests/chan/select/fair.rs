@@ -4,10 +4,12 @@ use super::share;
 use common::crew::{Crew, everyone};
 use common::random::{Random, rounds};
 use common::{PROCS, runtime, until, watched};
-use gmp::chan::{Receiver, Select, Sender, bounded, never, never_sender, unbounded};
+use gmp::chan::{Receiver, Select, Sender, bounded, never, never_sender, tick, unbounded};
+use gmp::context::Context;
 use gmp::{select, select_biased};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 /// The sum over the arms of (seen - expected)^2 / expected. With up to four degrees of freedom a fair choice exceeds
 /// this once in 10^9 times.
@@ -161,6 +163,42 @@ fn closed_arms_are_as_likely_as_others() {
                 }
             }
             is_uniform(&hits, "one of them has a value");
+        });
+    });
+}
+
+/// Receives by a `select!` of receives alone: of a message in a buffer, of nothing, and of what `other` has each time.
+fn beside_a_message<T>(other: &Receiver<T>, what: &str) {
+    let ((s, r), (_empty, empty)) = (bounded(2), bounded::<usize>(2));
+    s.send(1).unwrap();
+    let mut hits = [0; 2];
+    for _ in 0..draws() {
+        select! {
+            recv(empty) -> _ => unreachable!(),
+            recv(r) -> value => (s.send(value.unwrap()).unwrap(), hits[0] += 1).1,
+            recv(other) -> _ => hits[1] += 1,
+        }
+    }
+    is_uniform(&hits, what);
+}
+
+/// Fails if a select that looks at its channels without their locks passes by what is ready without a message in a buffer.
+#[test]
+fn what_is_ready_without_a_message_is_as_likely() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (closed, drained) = bounded::<usize>(2);
+            closed.send(1).unwrap();
+            assert!(closed.close());
+            assert_eq!(drained.recv(), Ok(1));
+            beside_a_message(&drained, "a closed channel with a buffer");
+            let (closed, drained) = bounded::<usize>(0);
+            assert!(closed.close());
+            beside_a_message(&drained, "a closed channel without a buffer");
+            beside_a_message(&tick(Duration::ZERO), "a tick");
+            let (context, cancel) = Context::background().with_cancel();
+            cancel.cancel();
+            beside_a_message(context.done(), "a context that has ended");
         });
     });
 }

@@ -281,7 +281,7 @@ impl<T> Chan<T> {
                 let it = &receiver.as_ref().value;
                 if it.kind == Kind::OfTask {
                     // It was granted the message that is in the buffer.
-                    state.len -= 1;
+                    self.raw.set_len(state, state.len - 1);
                     woken.add(receiver);
                     continue;
                 }

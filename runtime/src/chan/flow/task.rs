@@ -354,7 +354,8 @@ impl<T> Chan<T> {
     fn give_back(&self) {
         let (mut state, mut woken) = (self.lock(), Woken::new());
         state.granted -= 1;
-        state.len += 1;
+        let len = state.len + 1;
+        self.raw.set_len(&mut state, len);
         unless!(GivenBackToNobody, self.feed(&mut state, &mut woken));
         if state.len > 0 {
             unless!(GivenBackInSilence, state.tell_receive_watchers(&mut woken));

@@ -1,7 +1,7 @@
 //! One operation of a select, and the completion of a chosen operation. The type of the messages is erased: only the
 //! sender and receiver know it.
 
-use crate::chan::flow::{Chan, Raw, Taken};
+use crate::chan::flow::{Chan, Glance, Raw, Taken};
 use crate::chan::select::order::Link;
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::select::{Found, Intent, Limit};
@@ -11,7 +11,7 @@ use crate::prim::{MutexGuard, UnsafeCell};
 use crate::wait::queue::{Node, Queue};
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// Messages up to this many bytes need no box.
@@ -58,6 +58,8 @@ pub(crate) struct Ops {
     fits: bool,
     /// `Chan::take`.
     take: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
+    /// `Chan::take_message`.
+    take_message: unsafe fn(*const (), *mut ()) -> bool,
     drop: unsafe fn(*mut ()),
     /// `Chan::withdraw`.
     pub(super) withdraw: unsafe fn(*const (), Promised),
@@ -76,6 +78,7 @@ impl<T> Chan<T> {
         layout: layout_of_box::<T>(),
         fits: size_of::<T>() <= SPACE && align_of::<T>() <= align_of::<Space>(),
         take: Self::take_erased,
+        take_message: Self::take_message_erased,
         drop: Self::drop_erased,
         withdraw: Self::withdraw_erased,
     };
@@ -85,6 +88,13 @@ impl<T> Chan<T> {
     unsafe fn take_erased(this: *const (), state: &mut State, slot: *mut (), woken: &mut Woken) -> Taken {
         // SAFETY: by this function's contract.
         unsafe { (*this.cast::<Self>()).take(state, slot.cast(), woken) }
+    }
+
+    /// # Safety
+    /// `this` is a `Chan<T>`; else as `take_message`.
+    unsafe fn take_message_erased(this: *const (), slot: *mut ()) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { (*this.cast::<Self>()).take_message(slot.cast()) }
     }
 
     /// # Safety
@@ -240,6 +250,25 @@ impl<'a> Arm<'a> {
     #[cold]
     fn boxed_slot(&mut self, layout: &'static Layout) -> *mut () {
         self.boxed.get_or_insert_with(|| Boxed::new(layout)).slot()
+    }
+
+    /// What a look without the lock says of a receive; that of a send is unclear. An arm without a channel has nothing.
+    #[inline(always)]
+    pub(super) fn glance(&self) -> Glance {
+        match (self.direction, self.chan) {
+            (Direction::Receive, Some((raw, ..))) => raw.glance(),
+            (Direction::Receive, None) => Glance::Nothing,
+            (Direction::Send, _) => Glance::Unclear,
+        }
+    }
+
+    /// Receives a message of the buffer of the arm's channel, which is not locked, if there is one.
+    #[inline(always)]
+    pub(super) fn take_message(&mut self, space: *mut Space) -> bool {
+        let slot = self.slot(space);
+        let Some((_, chan, ops)) = self.chan else { return false };
+        // SAFETY: the slot is valid for a write of a message of this channel, as the arm receives.
+        unsafe { (ops.take_message)(chan, slot) }
     }
 
     /// Returns `true` if the arm's operation could complete now. The channel is locked.
@@ -410,20 +439,37 @@ impl<'a> Selected<'a> {
     pub(crate) fn check_recv<T>(&self, receiver: &Receiver<T>) {
         let same = receiver.chan().is_some_and(|chan| std::ptr::eq((&raw const *chan).cast(), self.chan));
         assert!(same, "passed a receiver that wasn't selected");
-        let receives = matches!(self.chosen, Some(Chosen::Received | Chosen::Drained));
-        assert!(receives, "passed a receiver, but a send was selected");
+        assert!(self.receives(), "passed a receiver, but a send was selected");
+    }
+
+    #[inline]
+    fn receives(&self) -> bool {
+        matches!(self.chosen, Some(Chosen::Received | Chosen::Drained))
+    }
+
+    /// Panics as `check_recv`, and drops what was selected.
+    #[cold]
+    #[track_caller]
+    fn refuse<T>(self, receiver: &Receiver<T>) -> ! {
+        self.check_recv(receiver);
+        unreachable!("refuse: what passes `check_recv` is not refused")
     }
 
     /// # Safety
     /// `check_recv` has passed, with a receiver of a `T`.
     #[inline]
-    pub(crate) unsafe fn received<T>(mut self) -> Result<T, RecvError> {
-        match self.chosen.take() {
-            // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; taking `chosen`
-            // lets it be moved out once.
-            Some(Chosen::Received) => Ok(unsafe { self.slot.cast::<T>().read() }),
+    pub(crate) unsafe fn received<T>(self) -> Result<T, RecvError> {
+        // Not dropped, for which the compiler would keep a copy in memory.
+        let selected = ManuallyDrop::new(self);
+        let received = match selected.chosen {
+            // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; nothing else is done
+            // with this `Selected`, so it is moved out once.
+            Some(Chosen::Received) => Ok(unsafe { selected.slot.cast::<T>().read() }),
             _ => Err(RecvError),
-        }
+        };
+        // SAFETY: as above, so the box is freed once.
+        drop(unsafe { (&raw const selected._boxed).read() });
+        received
     }
 
     /// Panics unless a send by this sender was chosen.
@@ -457,7 +503,12 @@ impl<'a> Selected<'a> {
     #[inline]
     #[track_caller]
     pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        self.check_recv(receiver);
+        let chan = receiver.chan().map_or(std::ptr::null(), |chan| (&raw const *chan).cast());
+        // By null, too: `none` has chosen nothing, and else there is a channel.
+        if chan != self.chan || !self.receives() {
+            // Not by an unwinding of this frame, for which the compiler would keep a copy in memory.
+            self.refuse(receiver);
+        }
         // SAFETY: checked.
         unsafe { self.received() }
     }
