@@ -3,11 +3,11 @@
 use common::{PROCS, everywhere, until, watched};
 use gmp::sync::Event;
 use gmp::time::sleep;
-use gmp::{Runtime, blocking, go, yield_now};
+use gmp::{Runtime, blocking, go, lock_os_thread, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -177,6 +177,69 @@ fn giving_away_and_coming_back_loses_nobody() {
                 .collect();
             let sum: i32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
             assert_eq!(sum, 16 * rounds);
+        });
+    });
+}
+
+#[inline(never)]
+fn tid() -> i32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// The threads before and in a call beside another goroutine that waits for the only P.
+fn threads_of_a_call_beside_another() -> (i32, i32) {
+    let (before, other) = (tid(), go(|| ()));
+    let inside = blocking(tid);
+    other.join().unwrap();
+    (before, inside)
+}
+
+/// Fails when the P goes from thread to thread, and not the call.
+#[test]
+fn beside_others_the_thread_goes_on_with_them() {
+    watched(1, || {
+        common::runtime(1).run(|| {
+            // Once in a while the monitor comes first, and takes the P.
+            assert!((0..100).any(|_| {
+                let (before, inside) = threads_of_a_call_beside_another();
+                before != inside
+            }));
+        });
+    });
+}
+
+/// Fails when a call is sent to another thread for nothing, or a locked goroutine is.
+#[test]
+fn alone_or_locked_the_call_stays_on_its_thread() {
+    watched(1, || {
+        common::runtime(1).run(|| {
+            let (before, inside) = (tid(), blocking(tid));
+            assert_eq!(before, inside);
+            lock_os_thread();
+            for _ in 0..100 {
+                let (before, inside) = threads_of_a_call_beside_another();
+                assert_eq!(before, inside);
+            }
+        });
+    });
+}
+
+/// Fails by a hang: a call waits for a thread behind another one, which waits for it.
+#[test]
+fn calls_that_wait_for_each_other_are_all_under_way() {
+    everywhere(|rt| {
+        rt.run(|| {
+            for _ in 0..5 {
+                let all = Arc::new(Barrier::new(40));
+                let calls: Vec<_> = (0..40)
+                    .map(|_| {
+                        let all = Arc::clone(&all);
+                        go(move || drop(blocking(|| all.wait())))
+                    })
+                    .collect();
+                calls.into_iter().for_each(|call| call.join().unwrap());
+            }
         });
     });
 }

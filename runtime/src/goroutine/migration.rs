@@ -100,8 +100,8 @@
 //! [`yield_now`](crate::yield_now); [`park`](crate::park()), [`park_timeout`](crate::park_timeout) and
 //! [`park_until`](crate::park_until); [`block_on`](crate::block_on); [`JoinHandle::join`](crate::JoinHandle::join),
 //! [`join_timeout`](crate::JoinHandle::join_timeout), [`join_deadline`](crate::JoinHandle::join_deadline) and
-//! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the return of
-//! [`blocking`](crate::blocking) and of [`scope`](crate::scope()); sends, receives, iterators and selects of
+//! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the beginning
+//! and the return of [`blocking`](crate::blocking), and the return of [`scope`](crate::scope()); sends, receives, iterators and selects of
 //! [`chan`](crate::chan); the receives of [`broadcast`](crate::chan::broadcast), its
 //! [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
 //! [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,

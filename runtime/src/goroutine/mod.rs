@@ -26,7 +26,7 @@ use crate::m::{M, Window};
 use crate::runtime::Handle;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
-use crate::sched::park::Yield;
+use crate::sched::park::{Seldom, Yield};
 use crate::sched::run::place::Place;
 use crate::sched::switch::{self, Duties};
 use crate::wait::interrupt::{self, Interrupt};
@@ -417,9 +417,11 @@ pub fn goexit() -> ! {
     Interrupt::Exit.throw_unseen::<Active>()
 }
 
-/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling goroutine gives the P
-/// away, runs `f` on the same thread, and takes a P again afterwards, for which it may park. On a plain thread, and
-/// inside another `blocking`, the call just runs `f`. `f` needs to be neither `Send` nor `'static`.
+/// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling goroutine runs `f` without a
+/// P, and takes a P again afterwards, for which it may park. Where no goroutine waits for the P, `f` runs on the same thread.
+/// Where others wait, the thread goes on with them, and `f` runs on another one: so `blocking` may park before `f` as well. A
+/// goroutine that is [locked to its thread](crate::lock_os_thread) stays there. On a plain thread, and inside another
+/// `blocking`, the call just runs `f`. `f` needs to be neither `Send` nor `'static`.
 ///
 /// A blocking call without `blocking` stalls other goroutines for a short time only: the monitor finds the thread
 /// blocked, and retakes the P. With `blocking` the others are not stalled at all. So use `blocking` for calls that
@@ -429,9 +431,9 @@ pub fn goexit() -> ! {
 /// queue.
 ///
 /// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be no thread to take the P: then an `f` that waits
-/// for another goroutine waits for ever. As `blocking` may park on return, [`migration`](crate::migration)'s contract
-/// holds for what `f` gives back. After a panic in `f` the goroutine goes on without a P until the next call that
-/// parks.
+/// for another goroutine waits for ever. As `blocking` may park before `f` and on return, [`migration`](crate::migration)'s
+/// contract holds for what `f` is given and for what it gives back. After a panic in `f` the goroutine goes on without a P
+/// until the next call that parks.
 ///
 /// # Unwinds
 /// When a wait of `f` is ended from outside; see [`migration`](crate::migration#what-may-unwind). The wait for a P is
@@ -448,8 +450,14 @@ pub fn goexit() -> ! {
 #[doc(alias = "entersyscall")]
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let Some(window) = Window::<Active>::enter_with_p() else { return f() };
-    window.m().sched().entersyscallblock(&window);
-    drop(window);
+    if window.m().sched().wants_p_of(&window) {
+        window.suspend(Yield::Seldom(Seldom::Call));
+        // Here with a P, which is given away, if there was no M for the call.
+        Sched::<Active>::step_aside();
+    } else {
+        window.m().sched().entersyscallblock(&window);
+        drop(window);
+    }
     let value = f();
     // Takes a P, for which it may park.
     drop(Window::<Active>::enter());

@@ -83,6 +83,8 @@ pub(crate) struct M<H: Host> {
     g: SingleWriter<G<H>>,
     /// Set while the M counts in `nmspinning`.
     pub(crate) spinning: SingleWriterFlag,
+    /// The M is on its way for the callers.
+    pub(crate) sent_for_callers: Cell<bool>,
     /// State of `random`.
     dice: Cell<u32>,
     /// What became of its thefts.
@@ -116,6 +118,8 @@ pub(crate) enum Assignment<H: Host> {
     P(NonNull<P<H>>),
     /// A summons: the M counts in `nmspinning`, and is to come for an idle P.
     Summons,
+    /// The M is to go on with a goroutine that is about to block its thread: `sched/threads/callers.rs`.
+    Caller,
 }
 
 // SAFETY: `in_runtime` and `note` are made for sharing; `assignment` is ordered by the note, or the scheduler's lock; the
@@ -138,6 +142,7 @@ impl<H: Host> M<H> {
             lease: Cell::new(None),
             g: SingleWriter::new(None),
             spinning: SingleWriterFlag::new(false),
+            sent_for_callers: Cell::new(false),
             thefts: Thefts::new(),
             // Odd, so never zero, and different for each M.
             dice: Cell::new((id.wrapping_mul(0x9e37_79b9) ^ drawn as u32) | 1),
@@ -341,6 +346,7 @@ impl<H: Host> M<H> {
             match assignment {
                 Assignment::P(p) => self.acquire_in_lock(p),
                 Assignment::Summons => self.spinning.set(true.unless(StartForgetsSpinning)),
+                Assignment::Caller => self.sent_for_callers.set(true),
             }
         }
     }

@@ -10,6 +10,7 @@ mod ask;
 mod barrier;
 mod block_on;
 mod bound;
+mod callers;
 mod chan;
 mod chan_task;
 mod class;

@@ -349,6 +349,18 @@ pub enum Mutant {
     /// A goroutine that comes back overtakes those in the global queue.
     ExitOvertakes,
 
+    // Goroutines that are about to block, on an M without a P (`models/callers.rs`).
+    /// An M queues a caller, and does not wake the M that it has chosen.
+    CallerWakesNobody,
+    /// An M queues a caller although there is no M for it.
+    CallerQueuedAtTheLimit,
+    /// An M that takes a caller sends no M for those that are left.
+    CallerLeavesTheRest,
+    /// An M that has come for the callers is counted on for longer than it looks.
+    CallerCountedOnLate,
+    /// Callers for which no thread can be had stay where they are.
+    CallersStay,
+
     // Bound goroutines, and threads that end (`models/locked.rs`).
     /// Any M runs a goroutine that is bound to another.
     BoundRunsAnywhere,

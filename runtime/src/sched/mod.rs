@@ -23,6 +23,7 @@
 //! | `timers/callback` | timers that call a function |
 //! | `timers/timer_thread` | the callbacks that no runtime runs |
 //! | `threads/blocking` | giving a P away, and coming back without one |
+//! | `threads/callers` | a goroutine that is about to block goes to an M without a P |
 //! | `threads/retake` | taking a P from an M that does not come back |
 //! | `threads/locked` | goroutines that are bound to an M |
 //! | `threads/bound` | the Ms that wait for such goroutines |
@@ -137,6 +138,10 @@ pub(crate) struct Central<H: Host> {
     globq: GlobalQueue<H>,
     /// Goroutines that wait for a stack to come back.
     stackless: GList<H>,
+    /// Goroutines that are about to block their thread, and wait for an M without a P; see `threads/callers`.
+    callers: GList<H>,
+    /// An M is on its way for the callers.
+    caller_m_comes: bool,
     /// Goroutines that no M will run, as the runtime ends.
     aside: GList<H>,
     idle: IdleSet<H>,
@@ -181,6 +186,8 @@ impl<H: Host> Central<H> {
         Central {
             globq: GlobalQueue::new(config.policy.seed()),
             stackless: GList::new(),
+            callers: GList::new(),
+            caller_m_comes: false,
             aside: GList::new(),
             idle: IdleSet::of(idle_ps),
             retired_ps: Vec::new(),

@@ -195,6 +195,8 @@ pub(crate) enum Seldom {
     Tie,
     /// As `Requeue`, and before the others the goroutine at this address, which is only compared: `run/turn.rs`.
     Turn(*const ()),
+    /// The goroutine is about to block its thread, and others wait for the P: another M is to go on with it, without a P.
+    Call,
 }
 
 /// What a goroutine has said: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on that.

@@ -5,7 +5,8 @@
 //! fallen asleep yet: a note's wake and a break are kept until then.
 //!
 //! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker takes it
-//! out: the waker assigns a P or a summons, or nothing, for an earlier timer and when the runtime ends, and wakes the M once.
+//! out: the waker assigns a P, a summons or a caller, or nothing, for an earlier timer and when the runtime ends, and wakes the
+//! M once.
 //!
 //! Checked by `models/summons.rs`.
 
@@ -14,6 +15,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::sched::poll::Poller;
+use crate::sched::run::classes::Heeded;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
@@ -117,16 +119,24 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which has no P, sleeps until another M assigns one or the runtime ends; or takes an idle P and spins
-    /// (`mput`).
-    pub(crate) fn stopm(&self, m: &M<H>) {
+    /// `m`, which has no P, takes a caller; or sleeps until another M assigns something or the runtime ends; or takes an idle P
+    /// and spins (`mput`).
+    pub(crate) fn stopm(&self, m: &M<H>) -> Heeded<H> {
         let mut central = self.central.lock();
+        if m.sent_for_callers.replace(false).unless(CallerCountedOnLate) {
+            // H1 of `threads/callers.rs`.
+            central.caller_m_comes = false;
+        }
         if self.is_stopping() {
-            return;
+            return Heeded::LooksAgain;
+        }
+        if !central.callers.is_empty() {
+            return self.serve_callers(m, central);
         }
         let p = self.mput(m, &mut central);
         drop(central);
         self.sleep_unless(m, p);
+        Heeded::LooksAgain
     }
 
     /// Puts `m`, which has given up or lost the P, on the idle set; or returns an idle P for `m`. An M that idled a P has

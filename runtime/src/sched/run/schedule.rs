@@ -117,7 +117,7 @@ impl<H: Host> Sched<H> {
             Some(_) => self.leave_surplus(m),
             None if m.ends.get() => return Heeded::Ends,
             None if m.spinning.get() => self.come_for_p(m),
-            None => self.stopm(m),
+            None => return self.stopm(m),
         }
         Heeded::LooksAgain
     }
@@ -235,7 +235,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `obey`, for a `g` that has bound itself to `m`, or gives its turn to another one.
+    /// As `obey`, for a `g` that has bound itself to `m`, gives its turn to another one, or is about to block.
     #[cold]
     #[inline(never)]
     fn obey_seldom(&self, m: &M<H>, g: GRef<H>, said: Seldom) -> bool {
@@ -248,6 +248,7 @@ impl<H: Host> Sched<H> {
                 self.requeue_behind(m, g, to);
                 false
             }
+            Seldom::Call => self.queue_caller(m, g),
         }
     }
 

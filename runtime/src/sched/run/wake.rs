@@ -274,13 +274,17 @@ impl<H: Host> Sched<H> {
     }
 
     /// There is no M for an assignment. A P becomes idle, or is retired, and the goroutines in its queue go to the global
-    /// queue; a summons leaves the count of spinning Ms.
+    /// queue; a summons leaves the count of spinning Ms; the callers go to the global queue.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {
             Assignment::P(p) => p,
             Assignment::Summons => {
                 mutant!(TakeBackLeaksSpinning: return);
                 return self.census.end_spinning();
+            }
+            Assignment::Caller => {
+                central.caller_m_comes = false;
+                return self.callers_go_back(central);
             }
         };
         // SAFETY: Ps live as long as their scheduler.

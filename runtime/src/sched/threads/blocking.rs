@@ -8,6 +8,8 @@
 //!                                       │             └──▶ none is idle: the global queue; the M stands by
 //!                                       └ calls that never park go on, as from a plain thread
 //! ```
+//! A goroutine for whose P others wait gives the P away only where it can't go to another M instead: `callers.rs`.
+//!
 //! *A P that is given away* goes to another M if there is work in the P's own queue. Otherwise the P is idle: for work
 //! in the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
 //! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to

@@ -193,7 +193,8 @@ impl<H: Host> Sched<H> {
             self.startlockedm(m, g);
             return false;
         }
-        if g.ties.m() == m.id && self.send_on(m, g) {
+        // A caller stays with an M without a P.
+        if g.ties.m() == m.id && m.p().is_some() && self.send_on(m, g) {
             return false;
         }
         g.ties.set(Tied::Wanders, m.id);
@@ -273,7 +274,8 @@ impl<H: Host> Sched<H> {
                 // The goroutine that goes first in `g`'s place does so on another M.
                 Yield::Requeue | Yield::Seldom(Seldom::Turn(_)) => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),
-                Yield::Seldom(Seldom::Tie) => true,
+                // A bound goroutine is no caller; one that unwinds goes on here.
+                Yield::Seldom(Seldom::Tie | Seldom::Call) => true,
                 Yield::Exit => {
                     self.goexit0(m, g);
                     m.ends.set(true);

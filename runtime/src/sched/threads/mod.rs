@@ -4,6 +4,7 @@
 pub(super) mod attach;
 pub(super) mod blocking;
 pub(super) mod bound;
+pub(super) mod callers;
 pub(crate) mod locked;
 pub(crate) mod mexit;
 pub(super) mod newm;

@@ -1,0 +1,136 @@
+//! A goroutine that is about to block its thread while others wait for its P: another M makes the call.
+//!
+//! *The obvious way* is to keep the goroutine on its thread and to give the P to another M. Where that M's thread sleeps, the
+//! kernel takes some 10 µs to wake it, and the P's goroutines wait for as long; in a server whose handlers block, once for
+//! each request. *Here* the M keeps its P and goes on with the next goroutine, and the one that is about to block, the
+//! *caller*, goes to an M without a P:
+//!
+//! ```text
+//!   M with the P, which the caller has left        M without a P: one that was sent for, or that has just left its goroutine
+//!
+//!   B1  lock: is an M on its way?  else takes      H1  lock: it is on its way no more
+//!       one out of the idle set, or asks for       H2  callers?  takes the first; are there more, and is no M on its
+//!       a new one;  none: the caller goes on           way?  sends the next, as in B1
+//!       here, and gives the P away (`handoffp`)        none: stands by
+//!   B2  queues the caller                          H3  wakes the M of H2
+//!   B3  wakes that M, and takes the next           H4  runs its caller, without a P
+//!       goroutine of the P
+//! ```
+//! *One M is on its way for many callers*, as one spinner is for many submissions: a burst of calls costs the M with the P one
+//! futex call, and the Ms that are awake send each other. An M whose goroutine has come back without a P, and stands in the
+//! global queue now, takes a caller before it would sleep, and is not woken at all.
+//!
+//! *No caller is forgotten*: while callers stand there an M is on its way. B1 and B2 are one section of the lock, and so are H1
+//! and H2: an M that finds no caller at H2 is not counted on by one that comes later. An M on its way comes, unless its
+//! thread is refused.
+//!
+//! *Where there is no M*, at `max_threads`, or as the thread was refused, the callers that stand there go to the global queue
+//! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
+//! M that comes without a P looks for an idle P and the global queue before it takes a caller, as it would before it stands by
+//! (`mput`): at the limit it may be the only one that comes. The M in the poller is not taken for a caller.
+//!
+//! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
+//! `gmp::hooks` are registered, which would have to be called around the change of the thread.
+//!
+//! Checked by `models/callers.rs`.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::{Assignment, M, Window};
+use crate::prim::hooks::*;
+use crate::prim::{MutexGuard, event};
+use crate::sched::run::classes::Heeded;
+use crate::sched::run::wake::Wake;
+use crate::sched::{Central, Sched};
+
+impl<H: Host> Sched<H> {
+    /// Returns `true` if the calling goroutine, which is about to block its thread, is to be a caller: others wait for its P,
+    /// in the P's queue or in the global one; or, under `migrate=1`, whenever it may. A hint.
+    pub(crate) fn wants_p_of(&self, window: &Window<H>) -> bool {
+        let g = window.g();
+        let waits = self.has_work(window.p()) || !self.globrunq_is_empty() || g.ties.are_some();
+        waits && !g.ties.is_bound() && !H::has_switch_hooks()
+    }
+
+    /// B1 to B3, for `g`, which has left `m`. Returns `true` if there is no M for it: then `g` goes on at once, with the P.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn queue_caller(&self, m: &M<H>, g: GRef<H>) -> bool {
+        let mut central = self.central.lock();
+        if self.is_stopping() {
+            return true;
+        }
+        let wake = if central.caller_m_comes { None } else { self.take_m_for_caller(&mut central) };
+        if (!central.caller_m_comes).unless(CallerQueuedAtTheLimit) {
+            return true;
+        }
+        event(format_args!("leaves {g:?}, which is to block, to an M without a P"));
+        g.word.requeue();
+        central.callers.push(g);
+        drop(central);
+        mutant!(CallerWakesNobody: return false);
+        let p = m.p().expect("queue_caller: a goroutine says this in a window");
+        p.while_waking(|| self.start_woken(wake));
+        false
+    }
+
+    /// Takes an M out of the idle set for the callers, or asks for a new one, and has it on its way. The caller of this wakes
+    /// or starts that M after the lock.
+    fn take_m_for_caller(&self, central: &mut Central<H>) -> Option<Wake<H>> {
+        let wake = if let Some(m) = central.idle.take_m() {
+            // SAFETY: Ms live as long as their scheduler.
+            unsafe { m.as_ref() }.assign(Some(Assignment::Caller));
+            Wake::M(m)
+        } else if self.may_start(central) {
+            central.asked_for += 1;
+            Wake::New(Assignment::Caller)
+        } else {
+            return None;
+        };
+        central.caller_m_comes = true;
+        Some(wake)
+    }
+
+    /// H1 to H3, for `m`, which holds no P, where callers stand.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn serve_callers(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) -> Heeded<H> {
+        let first = central.callers.pop().expect("serve_callers: a caller stands there");
+        let left = !central.callers.is_empty() && !central.caller_m_comes;
+        mutant!(CallerLeavesTheRest: let left = false);
+        let wake = if left { self.take_m_for_caller(&mut central) } else { None };
+        if left && wake.is_none() {
+            self.callers_go_back(&mut central);
+        }
+        let elsewhere = !central.globq.is_empty() || self.jobs_somewhere();
+        let p = if elsewhere { self.pidleget_or(&mut central, m.last_p()) } else { None };
+        if p.is_some() {
+            central.globq.push(first);
+            self.publish_len(&central);
+        }
+        drop(central);
+        mutant!(CallerCountedOnLate: relax(); self.central.lock().caller_m_comes = false);
+        self.start_woken(wake);
+        match p {
+            Some(p) => {
+                m.acquire(p);
+                self.become_spinning(m);
+                Heeded::LooksAgain
+            }
+            None => {
+                event(format_args!("takes {first:?}, which is to block"));
+                m.go_where_the_thread_belongs();
+                Heeded::Runs(first)
+            }
+        }
+    }
+
+    /// No M can be had for the callers that stand there: they go to the global queue.
+    pub(crate) fn callers_go_back(&self, central: &mut Central<H>) {
+        mutant!(CallersStay: return);
+        while let Some(g) = central.callers.pop() {
+            central.globq.push(g);
+        }
+        self.publish_len(central);
+    }
+}
