@@ -235,7 +235,9 @@ fn calls_that_wait_for_each_other_are_all_under_way() {
                 let calls: Vec<_> = (0..40)
                     .map(|_| {
                         let all = Arc::clone(&all);
-                        go(move || drop(blocking(|| all.wait())))
+                        go(move || {
+                            blocking(|| all.wait());
+                        })
                     })
                     .collect();
                 calls.into_iter().for_each(|call| call.join().unwrap());
