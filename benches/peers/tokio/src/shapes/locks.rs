@@ -17,13 +17,22 @@ pub async fn single_flight(n: u64) {
             let mut pick = Pick::of(caller);
             for _ in 0..n / 64 {
                 let key = pick.below(1000);
-                let cell = Arc::clone(cache.lock().unwrap().entry(key).or_default());
+                // What is loaded is read under the lock, without a count.
+                let found = {
+                    let mut cells = cache.lock().unwrap();
+                    let cell = cells.entry(key).or_default();
+                    cell.get().copied().ok_or_else(|| Arc::clone(cell))
+                };
                 let load = async || {
                     loads.fetch_add(1, Relaxed);
                     tokio::time::sleep(MS).await;
                     key + 7
                 };
-                assert_eq!(*cell.get_or_init(load).await, key + 7);
+                let value = match found {
+                    Ok(value) => value,
+                    Err(cell) => *cell.get_or_init(load).await,
+                };
+                assert_eq!(value, key + 7);
             }
         }
     })
