@@ -24,6 +24,11 @@
 //! looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as *undated*, for which
 //! the owner needs no clock; the first helper that looks at the P dates the queue.
 //!
+//! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on one
+//! P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So a
+//! helper that has seen a ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
+//! however young that queue is. Fewer looks would take goroutines of a ring that is longer for a moment only.
+//!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
 //! neither the claim nor the owner's words depend. The difference is that the helper is not counted in `nmspinning` while it
 //! has the goroutines in hand, in neither ring: an M that gives up just then does not see them. B4, after they are in the
@@ -46,6 +51,7 @@ use crate::p::P;
 use crate::p::runq::StealNext;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU32, AtomicU64, CachePadded, Relaxed, capacity, event};
+use crate::runtime::policy::Steal;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -55,6 +61,8 @@ use std::time::Duration;
 const BIAS: u64 = 8;
 /// As `BIAS`, for a P that runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
+/// At so many looks in a row the other ring has to be longer, by two goroutines, before one is taken from it.
+const LONGER: u32 = 4;
 /// `Published::since` of a P that has not looked in this lease.
 const UNDATED: u64 = u64::MAX;
 /// A position in the ring, and when that was the ring's end.
@@ -80,6 +88,8 @@ pub(crate) struct QueueAge {
     published: CachePadded<Published>,
     /// Owner; `None`: not in this lease.
     mark: Cell<Option<Mark>>,
+    /// Owner: at how many looks in a row the other queue was longer.
+    longer: Cell<u32>,
 }
 
 /// Three quarters of the new value, as in CforAll (12/16 and 4/16).
@@ -106,7 +116,7 @@ impl QueueAge {
     pub(crate) fn new() -> Self {
         let published =
             Published { since: AtomicU64::new(UNDATED), usual: AtomicU64::new(0), cpu: AtomicU32::new(0) };
-        QueueAge { published: CachePadded::new(published), mark: Cell::new(None) }
+        QueueAge { published: CachePadded::new(published), mark: Cell::new(None), longer: Cell::new(0) }
     }
 
     /// Owner: another M has acquired the P, or the same one after a sleep.
@@ -134,6 +144,14 @@ impl QueueAge {
         self.mark.set(Some(Mark { head, waiting: tail.wrapping_sub(head), at: now }));
         self.published.since.store(now.as_nanos(), Relaxed);
         wait
+    }
+
+    /// Owner, at a look at another P: the lengths of the two rings. Returns `true` if the other one has been longer for
+    /// [`LONGER`] looks, so that one goroutine goes over.
+    fn note_lengths(&self, own: u32, other: u32) -> bool {
+        let looks = if other >= own + 2 { self.longer.get() + 1 } else { 0 };
+        self.longer.set(looks % LONGER);
+        looks == LONGER
     }
 
     /// Owner: shows the CPU on which the owner runs.
@@ -180,18 +198,25 @@ impl<H: Host> Sched<H> {
         }
         let least = least_age(own, [cpu, victim.queue_age.cpu()], H::cache_of);
         let age = victim.queue_age.seen(now);
-        if age < least || age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
+        let is_longer = p.queue_age.note_lengths(p.runq.len(), victim.runq.len());
+        let steals = match age >= least {
+            true => self.steals(),
+            false if is_longer => Steal::One,
+            false => return None,
+        };
+        if age < nanos(capacity::HELP_FLOOR_OFF) && self.is_off_cpu(victim, cpu) {
             return None;
         }
         mutant!(HelpsNobody: return None);
         self.run_timers(m, victim);
         p.owner.touch();
-        let g =
-            p.runq.steal_from(&victim.runq, self.steals(), StealNext::IfLeft(&|| victim.signs_of_life()))?;
+        let g = p.runq.steal_from(&victim.runq, steals, StealNext::IfLeft(&|| victim.signs_of_life()))?;
         #[cfg(gmp_policies)]
         p.count_theft();
-        // The other half waits as long.
-        p.poll_schedule.look_again(p.tick());
+        if age >= least {
+            // The other half waits as long.
+            p.poll_schedule.look_again(p.tick());
+        }
         event(format_args!("helps {victim:?} with {g:?}"));
         mutant!(HelpWakesNobody: return Some(g));
         self.wakep();
@@ -292,6 +317,16 @@ mod tests {
         assert_eq!(least_age(floor, [0, 7], |_| 0), 8 * floor, "all share one cache");
         assert_eq!([3, 7].map(|owner| least_age(1, [0, owner], cache_of)), [floor; 2]);
         assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
+    }
+
+    /// Fails where a ring that is longer for a moment gives a goroutine away, or one that stays longer gives none, or one at
+    /// each look.
+    #[test]
+    fn a_ring_that_stays_longer_gives_one_at_a_time() {
+        let age = QueueAge::new();
+        let gives = |own, other| (0..2 * LONGER).filter(|_| age.note_lengths(own, other)).count();
+        assert_eq!([gives(0, 6), gives(2, 4), gives(3, 4), gives(4, 2)], [2, 2, 0, 0]);
+        assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, 6 * (look % LONGER))).count(), 0);
     }
 
     #[test]
