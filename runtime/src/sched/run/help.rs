@@ -24,9 +24,9 @@
 //! looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as *undated*, for which
 //! the owner needs no clock; the first helper that looks at the P dates the queue.
 //!
-//! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on one
-//! P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So a
-//! helper that has seen a ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
+//! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on
+//! one P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So
+//! a helper that has seen a ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
 //! however young that queue is. Fewer looks would take goroutines of a ring that is longer for a moment only.
 //!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which

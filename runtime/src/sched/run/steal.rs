@@ -17,6 +17,10 @@
 //! the kernel has given the owner's CPU to another thread, often to the M that was woken. From then on the thief takes from
 //! `runnext` all the same: else it would spin on the CPU that the owner needs.
 //!
+//! *On the owner's CPU.* The kernel may put the woken M on the waker's CPU, in the waker's place, although another CPU sleeps.
+//! So an owner shows its CPU before that call, and a thief that runs on a CPU that a busy owner has shown lets others have that
+//! CPU between its rounds (`sched_yield`). The owner then goes on at once, beside a thief that spins: without a further wake.
+//!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
 //! wait.
@@ -27,7 +31,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::p::runq::StealNext;
 use crate::prim::hooks::*;
-use crate::prim::{capacity, event, pause};
+use crate::prim::{capacity, event, pause, relax};
 use crate::runtime::policy::Steal;
 use crate::sched::Sched;
 
@@ -128,9 +132,19 @@ impl<H: Host> Sched<H> {
             if self.run_timers(m, p) {
                 return self.runqget_found(p);
             }
+            if self.shares_its_cpu(p) {
+                relax();
+            }
             (0..PAUSES).for_each(|_| pause());
         }
         None
+    }
+
+    /// For the owner of `p`, which has no work: returns `true` if the owner of another P was last seen on the CPU on which the
+    /// caller runs, and so probably waits for that CPU. A hint.
+    fn shares_its_cpu(&self, p: &P<H>) -> bool {
+        let cpu = H::cpu();
+        self.ps.iter().any(|other| other.queue_age.cpu() == cpu && other.id != p.id && !self.is_idle(other))
     }
 
     fn steal_from(&self, m: &M<H>, p: &P<H>, victim: &P<H>, how: How) -> Option<GRef<H>> {

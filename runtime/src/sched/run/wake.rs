@@ -244,7 +244,11 @@ impl<H: Host> Sched<H> {
         };
         drop(central);
         match M::current_of(self).and_then(M::p) {
-            Some(p) => p.while_waking(|| self.start_woken(wake)),
+            Some(p) => {
+                // For the woken M, which may find itself there (`steal.rs`).
+                p.queue_age.show_cpu(H::cpu());
+                p.while_waking(|| self.start_woken(wake));
+            }
             None => self.start_woken(wake),
         }
     }
