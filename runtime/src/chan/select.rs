@@ -10,15 +10,17 @@
 //! whichever queue it found the select. Two selects that are each other's counterparts meet under the locks of the
 //! channels that they share.
 //!
-//! *A glance.* Where all arms are receives, a message in a buffer is mostly there before the select, and the locks of the other
+//! *A glance.* Where all arms are receives and a message lies in a buffer before the select begins, the locks of the other
 //! channels would tell nothing more. So a select first looks at all channels without their locks (`Raw::glance`), draws one
 //! of those that have messages, locks that channel, and takes a message, if one is still there. The outcome is one that a
 //! snapshot at the moment of that lock allows, as the message is there then; and where no other thread is about, what is seen
 //! is that snapshot, so that each ready arm is as likely. What was sent before the select began, in the order of anything that
-//! the select's owner has seen, is seen. No glance says that nothing is ready: for that all channels are locked. Nor does
-//! one choose for a select that prefers the first: a message that comes to the first arm after the glance at it, and before
-//! one to the second, would be passed by. A channel that was closed, that tells the time, or that has no buffer is unclear,
-//! and so is a send; with such an arm all channels are locked at once.
+//! the select's owner has seen, is seen: by coherence of the two flags alone, which are std's atomics in the models too, so
+//! that no model shows a stale flag. A wrong answer costs a lock; it decides nothing. No glance says that nothing is ready: for
+//! that all channels are locked. Nor does a glance choose for a select that prefers the first arm: a message that comes to the
+//! first arm after the glance at it, and before one to the second, would be passed by. A channel that was closed, that tells
+//! the time, or that has neither a buffer nor an end is unclear, and so is a send; with such an arm all channels are locked at
+//! once.
 //!
 //! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it has
 //! released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the

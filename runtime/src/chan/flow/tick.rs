@@ -74,7 +74,8 @@ impl Raw {
             mutant!(TickReceiveQueuesLate: drop(state); state = self.state.lock());
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             let node = NonNull::from(&record);
-            // SAFETY: a new record is in no queue, and leaves this one below, before the frame goes.
+            // SAFETY: a new record is in no queue. It leaves this one below, before the frame goes: `park` returns once the wait
+            // is over, or never.
             unsafe {
                 state.give_place(node);
                 state.receivers.push_back(node);
@@ -89,14 +90,15 @@ impl Raw {
                 woke = wait.park_again(how);
             }
             state = self.state.lock();
-            // SAFETY: the record is the caller's, and stands in this queue or in none.
+            // SAFETY: the record lies in this frame, and stands in this queue: a record that no counterpart claims is taken out
+            // by its owner alone.
             unsafe { state.receivers.remove(node) };
             debug_assert_eq!(record.value.wait_result(), WaitResult::Open, "recv_tick: no counterpart");
             if let Woke::Interrupted(why) = woke {
                 return EndWord::interrupted(why);
             }
-            // Not the limit of the wait, although that has passed: beats that were missed until here are skipped. The message
-            // may be another receiver's by now.
+            // The clock is read again: the limit of the wait would bring the beats that were missed until here. Another receiver
+            // may have taken the message meanwhile.
             now = Active::now();
         }
     }

@@ -267,7 +267,8 @@ impl<'a> Arm<'a> {
     pub(super) fn take_message(&mut self, space: *mut Space) -> bool {
         let slot = self.slot(space);
         let Some((_, chan, ops)) = self.chan else { return false };
-        // SAFETY: the slot is valid for a write of a message of this channel, as the arm receives.
+        // SAFETY: `Operation::new` has put `chan` and `ops` of one `Chan<T>` together, and `slot` gave this arm's place: the space
+        // of the select, which its caller keeps, or a box for a `T`.
         unsafe { (ops.take_message)(chan, slot) }
     }
 
@@ -447,7 +448,7 @@ impl<'a> Selected<'a> {
         matches!(self.chosen, Some(Chosen::Received | Chosen::Drained))
     }
 
-    /// Panics as `check_recv`, and drops what was selected.
+    /// Panics as `check_recv` does, and drops what was selected.
     #[cold]
     #[track_caller]
     fn refuse<T>(self, receiver: &Receiver<T>) -> ! {
@@ -459,7 +460,7 @@ impl<'a> Selected<'a> {
     /// `check_recv` has passed, with a receiver of a `T`.
     #[inline]
     pub(crate) unsafe fn received<T>(self) -> Result<T, RecvError> {
-        // Not dropped, for which the compiler would keep a copy in memory.
+        // Not dropped: for a drop the compiler would keep a copy of it in memory.
         let selected = ManuallyDrop::new(self);
         let received = match selected.chosen {
             // SAFETY: by the contract of `new` a message of this channel, so a `T`, lies in the slot; nothing else is done
@@ -504,9 +505,9 @@ impl<'a> Selected<'a> {
     #[track_caller]
     pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
         let chan = receiver.chan().map_or(std::ptr::null(), |chan| (&raw const *chan).cast());
-        // By null, too: `none` has chosen nothing, and else there is a channel.
+        // Two nulls are equal where nothing was chosen (`none`): then `receives` is false.
         if chan != self.chan || !self.receives() {
-            // Not by an unwinding of this frame, for which the compiler would keep a copy in memory.
+            // The panic is another function's: to unwind this frame the compiler would keep a copy in memory.
             self.refuse(receiver);
         }
         // SAFETY: checked.

@@ -13,7 +13,7 @@
 //!       yes: the wait until then goes into the         B2  over 8 times its own (16 times, under another
 //!       average; no: the mark and the time stay            last-level cache), and over the floor?
 //!   A2  the mark := the ring's end; shows the time     B3  fires the due timers; takes half of the ring,
-//!                                                          or `runnext`
+//!                                                          or `runnext`; or one, for equal shares
 //!                                                      B4  wakep
 //! ```
 //! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time. Instead
@@ -26,8 +26,9 @@
 //!
 //! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on
 //! one P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So
-//! a helper that has seen a ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
-//! however young that queue is. Fewer looks would take goroutines of a ring that is longer for a moment only.
+//! a helper that has seen one ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
+//! however young that queue is. After a look at a longer ring the helper looks at the same P again. Fewer looks would take
+//! goroutines of a ring that is longer for a moment only.
 //!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
 //! neither the claim nor the owner's words depend. The difference is that the helper is not counted in `nmspinning` while it
@@ -36,7 +37,7 @@
 //!
 //! The floors. An age of about two looks tells nothing, and an age may be the kernel's doing. A P whose M the kernel has
 //! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
-//! slices, and the owner would take the work back, at a high price. So an owner also shows on which CPU it looks. If that is
+//! slices, and the owner would take the work back, at a high price. So an owner also shows its CPU when it looks or wakes an M. If that is
 //! the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the victim's
 //! M, and the helper leaves the victim's queue alone for longer than the kernel usually takes. Helping before that would gain
 //! little: the goroutine that this M was running waits for the kernel in any case.
@@ -79,7 +80,7 @@ struct Published {
     since: AtomicU64,
     /// The average wait, in nanoseconds.
     usual: AtomicU64,
-    /// The CPU on which the owner was at that look, or at a later one.
+    /// The CPU on which the owner was at that look, at a later one, or when it last woke an M.
     cpu: AtomicU32,
 }
 
@@ -88,8 +89,8 @@ pub(crate) struct QueueAge {
     published: CachePadded<Published>,
     /// Owner; `None`: not in this lease.
     mark: Cell<Option<Mark>>,
-    /// Owner: at how many looks in a row the other queue was longer.
-    longer: Cell<u32>,
+    /// Owner: the P whose ring was longer at the last look, and at how many looks in a row.
+    longer: Cell<Option<(u32, u32)>>,
 }
 
 /// Three quarters of the new value, as in CforAll (12/16 and 4/16).
@@ -116,7 +117,7 @@ impl QueueAge {
     pub(crate) fn new() -> Self {
         let published =
             Published { since: AtomicU64::new(UNDATED), usual: AtomicU64::new(0), cpu: AtomicU32::new(0) };
-        QueueAge { published: CachePadded::new(published), mark: Cell::new(None), longer: Cell::new(0) }
+        QueueAge { published: CachePadded::new(published), mark: Cell::new(None), longer: Cell::new(None) }
     }
 
     /// Owner: another M has acquired the P, or the same one after a sleep.
@@ -125,6 +126,7 @@ impl QueueAge {
         if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
             self.published.since.store(UNDATED, Relaxed);
         }
+        self.longer.set(None);
     }
 
     /// Owner, A1 and A2: `head` and `tail` are the ends of the ring. Returns how old the queue is.
@@ -146,12 +148,16 @@ impl QueueAge {
         wait
     }
 
-    /// Owner, at a look at another P: the lengths of the two rings. Returns `true` if the other one has been longer for
+    /// Owner, at a look at the P `other`: the lengths of the two rings. Returns `true` if that ring has been longer for
     /// [`LONGER`] looks, so that one goroutine goes over.
-    fn note_lengths(&self, own: u32, other: u32) -> bool {
-        let looks = if other >= own + 2 { self.longer.get() + 1 } else { 0 };
-        self.longer.set(looks % LONGER);
-        looks == LONGER
+    fn note_lengths(&self, own: u32, other: u32, length: u32) -> bool {
+        let looks = match self.longer.get() {
+            Some((seen, looks)) if seen == other => looks + 1,
+            _ => 1,
+        };
+        let is_longer = length >= own + 2;
+        self.longer.set((is_longer && looks < LONGER).then_some((other, looks)));
+        is_longer && looks == LONGER
     }
 
     /// Owner: shows the CPU on which the owner runs.
@@ -192,13 +198,18 @@ impl<H: Host> Sched<H> {
         let own = p.queue_age.advance(p.runq.ends(), now);
         let cpu = H::cpu();
         p.queue_age.show_cpu(cpu);
-        let victim = self.somebody_else(m, p)?;
+        // A ring that was longer is looked at again.
+        let victim = match p.queue_age.longer.get() {
+            Some((longer, _)) => &self.ps[longer as usize],
+            None => self.somebody_else(m, p)?,
+        };
         if self.is_idle(victim) {
+            p.queue_age.longer.set(None);
             return None;
         }
         let least = least_age(own, [cpu, victim.queue_age.cpu()], H::cache_of);
         let age = victim.queue_age.seen(now);
-        let is_longer = p.queue_age.note_lengths(p.runq.len(), victim.runq.len());
+        let is_longer = p.queue_age.note_lengths(p.runq.len(), victim.id, victim.runq.len());
         let steals = match age >= least {
             true => self.steals(),
             false if is_longer => Steal::One,
@@ -319,14 +330,18 @@ mod tests {
         assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
     }
 
-    /// Fails where a ring that is longer for a moment gives a goroutine away, or one that stays longer gives none, or one at
-    /// each look.
+    /// Fails where a ring that is longer for a moment gives a goroutine away, or several that are; or where one that stays longer
+    /// gives none, or one at each look.
     #[test]
     fn a_ring_that_stays_longer_gives_one_at_a_time() {
         let age = QueueAge::new();
-        let gives = |own, other| (0..2 * LONGER).filter(|_| age.note_lengths(own, other)).count();
+        let gives = |own, other| (0..2 * LONGER).filter(|_| age.note_lengths(own, 1, other)).count();
         assert_eq!([gives(0, 6), gives(2, 4), gives(3, 4), gives(4, 2)], [2, 2, 0, 0]);
-        assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, 6 * (look % LONGER))).count(), 0);
+        assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, 1, 6 * (look % LONGER))).count(), 0);
+        assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, look % 2, 6)).count(), 0);
+        assert!(!(0..LONGER - 1).any(|_| age.note_lengths(0, 1, 6)));
+        age.begin_lease();
+        assert!(!age.note_lengths(0, 1, 6));
     }
 
     #[test]

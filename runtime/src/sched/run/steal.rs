@@ -17,9 +17,9 @@
 //! the kernel has given the owner's CPU to another thread, often to the M that was woken. From then on the thief takes from
 //! `runnext` all the same: else it would spin on the CPU that the owner needs.
 //!
-//! *On the owner's CPU.* The kernel may put the woken M on the waker's CPU, in the waker's place, although another CPU sleeps.
-//! So an owner shows its CPU before that call, and a thief that runs on a CPU that a busy owner has shown lets others have that
-//! CPU between its rounds (`sched_yield`). The owner then goes on at once, beside a thief that spins: without a further wake.
+//! *On the waker's CPU.* The kernel may run the woken M on the waker's CPU at once, in the waker's place, although another CPU
+//! sleeps. The owner of a P shows its CPU before the call that wakes. A thief that runs on a CPU whose owner is in that call
+//! gives the CPU back between its rounds (`sched_yield`), and stays a spinner: the owner goes on without a further wake.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
@@ -132,7 +132,7 @@ impl<H: Host> Sched<H> {
             if self.run_timers(m, p) {
                 return self.runqget_found(p);
             }
-            if self.shares_its_cpu(p) {
+            if self.keeps_a_waker_waiting(p) {
                 relax();
             }
             (0..PAUSES).for_each(|_| pause());
@@ -140,11 +140,13 @@ impl<H: Host> Sched<H> {
         None
     }
 
-    /// For the owner of `p`, which has no work: returns `true` if the owner of another P was last seen on the CPU on which the
-    /// caller runs, and so probably waits for that CPU. A hint.
-    fn shares_its_cpu(&self, p: &P<H>) -> bool {
+    /// For the owner of `p`, which has no work: returns `true` if the owner of another P is in its call to wake an M, and began
+    /// that call on the CPU on which the caller runs. A hint.
+    fn keeps_a_waker_waiting(&self, p: &P<H>) -> bool {
+        let waits_for =
+            |cpu: u32, other: &P<H>| other.is_waking() && other.queue_age.cpu() == cpu && other.id != p.id;
         let cpu = H::cpu();
-        self.ps.iter().any(|other| other.queue_age.cpu() == cpu && other.id != p.id && !self.is_idle(other))
+        self.ps.iter().any(|other| !self.is_idle(other) && waits_for(cpu, other))
     }
 
     fn steal_from(&self, m: &M<H>, p: &P<H>, victim: &P<H>, how: How) -> Option<GRef<H>> {

@@ -245,7 +245,7 @@ impl<H: Host> Sched<H> {
         drop(central);
         match M::current_of(self).and_then(M::p) {
             Some(p) => {
-                // For the woken M, which may find itself there (`steal.rs`).
+                // The woken M may run on this CPU, in the caller's place: then it gives the CPU back (`steal.rs`).
                 p.queue_age.show_cpu(H::cpu());
                 p.while_waking(|| self.start_woken(wake));
             }

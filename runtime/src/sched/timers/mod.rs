@@ -130,7 +130,7 @@ impl<H: Host> Alarm<H> {
         Alarm(UnsafeCell::new(None))
     }
 
-    /// The timer has claimed the wait, and so stands in no heap.
+    /// In place of `disarm`, after the timer has claimed the wait: it stands in no heap, and there is nothing to take out.
     #[inline]
     pub(crate) fn fired(&self) {
         // For loom: no write of the place is under way, as in `disarm`.
