@@ -71,7 +71,13 @@ impl Client {
     #[track_caller]
     fn receive(&self) -> Received {
         let mut buffer = [0; 65_535];
-        let length = self.0.recv(&mut buffer).expect("an answer");
+        let length = loop {
+            match self.0.recv(&mut buffer) {
+                // A call with a limit is not begun anew after a signal (signal(7)).
+                Err(refused) if refused.kind() == ErrorKind::Interrupted => {}
+                received => break received.expect("an answer"),
+            }
+        };
         Received::parse(&buffer[..length])
     }
 

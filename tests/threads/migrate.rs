@@ -11,6 +11,7 @@ use gmp::time::sleep;
 use gmp::{Runtime, block_on, blocking, chan, go, lock_os_thread, select, unlock_os_thread, yield_now};
 use std::future::poll_fn;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::Poll;
@@ -123,7 +124,8 @@ const PARKS: [(&str, fn()); 18] = [
         ctx.run(|| Event::new().wait()).unwrap_err();
     }),
     ("socket", || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Not by a text, in which a name may stand: to look that up is a blocking call, after which the goroutine is elsewhere.
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut here = listener.accept().unwrap().0;
         let _writes = go(move || there.write_all(b"x"));

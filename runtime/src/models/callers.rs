@@ -2,7 +2,10 @@
 //! other Ms do meanwhile, and at the limit of threads, too.
 
 use super::caught;
-use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime};
+use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime, together};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A goroutine blocks, where there may be a second thread until another goroutine has run that stands in the queue of the same
 /// P. Fails by deadlock when the call is left to an M that does not come.
@@ -71,6 +74,50 @@ fn the_m_that_takes_a_caller_sends_one_for_the_next() {
     });
 }
 
+/// An M that has just idled its P is sent for a caller, while goroutines stand in the queue of the P that the caller has left: the
+/// first keeps its thread until the second has run, and so does the call. Fails by deadlock when no M comes for the second.
+#[test]
+fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
+    Model::new().preemptions(2).check("sent_beside_work", || {
+        let runtime = runtime(2, 3);
+        let blocks = || {
+            let ran = Flag::default();
+            let [raised, waited] = [ran.clone(), ran.clone()];
+            drop(crate::go(move || raised.raise()));
+            drop(crate::go(move || waited.wait_on_thread()));
+            // The other M, which spun, is on its way to sleep.
+            loom::thread::yield_now();
+            crate::blocking(|| ran.wait_on_thread());
+            done();
+        };
+        let [blocks, _] = together(&runtime, [Box::new(blocks), Box::new(|| ())]);
+        blocks.join().unwrap();
+    });
+}
+
+/// A goroutine becomes a caller as its runtime is left. Fails by deadlock when its joiner is not told: no M takes a caller then.
+#[test]
+fn a_caller_is_left_at_the_end() {
+    Model::new().preemptions(2).check("caller_at_the_end", || {
+        let runtime = runtime(1, 3);
+        let begins = Flag::default();
+        let blocks = runtime.go({
+            let begins = begins.clone();
+            move || {
+                let _other = crate::go(|| ());
+                begins.raise();
+                crate::blocking(|| ());
+                crate::yield_now();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        assert_eq!(super::cover::leave(runtime, SECOND).threads_left(), 0);
+        drop(blocks.join());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const BESIDE: &str = "a_call_is_made_beside_the_goroutine_for_which_it_waits";
@@ -83,6 +130,8 @@ fn mutants() {
             (Mutant::CallersStay, "a_call_for_which_the_thread_is_refused_is_made"),
             (Mutant::CallerLeavesTheRest, TWO),
             (Mutant::CallerCountedOnLate, TWO),
+            (Mutant::SentLeavesTheWork, "an_m_that_is_sent_leaves_no_work_beside_an_idle_p"),
+            (Mutant::StopForgetsCallers, "a_caller_is_left_at_the_end"),
         ],
     );
 }

@@ -127,6 +127,9 @@ impl<H: Host> Sched<H> {
             if self.leave_idle(m) {
                 return;
             }
+            // An M that was sent for the callers since I1 makes a call, and looks no more: another one comes for the work. With a
+            // P or a summons the M itself looks.
+            unless!(SentLeavesTheWork, self.wakep());
         }
         self.sleep_in(m, idle_spot);
     }
@@ -174,7 +177,7 @@ impl<H: Host> Sched<H> {
 
     /// Takes the M out of the idle spot, with an idle P, and has the M spin. Returns `false` if there is no idle P: then each P
     /// has a holder, which looks before sleeping. Returns `false`, too, if the M has an assignment, which the M finds on going
-    /// to sleep.
+    /// to sleep: a P or a summons, with which the M looks, or a caller.
     fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if (!central.stands_by(m)).unless(RecheckTakesAnyP) {

@@ -18,11 +18,14 @@
 //! ```
 //! *One M is on its way for many callers*, as one spinner is for many submissions: a burst of calls costs the M with the P one
 //! futex call, and the Ms that are awake send each other. An M whose goroutine has come back without a P, and stands in the
-//! global queue now, takes a caller before it would sleep, and is not woken at all.
+//! global queue now, takes a caller before it would sleep, and is not woken at all. An M that idles a P takes none: a caller
+//! waits for the M that was sent, which for a thread that has to be started takes some 100 µs.
 //!
 //! *No caller is forgotten*: while callers stand there an M is on its way. B1 and B2 are one section of the lock, and so are H1
 //! and H2: an M that finds no caller at H2 is not counted on by one that comes later. An M on its way comes, unless its
-//! thread is refused.
+//! thread is refused, or the runtime ends, whose ender takes the callers (`stop.rs`). *No other work is forgotten* for a
+//! caller: an M that is sent between its I1 and its I3 (`run/spin.rs`) may see work there and can't come for it. So it summons
+//! another M (S2 and S3 of a submission).
 //!
 //! *Where there is no M*, at `max_threads`, or as the thread was refused, the callers that stand there go to the global queue
 //! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
@@ -30,9 +33,11 @@
 //! (`mput`): at the limit it may be the only one that comes. The M in the poller is not taken for a caller.
 //!
 //! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
-//! `gmp::hooks` are registered, which would have to be called around the change of the thread.
+//! `gmp::hooks` are registered, which would have to be called around the change of the thread: `gmp::hooks` promises that a
+//! goroutine stays on its thread in `blocking`.
 //!
-//! Checked by `models/callers.rs`.
+//! Checked by `models/callers.rs`, except that an M takes an idle P before a caller: that spares a call at the limit a wait,
+//! and nothing depends on it.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -74,11 +79,11 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// Takes an M out of the idle set for the callers, or asks for a new one, and has it on its way. The caller of this wakes
-    /// or starts that M after the lock.
+    /// Takes an M out of the idle set for the callers, or asks for a new one, and counts it as on its way. `start_woken` wakes or
+    /// starts that M after the lock.
     fn take_m_for_caller(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         let wake = if let Some(m) = central.idle.take_m() {
-            // SAFETY: Ms live as long as their scheduler.
+            // SAFETY: Ms live as long as their scheduler. The lock, and the idle set, give this M to its finder alone.
             unsafe { m.as_ref() }.assign(Some(Assignment::Caller));
             Wake::M(m)
         } else if self.may_start(central) {
@@ -99,25 +104,27 @@ impl<H: Host> Sched<H> {
         let left = !central.callers.is_empty() && !central.caller_m_comes;
         mutant!(CallerLeavesTheRest: let left = false);
         let wake = if left { self.take_m_for_caller(&mut central) } else { None };
-        if left && wake.is_none() {
-            self.callers_go_back(&mut central);
-        }
         let elsewhere = !central.globq.is_empty() || self.jobs_somewhere();
         let p = if elsewhere { self.pidleget_or(&mut central, m.last_p()) } else { None };
         if p.is_some() {
             central.globq.push(first);
             self.publish_len(&central);
         }
+        if left && wake.is_none() {
+            self.callers_go_back(&mut central);
+        }
         drop(central);
         mutant!(CallerCountedOnLate: relax(); self.central.lock().caller_m_comes = false);
-        self.start_woken(wake);
         match p {
             Some(p) => {
                 m.acquire(p);
                 self.become_spinning(m);
+                // Behind the P: to start a thread takes long.
+                self.start_woken(wake);
                 Heeded::LooksAgain
             }
             None => {
+                self.start_woken(wake);
                 event(format_args!("takes {first:?}, which is to block"));
                 m.go_where_the_thread_belongs();
                 Heeded::Runs(first)
