@@ -185,9 +185,13 @@ unsafe extern "C-unwind" fn take_exception() {
         "call {cfa}",
         "pop rcx",
         ".cfi_def_cfa_offset 8",
+        ".cfi_remember_state",
         "mov rsp, rax",
+        // The return address of that call, which comes next, still lies just below.
+        ".cfi_def_cfa_offset 0",
         "mov rax, rcx",
         "jmp qword ptr [rsp - 8]",
+        ".cfi_restore_state",
         // _URC_CONTINUE_UNWIND
         "2: mov eax, 8",
         "ret",
