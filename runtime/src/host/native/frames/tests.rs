@@ -10,7 +10,7 @@ use std::arch::naked_asm;
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -395,13 +395,18 @@ const NO: &[(&str, fn())] = &[
 
 const CASE: &str = "GMP_TEST_CASE";
 
-/// Runs the test of this name alone, in a process that throws in this case.
-#[track_caller]
-fn aborts_in_child(test: &str, case: &str) {
-    let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+/// Runs the test of this name alone, in a process that sees this case.
+fn alone(module: &str, test: &str, case: &str) -> Output {
+    let path = format!("{}::{test}", module.split_once("::").unwrap().1);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([&path, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, case);
-    let output = command.output().unwrap();
+    command.output().unwrap()
+}
+
+/// As `alone`: the process throws in this case.
+#[track_caller]
+fn aborts_in_child(test: &str, case: &str) {
+    let output = alone(module_path!(), test, case);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{case}: {output:?}");
 }
 

@@ -133,3 +133,38 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     ));
     assert_eq!(std::sync::Arc::strong_count(&alive), 1);
 }
+
+/// Fails by an allocation that each throw leaves in the frames which it gives up: the payload in std's, if std did not take it
+/// out of them. In a process of its own, as all of the process's memory is counted.
+#[test]
+#[cfg(all(target_env = "gnu", not(gmp_asan)))]
+fn throws_leave_no_allocation() {
+    const TIMES: usize = 1000;
+    /// What malloc takes for an allocation, at least.
+    const LEAST: usize = 32;
+    if std::env::var_os(CASE).is_none() {
+        let output = alone(module_path!(), "throws_leave_no_allocation", "counts");
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    fn throws(number: usize) {
+        throw(Box::new([number; 20]))
+    }
+    let grows = |each: &mut dyn FnMut(usize)| {
+        // SAFETY: always sound.
+        let in_use = || unsafe { libc::mallinfo2() }.uordblks;
+        let before = in_use();
+        (0..TIMES).for_each(each);
+        in_use().saturating_sub(before)
+    };
+    prepare();
+    let throws = grows(&mut |number| {
+        let caught = catch_unwind(|| black_box(throws as fn(usize))(number));
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&[number; 20]));
+    });
+    // What is kept for the next allocations counts as in use: a few, and the thread that waits for this test has some.
+    assert!(throws < TIMES * LEAST / 4, "{throws} bytes");
+    let mut kept = Vec::with_capacity(TIMES);
+    let keeps = grows(&mut |_| kept.push(black_box(Box::new(0_u8))));
+    assert!(keeps > TIMES * LEAST * 3 / 4, "{keeps} bytes");
+}
