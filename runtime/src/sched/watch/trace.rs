@@ -8,7 +8,8 @@
 //! | --- | --- |
 //! | `threads` | threads that have not left, the monitor among them |
 //! | `idlethreads` | Ms that sleep on their notes; the one in the poller is none, as in Go |
-//! | `runqueue`, `[ … ]`, `runqsize` | the global queue; each P's own, with its batch, `runnext` left out as in Go |
+//! | `runqueue` | the global queue, mailboxes, the queues of classes, and the callers that wait for an M (`threads/callers.rs`) |
+//! | `[ … ]`, `runqsize` | each P's own queue, with its batch, `runnext` left out as in Go |
 //! | `schedticks`, `schedtick` | goroutines that the P looked for, and nearly always found |
 //! | `syscalltick` | how often the P was taken up and given up |
 //! | P's `status` | 0 idle, 1 running |
@@ -86,7 +87,10 @@ impl<H: Host> Sched<H> {
             central.alive,
             seen.nmspinning(),
             central.idle.num_ms(),
-            central.globq.len() + central.globq.mail.len() + central.globq.classes.total(),
+            central.globq.len()
+                + central.globq.mail.len()
+                + central.globq.classes.total()
+                + central.callers.len(),
         );
         let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
         let bound = central.bound_ms.len();
@@ -186,7 +190,9 @@ impl<H: Host> Sched<H> {
 mod tests {
     use super::*;
     use crate::{Builder, Priority, Runtime};
-    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::{Mutex, mpsc};
 
     /// Fails when a trace leaves out those that the owner of a P has taken into its batch.
     #[test]
@@ -207,10 +213,46 @@ mod tests {
             Vec::from_iter(all).into_iter().for_each(|one| one.join().unwrap());
         });
         let text = first.lock().unwrap().take().expect("one has looked");
-        let number = |after: &str| -> usize {
-            let rest = text.split(after).nth(1).and_then(|rest| rest.split_whitespace().next());
-            rest.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{after}: {text}"))
+        assert_eq!(number(&text, "runqueue=") + number(&text, " [ "), COUNT - 1, "{text}");
+    }
+
+    /// Fails when a trace leaves out those that wait for an M to make their blocking call.
+    #[test]
+    fn a_caller_is_counted() {
+        // Where the monitor takes the P first, as a busy machine stops this thread for long, the caller has an M at once.
+        let texts = Vec::from_iter((0..10).map(|_| trace_beside_a_caller()));
+        let counted = |text: &String| (number(text, "runqueue="), number(text, " [ ")) == (1, 0);
+        assert!(texts.iter().any(counted), "{texts:?}");
+    }
+
+    /// A trace by the one goroutine that runs, while another is about to block its thread, and its M has not begun.
+    fn trace_beside_a_caller() -> String {
+        let (ms, (released, release)) = (AtomicU32::new(0), mpsc::channel::<()>());
+        let release = Mutex::new(release);
+        // The second M. Where it was started for the P it is not to wait for good.
+        let starts = move || {
+            if ms.fetch_add(1, Relaxed) == 1 {
+                let _released = release.lock().unwrap().recv_timeout(Duration::from_secs(1));
+            }
         };
-        assert_eq!(number("runqueue=") + number(" [ "), COUNT - 1, "{text}");
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { Runtime::builder().procs(1).on_thread_start(starts).build() }.unwrap();
+        let sched = runtime.handle().sched("trace").unwrap();
+        runtime.run(|| {
+            let looks = crate::go(move || {
+                let text = sched.trace_text(Duration::ZERO, false);
+                drop(released);
+                text
+            });
+            // The one that was spawned last runs first.
+            let calls = crate::go(|| crate::blocking(|| ()));
+            calls.join().unwrap();
+            looks.join().unwrap()
+        })
+    }
+
+    fn number(text: &str, after: &str) -> usize {
+        let rest = text.split(after).nth(1).and_then(|rest| rest.split_whitespace().next());
+        rest.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{after}: {text}"))
     }
 }
