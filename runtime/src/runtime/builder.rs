@@ -40,9 +40,10 @@ const LOW_SHARE: u32 = 61;
 ///
 /// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
 /// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of the
-/// global queue, of each P's own in brackets, and how many goroutines each P has run so far (`schedticks`). In the lines of
-/// `scheddetail` a P's `status` is 0 for idle and 1 for running; a goroutine's is 1 for runnable, 2 for running, and 4 for
-/// waiting, with the reason. Fields of what there is none of here say 0, `false` or `nil`.
+/// global queue, which includes those that wait for a thread for a [`blocking`](crate::blocking) call, of each P's own in
+/// brackets, and how many goroutines each P has run so far (`schedticks`). In the lines of `scheddetail` a P's `status` is 0
+/// for idle and 1 for running; a goroutine's is 1 for runnable, 2 for running, and 4 for waiting, with the reason. Fields of
+/// what there is none of here say 0, `false` or `nil`.
 ///
 /// ```
 /// use gmp::Runtime;
@@ -325,10 +326,11 @@ impl RuntimeBuilder {
     /// functions are called in the order in which they were set, and the guards are dropped in the opposite order.
     ///
     /// Each such thread calls `f` once, on the thread's own stack: the first one, those that are started when there is more
-    /// work, and those that take over from a thread that blocks. A goroutine that blocks its thread stays on that thread, so
-    /// nothing is called then. A thread that calls [`Runtime::run_locked`] is one of them for as long as that call lasts: it
-    /// calls `f` first, and has dropped the guard when the call returns, or unwinds. Threads that run no goroutine do not call
-    /// `f`: the monitor, the thread that ends a runtime, and those for timers outside of runtimes.
+    /// work, and those that take over from a thread that blocks, or make a goroutine's [`blocking`](crate::blocking) call, to
+    /// which the goroutine goes over when others wait. A goroutine's change of threads calls nothing. A thread that calls
+    /// [`Runtime::run_locked`] is one of them for as long as that call lasts: it calls `f` first, and has dropped the guard
+    /// when the call returns, or unwinds. Threads that run no goroutine do not call `f`: the monitor, the thread that ends a
+    /// runtime, and those for timers outside of runtimes.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
