@@ -1,8 +1,8 @@
 //! A list of goroutines: intrusive and FIFO, through `G::next` (Go's `gQueue`).
 //!
 //! A G is in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock of its own:
-//! the list of goroutines that wait for a stack is under the scheduler's lock, the batch that an M found in the poller
-//! is on that M's stack.
+//! the list of goroutines that wait for a stack and that of the callers (`sched/threads/callers.rs`) are under the scheduler's
+//! lock, the batch that an M found in the poller is on that M's stack.
 
 use crate::g::GRef;
 use crate::host::Host;

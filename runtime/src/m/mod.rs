@@ -333,7 +333,8 @@ impl<H: Host> M<H> {
         self.assignment.with_mut(|slot| unsafe { (*slot).take() })
     }
 
-    /// Takes the assignment that the waker has left, and acts on it: acquires the P, or spins.
+    /// Takes the assignment that the waker has left, and acts on it: acquires the P, spins, or notes that the M was sent
+    /// for the callers.
     pub(crate) fn take_assignment(&self) {
         self.take_assignment_in_lock();
         self.go_where_the_p_belongs();

@@ -101,7 +101,7 @@ impl<H: Host> Sched<H> {
             return true;
         }
         let size = g.with_birth(|birth| birth.stack_size as usize);
-        let p = m.p().expect("provide_stack: an M runs a goroutine with a P");
+        let p = m.p().expect("provide_stack: an M begins a goroutine with a P");
         m.count_stacks(1);
         match p.with_stack_cache(|cache| self.host.new_stack(cache, size)) {
             Ok(fresh) => {

@@ -1,7 +1,8 @@
 //! The idle Ps, and the Ms that sleep on their notes until a waker needs them. Under the scheduler's lock.
 //!
 //! Invariants: a P or an M is in the set at most once. No M holds a P that is in the set, and an M in the set holds no P. A
-//! waker that takes an M out assigns a P or a summons, or nothing, and wakes the M once; or the M takes itself out.
+//! waker that takes an M out assigns a P, a summons or the callers (`threads/callers.rs`), or nothing, and wakes the M once; or
+//! the M takes itself out.
 //!
 //! The census counts the idle Ps for readers without the lock. When the census changes, relative to this set, is part
 //! of the protocols (`wake.rs`); so the census, and the masks, are changed by the callers (`run/idle.rs`).
