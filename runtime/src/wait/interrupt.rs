@@ -21,9 +21,10 @@
 //! goroutine that stands before it in the queue may end its wait; and two goroutines that wake each other, each time before
 //! the other looks, are never unwound: with one queue and one P for ever.
 //!
-//! The payload is a [`Thrown`], raised by `resume_unwind`: no panic hook runs, destructors do. The frame for which
-//! the payload is meant catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches
-//! the payload for good is unwound again at its next park, three times in all.
+//! The payload is a [`Thrown`], thrown by forced unwinding after a look (`host/native/frames/throw.rs`), and by `resume_unwind`
+//! where there was none (`throw_unseen`): no panic hook runs, destructors do. The frame for which the payload is meant catches
+//! it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the payload for good is unwound again
+//! at its next park, three times in all.
 //!
 //! Checked by `models/interrupt.rs`, the last by `models/policy.rs`.
 

@@ -1,6 +1,6 @@
 //! The look at the frames: would a panic that is thrown here arrive at the goroutine's catcher?
 //!
-//! A goroutine is ended from outside by a throw of ours (`resume_unwind`) where it is parked. Its stack holds frames of the
+//! A goroutine is ended from outside by a throw of ours (`throw.rs`) where it is parked. Its stack holds frames of the
 //! user, of C, of other languages. Some of them abort the process when a panic reaches them; then the goroutine must not be
 //! unwound. The obvious question, `panicking()`, errs on both sides: a `Drop` that runs under an unwind may catch what it
 //! throws, and an `extern "C"` function aborts without any unwind before.
