@@ -44,6 +44,9 @@
 //! Where no function is registered, a park or yield costs one comparison more. Where functions are, a goroutine takes a
 //! slower way to its park, and pays for the functions.
 
+// "It stays on its thread": a goroutine that calls `blocking` while others wait would go to another thread, but for the look at
+// `has_switch_hooks` in `wants_p_of` (`sched/threads/callers.rs`).
+
 use crate::host::Active;
 use crate::sched::switch;
 
