@@ -355,8 +355,8 @@ impl State {
         self.len == 0 && self.meets_nobody() && self.tick.is_none()
     }
 
-    /// Returns `true` if no sender waits and the channel is not closed: then a receive that has found no message, from a channel
-    /// that does not tell the time, has to wait.
+    /// Returns `true` if no sender waits and the channel is not closed: then a receive that has found no message, from a
+    /// channel that does not tell the time, has to wait.
     #[inline]
     pub(crate) fn meets_nobody(&self) -> bool {
         self.senders.is_empty() && !self.closed

@@ -74,8 +74,8 @@ impl Raw {
             mutant!(TickReceiveQueuesLate: drop(state); state = self.state.lock());
             let record = Record::new(wait.waiter(), slot.cast(), Kind::Alone);
             let node = NonNull::from(&record);
-            // SAFETY: a new record is in no queue. It leaves this one below, before the frame goes: `park` returns once the wait
-            // is over, or never.
+            // SAFETY: a new record is in no queue. It leaves this one below, before the frame goes: `park` returns once the
+            // wait is over, or never.
             unsafe {
                 state.give_place(node);
                 state.receivers.push_back(node);
@@ -97,8 +97,8 @@ impl Raw {
             if let Woke::Interrupted(why) = woke {
                 return EndWord::interrupted(why);
             }
-            // The clock is read again: the limit of the wait would bring the beats that were missed until here. Another receiver
-            // may have taken the message meanwhile.
+            // The clock is read again: the limit of the wait would bring the beats that were missed until here. Another
+            // receiver may have taken the message meanwhile.
             now = Active::now();
         }
     }

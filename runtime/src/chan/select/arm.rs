@@ -267,8 +267,8 @@ impl<'a> Arm<'a> {
     pub(super) fn take_message(&mut self, space: *mut Space) -> bool {
         let slot = self.slot(space);
         let Some((_, chan, ops)) = self.chan else { return false };
-        // SAFETY: `Operation::new` has put `chan` and `ops` of one `Chan<T>` together, and `slot` gave this arm's place: the space
-        // of the select, which its caller keeps, or a box for a `T`.
+        // SAFETY: `Operation::new` has put `chan` and `ops` of one `Chan<T>` together, and `slot` gave this arm's place: the
+        // space of the select, which its caller keeps, or a box for a `T`.
         unsafe { (ops.take_message)(chan, slot) }
     }
 

@@ -26,8 +26,8 @@
 //!
 //! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on
 //! one P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So
-//! a helper that has seen one ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at B3,
-//! however young that queue is. After a look at a longer ring the helper looks at the same P again. Fewer looks would take
+//! a helper that has seen one ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at
+//! B3, however young that queue is. After a look at a longer ring the helper looks at the same P again. Fewer looks would take
 //! goroutines of a ring that is longer for a moment only.
 //!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
@@ -37,10 +37,10 @@
 //!
 //! The floors. An age of about two looks tells nothing, and an age may be the kernel's doing. A P whose M the kernel has
 //! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
-//! slices, and the owner would take the work back, at a high price. So an owner also shows its CPU when it looks or wakes an M. If that is
-//! the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted the victim's
-//! M, and the helper leaves the victim's queue alone for longer than the kernel usually takes. Helping before that would gain
-//! little: the goroutine that this M was running waits for the kernel in any case.
+//! slices, and the owner would take the work back, at a high price. So an owner also shows its CPU when it looks or wakes an M.
+//! If that is the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted
+//! the victim's M, and the helper leaves the victim's queue alone for longer than the kernel usually takes. Helping before that
+//! would gain little: the goroutine that this M was running waits for the kernel in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, the helper's part by `models/help.rs`;
 //! `tests/scheduling/transfer.rs` measures helping, and shows that the goroutine waits for ever without it.
@@ -330,8 +330,8 @@ mod tests {
         assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
     }
 
-    /// Fails where a ring that is longer for a moment gives a goroutine away, or several that are; or where one that stays longer
-    /// gives none, or one at each look.
+    /// Fails where a ring that is longer for a moment gives a goroutine away, or several that are; or where one that stays
+    /// longer gives none, or one at each look.
     #[test]
     fn a_ring_that_stays_longer_gives_one_at_a_time() {
         let age = QueueAge::new();
