@@ -2,7 +2,8 @@
 //! other Ms do meanwhile, and at the limit of threads, too.
 
 use super::caught;
-use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime, together};
+use super::cover::{Handle, blocking_here};
+use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -74,24 +75,39 @@ fn the_m_that_takes_a_caller_sends_one_for_the_next() {
     });
 }
 
-/// An M that has just idled its P is sent for a caller, while goroutines stand in the queue of the P that the caller has left: the
-/// first keeps its thread until the second has run, and so does the call. Fails by deadlock when no M comes for the second.
+/// An M leaves a goroutine to the owner of that one's P, idles its own P, and is sent for a caller just then. The owner's next
+/// goroutine keeps its thread until the one that was left has run, and so does the call. Fails by deadlock when no M comes for
+/// that one: the M that is sent has seen it, and can't come.
 #[test]
 fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
-    Model::new().preemptions(2).check("sent_beside_work", || {
+    Model::new().with_refusals(1).preemptions(1).check("sent_beside_work", || {
         let runtime = runtime(2, 3);
-        let blocks = || {
-            let ran = Flag::default();
-            let [raised, waited] = [ran.clone(), ran.clone()];
-            drop(crate::go(move || raised.raise()));
-            drop(crate::go(move || waited.wait_on_thread()));
-            // The other M, which spun, is on its way to sleep.
-            loom::thread::yield_now();
-            crate::blocking(|| ran.wait_on_thread());
-            done();
-        };
-        let [blocks, _] = together(&runtime, [Box::new(blocks), Box::new(|| ())]);
+        let handle = Handle::of(&runtime);
+        let [there, queued, go_on, ran]: [Flag; 4] = Default::default();
+        let blocks = runtime.go({
+            let [there, queued, go_on] = [&there, &queued, &go_on].map(Flag::clone);
+            move || {
+                there.wait_on_thread();
+                let [raised, waited] = [&ran, &ran].map(Flag::clone);
+                drop(crate::go(move || raised.raise()));
+                queued.raise();
+                go_on.wait_on_thread();
+                handle.queue_next_in_silence(handle.make(move || waited.wait_on_thread()));
+                crate::blocking(|| ran.wait_on_thread());
+                done();
+            }
+        });
+        let handle = Handle::of(&runtime);
+        let idles = runtime.go(move || {
+            // A third M is in the poller, so that this one is to stand by on its note.
+            blocking_here(|| handle.await_poller());
+            there.raise();
+            queued.wait_on_thread();
+            loom::explore();
+            go_on.raise();
+        });
         blocks.join().unwrap();
+        idles.join().unwrap();
     });
 }
 
@@ -131,7 +147,6 @@ fn mutants() {
             (Mutant::CallerLeavesTheRest, TWO),
             (Mutant::CallerCountedOnLate, TWO),
             (Mutant::SentLeavesTheWork, "an_m_that_is_sent_leaves_no_work_beside_an_idle_p"),
-            (Mutant::StopForgetsCallers, "a_caller_is_left_at_the_end"),
         ],
     );
 }

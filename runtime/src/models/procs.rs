@@ -5,7 +5,7 @@
 //! itself asserts that no M is assigned a surplus P.
 
 use super::caught;
-use super::cover::{Handle, p_number};
+use super::cover::{Handle, blocking_here, p_number};
 use crate::model::{
     Body, Flag, Model, Mutant, done, fall_asleep, refuse_threads, runtime, together, together_with_us,
 };
@@ -132,7 +132,7 @@ fn a_p_that_was_meant_for_a_refused_thread_retires() {
         });
         let gives_away = move || {
             handle.queue_in_silence([queued]);
-            crate::blocking(|| ran.wait_on_thread());
+            blocking_here(|| ran.wait_on_thread());
         };
         let bodies: [Body; 2] = [Box::new(gives_away), Box::new(one_p)];
         let both = one_on(1, &runtime, (First::There, refuse_threads), bodies);

@@ -1,7 +1,7 @@
 //! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and no goroutine is left.
 
 use super::caught;
-use super::cover::Handle;
+use super::cover::{Handle, blocking_here};
 use crate::model::{Flag, Model, Mutant, Parts, done, runtime, together};
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ fn no_more_threads_are_started_than_there_may_be() {
                     parts.held();
                     raised.raise();
                 }));
-                crate::blocking(|| ran.wait_on_thread());
+                blocking_here(|| ran.wait_on_thread());
             })
         };
         for one in together(&runtime, [gives(), gives()]) {

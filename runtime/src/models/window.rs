@@ -125,7 +125,7 @@ fn a_p_that_changes_hands_is_judged_with_its_holder() {
                 done();
             });
             loom::explore();
-            crate::blocking(|| {
+            super::cover::blocking_here(|| {
                 judging.wait_on_thread();
                 retaker.join().unwrap();
             });

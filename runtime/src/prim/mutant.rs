@@ -362,8 +362,6 @@ pub enum Mutant {
     CallersStay,
     /// An M that sees work, and is sent for a caller meanwhile, summons no other M.
     SentLeavesTheWork,
-    /// The end of a runtime does not look at the callers.
-    StopForgetsCallers,
 
     // Bound goroutines, and threads that end (`models/locked.rs`).
     /// Any M runs a goroutine that is bound to another.

@@ -525,7 +525,7 @@ impl<H: Host> Sched<H> {
             queued.push(g);
         }
         queued.append(&mut lists.stackless);
-        unless!(StopForgetsCallers, queued.append(&mut lists.callers));
+        queued.append(&mut lists.callers);
         self.publish_len(&central);
         drop(central);
         self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));

@@ -89,6 +89,16 @@ impl Handle {
         drop(inside);
         made.map(|made| made.handle)
     }
+    /// As `queue_in_silence`, as the next one of that P: displaces the one before into the ring.
+    ///
+    /// # Panics
+    /// As `queue_in_silence`.
+    pub fn queue_next_in_silence(&self, made: Made) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("queue_next_in_silence: on a P");
+        inside.p.owner.touch();
+        let left = inside.p.runq.push_next(made.g, || ());
+        assert!(left.is_none(), "queue_next_in_silence: the ring is full");
+    }
     /// Mails a goroutine to the P with that number, as its spawn does. Called on a goroutine.
     pub fn mail(&self, p: u32, made: Made) -> JoinHandle<()> {
         let m = M::<Active>::current().expect("mail: on a goroutine");
@@ -303,6 +313,16 @@ pub fn cpus() -> String {
 /// A runtime call that only enters and leaves. Called on a goroutine.
 pub fn touch_window() {
     drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
+}
+
+/// As `crate::blocking` of a goroutine that is no caller: it gives its P away, if it has one, and stays on its thread.
+pub fn blocking_here<R>(f: impl FnOnce() -> R) -> R {
+    let Some(window) = Window::<Active>::enter_with_p() else { return f() };
+    window.m().sched().entersyscallblock(&window);
+    drop(window);
+    let value = f();
+    drop(Window::<Active>::enter());
+    value
 }
 
 /// A point at which the kernel may switch the calling thread out; see `Model::with_retaker_that_is_refused`.
