@@ -339,6 +339,7 @@ mod tests {
         assert_eq!([gives(0, 6), gives(2, 4), gives(3, 4), gives(4, 2)], [2, 2, 0, 0]);
         assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, 1, 6 * (look % LONGER))).count(), 0);
         assert_eq!((0..9 * LONGER).filter(|look| age.note_lengths(0, look % 2, 6)).count(), 0);
+        age.begin_lease();
         assert!(!(0..LONGER - 1).any(|_| age.note_lengths(0, 1, 6)));
         age.begin_lease();
         assert!(!age.note_lengths(0, 1, 6));
