@@ -127,8 +127,8 @@ impl<H: Host> Sched<H> {
             if self.leave_idle(m) {
                 return;
             }
-            // An M that was sent for the callers since I1 makes a call, and looks no more: another one comes for the work. With a
-            // P or a summons the M itself looks.
+            // An M that was sent for the callers since I1 makes a call, and looks no more: another one comes for the work. With
+            // a P or a summons the M itself looks.
             unless!(SentLeavesTheWork, self.wakep());
         }
         self.sleep_in(m, idle_spot);

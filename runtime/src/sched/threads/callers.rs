@@ -79,8 +79,8 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// Takes an M out of the idle set for the callers, or asks for a new one, and counts it as on its way. `start_woken` wakes or
-    /// starts that M after the lock.
+    /// Takes an M out of the idle set for the callers, or asks for a new one, and counts it as on its way. `start_woken` wakes
+    /// or starts that M after the lock.
     fn take_m_for_caller(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         let wake = if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler. The lock, and the idle set, give this M to its finder alone.
