@@ -111,8 +111,8 @@ fn run_erased(node: &Arc<Node>, f: &mut dyn FnMut()) -> Result<(), ContextError>
     let place = queue::Node::new(Dependent::Runner(who.runner()));
     // SAFETY: frame and place stay in this function's frame until the `Entered` is dropped.
     let entered = unsafe { Entered::new(node, &who, &frame, &place) };
-    // By a pointer that the compiler can't see through: else it may know that the callee catches, and leave the call out of this
-    // function's table, which the look takes for a call that must not throw (`host/native/frames`).
+    // By a pointer that the compiler can't see through: else it may know that the callee catches, and leave the call out of
+    // this function's table, which the look takes for a call that must not throw (`host/native/frames`).
     let caught = black_box(caught as fn(&mut dyn FnMut()) -> Result<(), Box<dyn Any + Send>>)(f);
     drop(entered);
     let Err(payload) = caught else { return Ok(()) };

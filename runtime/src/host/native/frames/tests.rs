@@ -570,8 +570,8 @@ fn our_own_catcher_may_do_anything_afterwards() {
     assert_eq!(SAID.take(), Some(true));
 }
 
-/// Fails by a no where the compiler knows of several frames in a row that they do not throw, as the innermost one catches; and by
-/// a yes where a frame that may throw lies between.
+/// Fails by a no where the compiler knows of several frames in a row that they do not throw, as the innermost one catches; and
+/// by a yes where a frame that may throw lies between.
 #[test]
 fn calls_of_what_catches_need_not_be_listed() {
     let passes = |way: &[Meets]| {
