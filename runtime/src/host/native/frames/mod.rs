@@ -335,8 +335,7 @@ struct Look<'a> {
 struct Path {
     /// The outermost Catch so far: whether it leads to no abort, and its address.
     catcher: Option<(Meets, usize)>,
-    /// The last frame, which this one has called, is a Catch that leads to no abort, or has called one by a call that is not
-    /// listed, and so on.
+    /// The last frame, which this one has called, is a Catch that leads to no abort.
     called_catches: bool,
 }
 
@@ -345,9 +344,7 @@ impl Path {
     /// the user's that this one lies beyond.
     #[inline]
     fn pass(&mut self, meets: Meets, at: usize) -> Result<(), usize> {
-        let called_catches = self.called_catches;
-        // A call that is not listed does not throw, as its callee catches; so neither does that frame's own call.
-        self.called_catches = meets == Meets::Catch || meets == Meets::Unlisted && called_catches;
+        let called_catches = std::mem::replace(&mut self.called_catches, meets == Meets::Catch);
         match (meets, self.catcher) {
             (Meets::Nothing, _) => {}
             (Meets::Unlisted, _) if called_catches => {}
