@@ -3,7 +3,8 @@
 //! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that crate compiles after a
 //! change of the `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out,
 //! for messages and for waiters; a receiver that waits is handed the message directly; [`select!`](crate::select)
-//! chooses one of the arms that are ready, each equally likely while no other thread changes them; and there is [`close`](Sender::close).
+//! chooses one of the arms that are ready, each equally likely while no other thread changes them; and there is
+//! [`close`](Sender::close).
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
 //!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled

@@ -63,6 +63,7 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::{Assignment, M};
+use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence, fence_after_exchange};
 use crate::sched::poll::Poller;
@@ -244,12 +245,17 @@ impl<H: Host> Sched<H> {
         };
         drop(central);
         match M::current_of(self).and_then(M::p) {
-            Some(p) => {
-                // The woken M may run on this CPU, in the caller's place: then it gives the CPU back (`steal.rs`).
-                p.queue_age.show_cpu(H::cpu());
-                p.while_waking(|| self.start_woken(wake));
-            }
+            Some(p) => self.start_woken_by(p, wake),
             None => self.start_woken(wake),
+        }
+    }
+
+    /// As `start_woken`, by the owner of `p`, and shows thieves that the owner is in that call.
+    pub(crate) fn start_woken_by(&self, p: &P<H>, wake: Option<Wake<H>>) {
+        if wake.is_some() {
+            // The woken M may run on this CPU, in the owner's place: then it gives the CPU back (`steal.rs`).
+            p.queue_age.show_cpu(H::cpu());
+            p.while_waking(|| self.start_woken(wake));
         }
     }
 

@@ -1,9 +1,8 @@
 //! A goroutine that is about to block its thread while others wait for its P: another M makes the call.
 //!
 //! *The obvious way* is to keep the goroutine on its thread and to give the P to another M. Where that M's thread sleeps, the
-//! kernel takes some 10 µs to wake it, and the P's goroutines wait for as long; in a server whose handlers block, once for
-//! each request. *Here* the M keeps its P and goes on with the next goroutine, and the one that is about to block, the
-//! *caller*, goes to an M without a P:
+//! P's goroutines wait until the kernel has woken it; in a server whose handlers block, once for each request. *Here* the M
+//! keeps its P and goes on with the next goroutine, and the one that is about to block, the *caller*, goes to an M without a P:
 //!
 //! ```text
 //!   M with the P, which the caller has left        M without a P: one that was sent for, or that has just left its goroutine
@@ -19,7 +18,7 @@
 //! *One M is on its way for many callers*, as one spinner is for many submissions: a burst of calls costs the M with the P one
 //! futex call, and the Ms that are awake send each other. An M whose goroutine has come back without a P, and stands in the
 //! global queue now, takes a caller before it would sleep, and is not woken at all. An M that idles a P takes none: a caller
-//! waits for the M that was sent, which for a thread that has to be started takes some 100 µs.
+//! waits for the M that was sent, also where its thread has to be started first.
 //!
 //! *No caller is forgotten*: while callers stand there an M is on its way. B1 and B2 are one section of the lock, and so are H1
 //! and H2: an M that finds no caller at H2 is not counted on by one that comes later. An M on its way comes, unless its
@@ -75,7 +74,7 @@ impl<H: Host> Sched<H> {
         drop(central);
         mutant!(CallerWakesNobody: return false);
         let p = m.p().expect("queue_caller: a goroutine says this in a window");
-        p.while_waking(|| self.start_woken(wake));
+        self.start_woken_by(p, wake);
         false
     }
 
