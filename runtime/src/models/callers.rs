@@ -111,8 +111,8 @@ fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     });
 }
 
-/// A goroutine becomes a caller as its runtime is left. Fails by deadlock when its joiner is not told: no M takes a caller
-/// then.
+/// A goroutine becomes a caller as its runtime is left. Fails by deadlock when its joiner is not told, and by an assertion when
+/// the M that is on its way stays.
 #[test]
 fn a_caller_is_left_at_the_end() {
     Model::new().preemptions(2).check("caller_at_the_end", || {
