@@ -16,7 +16,8 @@ use std::task::{Context, Poll};
 /// Waits for the end of a context, as a future; made by [`Context::ended`](super::Context::ended).
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Ended {
-    node: Arc<Node>,
+    /// `None`: never done.
+    node: Option<Arc<Node>>,
     /// From the first poll that finds the node open on. The place stands in the node's list.
     waiting: Option<Waiting>,
     _pinned: PhantomPinned,
@@ -33,15 +34,15 @@ unsafe impl Send for Ended {}
 unsafe impl Sync for Ended {}
 
 impl Ended {
-    pub(super) fn new(node: Arc<Node>) -> Self {
+    pub(super) fn new(node: Option<Arc<Node>>) -> Self {
         Ended { node, waiting: None, _pinned: PhantomPinned }
     }
 
     /// Takes the place out of the list. The wait is over.
     fn leave(&mut self) {
-        if let Some(waiting) = &self.waiting {
+        if let (Some(waiting), Some(node)) = (&self.waiting, &self.node) {
             // SAFETY: the place stands in this list.
-            unsafe { self.node.remove(NonNull::from(&waiting.place)) };
+            unsafe { node.remove(NonNull::from(&waiting.place)) };
             self.waiting = None;
         }
     }
@@ -59,17 +60,15 @@ impl Future for Ended {
             }
             this.leave();
         }
-        if let Some(error) = this.node.err() {
+        let Some(node) = &this.node else { return Poll::Pending };
+        if let Some(error) = node.err() {
             return Poll::Ready(error);
-        }
-        if !this.node.may_end() {
-            return Poll::Pending;
         }
         let wait = TaskWait::open(cx.waker());
         let place = queue::Node::new(Dependent::Task(wait.waiter()));
         let Waiting { wait, place } = this.waiting.insert(Waiting { wait, place });
         // SAFETY: the place is pinned, and leaves the list in `leave`, before it is dropped.
-        if let Err(verdict) = unsafe { this.node.add(NonNull::from(&*place)) } {
+        if let Err(verdict) = unsafe { node.add(NonNull::from(&*place)) } {
             wait.withdraw();
             this.waiting = None;
             return Poll::Ready(verdict.error);

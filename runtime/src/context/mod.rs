@@ -15,13 +15,17 @@
 mod deadline;
 mod done;
 mod ended;
+mod error;
 mod run;
 mod signals;
 mod tree;
+mod values;
 
-use crate::chan::Receiver;
+use crate::chan::{self, Receiver};
 use crate::goroutine::{self, Builder, JoinHandle};
 pub use ended::Ended;
+use error::cause_of;
+pub use error::{Cause, ContextError};
 pub use signals::with_signals;
 pub(crate) use tree::interrupted;
 
@@ -29,33 +33,12 @@ use crate::host::{Active, Clock};
 use crate::m::M;
 use crate::prim::Arc;
 use crate::runtime::priority::Priority;
-use std::any::Any;
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 use tree::{Deadline, Node, Verdict};
-
-/// Why a context is done, in the caller's own terms.
-///
-/// ```
-/// use gmp::context::{Cause, Context};
-///
-/// let (context, cancel) = Context::background().with_cancel();
-/// cancel.cancel_with("the client is gone");
-/// let cause: Cause = context.cause().unwrap();
-/// assert_eq!(cause.to_string(), "the client is gone");
-/// ```
-pub type Cause = Arc<dyn Error + Send + Sync>;
-
-/// The cause that a caller gave. A [`Cause`] that another context had stays what it is: it is not wrapped.
-fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
-    match given.into().downcast::<Cause>() {
-        Ok(cause) => *cause,
-        Err(given) => Cause::from(given),
-    }
-}
+use values::Value;
 
 /// What a group of goroutines works under: a context can be cancelled, can have a deadline, and carries values.
 /// Clones are the same context. Go's `context.Context`.
@@ -90,25 +73,9 @@ fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    node: Arc<Node>,
+    /// `None`: never done.
+    node: Option<Arc<Node>>,
     values: Option<Arc<Value>>,
-    class: Option<Priority>,
-}
-
-/// A value of the chain, with the older ones behind it.
-struct Value {
-    value: Box<dyn Any + Send + Sync>,
-    older: Option<Arc<Value>>,
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        // Drops the chain in a loop, not by recursion: the chain may be long.
-        let mut older = self.older.take();
-        while let Some(it) = older {
-            older = Arc::into_inner(it).and_then(|mut it| it.older.take());
-        }
-    }
 }
 
 /// A deadline that the user gives as an instant.
@@ -124,11 +91,11 @@ fn counted(timeout: Duration) -> Deadline {
 impl Context {
     /// Returns the context from which others are derived: one that is never done, and has no values.
     pub fn background() -> Self {
-        Context { node: Node::endless(), values: None, class: None }
+        Context { node: None, values: None }
     }
 
     fn with_node(&self, node: Arc<Node>) -> (Context, Cancel) {
-        (Context { node: Arc::clone(&node), values: self.values.clone(), class: self.class }, Cancel { node })
+        (Context { node: Some(Arc::clone(&node)), values: self.values.clone() }, Cancel { node })
     }
 
     /// Derives a context that is done when cancelled, or when this one is done.
@@ -142,7 +109,7 @@ impl Context {
     /// assert_eq!(part.err(), Some(ContextError::Canceled));
     /// ```
     pub fn with_cancel(&self) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, None, None))
+        self.with_node(Node::derive(self.node.as_ref(), None, None))
     }
 
     /// Derives a context that is done at `deadline` (at once if that has passed), when cancelled, or when this one is
@@ -157,7 +124,7 @@ impl Context {
     /// assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
     /// ```
     pub fn with_deadline(&self, deadline: Instant) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(named(deadline)), None))
+        self.with_node(Node::derive(self.node.as_ref(), Some(named(deadline)), None))
     }
 
     /// As [`with_deadline`](Self::with_deadline), with the [`cause`](Self::cause) that the context has once the
@@ -167,7 +134,7 @@ impl Context {
         deadline: Instant,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(named(deadline)), Some(cause_of(cause))))
+        self.with_node(Node::derive(self.node.as_ref(), Some(named(deadline)), Some(cause_of(cause))))
     }
 
     /// As [`with_deadline`](Self::with_deadline), counted from now.
@@ -186,7 +153,7 @@ impl Context {
     /// }
     /// ```
     pub fn with_timeout(&self, timeout: Duration) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(counted(timeout)), None))
+        self.with_node(Node::derive(self.node.as_ref(), Some(counted(timeout)), None))
     }
 
     /// As [`with_deadline_cause`](Self::with_deadline_cause), counted from now.
@@ -195,79 +162,24 @@ impl Context {
         timeout: Duration,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> (Context, Cancel) {
-        self.with_node(Node::derive(&self.node, Some(counted(timeout)), Some(cause_of(cause))))
-    }
-
-    /// Derives a context with one more value, which [`value`](Self::value) finds by the type. The derived context is
-    /// done when this one is.
-    ///
-    /// ```
-    /// use gmp::context::Context;
-    ///
-    /// struct RequestId(u64);
-    ///
-    /// let ctx = Context::background().with_value(RequestId(7)).with_value("other");
-    /// assert_eq!(ctx.value::<RequestId>().unwrap().0, 7);
-    /// assert!(ctx.value::<u64>().is_none());
-    /// ```
-    pub fn with_value<T: Send + Sync + 'static>(&self, value: T) -> Context {
-        let value = Value { value: Box::new(value), older: self.values.clone() };
-        Context { node: Arc::clone(&self.node), values: Some(Arc::new(value)), class: self.class }
-    }
-
-    /// Returns the value of type `T` that was added last, on the way from the background to this context.
-    pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let mut at = self.values.as_deref();
-        while let Some(it) = at {
-            if let Some(value) = it.value.downcast_ref() {
-                return Some(value);
-            }
-            at = it.older.as_deref();
-        }
-        None
-    }
-
-    /// Derives a context whose [`go`](Self::go) starts goroutines of this class, as does that of each context derived from it.
-    /// The derived context is done when this one is. [`run`](Self::run) does not change the class of its caller, and
-    /// [`gmp::go`](crate::go) starts a `Normal` goroutine inside it, too.
-    ///
-    /// ```
-    /// use gmp::{Priority, context::Context};
-    ///
-    /// let requests = Context::background().with_priority(Priority::High);
-    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    /// unsafe {
-    ///     gmp::run(|| {
-    ///         let (request, _cancel) = requests.with_cancel();
-    ///         assert_eq!(request.go(gmp::priority).join().unwrap(), Ok(Priority::High));
-    ///     })
-    /// }
-    /// ```
-    pub fn with_priority(&self, class: Priority) -> Context {
-        Context { class: Some(class), ..self.clone() }
-    }
-
-    /// Returns the class that was given last, on the way from the background to this context, by
-    /// [`with_priority`](Self::with_priority); `None` if none was.
-    pub fn priority(&self) -> Option<Priority> {
-        self.class
+        self.with_node(Node::derive(self.node.as_ref(), Some(counted(timeout)), Some(cause_of(cause))))
     }
 
     /// Derives a context with the same values and the same class that is never done.
     pub fn without_cancel(&self) -> Context {
-        Context { node: Node::endless(), values: self.values.clone(), class: self.class }
+        Context { node: None, values: self.values.clone() }
     }
 
     /// Returns why the context is done; `None` before the end. Once there is an error, [`done`](Self::done) is closed.
     /// Does not block.
     pub fn err(&self) -> Option<ContextError> {
-        self.node.err()
+        self.node.as_ref()?.err()
     }
 
     /// Returns the cause that was given to the end of this context, or to the end of the context above that reached
     /// this one; the [`ContextError`] itself if no cause was given. `None` as long as the context is not done.
     pub fn cause(&self) -> Option<Cause> {
-        self.node.cause()
+        self.node.as_ref()?.cause()
     }
 
     /// Returns a channel that is closed when the context is done, and on which no message is sent: a receive waits
@@ -294,7 +206,8 @@ impl Context {
     /// }
     /// ```
     pub fn done(&self) -> &Receiver<()> {
-        self.node.receiver()
+        const NEVER: &Receiver<()> = &chan::never();
+        self.node.as_ref().map_or(NEVER, |node| node.receiver())
     }
 
     /// Waits for the end of the context, as a future, whose output is the error that [`err`](Self::err) returns from then
@@ -311,14 +224,14 @@ impl Context {
     /// other.join().unwrap();
     /// ```
     pub fn ended(&self) -> Ended {
-        Ended::new(Arc::clone(&self.node))
+        Ended::new(self.node.clone())
     }
 
     /// Returns when the context is done at the latest: the earliest deadline among its own and those of the contexts
     /// above. The instant is unchanged from [`with_deadline`](Self::with_deadline), or was counted from the timeout.
     /// `None` without a deadline. Does not block.
     pub fn deadline(&self) -> Option<Instant> {
-        self.node.deadline()
+        self.node.as_ref()?.deadline()
     }
 
     /// Calls `f` when the context is done, or at once if the context is done already: in a new goroutine, in the
@@ -326,7 +239,7 @@ impl Context {
     /// not block.
     ///
     /// Dropping the handle does not stop the call. The handle holds the context; when the last handle of the context
-    /// is dropped, so is `f`.
+    /// is dropped, so is `f`. For a context that is never done the returned handle alone keeps `f`.
     ///
     /// ```
     /// use gmp::{chan, context::Context};
@@ -339,17 +252,19 @@ impl Context {
     /// ```
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> AfterFunc {
         let home = M::<Active>::current().and_then(M::g).map(|g| g.home().clone());
-        let key = self.node.call_when_done(tree::AfterEnd { f: Box::new(f), home });
-        AfterFunc { node: Arc::clone(&self.node), key }
+        // Where the context is never done the handle keeps `f`.
+        let node = self.node.clone().unwrap_or_else(Node::top);
+        let key = node.call_when_done(tree::AfterEnd { f: Box::new(f), home });
+        AfterFunc { node, key }
     }
 
     /// Runs `f` under this context, on the calling goroutine or plain thread. Blocks what `f` blocks.
     ///
     /// Once the context is done, a call of `gmp` inside that parks, or is parked, unwinds to here: channels, locks, `join`,
     /// `sleep`; a call whose error can hold a [`ContextError`] returns that instead. The calls of [`net`](crate::net) do:
-    /// an [`io::Error`] of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and `run` gives `Ok`
-    /// of what `f` makes of that error. An event that came before the end counts: a wait that was already ended otherwise
-    /// ends normally, and a call that does not have to wait is not affected.
+    /// an [`io::Error`](std::io::Error) of kind `TimedOut`, or `Other` for a cancel, with the [`ContextError`] inside, and
+    /// `run` gives `Ok` of what `f` makes of that error. An event that came before the end counts: a wait that was already
+    /// ended otherwise ends normally, and a call that does not have to wait is not affected.
     ///
     /// The context does not end waits of other libraries: a lock, channel, `join` or `sleep` of std or of another
     /// crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a call goes on
@@ -405,7 +320,10 @@ impl Context {
     where
         F: FnOnce() -> T,
     {
-        run::run(&self.node, f)
+        match &self.node {
+            None => Ok(f()),
+            Some(node) => run::run(node, f),
+        }
     }
 
     /// Starts a goroutine that runs `f` under this context, as [`run`](Self::run) does, in the runtime of the calling
@@ -443,7 +361,7 @@ impl Context {
         T: Send + 'static,
     {
         let context = self.clone();
-        match self.class.unwrap_or_default() {
+        match self.priority().unwrap_or_default() {
             Priority::Normal => crate::go(move || context.run(f)),
             class => {
                 let sched = goroutine::here("go", goroutine::FROM_A_THREAD);
@@ -457,7 +375,10 @@ impl Context {
     /// Calls `f`. The end of this context interrupts the waits of `f` that are
     /// [`OnInterrupt::Returning`](crate::wait::interrupt::OnInterrupt).
     pub(crate) fn under<T>(&self, f: impl FnOnce() -> T) -> T {
-        run::under(&self.node, f)
+        match &self.node {
+            None => f(),
+            Some(node) => run::under(node, f),
+        }
     }
 }
 
@@ -589,50 +510,5 @@ impl AfterFunc {
 impl fmt::Debug for AfterFunc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AfterFunc").finish_non_exhaustive()
-    }
-}
-
-/// Why a context is done.
-///
-/// ```
-/// use gmp::context::{Context, ContextError};
-/// use std::time::Duration;
-///
-/// let (context, cancel) = Context::background().with_timeout(Duration::from_secs(60));
-/// cancel.cancel();
-/// match context.err() {
-///     Some(ContextError::Canceled) => {}
-///     Some(ContextError::DeadlineExceeded) => unreachable!("a minute has not passed"),
-///     None => unreachable!("`cancel` has returned"),
-/// }
-/// ```
-#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
-pub enum ContextError {
-    /// The context was cancelled.
-    Canceled,
-    /// The deadline of the context has passed.
-    DeadlineExceeded,
-}
-
-impl fmt::Display for ContextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ContextError::Canceled => "context canceled",
-            ContextError::DeadlineExceeded => "context deadline exceeded",
-        })
-    }
-}
-
-impl Error for ContextError {}
-
-/// Of kind `TimedOut` for a deadline. Of kind `Other` for a cancel, not `Interrupted`, after which std's helpers try
-/// again.
-impl From<ContextError> for io::Error {
-    fn from(error: ContextError) -> Self {
-        let kind = match error {
-            ContextError::Canceled => io::ErrorKind::Other,
-            ContextError::DeadlineExceeded => io::ErrorKind::TimedOut,
-        };
-        io::Error::new(kind, error)
     }
 }

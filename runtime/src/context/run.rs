@@ -148,7 +148,7 @@ impl<'a> Entered<'a> {
     unsafe fn new(node: &Arc<Node>, who: &'a Who, frame: &Frame, place: &DependentNode) -> Self {
         let in_list = NonNull::from(place);
         // SAFETY: `drop` removes the place from the list.
-        let added = node.may_end() && unsafe { node.add(in_list) }.is_ok();
+        let added = unsafe { node.add(in_list) }.is_ok();
         who.set_frame(&raw const *frame);
         Entered { node: Arc::clone(node), who, outer: frame.outer, in_list: added.then_some(in_list) }
     }

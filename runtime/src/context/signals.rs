@@ -35,7 +35,7 @@ use std::io;
 pub fn with_signals(context: &Context, signals: &[Signal]) -> io::Result<(Context, Cancel)> {
     let set = registry::set_to_hear("with_signals", signals)?;
     let (context, cancel) = context.with_cancel();
-    let node = Arc::downgrade(&context.node);
+    let node = Arc::downgrade(&cancel.node);
     let registration = registry::listen(set, move |signal| {
         if let Some(node) = node.upgrade() {
             // First: code that sees that the context is done counts on the signals' own actions.
@@ -43,6 +43,6 @@ pub fn with_signals(context: &Context, signals: &[Signal]) -> io::Result<(Contex
             node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause_of(signal)) });
         }
     })?;
-    Node::keep(&context.node, Box::new(registration));
+    Node::keep(&cancel.node, Box::new(registration));
     Ok((context, cancel))
 }

@@ -149,8 +149,6 @@ pub(super) struct Node {
     above: Option<Arc<Node>>,
     /// The node's place in the list of the node above.
     place: Option<NonNull<DependentNode>>,
-    /// The node is at the top, and never done.
-    endless: bool,
     deadline: Option<Deadline>,
     /// The node is done, and so are all nodes below.
     swept: AtomicBool,
@@ -166,11 +164,7 @@ unsafe impl Send for Node {}
 unsafe impl Sync for Node {}
 
 impl Node {
-    fn new(
-        above: Option<(Arc<Node>, NonNull<DependentNode>)>,
-        endless: bool,
-        deadline: Option<Deadline>,
-    ) -> Self {
+    fn new(above: Option<(Arc<Node>, NonNull<DependentNode>)>, deadline: Option<Deadline>) -> Self {
         let (above, place) = above.unzip();
         let state = State {
             dependents: Queue::new(),
@@ -184,7 +178,6 @@ impl Node {
             done: AtomicU32::new(OPEN),
             above,
             place,
-            endless,
             deadline,
             swept: AtomicBool::new(false),
             channel: AtomicPtr::new(ptr::null_mut()),
@@ -192,19 +185,26 @@ impl Node {
         }
     }
 
-    /// Makes a node that is never done.
-    pub(super) fn endless() -> Arc<Self> {
-        Arc::new(Node::new(None, true, None))
+    /// Makes a node at the top.
+    pub(super) fn top() -> Arc<Self> {
+        Arc::new(Node::new(None, None))
     }
 
-    /// Makes a node below `above`, with a timer if `deadline` is earlier than those of all nodes above.
-    pub(super) fn derive(above: &Arc<Node>, deadline: Option<Deadline>, cause: Option<Cause>) -> Arc<Self> {
-        let own = deadline.filter(|own| above.deadline.is_none_or(|above| own.instant() < above.instant()));
-        let node = Arc::new_cyclic(|node| {
-            let place = || Box::new(queue::Node::new(Dependent::Node(Weak::clone(node))));
-            let above_it = || (Arc::clone(above), NonNull::from(Box::leak(place())));
-            Node::new((!above.endless).then(above_it), false, own.or(above.deadline))
-        });
+    /// Makes a node below `above`, if that can be done, with a timer if `deadline` is earlier than those of all nodes above.
+    pub(super) fn derive(
+        above: Option<&Arc<Node>>,
+        deadline: Option<Deadline>,
+        cause: Option<Cause>,
+    ) -> Arc<Self> {
+        let before = above.and_then(|above| above.deadline);
+        let own = deadline.filter(|own| before.is_none_or(|before| own.instant() < before.instant()));
+        let node = match above {
+            None => Arc::new(Node::new(None, own)),
+            Some(above) => Arc::new_cyclic(|node| {
+                let place = Box::new(queue::Node::new(Dependent::Node(Weak::clone(node))));
+                Node::new(Some((Arc::clone(above), NonNull::from(Box::leak(place)))), own.or(before))
+            }),
+        };
         if let Some(verdict) = node.enter() {
             node.end(&verdict);
         } else if let Some(own) = own {
@@ -286,11 +286,6 @@ impl Node {
         self.state.lock().kept.take()
     }
 
-    /// Returns `true` if the node can ever be done.
-    pub(super) fn may_end(&self) -> bool {
-        !self.endless
-    }
-
     /// A pointer to `done` with provenance for the whole node, of which `done` is the first field.
     pub(super) fn done_word(&self) -> NonNull<AtomicU32> {
         NonNull::from(self).cast()
@@ -324,16 +319,18 @@ impl Node {
     /// Ends the node and all nodes below. When the call returns all of them are done.
     pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
         // Acquire: partner S1.
-        if self.endless || self.swept.load(Acquire) {
+        if self.swept.load(Acquire) {
             return;
         }
-        let (mut calls, mut walked, mut tasks) = (Vec::new(), Vec::new(), Readied::new());
-        let mut open = vec![Arc::clone(self)];
+        let (mut calls, mut tasks) = (Vec::new(), Readied::new());
+        // Most nodes have none below: these then allocate nothing.
+        let (mut open, mut walked) = (Vec::new(), Vec::new());
+        self.end_one(verdict, &mut open, &mut calls, &mut tasks);
         while let Some(node) = open.pop() {
             node.end_one(verdict, &mut open, &mut calls, &mut tasks);
             walked.push(node);
         }
-        for node in &walked {
+        for node in walked.iter().chain([self]) {
             // S1. Release: they are done: partner `end`.
             node.swept.store(true, Release);
         }
@@ -390,6 +387,8 @@ impl Node {
         self.done.store(verdict.code(), Release);
         drop(state);
         woken.ready_with(tasks);
+        // Now: the walk may be long.
+        tasks.queue();
         drop((alarm, kept));
     }
 

@@ -93,14 +93,15 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
 
 /// Returns how the connect of `stream` has ended; `WouldBlock` if it has not.
 fn answer(stream: &net::TcpStream) -> io::Result<()> {
-    // On loopback the connection is mostly made at once.
-    if let Some(refused) = stream.take_error()? {
-        return Err(refused);
+    // On loopback the connection is mostly made at once. One that is made has no error of its connect.
+    let Err(not_yet) = stream.peer_addr() else { return Ok(()) };
+    if not_yet.kind() != ErrorKind::NotConnected {
+        return Err(not_yet);
     }
-    stream.peer_addr().map(drop).map_err(|not_yet| match not_yet.kind() {
-        ErrorKind::NotConnected => ErrorKind::WouldBlock.into(),
-        _ => not_yet,
-    })
+    match stream.take_error()? {
+        Some(refused) => Err(refused),
+        None => Err(ErrorKind::WouldBlock.into()),
+    }
 }
 
 /// Orders the addresses so that the families take turns; within a family the order stays.

@@ -1,0 +1,71 @@
+//! Why a context is done: the error, and the cause.
+
+use crate::prim::Arc;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// Why a context is done, in the caller's own terms.
+///
+/// ```
+/// use gmp::context::{Cause, Context};
+///
+/// let (context, cancel) = Context::background().with_cancel();
+/// cancel.cancel_with("the client is gone");
+/// let cause: Cause = context.cause().unwrap();
+/// assert_eq!(cause.to_string(), "the client is gone");
+/// ```
+pub type Cause = Arc<dyn Error + Send + Sync>;
+
+/// The cause that a caller gave. A [`Cause`] that another context had stays what it is: it is not wrapped.
+pub(super) fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
+    match given.into().downcast::<Cause>() {
+        Ok(cause) => *cause,
+        Err(given) => Cause::from(given),
+    }
+}
+
+/// Why a context is done.
+///
+/// ```
+/// use gmp::context::{Context, ContextError};
+/// use std::time::Duration;
+///
+/// let (context, cancel) = Context::background().with_timeout(Duration::from_secs(60));
+/// cancel.cancel();
+/// match context.err() {
+///     Some(ContextError::Canceled) => {}
+///     Some(ContextError::DeadlineExceeded) => unreachable!("a minute has not passed"),
+///     None => unreachable!("`cancel` has returned"),
+/// }
+/// ```
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub enum ContextError {
+    /// The context was cancelled.
+    Canceled,
+    /// The deadline of the context has passed.
+    DeadlineExceeded,
+}
+
+impl fmt::Display for ContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ContextError::Canceled => "context canceled",
+            ContextError::DeadlineExceeded => "context deadline exceeded",
+        })
+    }
+}
+
+impl Error for ContextError {}
+
+/// Of kind `TimedOut` for a deadline. Of kind `Other` for a cancel, not `Interrupted`, after which std's helpers try
+/// again.
+impl From<ContextError> for io::Error {
+    fn from(error: ContextError) -> Self {
+        let kind = match error {
+            ContextError::Canceled => io::ErrorKind::Other,
+            ContextError::DeadlineExceeded => io::ErrorKind::TimedOut,
+        };
+        io::Error::new(kind, error)
+    }
+}
