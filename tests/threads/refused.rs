@@ -342,6 +342,35 @@ fn a_refused_membarrier_is_replaced() {
     });
 }
 
+/// Many threads want the lock of one channel, and sleep for it. Fails by a hang where a thread that lets the lock go relies on
+/// a barrier that is refused, and forgets a sleeper.
+#[test]
+fn threads_sleep_for_locks_where_membarrier_is_refused() {
+    const NAME: &str = "threads_sleep_for_locks_where_membarrier_is_refused";
+    const THREADS: u64 = 16;
+    const NUMBERS: u64 = 2_000;
+    if !child::is_child() {
+        return in_sandboxes(NAME, |_, _| ());
+    }
+    let works = || {
+        let (to, from) = chan::bounded(4);
+        let numbers = move |_| {
+            let to = to.clone();
+            thread::spawn(move || (1..=NUMBERS).for_each(|n| to.send(n).unwrap()))
+        };
+        let senders: Vec<_> = (0..THREADS).map(numbers).collect();
+        let sum = |_| {
+            let from = from.clone();
+            thread::spawn(move || from.iter().sum::<u64>())
+        };
+        let receivers: Vec<_> = (0..THREADS).map(sum).collect();
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        let sums: u64 = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
+        assert_eq!(sums, THREADS * NUMBERS * (NUMBERS + 1) / 2);
+    };
+    sandboxed(&[libc::SYS_membarrier], works, |_, _| true);
+}
+
 /// Where no other barrier is to be had, either: fails by a hang of what a goroutine blocks that waits in the kernel.
 #[test]
 fn a_blocked_thread_needs_no_barrier() {

@@ -82,6 +82,11 @@ pub(crate) trait Threads: Sized + 'static {
     /// Gets ready what the first goroutine of a runtime needs, and the runtime's threads do not: the scheduler calls this while
     /// the first of these threads starts.
     fn prepare();
+    /// Finds out what is good to know of the machine, and what Ms do without until then: the monitor calls this when its
+    /// runtime has lived for a moment. Later calls do nothing.
+    fn settle();
+    /// Returns `true` if `settle` was called.
+    fn is_settled() -> bool;
     /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
     /// the number may change.
     fn parallelism() -> usize;

@@ -21,6 +21,8 @@ pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
 /// Whether a thief naps after short thefts. A model's Ms look at any time.
 pub(crate) const NAPS: bool = !cfg!(gmp_loom);
+/// How many goroutines run between two looks at the timers while sleepers stand in the ring. A model's M looks before each.
+pub(crate) const TIMERS_EVERY: u32 = if cfg!(gmp_loom) { 1 } else { 16 };
 /// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
 pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
 /// How often a locker looks again at a held lock before it joins the queue. Go's number.
@@ -55,3 +57,8 @@ pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) 
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
 /// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
+/// So many goroutines are spawned in a row before a spawner without a P takes an idle one.
+pub(crate) const SPREE: u32 = if cfg!(gmp_loom) { 0 } else { 64 };
+/// How long so many may take, and how far apart those are that follow.
+pub(crate) const SPREE_WITHIN: Duration =
+    if cfg!(gmp_loom) { Duration::MAX } else { Duration::from_millis(1) };

@@ -11,7 +11,7 @@
 //! order panics before it waits: in the first run that takes the locks so, not only in the run where both threads
 //! meet. [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, except one
 //! that a commit hook lets go, which runs on the same thread. In release builds nothing of this exists: a lock is
-//! parking_lot's.
+//! that of `store_lock.rs`.
 //!
 //! A goroutine may park while it holds a lock of another kind: a type of `sync`, an I/O lock, the lock of `SingleFlight`.
 
@@ -76,6 +76,8 @@ pub(crate) enum Rank {
     Debugger,
     /// The CPUs of a thread: `m/bound.rs`. They are set under it.
     Bound,
+    /// Whether an M sleeps on its note: `m/apart.rs`. The CPUs of its thread are set under it.
+    Apart,
     /// The state of a thread as the kernel tells it: `host/native/watch.rs`.
     ThreadWatch,
     /// The right to ask threads for their frames: `host/native/sample/mod.rs`.
@@ -173,7 +175,7 @@ pub(crate) use Mutex as HostMutex;
 
 #[cfg(gmp_loom)]
 ranked! {
-    /// A lock of the host's own, which outlives an execution: parking_lot's in both builds.
+    /// A lock of the host's own, which outlives an execution: parking_lot's, in models.
     HostMutex,
     /// What the lock protects, until it is let go.
     HostMutexGuard, over parking_lot::Mutex<T>, parking_lot::MutexGuard<'a, T>

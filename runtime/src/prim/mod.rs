@@ -1,15 +1,17 @@
 //! The facade: every atomic, fence, lock and shared cell of the runtime comes from here.
 //!
-//! Natively these are std's atomics, parking_lot's mutex and crossbeam-utils' padding; under the cfg `gmp_loom` they are
-//! loom's, and loom then explores the very code that ships. Nothing above the host names `std::sync` or a clock;
-//! `tests/sources/facade.rs` reads the files and refuses one that does. That test lists the files that choose by the
-//! cfg: this one, which chooses between `native.rs` and `model.rs`, a few beside it, and the hosts. A few other files
-//! hold an item that only the models have.
+//! Natively these are std's atomics, the lock of `store_lock.rs` and crossbeam-utils' padding; under the cfg `gmp_loom` they
+//! are loom's, and loom then explores the very code that ships. Nothing above the host names `std::sync` or a clock;
+//! `tests/sources/facade.rs` reads the files and refuses one that does. That test lists the files that choose by the cfg: this
+//! one, which chooses between `native.rs` and `model.rs`, a few beside it, and the hosts. A few other files hold an item that
+//! only the models have.
 //!
 //! The annotations of [`hooks`] are in shipped code so that loom can be shown to find each mutant.
 //!
 //! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
 
+#[cfg(not(gmp_loom))]
+mod beds;
 pub(crate) mod capacity;
 pub(crate) mod hooks;
 mod lock;
@@ -19,6 +21,8 @@ mod mutant;
 #[cfg(not(gmp_loom))]
 mod native;
 mod single_writer;
+#[cfg(any(not(gmp_loom), test))]
+pub(crate) mod store_lock;
 
 // The pool of stacks has such a lock, and there is no pool with the `generator` backend.
 #[cfg_attr(any(feature = "generator", not(target_arch = "x86_64")), allow(unused_imports))]

@@ -141,6 +141,9 @@ pub(crate) fn when_weighed(check: impl FnOnce()) {
 /// A model has no cache.
 pub(crate) fn prefetch<T>(_: *const T) {}
 
+/// As `prefetch`.
+pub(crate) fn prefetch_to_write<T>(_: *const T) {}
+
 /// Lets the awaited thread run.
 pub(crate) fn relax() {
     loom::thread::yield_now();

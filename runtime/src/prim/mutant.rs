@@ -254,6 +254,12 @@ pub enum Mutant {
     TurnWakesNobody,
     /// An M that finds goroutines in the poller at a visit queues them globally, and wakes no M.
     VisitQueuesInSilence,
+    /// An M that runs an arrival before those in its queue wakes no M for them.
+    ArrivalWakesNobody,
+    /// An arrival goes before a sleeper, which goes to the ring's end.
+    ArrivalPutsOffTheSleeper,
+    /// An M that is about to sleep does not see arrivals.
+    ArrivalsUnseen,
     /// An M that runs a sleeper before those in its queue wakes no M for them.
     SleeperWakesNobody,
     /// An M looks at its ring alone for goroutines that wait, where all stand in the global queue.
@@ -340,6 +346,10 @@ pub enum Mutant {
     UnbindLooksAtNoLease,
     /// An M that gives its P away to block its thread leaves the thread bound to the P's CPUs.
     BlockingKeepsTheCpus,
+    /// An owner forbids its CPU to the thread of an M that has come.
+    ForbidsAnMThatCame,
+    /// A woken M does not allow its thread the CPU that was forbidden.
+    WokenStaysForbidden,
     /// A starter does not count the threads that were asked for and have not started.
     LimitForgetsTheAsked,
     /// An M gives a P away as an idle one although its queue is not empty.
@@ -626,6 +636,10 @@ pub enum Mutant {
     ShutdownTrustsOneSnapshot,
     /// A thread that is no M queues a new goroutine without a look, under the lock, whether the runtime ends.
     SpawnLooksOnce,
+    /// A spawner that has lost its P takes an idle one although others wait for it.
+    SpawnerOvertakes,
+    /// A spawner that has lost its P takes an idle one while its M counts as outside of the runtime.
+    SpawnerComesInLate,
     /// A thread that is no M drops the closure of a goroutine as the runtime ends, and does not tell the ender.
     UnrunNotTold,
     /// The same, and the goroutine is counted as live meanwhile.
@@ -770,10 +784,14 @@ pub enum Mutant {
     ReturnedNotHeld,
     /// A send goes to a receiver that is back in its place, past a select that waits to send.
     ChanSendOvertakes,
-    /// A sender is dropped without Acquire and Release.
-    SenderDropRelaxed,
-    /// A receiver is dropped without Acquire and Release.
-    ReceiverDropRelaxed,
+    /// An end of a channel that is not the last of its kind goes without Release.
+    EndGoesRelaxed,
+    /// The last end of a kind finds without Acquire that it is the last.
+    LastEndLooksRelaxed,
+    /// The last end of a kind goes without Release.
+    LastPartyGoesRelaxed,
+    /// The last end of all frees the channel without Acquire.
+    LastPartyFreesRelaxed,
     /// A receiver that gives up leaves its record among the receivers to which a message was promised.
     PromiseLeavesItsPartner,
 
@@ -848,6 +866,12 @@ pub enum Mutant {
     RwLockUpgradableLeaves,
     /// A recursive reader of an RwLock takes it beside a granter.
     RwLockRecursiveBesideGrant,
+    /// A reader of an RwLock that is notified to try takes that for a grant.
+    RwLockTakesATryForAGrant,
+    /// A granter of an RwLock has readers try although a writer waits.
+    RwLockReadersTryBesideAWriter,
+    /// The end of a runtime releases what a reader of an RwLock was only to try for.
+    RwLockLeftTakesATryForAGrant,
 
     // Semaphore (`models/semaphore.rs`).
     /// A releaser of permits notifies no waiter.
@@ -1076,4 +1100,22 @@ pub enum Mutant {
     UsersLeaveRelaxed,
     /// The last user of a closed descriptor does not wake the closer.
     UsersLastIsSilent,
+
+    // Locks that are let go by a store (`models/store_lock.rs`).
+    /// A lock is taken without Acquire.
+    StoreLockTakenRelaxed,
+    /// A lock is let go without Release.
+    StoreLockFreedRelaxed,
+    /// A thread that lets a lock go wakes no sleeper.
+    StoreLockWakesNobody,
+    /// A thread that lets a lock go beside sleepers looks into the lock's bed without a fence.
+    StoreLockWakesNoFence,
+    /// A sleeper has no other thread pass a barrier.
+    StoreLockSleepsNoBarrier,
+    /// A sleeper that leaves out the barrier does not fence either.
+    StoreLockSleepsNoFence,
+    /// A sleeper that has had all threads pass a barrier does not release that for others.
+    StoreLockPassedRelaxed,
+    /// A thread that takes PASSED back forgets a sleeper that comes just then.
+    StoreLockForgetsASleeper,
 }

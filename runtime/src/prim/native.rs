@@ -1,4 +1,4 @@
-//! What ships: std's atomics, parking_lot's mutex, and the machine's own means.
+//! What ships: std's atomics, locks whose unlock is a store, and the machine's own means.
 
 use super::Ordering;
 /// The identity of a plain thread, in a lock that the holder may take again.
@@ -8,13 +8,73 @@ use std::time::{Duration, Instant};
 
 /// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
+    use crate::prim::beds::OfProcess;
     #[cfg(debug_assertions)]
     use crate::prim::lock::Ranks;
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    use crate::prim::store_lock::StoreLock;
+    use std::cell::UnsafeCell;
+    use std::marker::PhantomData;
+    use std::ops::{Deref, DerefMut};
 
     /// A lock with a place among those of its rank.
     pub(crate) trait Placed {
         fn place(&self) -> usize;
+    }
+
+    /// The lock, and what it protects.
+    #[repr(C)]
+    pub(crate) struct Mutex<T> {
+        lock: StoreLock,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: the value is reached under the lock alone.
+    unsafe impl<T: Send> Send for Mutex<T> {}
+    // SAFETY: as for `Send`.
+    unsafe impl<T: Send> Sync for Mutex<T> {}
+
+    impl<T> Mutex<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Mutex { lock: StoreLock::new(), value: UnsafeCell::new(value) }
+        }
+
+        #[inline(always)]
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.lock.lock(&OfProcess);
+            MutexGuard { mutex: self, _of_this_thread: PhantomData }
+        }
+    }
+
+    /// The right to the value, until the drop, on the thread that took the lock.
+    pub(crate) struct MutexGuard<'a, T> {
+        mutex: &'a Mutex<T>,
+        _of_this_thread: PhantomData<*const ()>,
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        #[inline(always)]
+        fn deref(&self) -> &T {
+            // SAFETY: the guard has the lock.
+            unsafe { &*self.mutex.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        #[inline(always)]
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: the guard has the lock.
+            unsafe { &mut *self.mutex.value.get() }
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            // SAFETY: the guard has the lock, and goes.
+            unsafe { self.mutex.lock.unlock(&OfProcess) };
+        }
     }
 
     impl<T> Placed for Mutex<T> {
@@ -145,6 +205,20 @@ pub(crate) fn prefetch<T>(at: *const T) {
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// As `prefetch`, of what is written soon: the cache gets the line for itself. To load it first and ask for it at the write is
+/// two ways to the core that wrote the line last.
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(at: *const T) {
+    // SAFETY: as in `prefetch`. A processor that does not know the instruction takes it for a `nop`, but for Intel's first ones
+    // with 64 bits, of 2004.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -11,7 +11,7 @@ use crate::host::{
 };
 use crate::m::M;
 use crate::prim::{Arc, AtomicU32, Ordering, UnsafeCell, fence};
-use crate::runtime::cpu_sets::CpuSet;
+use crate::runtime::cpu_sets::{CPUS, CpuSet};
 use crate::sched::Shared;
 use crate::stack::switch::{Coro, Home};
 use crate::wait::interrupt::is_interrupt;
@@ -45,6 +45,8 @@ pub struct Local {
     pub(super) switches: Switches,
     /// The CPUs of the M's thread. A thread that looks, or changes it, holds a lock: loom checks that.
     cpus: UnsafeCell<CpuSet>,
+    /// The CPU on which the thread runs: the first of those that it has given itself.
+    cpu: Cell<Option<u32>>,
 }
 
 impl Default for Local {
@@ -54,6 +56,7 @@ impl Default for Local {
             panic: Cell::new(None),
             switches: Switches::new(),
             cpus: UnsafeCell::new(CpuSet::EMPTY),
+            cpu: Cell::new(None),
         }
     }
 }
@@ -150,8 +153,8 @@ impl Threads for ModelHost {
     fn seed_random(_seed: u32) {}
 
     fn cpu() -> u32 {
-        // Each M has a cache of its own.
-        M::<Self>::current().map_or(0, |m| m.id)
+        // Each M has a CPU of its own, until its thread chooses.
+        M::<Self>::current().map_or(0, |m| m.local.cpu.get().unwrap_or(m.id))
     }
 
     fn cache_of(_cpu: u32) -> u32 {
@@ -164,19 +167,28 @@ impl Threads for ModelHost {
 
     fn prepare() {}
 
+    fn settle() {}
+
+    fn is_settled() -> bool {
+        true
+    }
+
     fn own_affinity() -> io::Result<CpuSet> {
         Ok(CpuSet::EMPTY)
     }
 
     fn affinity(local: &Local, _thread: u32) -> io::Result<CpuSet> {
-        // SAFETY: the caller holds the lock of `m/bound.rs`.
+        // SAFETY: the caller holds the lock of `m/bound.rs`, or has the M alone, as in `m/apart.rs`.
         Ok(local.cpus.with(|cpus| unsafe { *cpus }))
     }
 
-    fn set_affinity(local: &Local, _thread: u32, cpus: &CpuSet) -> io::Result<()> {
+    fn set_affinity(local: &Local, thread: u32, cpus: &CpuSet) -> io::Result<()> {
         schedule::add(format_args!("gives a thread CPUs {cpus}"));
         // SAFETY: as in `affinity`; or the thread has just begun.
         local.cpus.with_mut(|own| unsafe { *own = *cpus });
+        if thread == 0 {
+            local.cpu.set((0..CPUS as u32).find(|&cpu| cpus.has(cpu as usize)));
+        }
         Ok(())
     }
 

@@ -55,6 +55,17 @@ pub(crate) fn heavy() -> io::Result<()> {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
 }
 
+/// Has the calling thread pass a full fence, and all other running threads of the process a barrier. Returns `false` where the
+/// kernel refuses the latter. For a lock, for which a thread may sleep before the process has a runtime; that there was a
+/// refusal is left to the next retaker to find and to tell.
+pub(crate) fn pass_by_all() -> bool {
+    register();
+    let passed = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).is_ok();
+    // SeqCst: the caller's fence, also where the kernel has made none; the caller names its partner.
+    fence(Ordering::SeqCst);
+    passed
+}
+
 /// How long a visit to all CPUs may take. Where each CPU is busy with threads of the visitor's class the kernel has
 /// the visitor wait for some milliseconds at each.
 const VISIT_LIMIT: Duration = Duration::from_millis(500);

@@ -40,6 +40,7 @@ use crate::sched::watch::deadlock::Runtimes;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 use crate::stack::switch as segment;
 use crate::stack::switch::{Coro, Home};
+pub(crate) use barrier::pass_by_all;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use signals::SignalStack;
@@ -74,6 +75,9 @@ fn tell(text: &str) {
     let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
     let _nobody_listens = (&*stderr).write_all(text.as_bytes());
 }
+
+/// `settle` was called in this process.
+static SETTLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns a seed that differs for each thread, and is never zero.
 fn seed() -> u32 {
@@ -270,9 +274,20 @@ impl Threads for Native {
     }
 
     fn prepare() {
-        topology::prepare();
         frames::prepare();
-        settle_pause();
+    }
+
+    fn settle() {
+        // Relaxed: what is settled says itself whether it is there.
+        if !SETTLED.swap(true, Relaxed) {
+            topology::prepare();
+            settle_pause();
+        }
+    }
+
+    fn is_settled() -> bool {
+        // Relaxed: as above.
+        SETTLED.load(Relaxed)
     }
 
     fn parallelism() -> usize {

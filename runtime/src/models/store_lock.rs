@@ -1,0 +1,234 @@
+//! A lock that is let go by a store: one holder at a time, and no sleeper is forgotten.
+//!
+//! loom has no barrier that one thread asks for and another passes. Here each thread has a word, which its light barrier
+//! exchanges, and a heavy one exchanges those of all: so each light barrier comes before or after each heavy one, and neither
+//! light ones nor fences are ordered with a light one, as on a machine.
+
+use super::caught;
+use crate::model::{Model, Mutant};
+use crate::prim::store_lock::{Beds, PASSED, StoreLock};
+use crate::prim::{AcqRel, AtomicU32};
+use loom::cell::UnsafeCell;
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// All threads have passed a barrier, for a sleeper of another lock.
+const ANOTHER_SLEEPS: u32 = PASSED | 1;
+/// How many threads there are; the first one makes the others.
+const THREADS: usize = 3;
+
+/// Two locks, and one bed for both.
+struct Locks {
+    all: AtomicU32,
+    bed: AtomicU32,
+    barriers: [AtomicU32; THREADS],
+    /// No sleeper needs a barrier.
+    spared: bool,
+    queues: [(Mutex<()>, Condvar); 2],
+    locks: [StoreLock; 2],
+    /// Changed under the first lock.
+    count: UnsafeCell<u32>,
+}
+
+// SAFETY: the lock orders the accesses to `count`; loom checks that it does.
+unsafe impl Send for Locks {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Locks {}
+
+/// The locks, on one of the threads.
+#[derive(Clone)]
+struct On(Arc<Locks>, usize);
+
+impl Beds for On {
+    fn all(&self) -> &AtomicU32 {
+        &self.0.all
+    }
+
+    fn bed(&self, _lock: usize) -> &AtomicU32 {
+        &self.0.bed
+    }
+
+    fn light_barrier(&self) {
+        // AcqRel: partner `heavy_barrier`.
+        self.0.barriers[self.1].fetch_add(1, AcqRel);
+    }
+
+    fn heavy_barrier(&self) -> bool {
+        assert!(!self.0.spared, "a barrier although another sleeper has had one");
+        for passed in &self.0.barriers {
+            // AcqRel: partner `light_barrier`.
+            passed.fetch_add(1, AcqRel);
+        }
+        true
+    }
+
+    fn spin(&self, _tried: impl FnMut() -> bool) -> bool {
+        false
+    }
+
+    fn sleep(&self, lock: usize, is_taken: impl Fn() -> bool, _limited: bool) {
+        let (queue, woken) = self.queue(lock);
+        let queue = queue.lock().unwrap();
+        if is_taken() {
+            drop(woken.wait(queue).unwrap());
+        }
+    }
+
+    fn wake_one(&self, lock: usize) {
+        let (queue, woken) = self.queue(lock);
+        drop(queue.lock().unwrap());
+        woken.notify_one();
+    }
+
+    fn is_quiet_for_long(&self) -> bool {
+        true
+    }
+}
+
+impl On {
+    /// The first thread, with this word of all.
+    fn new(all: u32) -> Self {
+        let locks = Locks {
+            all: AtomicU32::new(all),
+            bed: AtomicU32::new(0),
+            barriers: [(); THREADS].map(|()| AtomicU32::new(0)),
+            spared: all == ANOTHER_SLEEPS,
+            queues: [(); 2].map(|()| (Mutex::new(()), Condvar::new())),
+            locks: [(); 2].map(|()| StoreLock::new()),
+            count: UnsafeCell::new(0),
+        };
+        On(Arc::new(locks), 0)
+    }
+
+    fn queue(&self, lock: usize) -> &(Mutex<()>, Condvar) {
+        let is_first = lock == std::ptr::from_ref(&self.0.locks[0]).addr();
+        &self.0.queues[usize::from(!is_first)]
+    }
+
+    fn take(&self, lock: usize) {
+        self.0.locks[lock].lock(self);
+    }
+
+    /// The caller has the lock.
+    fn let_go(&self, lock: usize) {
+        // SAFETY: the caller has it.
+        unsafe { self.0.locks[lock].unlock(self) };
+    }
+
+    fn add(&self) {
+        self.take(0);
+        self.add_and_let_go();
+    }
+
+    /// The caller has the first lock.
+    fn add_and_let_go(&self) {
+        // SAFETY: under the lock.
+        self.0.count.with_mut(|count| unsafe { *count += 1 });
+        self.let_go(0);
+    }
+
+    fn spawn(&self, thread: usize, f: impl FnOnce(&On) + 'static) -> loom::thread::JoinHandle<()> {
+        let theirs = On(Arc::clone(&self.0), thread);
+        loom::thread::spawn(move || f(&theirs))
+    }
+
+    /// All have let go. Where nothing needs a barrier an unlock has taken PASSED back, or no thread has slept.
+    fn assert_sum(&self, sum: u32) {
+        self.take(0);
+        // SAFETY: under the lock.
+        assert_eq!(self.0.count.with(|count| unsafe { *count }), sum);
+        self.let_go(0);
+        let counts = [&self.0.all, &self.0.bed].map(|count| count.load(Ordering::Relaxed));
+        let all = if self.0.spared { ANOTHER_SLEEPS } else { 0 };
+        assert_eq!(counts, [all, 0], "a sleeper is counted that is not there, or PASSED is kept");
+    }
+}
+
+/// Fails by deadlock where a sleeper is forgotten, by a causality violation where two have the lock, or a holder does not see
+/// what the one before has done.
+#[test]
+fn a_holder_lets_go_while_another_falls_asleep() {
+    Model::new().unbounded().check("store_lock", || {
+        let locked = On::new(0);
+        let other = locked.spawn(1, On::add);
+        locked.add();
+        other.join().unwrap();
+        locked.assert_sum(2);
+    });
+}
+
+/// As `a_holder_lets_go_while_another_falls_asleep`, while a thread sleeps for another lock of the same bed's number.
+#[test]
+fn a_holder_lets_go_while_others_sleep_elsewhere() {
+    Model::new().unbounded().check("store_lock_elsewhere", || {
+        let locked = On::new(ANOTHER_SLEEPS);
+        let other = locked.spawn(1, On::add);
+        locked.add();
+        other.join().unwrap();
+        locked.assert_sum(2);
+    });
+}
+
+/// A thread falls asleep for the second lock until the first one's sleeper is through, which may leave its barrier to that
+/// thread. Fails by deadlock where it does not see what came before that barrier.
+#[test]
+fn a_sleeper_relies_on_the_barrier_of_another() {
+    Model::new().check("store_lock_passed", || {
+        let locked = On::new(0);
+        locked.take(0);
+        locked.take(1);
+        let elsewhere = locked.spawn(1, |on| (on.take(1), on.let_go(1)).1);
+        let sleeper = locked.spawn(2, On::add);
+        locked.add_and_let_go();
+        sleeper.join().unwrap();
+        locked.let_go(1);
+        elsewhere.join().unwrap();
+        locked.assert_sum(2);
+    });
+}
+
+/// Two sleepers. Fails by deadlock where one of them is forgotten.
+#[test]
+fn two_sleepers_are_woken() {
+    Model::new().check("store_lock_two", || {
+        let locked = On::new(0);
+        locked.take(0);
+        let others = [1, 2].map(|thread| locked.spawn(thread, On::add));
+        locked.add_and_let_go();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        locked.assert_sum(3);
+    });
+}
+
+/// PASSED stands, and no thread sleeps. Fails by a deadlock or a wrong count where the thread that takes PASSED back forgets a
+/// sleeper that has relied on it.
+#[test]
+fn a_sleeper_comes_as_the_barrier_is_forgotten() {
+    Model::new().check("store_lock_quiet", || {
+        let locked = On::new(PASSED);
+        let others = [1, 2].map(|thread| locked.spawn(thread, On::add));
+        locked.add();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        locked.assert_sum(3);
+    });
+}
+
+#[test]
+fn mutants() {
+    const ONE: &str = "a_holder_lets_go_while_another_falls_asleep";
+    const ELSEWHERE: &str = "a_holder_lets_go_while_others_sleep_elsewhere";
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::StoreLockTakenRelaxed, ONE),
+            (Mutant::StoreLockFreedRelaxed, ONE),
+            (Mutant::StoreLockWakesNobody, ONE),
+            (Mutant::StoreLockSleepsNoBarrier, ONE),
+            (Mutant::StoreLockSleepsNoFence, ELSEWHERE),
+            (Mutant::StoreLockWakesNoFence, ELSEWHERE),
+            (Mutant::StoreLockPassedRelaxed, "a_sleeper_relies_on_the_barrier_of_another"),
+            (Mutant::StoreLockForgetsASleeper, "a_sleeper_comes_as_the_barrier_is_forgotten"),
+        ],
+    );
+}
