@@ -170,6 +170,69 @@ fn a_value_may_use_its_channel_as_it_is_dropped() {
     });
 }
 
+/// Fails by a use of a channel that was freed, or by one that never is: the last senders lie in their own channel, and go while
+/// the last receiver does. The first value's drop unwinds, too.
+#[test]
+fn the_last_sender_may_lie_in_its_channel() {
+    struct Holds {
+        _sender: gmp::chan::Sender<Holds>,
+        _bomb: Numbered,
+        _more: gmp::chan::Sender<Holds>,
+    }
+    everyone(|crew| {
+        crew.run(|| {
+            for (count, (s, r)) in [(1, bounded(1)), (3, bounded(3)), (100, unbounded())] {
+                let drops = Arc::new(AtomicUsize::new(0));
+                for number in 0..count {
+                    let bomb = Numbered(number, Arc::clone(&drops));
+                    assert!(s.send(Holds { _sender: s.clone(), _bomb: bomb, _more: s.clone() }).is_ok());
+                }
+                drop(s);
+                let other = r.clone();
+                drop(r);
+                assert_eq!(drops.load(SeqCst), 0);
+                let unwound = catch_unwind(AssertUnwindSafe(|| drop(other)));
+                assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&0_usize));
+                assert_eq!((drops.load(SeqCst), Arc::strong_count(&drops)), (count, 1));
+            }
+        });
+    });
+}
+
+/// Fails by a value that is dropped twice or never, or by a use of a channel that was freed: all ends are cloned and dropped at
+/// the same time, while values lie in the channel.
+#[test]
+fn all_ends_go_at_the_same_time() {
+    everyone(|crew| {
+        for round in 0..share(5000, 5) {
+            for (s, r) in every_kind() {
+                let drops = Arc::new(AtomicUsize::new(0));
+                let left = s.capacity().unwrap_or(3);
+                (0..left).for_each(|_| s.send(Probe(Arc::clone(&drops))).unwrap());
+                let (more, again) = (s.clone(), r.clone());
+                let mut random = Random::new(round);
+                let [mut one, mut two] = [Random::new(round + 1), Random::new(round + 2)];
+                let others = [
+                    crew.go(move || {
+                        one.pause(100);
+                        drop((more.clone(), more));
+                    }),
+                    crew.go(move || {
+                        two.pause(100);
+                        drop((again.clone(), again));
+                    }),
+                ];
+                random.pause(100);
+                drop(s);
+                random.pause(10);
+                drop(r);
+                others.into_iter().for_each(|other| other.join());
+                assert_eq!((drops.load(SeqCst), Arc::strong_count(&drops)), (left, 1));
+            }
+        }
+    });
+}
+
 /// Fails if a value is handed to a goroutine that will never take it.
 #[test]
 fn the_end_of_a_runtime_takes_its_waiters_out_of_the_queues() {
@@ -205,6 +268,7 @@ fn the_end_of_a_runtime_takes_its_waiters_out_of_the_queues() {
 #[test]
 fn values_without_a_size_are_counted_and_dropped() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
+    #[repr(align(64))]
     struct Nothing;
     impl Drop for Nothing {
         fn drop(&mut self) {

@@ -1,6 +1,7 @@
 #![cfg(not(gmp_loom))]
 //! What the runtime asks of the allocator, and what it keeps. Each test has a process to itself, as all of it is counted.
 
+mod channels;
 mod futures;
 mod selects;
 mod steady;

@@ -338,7 +338,7 @@ impl<T> Receiver<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
         let keeps = Keeps::new(&mut self.kept, clone);
         let mut gone = Buffer::growing();
-        gone.push(message);
+        gone.put(message);
         let mut state = self.shared.state.lock();
         state.saw(self.next, self.next + 1, &mut gone);
         // It may have left the ring meanwhile.

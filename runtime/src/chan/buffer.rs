@@ -1,53 +1,142 @@
-//! The buffer of a channel: messages that were sent and not received yet, in a ring that has a fixed size or grows and
-//! shrinks.
+//! The buffer of a channel: messages that were sent and not received yet, in a ring.
+//!
+//! The ring of a bounded channel lies behind the channel, in one allocation (`flow/owners.rs`). Messages that are granted to
+//! tasks take no place (`flow/task.rs`), and may need a larger ring; an unbounded channel has one that grows and shrinks. Such
+//! a ring has memory of its own.
 
 use crate::host::{Active, Process};
-use std::collections::VecDeque;
-use std::mem::needs_drop;
+use std::alloc::{self, Layout};
+use std::mem::{ManuallyDrop, needs_drop};
 use std::panic::resume_unwind;
+use std::ptr::NonNull;
 
 /// A growing buffer keeps at least this capacity, in messages.
 const KEEP: usize = 64;
+/// A ring of its own has at least so many slots.
+const LEAST: usize = 4;
+
+/// The slots of a ring.
+struct Slots<T> {
+    at: NonNull<T>,
+    /// How many there are; any number of messages without a size.
+    room: usize,
+    /// The slots are an allocation of their own.
+    own: bool,
+}
+
+impl<T> Slots<T> {
+    /// Slots in memory of their own; none if `room` is zero, or messages have no size.
+    fn own(room: usize) -> Self {
+        if size_of::<T>() == 0 {
+            return Slots { at: NonNull::dangling(), room: usize::MAX, own: false };
+        }
+        if room == 0 {
+            return Slots { at: NonNull::dangling(), room, own: false };
+        }
+        let layout = Self::layout(room);
+        // SAFETY: neither the number of slots nor their size is zero.
+        let memory = NonNull::new(unsafe { alloc::alloc(layout) });
+        Slots { at: memory.unwrap_or_else(|| alloc::handle_alloc_error(layout)).cast(), room, own: true }
+    }
+
+    fn layout(room: usize) -> Layout {
+        Layout::array::<T>(room).expect("layout: a ring that is larger than the address space")
+    }
+
+    /// The slot of this number.
+    ///
+    /// # Safety
+    /// `number` is less than `room`.
+    #[inline(always)]
+    unsafe fn slot(&self, number: usize) -> *mut T {
+        // SAFETY: by this function's contract.
+        unsafe { self.at.as_ptr().add(number) }
+    }
+}
+
+impl<T> Drop for Slots<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.own {
+            // SAFETY: `own` has allocated the slots with this layout.
+            unsafe { alloc::dealloc(self.at.as_ptr().cast(), Self::layout(self.room)) };
+        }
+    }
+}
 
 /// A first-in, first-out queue, used under the channel's lock.
 pub(crate) struct Buffer<T> {
-    ring: VecDeque<T>,
-    grows: bool,
+    slots: Slots<T>,
+    /// The slot of the first message; less than `room`, or zero.
+    head: usize,
+    /// At most `room`.
+    len: usize,
+    shrinks: bool,
 }
 
 impl<T> Buffer<T> {
-    /// Makes a buffer of `capacity` messages; allocates the whole buffer at once.
-    #[track_caller]
-    pub(crate) fn fixed(capacity: usize) -> Self {
-        let mut ring = VecDeque::new();
-        if ring.try_reserve_exact(capacity).is_err() {
-            panic!("bounded: no memory for a buffer of {capacity} messages of {} bytes", size_of::<T>());
-        }
-        Buffer { ring, grows: false }
+    /// Makes a buffer over these slots.
+    ///
+    /// # Safety
+    /// The slots are valid and not used otherwise as long as the buffer, or the buffer that takes its place, is there.
+    pub(crate) unsafe fn over(at: NonNull<T>, room: usize) -> Self {
+        debug_assert!(at.is_aligned(), "over: slots that are not aligned ({at:p})");
+        let room = if size_of::<T>() == 0 { usize::MAX } else { room };
+        Buffer { slots: Slots { at, room, own: false }, head: 0, len: 0, shrinks: false }
     }
 
     /// Makes a buffer that grows and shrinks as needed.
     pub(crate) fn growing() -> Self {
-        Buffer { ring: VecDeque::new(), grows: true }
+        Buffer { slots: Slots::own(0), head: 0, len: 0, shrinks: true }
     }
 
+    /// The slot of the message that has so many before it, or will have.
+    #[inline(always)]
+    fn place(&self, before: usize) -> usize {
+        // Both are at most the number of slots, whose bytes an allocation holds; without a size no count comes that far.
+        let at = self.head + before;
+        if at >= self.slots.room { at - self.slots.room } else { at }
+    }
+
+    /// Moves the message that lies at `message` in.
+    ///
+    /// # Safety
+    /// A message lies there, and is the buffer's from here on.
     #[inline]
-    pub(crate) fn push(&mut self, message: T) {
-        self.ring.push_back(message);
+    pub(crate) unsafe fn push(&mut self, message: *const T) {
+        if self.len == self.slots.room {
+            self.grow();
+        }
+        // SAFETY: the place is that of a slot, which is free, as there are fewer messages than slots; the message by this
+        // function's contract.
+        unsafe { self.slots.slot(self.place(self.len)).copy_from_nonoverlapping(message, 1) };
+        self.len += 1;
+    }
+
+    /// As `push`, of a message by value.
+    pub(crate) fn put(&mut self, message: T) {
+        let message = ManuallyDrop::new(message);
+        // SAFETY: the message is not used afterwards.
+        unsafe { self.push(&raw const *message) };
     }
 
     /// As `push`. Not inlined, so that the other one is.
+    ///
+    /// # Safety
+    /// As `push`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn push_seldom(&mut self, message: T) {
-        self.push(message);
+    pub(crate) unsafe fn push_seldom(&mut self, message: *const T) {
+        // SAFETY: by this function's contract.
+        unsafe { self.push(message) };
     }
 
     pub(crate) fn contains(&self, message: &T) -> bool
     where
         T: PartialEq,
     {
-        self.ring.contains(message)
+        // SAFETY: a message lies in each of these slots.
+        (0..self.len).any(|before| unsafe { *self.slots.slot(self.place(before)) == *message })
     }
 
     /// Moves the first message into `slot`, if there is one.
@@ -56,13 +145,16 @@ impl<T> Buffer<T> {
     /// `slot` is valid for a write of a `T`.
     #[inline]
     pub(crate) unsafe fn pop(&mut self, slot: *mut T) {
-        if let Some(message) = self.ring.pop_front() {
-            // SAFETY: by this function's contract.
-            unsafe { slot.write(message) };
+        if self.len == 0 {
+            return;
         }
+        // SAFETY: a message lies in the first slot, and belongs to the caller from here on; `slot` by this function's contract.
+        unsafe { slot.copy_from_nonoverlapping(self.slots.slot(self.head), 1) };
+        self.head = self.place(1);
+        self.len -= 1;
         // Halves the ring when less than an eighth of it is in use: the memory that a burst has taken is given back, at
         // a constant amortised cost for each message.
-        if self.grows && self.ring.capacity() > KEEP && self.ring.len() < self.ring.capacity() / 8 {
+        if self.shrinks && self.slots.room > KEEP && self.len < self.slots.room / 8 {
             self.shrink();
         }
     }
@@ -79,17 +171,53 @@ impl<T> Buffer<T> {
     }
 
     #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.move_to(self.slots.room.saturating_mul(2).max(LEAST));
+    }
+
+    #[cold]
+    #[inline(never)]
     fn shrink(&mut self) {
-        self.ring.shrink_to((self.ring.capacity() / 2).max(KEEP));
+        if size_of::<T>() > 0 {
+            self.move_to((self.slots.room / 2).max(KEEP));
+        }
+    }
+
+    /// Moves the messages into a ring of so many slots, at least as many as there are messages.
+    fn move_to(&mut self, room: usize) {
+        let slots = Slots::<T>::own(room);
+        let first = self.len.min(self.slots.room - self.head);
+        // SAFETY: there are messages from the head on, up to the end of the ring, and the rest from its beginning; the new ring
+        // has room for all.
+        unsafe {
+            slots.slot(0).copy_from_nonoverlapping(self.slots.slot(self.head), first);
+            slots.slot(first).copy_from_nonoverlapping(self.slots.slot(0), self.len - first);
+        }
+        self.slots = slots;
+        self.head = 0;
+    }
+
+    /// Drops the first message.
+    fn drop_first(&mut self) {
+        let first = self.head;
+        self.head = self.place(1);
+        self.len -= 1;
+        // SAFETY: a message lay in that slot, which is not the buffer's any more.
+        unsafe { self.slots.slot(first).drop_in_place() };
     }
 
     /// Drops all messages, even if the `drop` of one unwinds; the first of these unwindings is resumed afterwards.
-    /// (With `VecDeque`'s own `drop` a second unwinding would end the process.)
+    /// (In a loop of drops a second unwinding would end the process.)
     #[cold]
     fn drop_all(&mut self) {
         let mut first = None;
-        while !self.ring.is_empty() {
-            let dropped = Active::catch(|| while self.ring.pop_front().is_some() {});
+        while self.len > 0 {
+            let dropped = Active::catch(|| {
+                while self.len > 0 {
+                    self.drop_first();
+                }
+            });
             match dropped {
                 Err(payload) if first.is_none() => first = Some(payload),
                 // Leaks the payload, whose `drop` could unwind too. The panic hook has reported this panic.
@@ -108,7 +236,7 @@ impl<T> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        if needs_drop::<T>() && !self.ring.is_empty() {
+        if needs_drop::<T>() && self.len > 0 {
             self.drop_all();
         }
     }
@@ -117,10 +245,12 @@ impl<T> Drop for Buffer<T> {
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
+    use std::mem::MaybeUninit;
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
-        let mut slot = std::mem::MaybeUninit::uninit();
-        let there = !buffer.ring.is_empty();
+        let mut slot = MaybeUninit::uninit();
+        let there = buffer.len > 0;
         // SAFETY: the slot is good for a `T`, and holds one if there was one.
         unsafe {
             buffer.pop(slot.as_mut_ptr());
@@ -132,25 +262,44 @@ mod tests {
     #[test]
     fn a_burst_gives_its_memory_back() {
         let mut buffer = Buffer::growing();
-        (0..100_000).for_each(|number| buffer.push(number));
-        assert!(buffer.ring.capacity() >= 100_000);
+        (0..100_000).for_each(|number| buffer.put(number));
+        assert!(buffer.slots.room >= 100_000);
         assert!((0..100_000).all(|number| pop(&mut buffer) == Some(number)));
         assert_eq!(pop(&mut buffer), None);
-        assert!(buffer.ring.capacity() <= 2 * KEEP, "{} are kept", buffer.ring.capacity());
+        assert!(buffer.slots.room <= 2 * KEEP, "{} are kept", buffer.slots.room);
     }
 
+    /// Fails where the ring loses a message or the order, at whichever slot it begins, or where it is moved: beyond the slots
+    /// that it was given, too.
     #[test]
-    fn a_fixed_buffer_has_its_memory_from_the_start() {
-        let mut buffer = Buffer::fixed(1000);
-        let before = buffer.ring.capacity();
-        (0..1000).for_each(|number| buffer.push(number));
-        while pop(&mut buffer).is_some() {}
-        assert_eq!(buffer.ring.capacity(), before);
+    fn a_ring_gives_out_what_came_in_whatever_its_room() {
+        for room in 0..9 {
+            let mut given: [MaybeUninit<Box<usize>>; 9] = [const { MaybeUninit::uninit() }; 9];
+            // SAFETY: the slots outlive the buffer.
+            let mut buffer = unsafe { Buffer::over(NonNull::from(&mut given).cast::<Box<usize>>(), room) };
+            let mut expected = VecDeque::new();
+            for step in 0..200 {
+                // Mostly one in, one out; now and then more than the room.
+                let more = if step % 50 < 2 * room { 2 } else { 1 };
+                for number in 0..more {
+                    buffer.put(Box::new(3 * step + number));
+                    expected.push_back(3 * step + number);
+                }
+                assert!(buffer.contains(&Box::new(3 * step)) && !buffer.contains(&Box::new(3 * step + 2)));
+                while expected.len() > room.max(1) || step % 7 == 0 && !expected.is_empty() {
+                    assert_eq!(pop(&mut buffer).map(|it| *it), expected.pop_front());
+                }
+            }
+            assert_eq!(buffer.len, expected.len());
+        }
     }
 
+    /// Fails by an overflow, or by an allocation for nothing.
     #[test]
-    #[should_panic(expected = "bounded: no memory for a buffer of 9223372036854775807 messages of 8 bytes")]
-    fn a_buffer_that_cannot_be_is_refused_with_a_text() {
-        drop(Buffer::<u64>::fixed(isize::MAX as usize));
+    fn messages_without_a_size_take_no_memory() {
+        let mut buffer = Buffer::growing();
+        (0..1_000).for_each(|_| buffer.put(()));
+        assert!((0..1_000).all(|_| pop(&mut buffer).is_some()) && pop(&mut buffer).is_none());
+        assert!(!buffer.slots.own);
     }
 }

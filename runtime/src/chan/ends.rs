@@ -1,9 +1,8 @@
 //! The two ends of a channel: the one that sends, and the one that receives.
 
-use super::flow::{Abandoned, Chan, Ended};
+use super::flow::{Abandoned, Chan, Ended, Owned, Party};
 use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, Woken};
 use crate::host::{Active, Clock};
-use crate::prim::Arc;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 /// }
 /// ```
 pub struct Sender<T> {
-    pub(super) chan: Option<Arc<Chan<T>>>,
+    pub(super) chan: Option<Owned<T>>,
 }
 
 /// The half that receives. Clones receive from the same channel, each message goes to one of them; when the last one is
@@ -48,7 +47,7 @@ pub struct Sender<T> {
 /// }
 /// ```
 pub struct Receiver<T> {
-    pub(super) chan: Option<Arc<Chan<T>>>,
+    pub(super) chan: Option<Owned<T>>,
 }
 
 // SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to one that is in
@@ -300,7 +299,7 @@ impl<T> Receiver<T> {
 
 /// The methods that both halves have.
 macro_rules! half {
-    ($name:ident, $add:ident, $drop:ident, $text:literal) => {
+    ($name:ident, $drop:ident, $text:literal) => {
         impl<T> $name<T> {
             /// Returns `true` if there is no message in the buffer; without a buffer always, unless a future was
             /// dropped that a message was there for.
@@ -357,17 +356,14 @@ macro_rules! half {
 
         impl<T> Clone for $name<T> {
             fn clone(&self) -> Self {
-                if let Some(chan) = self.chan() {
-                    chan.$add();
-                }
-                $name { chan: self.chan.clone() }
+                $name { chan: self.chan.as_ref().map(|chan| chan.another(Party::$name)) }
             }
         }
 
         impl<T> Drop for $name<T> {
             fn drop(&mut self) {
                 if let Some(chan) = &self.chan {
-                    Chan::$drop(chan);
+                    chan.$drop();
                 }
             }
         }
@@ -380,5 +376,5 @@ macro_rules! half {
     };
 }
 
-half!(Sender, add_sender, drop_sender, "Sender { .. }");
-half!(Receiver, add_receiver, drop_receiver, "Receiver { .. }");
+half!(Sender, drop_sender, "Sender { .. }");
+half!(Receiver, drop_receiver, "Receiver { .. }");

@@ -1,20 +1,23 @@
 //! A channel of messages of one type: the operations of `state.rs`, with the moves of the messages.
 
+mod owners;
 mod promise;
 mod recv;
 mod send;
 mod task;
 mod tick;
 
+pub(crate) use owners::{Owned, Party, Room};
 pub(crate) use promise::{Ask, Outcome, await_promise};
 pub(crate) use send::Abandoned;
 pub(crate) use task::{TaskReceive, TaskSend};
 
 use crate::chan::buffer::Buffer;
+use crate::chan::flow::owners::Owners;
 use crate::chan::state::{Kind, Message, QueueState, RecordPtr, State, Tick, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Arc, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, SingleWriterFlag, UnsafeCell};
+use crate::prim::{Mutex, MutexGuard, Rank, SingleWriterFlag, UnsafeCell};
 use crate::wait::interrupt::{Frame, Interrupt};
 use crate::wait::waiter::UpgradedWaiter;
 use gmp_timers::Nanos;
@@ -69,8 +72,9 @@ pub(crate) struct Chan<T> {
     raw: Raw,
     /// Accessed under the lock of `raw.state`, whose `len` counts the messages in here.
     buffer: UnsafeCell<Buffer<T>>,
-    senders: AtomicU64,
-    receivers: AtomicU64,
+    owners: Owners,
+    /// How many slots of the buffer lie behind the channel.
+    slots: usize,
 }
 
 // SAFETY: messages go from thread to thread under the lock; nothing else of a `T` can be reached.
@@ -174,7 +178,13 @@ pub(crate) fn has_passed(limit: Option<Nanos>) -> bool {
 }
 
 impl<T> Chan<T> {
-    pub(crate) fn new(capacity: usize, buffer: Buffer<T>, tick: Option<Tick>, closable: bool) -> Self {
+    fn new(
+        (capacity, slots): (usize, usize),
+        buffer: Buffer<T>,
+        tick: Option<Tick>,
+        closable: bool,
+        owners: Owners,
+    ) -> Self {
         let mut state = State::new(capacity);
         state.tick = tick;
         // Without a buffer a sender may wait, except where only `shut` ends the waits (`chan::signal`).
@@ -187,8 +197,8 @@ impl<T> Chan<T> {
                 has_more_to_see: SingleWriterFlag::new(has_more_to_see),
             },
             buffer: UnsafeCell::new(buffer),
-            senders: AtomicU64::new(1),
-            receivers: AtomicU64::new(1),
+            owners,
+            slots,
         }
     }
 
@@ -207,9 +217,10 @@ impl<T> Chan<T> {
     /// A message lies at `message`, and belongs to the channel from here on.
     #[inline]
     unsafe fn push(&self, state: &mut State, message: *const T) {
-        self.raw.set_len(state, state.len + 1);
         // SAFETY: the caller has the locked state; the message by this function's contract.
-        self.buffer.with_mut(|buffer| unsafe { (*buffer).push(message.read()) });
+        self.buffer.with_mut(|buffer| unsafe { (*buffer).push(message) });
+        // After the push, which may find no memory, and panic.
+        self.raw.set_len(state, state.len + 1);
     }
 
     /// # Safety
@@ -361,7 +372,7 @@ impl<T> Chan<T> {
         unsafe {
             let it = &receiver.as_ref().value;
             if it.kind == Kind::OfTask {
-                self.buffer.with_mut(|buffer| (*buffer).push_seldom(message.read()));
+                self.buffer.with_mut(|buffer| (*buffer).push_seldom(message));
                 return woken.add(receiver);
             }
             self.exchange(message, it.slot().cast());
@@ -382,7 +393,7 @@ impl<T> Chan<T> {
         mutant!(ChanHandsPastTheGranted: return unsafe { slot.copy_from_nonoverlapping(message, 1) });
         // SAFETY: by this function's contract; the caller has the locked state.
         self.buffer.with_mut(|buffer| unsafe {
-            (*buffer).push_seldom(message.read());
+            (*buffer).push_seldom(message);
             (*buffer).pop_seldom(slot);
         });
     }
@@ -487,50 +498,6 @@ impl<T> Chan<T> {
         match state.due() {
             Some(due) => due <= Active::now(),
             None => state.tick.is_none() && state.len + state.reserved >= state.capacity,
-        }
-    }
-
-    pub(crate) fn add_sender(&self) {
-        // Relaxed: the caller has a sender, so the count can't reach zero meanwhile.
-        self.senders.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn add_receiver(&self) {
-        // Relaxed: the caller has a receiver, so the count can't reach zero meanwhile.
-        self.receivers.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn drop_sender(this: &Arc<Self>) {
-        // AcqRel, the partner of the other drops here: the last one closes after all that the others did, in the channel and
-        // elsewhere, and a receiver that is told of the close sees that.
-        if this.senders.fetch_sub(1, AcqRel.unless(SenderDropRelaxed)) == 1 {
-            this.shut();
-            let state = this.lock();
-            if state.promises + state.reserved > 0 {
-                // A chosen operation borrows its sender, so the operations of these promises were leaked
-                // (`std::mem::forget`). A goroutine that leaked one still names the channel in an abandon hook, which
-                // withdraws the promise if the goroutine never runs again: so the channel is leaked too.
-                std::mem::forget(Arc::clone(this));
-            }
-        }
-    }
-
-    /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
-    pub(crate) fn drop_receiver(this: &Arc<Self>) {
-        // AcqRel, the partner of the other drops here: the last drop comes after what the others did, as for senders.
-        if this.receivers.fetch_sub(1, AcqRel.unless(ReceiverDropRelaxed)) == 1 {
-            this.shut();
-            let left = {
-                let mut state = this.lock();
-                this.raw.set_len(&mut state, 0);
-                // Futures borrow a receiver: those that were granted a message were leaked.
-                (state.granted, state.meets) = (0, state.capacity == 0);
-                // SAFETY: the state is locked.
-                this.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()))
-            };
-            // Dropped without the lock, as a message's `drop` is the user's code. A message that was promised may
-            // still come, and is dropped with the channel.
-            drop(left);
         }
     }
 

@@ -73,24 +73,23 @@ pub use iter::{IntoIter, Iter, TryIter};
 #[doc(hidden)]
 pub use macros::internal;
 
-use crate::chan::buffer::Buffer;
-use crate::chan::flow::Chan;
+use crate::chan::flow::{Owned, Room};
 pub(crate) use crate::chan::state::{Tick, Woken};
 use crate::host::{Active, Clock};
-use crate::prim::Arc;
 use gmp_timers::Nanos;
 use std::time::{Duration, Instant};
 
-fn pair<T>(capacity: usize, buffer: Buffer<T>) -> (Sender<T>, Receiver<T>) {
-    let chan = Arc::new(Chan::new(capacity, buffer, None, true));
-    (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
+#[track_caller]
+fn pair<T>(room: Room, closable: bool) -> (Sender<T>, Receiver<T>) {
+    let [ours, theirs] = Owned::pair(room, closable).map(Some);
+    (Sender { chan: ours }, Receiver { chan: theirs })
 }
 
 /// Makes a channel with a buffer for `capacity` messages. With 0 the channel has no buffer, and each send waits for a
 /// receive.
 ///
 /// # Panics
-/// If there is no memory for the buffer, which is allocated at once.
+/// If there is no memory for the buffer, which is allocated at once, and stays until the last half of either kind is dropped.
 ///
 /// ```
 /// let (sender, receiver) = gmp::chan::bounded(1);
@@ -101,7 +100,7 @@ fn pair<T>(capacity: usize, buffer: Buffer<T>) -> (Sender<T>, Receiver<T>) {
 #[doc(alias = "make")]
 #[track_caller]
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    pair(capacity, Buffer::fixed(capacity))
+    pair(Room::Fixed(capacity), true)
 }
 
 /// Makes a channel that holds any number of messages. A send never blocks.
@@ -121,7 +120,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// }
 /// ```
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    pair(usize::MAX, Buffer::growing())
+    pair(Room::Grows(usize::MAX), true)
 }
 
 /// Makes a channel that never has a message and never closes: a receive blocks for ever. As an arm of a select the
@@ -237,17 +236,15 @@ pub fn tick(duration: Duration) -> Receiver<Instant> {
 
 /// Makes a channel that tells the time, which users can't close.
 pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
-    let tick = Tick { due, period };
-    Receiver { chan: Some(Arc::new(Chan::new(1, Buffer::growing(), Some(tick), false))) }
+    Receiver { chan: Some(Owned::for_receiver(1, Some(Tick { due, period }))) }
 }
 
 /// Makes a channel for `Sender::send_absent`, which users can't close.
 pub(crate) fn once_each<T>() -> (Sender<T>, Receiver<T>) {
-    let chan = Arc::new(Chan::new(usize::MAX, Buffer::growing(), None, false));
-    (Sender { chan: Some(Arc::clone(&chan)) }, Receiver { chan: Some(chan) })
+    pair(Room::Grows(usize::MAX), false)
 }
 
 /// Makes a channel without messages, which only `shut` closes.
 pub(crate) fn signal() -> Receiver<()> {
-    Receiver { chan: Some(Arc::new(Chan::new(0, Buffer::growing(), None, false))) }
+    Receiver { chan: Some(Owned::for_receiver(0, None)) }
 }

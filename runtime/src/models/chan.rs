@@ -314,6 +314,61 @@ fn a_sender_that_is_told_of_the_end_sees_what_the_receivers_did() {
     a_close_comes_after_all_drops("chan_receivers_gone", ends, told);
 }
 
+/// As above, where the waiter is told by the last one of two others, between that one's close and its end.
+#[test]
+fn a_receiver_sees_what_the_senders_did_before_the_last_one() {
+    Model::new().check("chan_senders_before", || {
+        let (s, r) = chan::bounded::<u32>(0);
+        let letter = Arc::new(Letter(Box::new(UnsafeCell::new(0))));
+        let first = loom::thread::spawn({
+            let (s, letter) = (s.clone(), Arc::clone(&letter));
+            move || {
+                // SAFETY: no other thread touches the letter before all senders are dropped.
+                letter.0.with_mut(|it| unsafe { *it = 7 });
+                drop(s);
+            }
+        });
+        let last = loom::thread::spawn(move || drop(s));
+        assert!(r.recv().is_err());
+        // SAFETY: all senders are dropped.
+        assert_eq!(letter.0.with(|it| unsafe { *it }), 7);
+        first.join().unwrap();
+        last.join().unwrap();
+    });
+}
+
+/// Fails by a causality violation where the channel is freed while its other end closes it, or by a message that is dropped
+/// twice or never.
+#[test]
+fn the_last_ends_of_both_kinds_go_at_the_same_time() {
+    Model::new().unbounded().check("chan_both_gone", || {
+        let (s, r) = chan::bounded(1);
+        let message = Arc::new(());
+        s.send(Arc::clone(&message)).unwrap();
+        let other = loom::thread::spawn(move || drop(s));
+        drop(r);
+        other.join().unwrap();
+        assert_eq!(Arc::strong_count(&message), 1);
+    });
+}
+
+/// Each of two threads has a sender, and one of them the receiver. Fails by a causality violation where the receiver frees the
+/// channel, without the lock, under the other thread's sender.
+#[test]
+fn a_receiver_that_is_alone_sees_what_all_others_did() {
+    Model::new().unbounded().check("chan_alone", || {
+        let (s, r) = chan::bounded(1);
+        let message = Arc::new(());
+        s.send(Arc::clone(&message)).unwrap();
+        let theirs = s.clone();
+        let other = loom::thread::spawn(move || drop(theirs));
+        drop(s);
+        drop(r);
+        other.join().unwrap();
+        assert_eq!(Arc::strong_count(&message), 1);
+    });
+}
+
 /// The limit of a plain thread passes as the message comes. Fails by a causality violation, or by a message that is lost, when
 /// the thread goes on before the sender that has claimed its wait.
 #[test]
@@ -335,8 +390,13 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::ThreadLimitLeavesEarly, "a_thread_whose_limit_passes_waits_for_a_faster_sender"),
-            (Mutant::SenderDropRelaxed, "a_receiver_that_is_told_of_the_end_sees_what_the_senders_did"),
-            (Mutant::ReceiverDropRelaxed, "a_sender_that_is_told_of_the_end_sees_what_the_receivers_did"),
+            (Mutant::EndGoesRelaxed, "a_receiver_that_is_told_of_the_end_sees_what_the_senders_did"),
+            (Mutant::LastEndLooksRelaxed, "a_receiver_sees_what_the_senders_did_before_the_last_one"),
+            (Mutant::EndGoesRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
+            (Mutant::LastEndLooksRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
+            (Mutant::LastPartyGoesRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
+            (Mutant::LastPartyGoesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
+            (Mutant::LastPartyFreesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
             (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),
             (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
             (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),

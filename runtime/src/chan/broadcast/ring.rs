@@ -75,7 +75,7 @@ impl<T> State<T> {
         // the oldest.
         while self.ring.front().is_some_and(|oldest| oldest.unseen == 0) {
             let oldest = self.ring.pop_front().expect("saw: there is an oldest one");
-            gone.push(oldest.message);
+            gone.put(oldest.message);
         }
     }
 }
