@@ -49,6 +49,23 @@ fn a_writer_comes_after_two_readers() {
     });
 }
 
+/// A reader waits for a writer, behind which another one may wait. Fails by deadlock when the reader tries although that one
+/// waits, by a causality violation when the reader reads without a grant.
+#[test]
+fn a_reader_and_two_writers() {
+    Model::new().check("rwlock_try", || {
+        let lock = Arc::new(RwLock::new(0));
+        let mut first = lock.write();
+        let second = beside(&lock, |lock| *lock.write() += 2);
+        let reader = beside(&lock, |lock| *lock.read());
+        *first += 1;
+        drop(first);
+        second.join().unwrap();
+        assert!([1, 3].contains(&reader.join().unwrap()));
+        assert_eq!(*lock.read(), 3);
+    });
+}
+
 /// Fails by a value, or by deadlock: a writer comes in between, or the reader that waited is forgotten.
 #[test]
 fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
@@ -141,6 +158,28 @@ fn one_is_left(name: &'static str, waits: fn(&RwLock<u32>), comes: fn(&RwLock<u3
 #[test]
 fn a_writer_that_is_left_holds_nobody_back() {
     one_is_left("rwlock_left", |lock| *lock.write() = 1, |lock| drop(lock.write()));
+}
+
+/// The runtime of a reader ends, before or after the reader is to try. Fails when the reader gives back what it never had, or
+/// keeps what others wait for.
+#[test]
+fn a_reader_that_is_left_holds_nobody_back() {
+    Model::new().check("rwlock_reader_left", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(RwLock::new(0));
+        let writes = lock.write();
+        let theirs = Arc::clone(&lock);
+        drop(runtime.go(move || drop(theirs.read())));
+        // It has the P when the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        drop(writes);
+        ends.join().unwrap();
+        drop(lock.write());
+        done();
+    });
 }
 
 /// That the upgradable read stays with its goroutine is no failure.
@@ -291,6 +330,9 @@ fn mutants() {
             (Mutant::RwLockUpgradableLeaves, "a_downgrade_of_an_upgradable_read_lets_the_next_one_in"),
             (Mutant::RwLockReadsBesideUpgrade, "an_upgrade_is_let_in_before_the_reader_that_waits"),
             (Mutant::RwLockRecursiveBesideGrant, "a_recursive_read_passes_the_writer_that_waits"),
+            (Mutant::RwLockTakesATryForAGrant, "a_reader_and_two_writers"),
+            (Mutant::RwLockReadersTryBesideAWriter, "a_reader_and_two_writers"),
+            (Mutant::RwLockLeftTakesATryForAGrant, "a_reader_that_is_left_holds_nobody_back"),
         ],
     );
 }

@@ -1,15 +1,17 @@
 //! A group of goroutines with a common task, whose first error counts.
 
 use crate::context::{Cancel, Context};
+use crate::goroutine;
 use crate::host::Active;
 use crate::prim::{Arc, AtomicBool, Mutex as Short, Rank, Relaxed};
 use crate::sched::Sched;
 use crate::sync::mutex::Mutex;
 use crate::sync::semaphore::Semaphore;
-use crate::sync::wait_group::WaitGroup;
+use crate::sync::wait_group::Count;
 use crate::wait::interrupt::{self, is_interrupt};
 use std::any::Any;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Starts goroutines, waits for all of them, and returns the first error. (Go's `golang.org/x/sync/errgroup`.)
@@ -30,19 +32,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// assert!(result.is_err());
 /// ```
 pub struct ErrGroup<E> {
-    tasks: WaitGroup,
-    /// Under a short lock: a goroutine that waits for that lock does not park.
-    slots: Short<Option<Arc<Semaphore>>>,
-    results: Arc<Results<E>>,
-    /// Cancels the group's own context, if there is one.
-    cancel: Option<Cancel>,
+    group: Arc<Group<E>>,
 }
 
-/// The results of the tasks since the last `wait`.
-struct Results<E> {
+/// What the group and its tasks share.
+struct Group<E> {
+    tasks: Count,
+    /// There may be a semaphore in `slots`.
+    limited: AtomicBool,
+    /// Under a short lock: a goroutine that waits for that lock does not park.
+    slots: Short<Option<Arc<Semaphore>>>,
+    /// The results of the tasks since the last `wait`.
     first: Mutex<First<E>>,
     /// A task has ended without a result.
     unfinished: AtomicBool,
+    /// Cancels the group's own context, if there is one.
+    cancel: Option<Cancel>,
 }
 
 struct First<E> {
@@ -50,24 +55,48 @@ struct First<E> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Reports the result of a task. The drop without a result reports that the task ended without one.
-struct Tells<E> {
-    results: Arc<Results<E>>,
-    cancel: Option<Cancel>,
-    told: bool,
+/// One task, counted. The drop without a result reports that the task ended without one, gives the permit back, and counts
+/// down.
+struct Running<E> {
+    group: Arc<Group<E>>,
+    slot: Slot,
 }
 
-impl<E> Drop for Tells<E> {
+impl<E> Drop for Running<E> {
     fn drop(&mut self) {
-        if !self.told {
-            // Relaxed: published by the count of the tasks, which falls after this.
-            self.results.unfinished.store(true, Relaxed);
-            self.cancel_all();
-        }
+        // Relaxed: published by the count of the tasks, which falls after this.
+        self.group.unfinished.store(true, Relaxed);
+        // Also where what the end of the context calls panics.
+        let _ends = Ends { group: &self.group, slot: &mut self.slot };
+        self.group.cancel_all();
     }
 }
 
-impl<E> Tells<E> {
+/// Gives the permit of a task back, and counts down.
+struct Ends<'a, E> {
+    group: &'a Group<E>,
+    slot: &'a mut Slot,
+}
+
+impl<E> Drop for Ends<'_, E> {
+    fn drop(&mut self) {
+        self.slot.give_back();
+        self.group.tasks.add(-1);
+    }
+}
+
+impl<E> Running<E> {
+    /// The task has told its result.
+    fn finish(self) {
+        let mut this = ManuallyDrop::new(self);
+        this.slot.give_back();
+        this.group.tasks.add(-1);
+        // SAFETY: `this` is not used afterwards.
+        drop(unsafe { std::ptr::read(&this.group) });
+    }
+}
+
+impl<E> Group<E> {
     fn cancel_all(&self) {
         if let Some(cancel) = &self.cancel {
             cancel.cancel();
@@ -75,11 +104,17 @@ impl<E> Tells<E> {
     }
 }
 
-/// A permit for one task, which the drop gives back.
+/// What a goroutine of a group runs. Where it never runs `f` is dropped first: fields are dropped in this order.
+struct Task<E, F> {
+    f: F,
+    running: Running<E>,
+}
+
+/// A permit for one task.
 struct Slot(Option<Arc<Semaphore>>);
 
-impl Drop for Slot {
-    fn drop(&mut self) {
+impl Slot {
+    fn give_back(&mut self) {
         if let Some(slots) = self.0.take() {
             slots.release(1);
         }
@@ -90,9 +125,20 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Makes a group without a limit.
     #[must_use]
     pub fn new() -> Self {
-        let first = Mutex::new(First { error: None, panic: None });
-        let results = Arc::new(Results { first, unfinished: AtomicBool::new(false) });
-        ErrGroup { tasks: WaitGroup::new(), slots: Short::new(Rank::ErrGroup, None), results, cancel: None }
+        Self::with_cancel(None)
+    }
+
+    fn with_cancel(cancel: Option<Cancel>) -> Self {
+        ErrGroup {
+            group: Arc::new(Group {
+                tasks: Count::new(),
+                limited: AtomicBool::new(false),
+                slots: Short::new(Rank::ErrGroup, None),
+                first: Mutex::new(First { error: None, panic: None }),
+                unfinished: AtomicBool::new(false),
+                cancel,
+            }),
+        }
     }
 
     /// Makes a group without a limit, and a context derived from `context`. The context is cancelled as soon as a
@@ -119,7 +165,7 @@ impl<E: Send + 'static> ErrGroup<E> {
     #[must_use]
     pub fn with_context(context: &Context) -> (Self, Context) {
         let (context, cancel) = context.with_cancel();
-        (ErrGroup { cancel: Some(cancel), ..Self::new() }, context)
+        (Self::with_cancel(Some(cancel)), context)
     }
 
     /// Makes a group that runs at most `limit` tasks at a time.
@@ -136,10 +182,15 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// If a goroutine of the group runs.
     #[track_caller]
     pub fn set_limit(&self, limit: usize) {
-        assert!(self.tasks.is_zero(), "ErrGroup: the limit is changed while goroutines of the group run");
+        assert!(
+            self.group.tasks.is_zero(),
+            "ErrGroup: the limit is changed while goroutines of the group run"
+        );
         let slots = Some(Arc::new(Semaphore::new(limit)));
+        // Relaxed: for a caller that comes later; one beside this call finds a limit or none.
+        self.group.limited.store(true, Relaxed);
         // Dropped after the lock.
-        let _before = std::mem::replace(&mut *self.slots.lock(), slots);
+        let _before = std::mem::replace(&mut *self.group.slots.lock(), slots);
     }
 
     /// Runs `f` in a new goroutine. Blocks the calling goroutine while the limit is reached. [`wait`](Self::wait)
@@ -152,12 +203,13 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Outside of a goroutine, as [`gmp::go`](crate::go).
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
-        crate::goroutine::assert_on_goroutine("ErrGroup::go");
-        let slots = self.slots.lock().clone();
+        // The scheduler stays the same, on whichever M the wait for a permit goes on.
+        let sched = goroutine::here("ErrGroup::go", goroutine::FROM_A_THREAD);
+        let slots = self.slots();
         if let Some(slots) = &slots {
             slots.acquire(1);
         }
-        self.start(Slot(slots), f);
+        self.start(sched, Slot(slots), f);
     }
 
     /// As [`go`](Self::go), if the limit is not reached. Returns `false` at the limit. Does not block.
@@ -166,35 +218,41 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// As `go`.
     #[track_caller]
     pub fn try_go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) -> bool {
-        crate::goroutine::assert_on_goroutine("ErrGroup::try_go");
-        let slots = self.slots.lock().clone();
+        let sched = goroutine::here("ErrGroup::try_go", goroutine::FROM_A_THREAD);
+        let slots = self.slots();
         let free = slots.as_ref().is_none_or(|slots| slots.try_acquire(1));
         if free {
-            self.start(Slot(slots), f);
+            self.start(sched, Slot(slots), f);
         }
         free
     }
 
+    fn slots(&self) -> Option<Arc<Semaphore>> {
+        // Relaxed: see `set_limit`.
+        if self.group.limited.load(Relaxed) { self.group.slots.lock().clone() } else { None }
+    }
+
     #[track_caller]
-    fn start(&self, slot: Slot, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
-        let tells = Tells { results: Arc::clone(&self.results), cancel: self.cancel.clone(), told: false };
-        self.tasks.go(move || {
-            let (_slot, mut tells) = (slot, tells);
-            let first = &tells.results.first;
+    fn start(&self, sched: &Sched<Active>, slot: Slot, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
+        self.group.tasks.add(1);
+        let task = Task { f, running: Running { group: Arc::clone(&self.group), slot } };
+        goroutine::go_detached(sched, move || {
+            let Task { f, running } = task;
+            let first = &running.group.first;
             match catch_unwind(AssertUnwindSafe(f)) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     drop(First::note(first, |first| &mut first.error, error));
-                    tells.cancel_all();
+                    running.group.cancel_all();
                 }
                 // An interrupt has ended the task: no result.
                 Err(payload) if is_interrupt(&*payload) => resume_unwind(payload),
                 Err(payload) => {
                     drop(First::note(first, |first| &mut first.panic, payload));
-                    tells.cancel_all();
+                    running.group.cancel_all();
                 }
             }
-            tells.told = true;
+            running.finish();
         });
     }
 
@@ -238,11 +296,9 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// a goroutine runs while unwinding, where a panic would end the process, the wait returns `Ok`.
     #[track_caller]
     pub fn wait(&self) -> Result<(), E> {
-        self.tasks.wait();
-        if let Some(cancel) = &self.cancel {
-            cancel.cancel();
-        }
-        let mut first = self.results.first.lock_surely();
+        self.group.tasks.wait();
+        self.group.cancel_all();
+        let mut first = self.group.first.lock_surely();
         let panic = first.panic.take();
         let error = if panic.is_none() { first.error.take() } else { None };
         drop(first);
@@ -250,16 +306,16 @@ impl<E: Send + 'static> ErrGroup<E> {
             (Some(payload), _) => resume_unwind(payload),
             (None, Some(error)) => Err(error),
             // The caller's runtime ends, and the caller was awake when the task ended: that is no failure of the
-            // program. The flag stays set, so that a caller of another runtime is told. Relaxed: see `Tells`.
+            // program. The flag stays set, so that a caller of another runtime is told. Relaxed: see `Running`.
             (None, None)
-                if self.results.unfinished.load(Relaxed)
+                if self.group.unfinished.load(Relaxed)
                     && Sched::<Active>::current().is_some_and(Sched::is_ending) =>
             {
                 interrupt::end_here::<Active>();
                 Ok(())
             }
-            // Relaxed: see `Tells`.
-            (None, None) if self.results.unfinished.swap(false, Relaxed) => {
+            // Relaxed: see `Running`.
+            (None, None) if self.group.unfinished.swap(false, Relaxed) => {
                 panic!(
                     "ErrGroup: a goroutine of the group ended without a result, by goexit or with its runtime"
                 )
@@ -289,6 +345,6 @@ impl<E: Send + 'static> Default for ErrGroup<E> {
 
 impl<E> fmt::Debug for ErrGroup<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErrGroup").field("tasks", &self.tasks).finish_non_exhaustive()
+        f.debug_struct("ErrGroup").field("tasks", &self.group.tasks).finish_non_exhaustive()
     }
 }

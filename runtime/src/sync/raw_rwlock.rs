@@ -10,8 +10,16 @@
 //! set no thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases.
 //! After a writer all waiting readers go together, with one upgradable reader, or, if none waits, the next writer; after
 //! the last reader a writer goes. So a waiting writer holds back new readers and waits only for the readers before it,
-//! and a waiting reader waits for one writer. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of
+//! and a waiting reader waits for one writer, or two. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of
 //! their own.)
+//!
+//! *Readers try.* A reader that was granted the lock holds it before it runs. Where many goroutines share a few Ps, the next
+//! writer would wait for all of them, each of which would come to its turn, read, read again, find that writer, and queue: a
+//! convoy that does not end, since the writer grants them the lock once more. So where the lock is free and no writer waits a
+//! reader is notified without a grant, and *tries*, as a reader that comes. If it finds a writer again it queues and
+//! *insists*: it is granted the lock after that writer. A reader that tries holds nothing, and no waiter waits for it; where
+//! a writer waits none would let that writer, or the reader behind it, go: there readers are granted the lock, and so they
+//! are beside a reader, as one that has downgraded its write lets them in before any writer.
 //!
 //! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
 //! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock before
@@ -43,10 +51,11 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, Record, WaitQueue, wait_in};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
+use std::cell::Cell;
 
 pub(super) use future::Locking;
 
@@ -135,6 +144,8 @@ impl HasWaitQueue for Queues {
         // SAFETY: the record's owner never runs again, and borrows the lock for good; or it is a future, whose drop calls this.
         let lock = unsafe { &*ask.lock };
         match (notified, ask.kind) {
+            // It was to try.
+            (true, _) if (!ask.granted.get()).unless(RwLockLeftTakesATryForAGrant) => {}
             (true, Kind::Read | Kind::Recursive) => lock.unlock_read(),
             (true, Kind::Write) => lock.unlock_write(),
             (true, Kind::Upgradable) => lock.unlock_upgradable(),
@@ -148,10 +159,21 @@ impl HasWaitQueue for Queues {
 struct Ask {
     lock: *const RawRwLock,
     kind: Kind,
+    /// A reader that has tried in vain.
+    insists: bool,
+    /// The waiter was granted the lock. Written by the granter that notifies the waiter.
+    granted: Cell<bool>,
 }
 
-// SAFETY: the lock is Sync.
+// SAFETY: the lock is Sync; the cell is written by the granter that has claimed the wait, and read by the owner after the
+// wake (or by its abandon hook).
 unsafe impl Send for Ask {}
+
+impl Ask {
+    fn new(lock: &RawRwLock, kind: Kind, insists: bool) -> Self {
+        Ask { lock, kind, insists, granted: Cell::new(false) }
+    }
+}
 
 impl RawRwLock {
     const_fn! {
@@ -235,24 +257,34 @@ impl RawRwLock {
             Kind::Read | Kind::Recursive | Kind::Upgradable => WaitReason::RwLockRead,
             Kind::Write | Kind::Upgrade => WaitReason::RwLockWrite,
         };
-        let wait = Wait::begin();
-        let mut queues = self.queues.lock();
-        if self.take_or_mark(&mut queues, kind, QUEUED) {
-            drop(queues);
-            wait.withdraw();
-            return true;
-        }
-        let ask = Ask { lock: self, kind };
         let how = How::new(reason).until(until).ends(ends);
-        match wait_in(wait, &self.queues, queues, (ask, Position::Back), how) {
-            Ok(_granted) => true,
-            Err(Left { state: queues, by }) => {
-                mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|interrupt| interrupt.throw::<Active>()));
-                // Grants the lock to the waiters that this one held back.
-                self.let_others_go(queues);
-                by.is_some_and(|interrupt| interrupt.throw::<Active>())
+        let mut insists = false;
+        loop {
+            let wait = Wait::begin();
+            let mut queues = self.queues.lock();
+            if self.take_or_mark(&mut queues, kind, QUEUED) {
+                drop(queues);
+                wait.withdraw();
+                return true;
+            }
+            let ask = Ask::new(self, kind, insists);
+            match wait_in(wait, &self.queues, queues, (ask, Position::Back), how) {
+                Ok(ask) if self.has_or_takes(&ask) => return true,
+                Ok(_tried_in_vain) => insists = true,
+                Err(Left { state: queues, by }) => {
+                    mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|why| why.throw::<Active>()));
+                    // Grants the lock to the waiters that this one held back.
+                    self.let_others_go(queues);
+                    return by.is_some_and(|interrupt| interrupt.throw::<Active>());
+                }
             }
         }
+    }
+
+    /// For a waiter that was notified: it was granted the lock, or tries.
+    fn has_or_takes(&self, ask: &Ask) -> bool {
+        mutant!(RwLockTakesATryForAGrant: return true);
+        ask.granted.get() || self.try_lock(ask.kind)
     }
 
     /// With the queues locked: takes the lock, if `kind` is admitted and overtakes no waiter, and returns `true`;
@@ -282,7 +314,9 @@ impl RawRwLock {
         // holder of the queues' lock (invariant 3). A holder that makes room for a waiter that way comes here next.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let upgrades = queues.upgrader.first().is_some();
-        if upgrades && seen & !QUEUED == UPGRADABLE && queues.upgrader.notify(notified).is_some() {
+        let granted = |record: &Record<Ask>| record.want.granted.set(true);
+        if upgrades && seen & !QUEUED == UPGRADABLE && queues.upgrader.notify(notified).map(granted).is_some()
+        {
             // Relaxed: the notified waiter learns of the grant by the wake.
             self.word.fetch_add(WRITER.wrapping_sub(UPGRADABLE), Relaxed);
         }
@@ -290,17 +324,24 @@ impl RawRwLock {
         let mut writes = seen & WRITER != 0 || upgrades.unless(RwLockReadsBesideUpgrade);
         let shared = queues.readers.first().is_some() || queues.upgradables.first().is_some();
         let readers_first = first == Kind::Read && shared;
-        if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).is_some() {
+        if seen & !QUEUED == 0 && !readers_first && queues.writers.notify(notified).map(granted).is_some() {
             // Relaxed: the notified waiter learns of the grant by the wake.
             self.word.fetch_or(WRITER, Relaxed);
             writes = true;
         }
-        if !writes && (readers_first || queues.writers.first().is_none()) {
-            while queues.readers.notify(notified).is_some() {
+        let no_writer_waits = queues.writers.first().is_none();
+        if !writes && (readers_first || no_writer_waits) {
+            let try_it = no_writer_waits && seen & !QUEUED == 0;
+            mutant!(RwLockReadersTryBesideAWriter: let try_it = true);
+            while let Some(reader) = queues.readers.notify(notified) {
+                if try_it && !reader.want.insists {
+                    continue;
+                }
+                granted(reader);
                 // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_add(READER, Relaxed);
             }
-            if seen & UPGRADABLE == 0 && queues.upgradables.notify(notified).is_some() {
+            if seen & UPGRADABLE == 0 && queues.upgradables.notify(notified).map(granted).is_some() {
                 // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_or(UPGRADABLE, Relaxed);
             }

@@ -10,6 +10,7 @@
 //!
 //! Checked by `models/waitgroup.rs`.
 
+use crate::goroutine;
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed};
@@ -51,14 +52,15 @@ const COUNT: i64 = 2;
 /// }
 /// ```
 #[derive(Clone)]
-pub struct WaitGroup(Arc<Inner>);
+pub struct WaitGroup(Arc<Count>);
 
-struct Inner {
+/// The count, without a handle.
+pub(super) struct Count {
     word: AtomicI64,
     waiters: Mutex<Waiting>,
 }
 
-struct Waiting(WaitQueue<()>);
+pub(super) struct Waiting(WaitQueue<()>);
 
 impl HasWaitQueue for Waiting {
     type Want = ();
@@ -87,10 +89,7 @@ impl WaitGroup {
     /// Makes a wait group with the count zero.
     #[must_use]
     pub fn new() -> Self {
-        WaitGroup(Arc::new(Inner {
-            word: AtomicI64::new(0),
-            waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())),
-        }))
+        WaitGroup(Arc::new(Count::new()))
     }
 
     /// Adds `delta` to the count. Does not block.
@@ -99,52 +98,7 @@ impl WaitGroup {
     /// If the count would be negative or too large; nothing has changed then.
     #[track_caller]
     pub fn add(&self, delta: isize) {
-        let by = (delta as i64).checked_mul(COUNT);
-        let mut seen = self.0.word.load(Relaxed);
-        loop {
-            let next = Self::sum(seen, by);
-            if seen & WAITED != 0 && next < COUNT {
-                return self.reach_zero(by);
-            }
-            // AcqRel: what was done before, for a waiter that finds zero, and for the caller that takes the last step
-            // to zero: partners `wait`, and the steps themselves.
-            let both = AcqRel.unless(WaitGroupDoneRelaxed);
-            match self.0.word.compare_exchange_weak(seen, next, both, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    #[track_caller]
-    fn sum(seen: i64, by: Option<i64>) -> i64 {
-        let next = by.and_then(|by| seen.checked_add(by)).expect("WaitGroup: the count does not fit");
-        assert!(next >= 0, "WaitGroup: the count is below zero");
-        next
-    }
-
-    /// Makes the step to zero with WAITED set, unless the count has grown meanwhile.
-    #[cold]
-    #[track_caller]
-    fn reach_zero(&self, by: Option<i64>) {
-        let mut notified = Notified::new();
-        let mut waiters = self.0.waiters.lock();
-        let mut seen = self.0.word.load(Relaxed);
-        loop {
-            let next = Self::sum(seen, by);
-            let next = if next < COUNT { 0 } else { next };
-            // AcqRel: as in `add`, with the same partners.
-            match self.0.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
-                Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
-                    waiters.0.notify_all(&mut notified);
-                    break;
-                }
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
-        drop(waiters);
-        notified.ready();
+        self.0.add(delta);
     }
 
     /// Subtracts one from the count. Does not block.
@@ -162,26 +116,7 @@ impl WaitGroup {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
-        let inner = &*self.0;
-        // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
-        if inner.word.load(Acquire.unless(WaitGroupLookRelaxed)) < COUNT {
-            return;
-        }
-        let wait = Wait::begin();
-        let waiters = inner.waiters.lock();
-        if inner.is_zero_or_waited() {
-            drop(waiters);
-            wait.withdraw();
-            return;
-        }
-        let how = How::new(WaitReason::WaitGroup);
-        if let Err(Left { state: waiters, by }) =
-            wait_in(wait, &inner.waiters, waiters, ((), Position::Back), how)
-        {
-            inner.note_left(&waiters);
-            drop(waiters);
-            by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
-        }
+        self.0.wait();
     }
 
     /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
@@ -203,11 +138,6 @@ impl WaitGroup {
         WaitGroupWait { group: self.clone(), task: TaskIn::new() }
     }
 
-    /// Returns `true` if the count is zero at this moment.
-    pub(super) fn is_zero(&self) -> bool {
-        self.0.word.load(Relaxed) < COUNT
-    }
-
     /// Adds one to the count, and runs `f` in a new goroutine. The count is decremented when `f` has ended, also if
     /// `f` unwinds, or never runs because the runtime ends. Does not block.
     ///
@@ -215,17 +145,101 @@ impl WaitGroup {
     /// Outside of a goroutine, as [`gmp::go`](crate::go); the count has not changed then.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
-        crate::goroutine::assert_on_goroutine("WaitGroup::go");
+        let sched = goroutine::here("WaitGroup::go", goroutine::FROM_A_THREAD);
         self.add(1);
         let task = Task { f, done: Done(self.clone()) };
-        drop(crate::go(move || {
+        goroutine::go_detached(sched, move || {
             let Task { f, done: _done } = task;
             f();
-        }));
+        });
     }
 }
 
-impl Inner {
+impl Count {
+    pub(super) fn new() -> Self {
+        Count { word: AtomicI64::new(0), waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())) }
+    }
+
+    /// As [`WaitGroup::add`].
+    #[inline]
+    #[track_caller]
+    pub(super) fn add(&self, delta: isize) {
+        let by = (delta as i64).checked_mul(COUNT);
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let next = Self::sum(seen, by);
+            if seen & WAITED != 0 && next < COUNT {
+                return self.reach_zero(by);
+            }
+            // AcqRel: what was done before, for a waiter that finds zero, and for the caller that takes the last step
+            // to zero: partners `wait`, and the steps themselves.
+            let both = AcqRel.unless(WaitGroupDoneRelaxed);
+            match self.word.compare_exchange_weak(seen, next, both, Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn sum(seen: i64, by: Option<i64>) -> i64 {
+        let next = by.and_then(|by| seen.checked_add(by)).expect("WaitGroup: the count does not fit");
+        assert!(next >= 0, "WaitGroup: the count is below zero");
+        next
+    }
+
+    /// Makes the step to zero with WAITED set, unless the count has grown meanwhile.
+    #[cold]
+    #[track_caller]
+    fn reach_zero(&self, by: Option<i64>) {
+        let mut notified = Notified::new();
+        let mut waiters = self.waiters.lock();
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let next = Self::sum(seen, by);
+            let next = if next < COUNT { 0 } else { next };
+            // AcqRel: as in `add`, with the same partners.
+            match self.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
+                Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
+                    waiters.0.notify_all(&mut notified);
+                    break;
+                }
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        drop(waiters);
+        notified.ready();
+    }
+
+    /// Returns `true` if the count is zero at this moment.
+    pub(super) fn is_zero(&self) -> bool {
+        self.word.load(Relaxed) < COUNT
+    }
+
+    /// As [`WaitGroup::wait`].
+    pub(super) fn wait(&self) {
+        // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
+        if self.word.load(Acquire.unless(WaitGroupLookRelaxed)) < COUNT {
+            return;
+        }
+        let wait = Wait::begin();
+        let waiters = self.waiters.lock();
+        if self.is_zero_or_waited() {
+            drop(waiters);
+            wait.withdraw();
+            return;
+        }
+        let how = How::new(WaitReason::WaitGroup);
+        if let Err(Left { state: waiters, by }) =
+            wait_in(wait, &self.waiters, waiters, ((), Position::Back), how)
+        {
+            self.note_left(&waiters);
+            drop(waiters);
+            by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
+        }
+    }
+
     /// With the waiters locked: returns `true` if the count is zero; else sets WAITED, for a waiter that is about to queue.
     fn is_zero_or_waited(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
@@ -257,7 +271,7 @@ pub struct WaitGroupWait {
 }
 
 impl WaitGroupWait {
-    fn parts(self: Pin<&mut Self>) -> (&Inner, Pin<&mut TaskIn<Waiting>>) {
+    fn parts(self: Pin<&mut Self>) -> (&Count, Pin<&mut TaskIn<Waiting>>) {
         // SAFETY: `task` is pinned with the future; nothing moves it.
         unsafe {
             let this = self.get_unchecked_mut();
@@ -314,6 +328,12 @@ impl Default for WaitGroup {
 
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitGroup").field("count", &(self.0.word.load(Relaxed) / COUNT)).finish()
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitGroup").field("count", &(self.word.load(Relaxed) / COUNT)).finish()
     }
 }

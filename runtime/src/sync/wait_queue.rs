@@ -23,6 +23,7 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, MutexGuard};
 use crate::sched::park::Commit;
+use crate::sched::run::wake::goready;
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::{Node, Queue};
@@ -143,7 +144,12 @@ impl<W> Notified<W> {
         let mut readied = Readied::new();
         while let Some(first) = self.0.pop_front() {
             // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
-            unsafe { &first.as_ref().value }.waiter.ready_with(&mut readied);
+            let waiter = &unsafe { first.as_ref() }.value.waiter;
+            match waiter.g() {
+                // Mostly there is one.
+                Some(g) if self.0.is_empty() && readied.is_empty() => goready(g),
+                _ => waiter.ready_with(&mut readied),
+            }
             mutant!(NotifiedCallsInBetween: std::mem::replace(&mut readied, Readied::new()).call_wakers());
         }
         readied

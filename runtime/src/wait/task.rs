@@ -33,11 +33,13 @@
 //!
 //! Checked by `models/task.rs`.
 
+use crate::g::list::GList;
 use crate::goroutine::waker::is_of_block_on;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Ghost, Mutex, Rank, UnsafeCell, assert_none_held, relax};
+use crate::sched::run::wake::queue_readied;
 use crate::wait::status::{WaitNumber, Why};
 use crate::wait::waiter::{Parker, Waiter};
 use std::task::Waker;
@@ -113,42 +115,67 @@ pub(crate) fn discard<H: Host>(waker: Option<Waker>) {
     }
 }
 
-/// Tasks that are readied, and whose wakers are to be called, in that order.
+/// What a notifier of several has readied: goroutines that are to be queued, all at once, and tasks whose wakers are to be
+/// called after that.
 #[must_use]
-pub(crate) struct Readied<H: Host>(Option<Arc<Parker<H>>>);
+pub(crate) struct Readied<H: Host> {
+    /// The last one.
+    tasks: Option<Arc<Parker<H>>>,
+    goroutines: GList<H>,
+}
 
 impl<H: Host> Readied<H> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Readied(None)
+        Readied { tasks: None, goroutines: GList::new() }
     }
 
     /// Appends a task, whose one wait the caller has claimed.
     pub(super) fn push(&mut self, parker: Arc<Parker<H>>) {
         // SAFETY: the parker has one wait, and this notifier has claimed it.
-        parker.task().next.with_mut(|next| unsafe { *next = self.0.take() });
-        self.0 = Some(parker);
+        parker.task().next.with_mut(|next| unsafe { *next = self.tasks.take() });
+        self.tasks = Some(parker);
     }
 
-    /// Calls the wakers. After the locks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_none() && self.goroutines.is_empty()
+    }
+
+    /// For goroutines that were readied; each stands in this list alone.
     #[inline]
-    pub(crate) fn call_wakers(self) {
-        if self.0.is_some() {
+    pub(super) fn goroutines(&mut self) -> &mut GList<H> {
+        &mut self.goroutines
+    }
+
+    /// Queues the goroutines. After the locks, and before anything that may park.
+    #[inline]
+    pub(crate) fn queue(&mut self) {
+        if !self.goroutines.is_empty() {
+            queue_readied(std::mem::replace(&mut self.goroutines, GList::new()));
+        }
+    }
+
+    /// Queues the goroutines, and calls the wakers. After the locks.
+    #[inline]
+    pub(crate) fn call_wakers(mut self) {
+        self.queue();
+        if self.tasks.is_some() {
             self.call_all(wake::<H>);
         }
     }
 
     /// As `call_wakers`, for a caller whose own wait is open: a waker that waits would open the thread's next one.
     #[inline]
-    pub(crate) fn call_wakers_elsewhere(self) {
-        if self.0.is_some() {
+    pub(crate) fn call_wakers_elsewhere(mut self) {
+        self.queue();
+        if self.tasks.is_some() {
             self.call_all(wake_elsewhere::<H>);
         }
     }
 
     #[cold]
     fn call_all(self, wake: fn(Waker)) {
-        let (mut last, mut first) = (self.0, None);
+        let (mut last, mut first) = (self.tasks, None);
         let after = |parker: &Arc<Parker<H>>, next| {
             // SAFETY: as in `push`.
             parker.task().next.with_mut(|place| std::mem::replace(unsafe { &mut *place }, next))

@@ -187,14 +187,14 @@ impl<H: Host> Waiter<H> {
         Self::ready_parker(parker).alarm();
     }
 
-    /// As `ready`, except that the waker of a task is called by [`Readied::call_wakers`]. For one of several that are
-    /// readied; a task may be readied under a lock.
+    /// As `ready`, except that a goroutine is queued, and the waker of a task called, by [`Readied::call_wakers`]. For one of
+    /// several that are readied; a task may be readied under a lock.
     #[inline]
     pub(crate) fn ready_with(&self, readied: &mut Readied<H>) {
         match self {
             Waiter::G(g, _) => {
                 assert_none_held();
-                wake::goready(*g);
+                wake::goready_for(*g, readied.goroutines());
             }
             Waiter::Parker(parker, _) => Self::ready_parker_with(parker, readied),
         }

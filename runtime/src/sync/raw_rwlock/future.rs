@@ -29,11 +29,15 @@ impl Locking {
 
     /// Ready when the future has the lock. The next poll after that begins anew.
     pub(in crate::sync) fn poll(self: Pin<&mut Self>, lock: &RawRwLock, cx: &mut Context<'_>) -> Poll<()> {
-        let (kind, task) = self.parts();
+        let (kind, mut task) = self.parts();
+        let mut insists = false;
         if task.is_waiting() {
-            return task.poll(cx).map(drop);
-        }
-        if lock.try_lock(kind) {
+            match task.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(ask) if lock.has_or_takes(&ask) => return Poll::Ready(()),
+                Poll::Ready(_tried_in_vain) => insists = true,
+            }
+        } else if lock.try_lock(kind) {
             return Poll::Ready(());
         }
         let wait = TaskWait::open(cx.waker());
@@ -43,7 +47,7 @@ impl Locking {
             wait.withdraw();
             return Poll::Ready(());
         }
-        task.join(wait, &mut queues, (Ask { lock, kind }, Position::Back));
+        task.join(wait, &mut queues, (Ask::new(lock, kind, insists), Position::Back));
         Poll::Pending
     }
 
