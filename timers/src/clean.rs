@@ -18,6 +18,8 @@ pub const CLEAN_BATCH: usize = 16;
 /// So many dead entries are always tolerated.
 const MIN_DEAD: usize = 64;
 
+/// By itself in its cache lines: with a value of up to 24 bytes in one.
+#[repr(align(64))]
 pub(crate) struct Timer<T> {
     pub due: Nanos,
     /// The number of the timer's last insert or reset: the order among equal due times.

@@ -57,8 +57,13 @@ impl Entries {
 
     #[inline]
     pub fn push(&mut self, entry: Entry) {
-        let mut at = self.heap.len();
         self.heap.push(entry);
+        self.sift_up(self.heap.len() - 1, entry);
+    }
+
+    /// Fills the hole at `at` with `entry`, after moving down the parents that are greater.
+    #[inline(always)]
+    fn sift_up(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
             let parent = (at - 1) / 4;
             if self.heap[parent].key() <= entry.key() {
@@ -70,11 +75,18 @@ impl Entries {
         self.heap[at] = entry;
     }
 
+    /// Removes the root. The hole goes down to the bottom along the least children, and the last entry comes up from there: it
+    /// is later than most, so that to ask on the way down whether it has come to its place would be for nothing.
     pub fn pop_root(&mut self) {
         if let Some(last) = self.heap.pop()
             && !self.heap.is_empty()
         {
-            self.sift_down(0, last);
+            let mut at = 0;
+            while let Some(child) = self.least_child(at) {
+                self.heap[at] = self.heap[child];
+                at = child;
+            }
+            self.sift_up(at, last);
         }
         self.shrink();
     }
@@ -120,6 +132,7 @@ impl Entries {
 
     /// The child of `parent` that comes first. Four children are a case of their own: a fold over a range of unknown
     /// length is slower.
+    #[inline(always)]
     fn least_child(&self, parent: usize) -> Option<usize> {
         let first = 4 * parent + 1;
         let children = self.heap.get(first..)?;

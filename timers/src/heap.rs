@@ -66,10 +66,11 @@ impl fmt::Debug for Handle {
 /// are thrown away in O(n), and `pop_due` files again all timers that were due by now and have been reset to later.
 ///
 /// # Memory
-/// 24 bytes for each entry and 40 and `T` for each timer, in blocks of 64. Nothing is allocated while the number of
-/// timers stays about the same. After a burst the entries shrink with the number of timers, below an eighth to
-/// double the need; a block goes when its last timer does; half a byte a timer of the burst goes when the heap is
-/// empty. An empty heap keeps 3 KiB, one block and a directory of 2 KiB at most; a new one has allocated nothing.
+/// 24 bytes for each entry, and for each timer 40 and `T`, rounded up to cache lines of 64 bytes, in blocks of 64. Nothing is
+/// allocated while the number of timers stays about the same. After a burst the entries shrink with the number of
+/// timers, below an eighth to double the need; a block goes when its last timer does; half a byte a timer of the burst
+/// goes when the heap is empty. An empty heap keeps 3 KiB, one block and a directory of 2 KiB at most; a new one has
+/// allocated nothing.
 ///
 /// # Panics
 /// Only `insert`, and only when 2^32 timers live.

@@ -65,8 +65,8 @@ pub(crate) fn finish<H: Host>(g: GRef<H>) {
     // Acquire: what the handle's owner did with the G comes before the G's next goroutine: partner `give_handle_back`; and the
     // joiner's record: partner `wait_for_end`.
     let look = Acquire.unless(LiveRelaxed);
-    // The most frequent life. A look before would be one more access.
-    let mut life = HANDLE | LIVE | COUNTS;
+    // A guess would save this look, and take an exchange more where the handle is gone, or there never was one.
+    let mut life = g.life.load(look);
     loop {
         // A joiner that `mark_left` has told may be gone, and its handle too, before `mark_left` has cleared WAITER.
         let told = (life & WAITER != 0).unless(EndForgetsTheTeller);

@@ -38,6 +38,11 @@ impl<H: Host> GList<H> {
         self.head
     }
 
+    /// The G that came last.
+    pub(crate) fn last(&self) -> Option<GRef<H>> {
+        self.tail
+    }
+
     /// Appends a G that stands in no list.
     pub(crate) fn push(&mut self, g: GRef<H>) {
         g.set_next(None);

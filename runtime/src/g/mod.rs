@@ -61,7 +61,7 @@ use crate::local::Locals;
 use crate::prim::hooks::*;
 use crate::prim::{
     Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Ghost, Relaxed, Release, SingleWriterWord, UnsafeCell,
-    Weak, prefetch, relax,
+    Weak, prefetch_to_write, relax,
 };
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
@@ -240,11 +240,13 @@ impl<H: Host> GRef<H> {
         self.0.as_ptr()
     }
 
-    /// Has the cache bring all lines of the G.
+    /// Has the cache bring all lines of the G, to be written.
     #[inline(always)]
     pub(crate) fn fetch(self) {
         const LINE: usize = 64;
-        (0..size_of::<G<H>>()).step_by(LINE).for_each(|at| prefetch(self.0.as_ptr().wrapping_byte_add(at)));
+        (0..size_of::<G<H>>())
+            .step_by(LINE)
+            .for_each(|at| prefetch_to_write(self.0.as_ptr().wrapping_byte_add(at)));
     }
 
     /// Has the cache bring the innermost frames of the goroutine.
@@ -312,6 +314,12 @@ impl<H: Host> G<H> {
         // Relaxed: a word, which tells of no other memory. The G is published by `StatusWord::spawn`.
         let counts = if counts { COUNTS } else { 0 };
         self.life.store(HANDLE | LIVE | counts, Relaxed);
+    }
+
+    /// After `begin`: there is no handle. The caller has not queued the goroutine yet.
+    pub(crate) fn begin_detached(&self) {
+        // Relaxed: as in `begin`.
+        self.life.store(self.life.load(Relaxed) & !HANDLE, Relaxed);
     }
 
     /// Returns `true` if `num_goroutines` counts this goroutine, which is none of the library's own then.

@@ -28,6 +28,7 @@ use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::{Seldom, Yield};
 use crate::sched::run::place::Place;
+use crate::sched::run::spree;
 use crate::sched::switch::{self, Duties};
 use crate::wait::interrupt::{self, Interrupt};
 use scope::{Scope, ScopedJoinHandle};
@@ -80,6 +81,14 @@ where
     accepted("go", spawn(sched, birth, f))
 }
 
+/// As [`go`], on a goroutine of `sched`, without a handle.
+#[track_caller]
+pub(crate) fn go_detached(sched: &Sched<Active>, f: impl FnOnce() + Send + 'static) {
+    let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
+    // SAFETY: `f` borrows nothing that ends.
+    accepted("go", unsafe { sched.spawn_detached(birth, f) });
+}
+
 /// What starts goroutines where none runs.
 pub(crate) const FROM_A_THREAD: &str = "gmp::run, Runtime::go or Handle::go";
 
@@ -99,12 +108,6 @@ pub(crate) fn here<'a>(call: &str, elsewhere: &str) -> &'a Sched<Active> {
         Some(sched) => sched,
         None => panic!("{call}: not called on a goroutine; from a thread use {elsewhere}"),
     }
-}
-
-/// Panics where no goroutine runs.
-#[track_caller]
-pub(crate) fn assert_on_goroutine(call: &str) {
-    here(call, FROM_A_THREAD);
 }
 
 /// Starts a goroutine of `sched` with what its builder says, or says what limit was met.
@@ -449,7 +452,10 @@ pub fn goexit() -> ! {
 /// ```
 #[doc(alias = "entersyscall")]
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    let Some(window) = Window::<Active>::enter_with_p() else { return f() };
+    let Some(window) = Window::<Active>::enter_with_p() else {
+        spree::goes_on_without_p::<Active>();
+        return f();
+    };
     if window.m().sched().wants_p_of(&window) {
         window.suspend(Yield::Seldom(Seldom::Call));
         // Here with a P, which is given away, if there was no M for the call.

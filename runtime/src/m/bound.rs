@@ -170,10 +170,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    fn tell_unbound(&self, changed: io::Result<()>) {
+    pub(crate) fn tell_unbound(&self, changed: io::Result<()>) {
         if let Err(refused) = changed {
             self.tell_refused(Refusal::Affinity, || {
-                format!("a thread can't be given the CPUs of its P, or its own ({refused}): it keeps those that it has")
+                format!("a thread's CPUs can't be read or set ({refused}): it keeps those that it has")
             });
         }
     }

@@ -31,6 +31,7 @@
 //!
 //! Checked by `models/window.rs`.
 
+pub(crate) mod apart;
 mod bound;
 pub(crate) mod handoff;
 pub(crate) mod note;
@@ -40,6 +41,7 @@ pub(crate) use window::{Inside, Window};
 
 use crate::g::{G, GRef};
 use crate::host::Host;
+use crate::m::apart::Apart;
 use crate::m::bound::Bound;
 use crate::m::handoff::{Entries, Entry, Lease};
 use crate::m::note::Note;
@@ -53,6 +55,7 @@ use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::sched::run::globq::Dice;
 use crate::sched::run::nap::Thefts;
+use crate::sched::run::spree::Spree;
 use crate::sched::switch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -81,6 +84,8 @@ pub(crate) struct M<H: Host> {
     quick: Cell<Option<Lease>>,
     lease: Cell<Option<Lease>>,
     g: SingleWriter<G<H>>,
+    /// What the goroutine spawns without a P, which was taken from it.
+    pub(crate) spree: Spree,
     /// Set while the M counts in `nmspinning`.
     pub(crate) spinning: SingleWriterFlag,
     /// The M is on its way for the callers.
@@ -109,6 +114,8 @@ pub(crate) struct M<H: Host> {
     assignment: UnsafeCell<Option<Assignment<H>>>,
     /// The CPUs of the thread, where Ps are bound to CPUs.
     bound: Bound,
+    /// The CPU that an owner has forbidden the thread.
+    apart: Apart,
     pub(crate) local: H::Local,
 }
 
@@ -141,6 +148,7 @@ impl<H: Host> M<H> {
             quick: Cell::new(None),
             lease: Cell::new(None),
             g: SingleWriter::new(None),
+            spree: Spree::new(),
             spinning: SingleWriterFlag::new(false),
             sent_for_callers: Cell::new(false),
             thefts: Thefts::new(),
@@ -156,6 +164,7 @@ impl<H: Host> M<H> {
             note: Note::new(),
             assignment: UnsafeCell::new(None),
             bound: Bound::new(),
+            apart: Apart::new(),
             local: H::Local::default(),
         }
     }
@@ -295,6 +304,7 @@ impl<H: Host> M<H> {
     pub(crate) fn release(&self) -> NonNull<P<H>> {
         self.touch_p();
         let p = self.p.take().expect("release: the M holds no P");
+        self.spree.end();
         self.last_p.set(Some(p));
         self.quick.set(None);
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
@@ -362,9 +372,10 @@ impl<H: Host> M<H> {
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
 
-    /// The goroutine, which is inside and holds no P, is about to suspend itself for one: the M's stack is always inside.
+    /// The goroutine holds no P, and is about to suspend itself for one, as the M's stack is always inside; or to take one.
     fn stay_inside(&self) {
-        // Relaxed: without a P no retaker looks here.
+        // Relaxed: without a P no retaker looks here. A retaker that finds this M as the holder of a P that it acquires next,
+        // by Acquire in `holder`, sees that it is inside: partner the Release of `set_holder`.
         self.in_runtime.store(INSIDE, Relaxed);
     }
 
@@ -389,7 +400,7 @@ impl<H: Host> M<H> {
     /// The rest of an entry that found the word changed.
     #[cold]
     fn settle(&self) -> Entry {
-        if self.quick.get().is_none() {
+        if self.quick.get().is_none() && self.p.get().is_some() {
             // EntryFence: where the partner, RetakeBarrier, is a fence of the retaker alone, and of no meaning without a P.
             // SeqCst: a store to `in_runtime`, then a load of the word.
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
@@ -435,6 +446,7 @@ impl<H: Host> M<H> {
     fn lose_p(&self) {
         if let Some(p) = self.p.take() {
             self.last_p.set(Some(p));
+            self.spree.begin();
         }
         self.lease.set(None);
         self.quick.set(None);
@@ -459,6 +471,25 @@ impl<H: Host> M<H> {
             return None;
         }
         self.p().map(|p| Inside { m: self, p, leave: true })
+    }
+
+    /// For a goroutine that runs without a P, outside of the runtime: enters, with a P that `find` takes out of the idle ones.
+    /// The M is inside before it has the P, as the retaker looks.
+    pub(crate) fn enter_with(&self, find: impl FnOnce() -> Option<NonNull<P<H>>>) -> Option<Inside<'_, H>> {
+        unless!(SpawnerComesInLate, self.stay_inside());
+        let found = find();
+        if let Some(p) = found {
+            self.acquire(p);
+        } else {
+            self.leave();
+        }
+        self.p().map(|p| Inside { m: self, p, leave: true })
+    }
+
+    /// Returns `true` if a goroutine calls, outside of the runtime, whose M has no P.
+    pub(crate) fn is_outside_without_p(&self) -> bool {
+        // Relaxed: the M's own word.
+        self.in_runtime.load(Relaxed) == OUTSIDE && self.p.get().is_none() && !switch::is_in_hook(self)
     }
 
     /// The M's thread begins.

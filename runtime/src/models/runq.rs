@@ -166,6 +166,23 @@ fn runnext_is_taken_once() {
     });
 }
 
+/// Fails when a thief sees a batch before it is written, takes the G of `runnext` beside the owner, or reads what that G holds
+/// before it is there.
+#[test]
+fn several_become_the_next_beside_a_thief() {
+    Model::new().preemptions(3).check("runq_next_each", || {
+        let [own, thiefs] = queues(4);
+        let thief = thief(&thiefs, &own, 2);
+        own.push_next_each(&[0, 1]);
+        own.push_next_each(&[2, 3]);
+        let mut taken = Vec::from_iter(own.pop_next());
+        taken.extend(own.pop());
+        let stolen = thief.join().unwrap();
+        taken.extend(rest(&own));
+        assert_each_once(4, &[taken, stolen]);
+    });
+}
+
 /// Fails when the thief goes away without the only G that there is.
 #[test]
 fn runnext_is_stolen_from_an_owner_who_does_not_come() {
@@ -272,6 +289,16 @@ fn a_g_that_is_kicked_from_runnext_into_the_ring_is_seen() {
     });
 }
 
+/// Fails when a look finds the ring empty before, and `runnext` after, a batch has moved the G of `runnext` into the ring.
+#[test]
+fn a_g_that_a_batch_kicks_from_runnext_is_seen() {
+    let before = |own: &Runq| own.push_next_each(&[0]);
+    looked_at("runq_empty_vs_batch", before, |own, _| {
+        own.push_next_each(&[1, 2]);
+        assert_eq!(own.pop_next(), Some(2));
+    });
+}
+
 /// Fails when a look finds `runnext` empty before, and the ring after, one G came into `runnext` and the other left
 /// the ring.
 #[test]
@@ -344,6 +371,8 @@ fn mutants() {
     let pop = "each_g_is_taken_once_by_its_owner_or_a_thief";
     let overflow = "a_full_ring_overflows_beside_a_thief";
     let next = "runnext_is_taken_once";
+    let several = "several_become_the_next_beside_a_thief";
+    let batch = "a_g_that_a_batch_kicks_from_runnext_is_seen";
     let kicked = "a_g_that_is_kicked_from_runnext_into_the_ring_is_seen";
     let popped = "a_g_that_becomes_the_next_before_the_ring_is_empty_is_seen";
     caught::assert_caught(
@@ -366,12 +395,16 @@ fn mutants() {
             (Mutant::RingClaimForgotten, overflow),
             (Mutant::RingClaimRelaxed, "a_g_that_becomes_the_next_before_the_ring_is_robbed_is_seen"),
             (Mutant::RunnextPutRelaxed, next),
+            (Mutant::RunnextPutRelaxed, several),
+            (Mutant::RingTailStoreRelaxed, several),
             (Mutant::RunnextTakenByStore, next),
             (Mutant::RunnextPopRelaxed, kicked),
             (Mutant::RunnextStealRelaxed, next),
             (Mutant::RunnextNeverStolen, "runnext_is_stolen_from_an_owner_who_does_not_come"),
             (Mutant::EmptyIgnoresRunnext, kicked),
             (Mutant::EmptyTailReadFirst, kicked),
+            (Mutant::EmptyTailReadFirst, batch),
+            (Mutant::RunnextPopRelaxed, batch),
             (Mutant::EmptyNextRelaxed, kicked),
             (Mutant::EmptyHeadRelaxed, popped),
             (Mutant::RoomFromReal, "a_ring_is_filled_beside_a_thief"),

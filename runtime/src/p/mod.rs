@@ -24,6 +24,7 @@ pub(crate) mod runq;
 use crate::g::pool::FreeGs;
 use crate::host::Host;
 use crate::m::M;
+use crate::m::apart::Sent;
 use crate::m::handoff::HandoffWord;
 use crate::p::batch::Batch;
 use crate::p::jobs::Jobs;
@@ -81,6 +82,8 @@ pub(crate) struct P<H: Host> {
     fresh: Cell<bool>,
     /// How often an owner entered the kernel to wake an M, and came back: odd while an owner is there.
     wakes: AtomicU32,
+    /// Owner: the M that the owner has woken last.
+    pub(crate) sent: Sent<H>,
     /// Owner: how often the owner took goroutines from another P's queue.
     #[cfg(gmp_policies)]
     pub(crate) thefts: AtomicU64,
@@ -114,6 +117,7 @@ impl<H: Host> P<H> {
             inherited: Cell::new(0),
             fresh: Cell::new(true),
             wakes: AtomicU32::new(0),
+            sent: Sent::new(),
             #[cfg(gmp_policies)]
             thefts: AtomicU64::new(0),
             jobs: CachePadded::new(Jobs::new()),
@@ -234,6 +238,11 @@ impl<H: Host> P<H> {
         let goes_on = inherited < capacity::MAX_INHERITED;
         self.inherited.set(if goes_on { inherited } else { 0 });
         goes_on
+    }
+
+    /// Owner: returns `true` if a goroutine stands in `runnext`, and `inherit_slice` will let it run.
+    pub(crate) fn slice_goes_on(&self) -> bool {
+        self.runq.has_next() && self.inherited.get() + 1 < capacity::MAX_INHERITED
     }
 
     /// Owner: what `find_runnable` compares with `Sched::attention`.

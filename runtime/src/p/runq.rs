@@ -58,7 +58,7 @@ use crate::host::Host;
 use crate::prim::capacity::RUNQ;
 use crate::prim::hooks::*;
 use crate::prim::{
-    Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, prefetch, relax, stays_the_same,
+    Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, relax, stays_the_same,
 };
 use crate::runtime::policy::{Policy, Steal};
 use claim::Claim;
@@ -174,6 +174,35 @@ impl<H: Host> Runq<H> {
         });
         fence();
         full
+    }
+
+    /// Owner only. As `push_next` for each of the list, in order, by one exchange of `runnext` and one of the tail. There is
+    /// room for all.
+    pub(crate) fn push_next_each(&self, list: &mut GList<H>, fence: impl FnOnce()) {
+        #[cfg(gmp_policies)]
+        if let Some(locked) = &self.locked {
+            locked.push_from(|| list.pop());
+            locked.fence();
+            return fence();
+        }
+        let (count, Some(last)) = (list.len(), list.last()) else { return };
+        // Release: as in `push_next`, with the same partner. From here on `last` may run, and is read no more.
+        let displaced = self.runnext.swap(last.to_raw(), Release.unless(RunnextPutRelaxed));
+        let mut end = self.owners_tail();
+        let mut put = |g| {
+            // SAFETY: the owner's call, and the slot is free: there is room for as many as the list has.
+            unsafe { self.write(end, g) };
+            end = end.wrapping_add(1);
+        };
+        if !displaced.is_null() {
+            // SAFETY: as in `push_next`.
+            put(unsafe { GRef::from_raw(displaced) });
+        }
+        (1..count).filter_map(|_| list.pop()).for_each(put);
+        *list = GList::new();
+        // Release: as in `publish`, with the same partner.
+        self.tail.swap(end, Release.unless(RingTailStoreRelaxed));
+        fence();
     }
 
     /// Owner only. Puts `g` at the tail of the ring; returns `g` if the ring is full: it is for [`spill`](Self::spill).
@@ -371,7 +400,7 @@ impl<H: Host> Runq<H> {
             let after = head.real().wrapping_add(1);
             if after != tail {
                 // SAFETY: below the tail, so an owner wrote it, and only owners write.
-                prefetch(unsafe { self.read(after) }.to_raw());
+                unsafe { self.read(after) }.fetch();
             }
             // SAFETY: an owner wrote the slot, below the tail; the exchange has taken the G from the thieves, and
             // this same owner writes the slot next.

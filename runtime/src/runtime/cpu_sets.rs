@@ -24,8 +24,17 @@ impl CpuSet {
         self.0[cpu / BITS] |= 1 << (cpu % BITS);
     }
 
-    fn has(&self, cpu: usize) -> bool {
+    pub(crate) fn has(&self, cpu: usize) -> bool {
         self.0[cpu / BITS] & 1 << (cpu % BITS) != 0
+    }
+
+    /// Returns the set without one CPU, if that CPU is in it and others are.
+    pub(crate) fn but(mut self, cpu: usize) -> Option<Self> {
+        if cpu >= CPUS || !self.has(cpu) {
+            return None;
+        }
+        self.0[cpu / BITS] &= !(1 << (cpu % BITS));
+        (self != CpuSet::EMPTY).then_some(self)
     }
 
     fn without(mut self, others: &CpuSet) -> CpuSet {

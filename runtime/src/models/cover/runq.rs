@@ -47,6 +47,12 @@ impl Runq {
     pub fn push_next(&self, number: usize) -> Vec<usize> {
         self.spilt(self.queue.push_next(self.gs.put(number), || ()))
     }
+    /// By the owner, which has room for all. The last of the numbers becomes the next.
+    pub fn push_next_each(&self, numbers: &[usize]) {
+        let mut list = GList::new();
+        numbers.iter().for_each(|&number| list.push(self.gs.put(number)));
+        self.queue.push_next_each(&mut list, || ());
+    }
     /// By the owner. Returns the Gs that do not fit.
     #[must_use]
     pub fn push(&self, number: usize) -> Vec<usize> {

@@ -41,6 +41,10 @@ impl<H: Host> Locked<H> {
 
     pub(super) fn push(&self, g: GRef<H>) {
         self.0.lock().gs.push_back(g);
+        self.fence();
+    }
+
+    pub(super) fn fence(&self) {
         // SeqCst: as in `wakep`, with the same partners.
         fence(Ordering::SeqCst);
     }

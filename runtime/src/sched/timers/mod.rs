@@ -37,9 +37,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{
-    Acquire, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, capacity, event, prefetch,
-};
+use crate::prim::{Acquire, AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, event, prefetch};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
@@ -72,15 +70,30 @@ impl<H: Host> Limit<H> {
 
     /// Claims and readies the wait. Appends the goroutine to `waits` if that is to be queued.
     #[inline(always)]
-    fn pass(self, waits: &mut GList<H>) {
+    fn pass(self, waits: &mut Sleepers<H>) {
         let Limit { g, wait } = self;
         if g.word.claim_by_timer(wait) && g.word.ready() == Then::Queue {
-            if waits.len() < FETCHED {
+            if waits.gs.len() < waits.room {
                 // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
                 unsafe { g.fetch_frames() };
             }
-            waits.push(g);
+            waits.gs.push(g);
         }
+    }
+}
+
+/// Goroutines that are due.
+struct Sleepers<H: Host> {
+    gs: GList<H>,
+    /// So many of them have their frames fetched: those that the ring takes. The frames of later ones would have left the cache
+    /// again when they come to run.
+    room: usize,
+}
+
+impl<H: Host> Sleepers<H> {
+    /// For those that `m` is to queue.
+    fn of(m: &M<H>) -> Self {
+        Sleepers { gs: GList::new(), room: m.p().map_or(0, |p| p.runq.room() as usize) }
     }
 }
 
@@ -168,10 +181,6 @@ struct Inner<H: Host> {
 
 const NONE: u64 = u64::MAX;
 
-/// So many of the goroutines that are due together have their frames fetched: those that the ring takes. The frames of later
-/// ones would have left the cache again.
-const FETCHED: usize = capacity::RUNQ as usize;
-
 impl<H: Host> Timers<H> {
     /// The timers of a P.
     pub(crate) fn of_p(p: u32, home: &Weak<Sched<H>>) -> Self {
@@ -212,7 +221,7 @@ impl<H: Host> Timers<H> {
 
     /// Claims and readies the waits that are due, up to the first due callback, which it returns. That callback fires:
     /// the caller calls it.
-    fn pop_due(&self, now: Nanos, waits: &mut GList<H>) -> Option<Shared<Callback<H>>> {
+    fn pop_due(&self, now: Nanos, waits: &mut Sleepers<H>) -> Option<Shared<Callback<H>>> {
         let mut locked = self.lock();
         if locked.inner.orphaned {
             return None;
@@ -364,22 +373,22 @@ impl<H: Host> Sched<H> {
         if now < earliest {
             return false;
         }
-        let mut due = GList::new();
+        let mut due = Sleepers::of(m);
         let called = self.take_due(p, now, &mut due);
-        let queued = !due.is_empty();
-        self.queue_sleepers(m, due);
+        let queued = !due.gs.is_empty();
+        self.queue_sleepers(m, due.gs, now);
         called || queued
     }
 
     /// Queues the due goroutines, behind the others. They were due before those that are due from here on, so no later one
     /// goes first until these have run.
-    fn queue_sleepers(&self, m: &M<H>, due: GList<H>) {
+    fn queue_sleepers(&self, m: &M<H>, due: GList<H>, now: Nanos) {
         if due.is_empty() {
             return;
         }
         self.submit_found(m, due);
         if let Some(p) = m.p() {
-            p.poll_schedule.sleepers_are_queued(p.tick(), p.runq.len());
+            p.poll_schedule.sleepers_are_queued(p.tick(), p.runq.len(), now);
         }
     }
 
@@ -387,16 +396,26 @@ impl<H: Host> Sched<H> {
     /// queue, see `look.rs`: then it is returned, and the caller wakes an M for the others.
     pub(crate) fn run_own_timers(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let earliest = p.timers.earliest()?;
-        let now = H::now();
-        if now < earliest {
+        // Thieves may have emptied the ring since the last look.
+        let others = !p.runq.is_empty();
+        let schedule = &p.poll_schedule;
+        if others && (schedule.timers_are_far(tick, earliest) || schedule.timers_wait(tick)) {
             return None;
         }
-        let mut due = GList::new();
+        let now = H::now();
+        if now < earliest {
+            if others {
+                schedule.none_is_due(tick, now, earliest);
+            }
+            return None;
+        }
+        let mut due = Sleepers::of(m);
         self.take_due(p, now, &mut due);
+        let mut due = due.gs;
         let waits = |g| self.has_class(g) || self.is_away(Some(p), g);
         let alone = due.len() == 1 && !due.first().is_some_and(waits);
         if !alone || !p.poll_schedule.sleeper_goes_first(tick) {
-            self.queue_sleepers(m, due);
+            self.queue_sleepers(m, due, now);
             return None;
         }
         event(format_args!("runs {due:?} before the queue of {p:?}"));
@@ -419,7 +438,7 @@ impl<H: Host> Sched<H> {
         if first as usize >= self.ps.len() {
             return;
         }
-        let mut due = GList::new();
+        let mut due = Sleepers::of(m);
         let mut clock = None;
         // A P may be in the mask, and new, before this M sees that P.
         for p in self.timer_mask.members_from(first).filter_map(|id| self.ps.get(id as usize)) {
@@ -429,22 +448,24 @@ impl<H: Host> Sched<H> {
                 self.take_due(p, now, &mut due);
             }
         }
-        self.queue_sleepers(m, due);
+        if let Some(now) = clock {
+            self.queue_sleepers(m, due.gs, now);
+        }
     }
 
     /// Takes what is due in any heap, for a thread that is no M.
     pub(crate) fn take_all_due(&self) -> GList<H> {
         let _serving = Serving::begin(self);
-        let (now, mut due) = (H::now(), GList::new());
+        let (now, mut due) = (H::now(), Sleepers { gs: GList::new(), room: 0 });
         for p in self.ps.iter().filter(|p| p.timers.earliest().is_some_and(|earliest| earliest <= now)) {
             self.take_due(p, now, &mut due);
         }
-        due
+        due.gs
     }
 
     /// Appends to `due` every goroutine that a due timer of `p` readies, including those started for callbacks.
     /// Returns `true` if a callback ran inline.
-    fn take_due(&self, p: &P<H>, now: Nanos, due: &mut GList<H>) -> bool {
+    fn take_due(&self, p: &P<H>, now: Nanos, due: &mut Sleepers<H>) -> bool {
         let mut called = false;
         while let Some(call) = p.timers.pop_due(now, due) {
             let inline = match call.run() {
@@ -454,7 +475,7 @@ impl<H: Host> Sched<H> {
             if inline {
                 call.call();
             } else {
-                self.make_firing(call).into_iter().for_each(|g| due.push(g));
+                self.make_firing(call).into_iter().for_each(|g| due.gs.push(g));
             }
             called |= inline;
         }
