@@ -5,6 +5,7 @@
 //! Where the kernel has a say, plain threads do the same thing in the same run, and the bound is a multiple of
 //! theirs. `cargo test --release --test scheduling -- --nocapture` prints the figures.
 
+mod arrivals;
 mod attacks;
 mod class_order;
 mod fairness;

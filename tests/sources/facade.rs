@@ -51,11 +51,12 @@ const CHOOSING: [&str; 5] =
     ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 20] = [
+const ADDING: [(&str, &str); 21] = [
     ("chan/dynamic/selected.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),
+    ("m/apart.rs", "what an owner does that has waited for long"),
     ("m/bound.rs", "what a thread has"),
     ("p/runq.rs", "what mutants do"),
     ("prim/single_writer.rs", "what loom weighs where a model asks for that"),
@@ -63,7 +64,7 @@ const ADDING: [(&str, &str); 20] = [
     ("sched/mod.rs", "whether nobody runs anything, and what mutants do"),
     ("sched/park.rs", "the wait reason of a model"),
     ("sched/run/jobs.rs", "taking a job slowly, for models"),
-    ("sched/run/look.rs", "a visit that a model makes"),
+    ("sched/run/look.rs", "a visit that a model makes, and what it waits for"),
     ("sched/run/mask.rs", "a copy for a mutant"),
     ("sched/threads/procs.rs", "how many Ps are where"),
     ("sched/timers/timer_thread.rs", "whether its thread is there"),

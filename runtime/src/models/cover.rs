@@ -10,7 +10,9 @@ mod sched;
 pub use jobs::Jobs;
 pub use net::{IoLock, PollDesc, Socket};
 pub use runq::{Gs, Runq};
-pub use sched::{Handle, Held, Made, blocking_here, cpus, p_number, switch_point, touch_window};
+pub use sched::{
+    Handle, Held, Made, blocking_here, cpus, forbid_the_sent, give_cpus, p_number, switch_point, touch_window,
+};
 
 use crate::host::{Active, Clock, Process};
 use crate::prim::{AtomicBool, Relaxed, UnsafeCell};

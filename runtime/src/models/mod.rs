@@ -6,6 +6,7 @@
 mod caught;
 mod cover;
 
+mod apart;
 mod ask;
 mod barrier;
 mod block_on;
@@ -50,7 +51,9 @@ mod shared;
 mod shutdown;
 mod signal;
 mod socket;
+mod spree;
 mod stacks;
+mod store_lock;
 mod submit_vs_idle;
 mod summons;
 mod switch;

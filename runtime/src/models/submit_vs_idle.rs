@@ -5,6 +5,7 @@
 
 use super::caught;
 use super::cover::{Handle, Made};
+use crate::chan::bounded;
 use crate::model::{
     Flag, Model, Mutant, Parts, at_rest, done, fall_asleep, refuse_threads, runtime, together,
     together_with_us,
@@ -90,6 +91,32 @@ fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
             ],
         );
         submitter.join().unwrap();
+    });
+}
+
+/// As `a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up`, with two that are readied at once, by a close.
+#[test]
+fn goroutines_that_one_close_readies_are_run_while_the_last_spinner_gives_up() {
+    Model::new().check("readied_vs_last_spinner", || {
+        let runtime = runtime(2, 2);
+        let (end, ended) = bounded::<()>(0);
+        let flags = [Flag::default(), Flag::default()];
+        let raised = flags.clone();
+        for flag in flags {
+            let ended = ended.clone();
+            drop(runtime.go(move || {
+                assert!(ended.recv().is_err());
+                flag.raise();
+            }));
+        }
+        fall_asleep::<2>(&runtime);
+        let close = move || {
+            drop(end);
+            raised.iter().for_each(Flag::wait_on_thread);
+            done();
+        };
+        let [closer, _] = together(&runtime, [Box::new(close), Box::new(|| ())]);
+        closer.join().unwrap();
     });
 }
 
@@ -518,6 +545,10 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SubmitNoFence, SPINNER),
+            (
+                Mutant::SubmitNoFence,
+                "goroutines_that_one_close_readies_are_run_while_the_last_spinner_gives_up",
+            ),
             (Mutant::IdleNoFence, SPINNER),
             (Mutant::DisplacedAfterFence, RING),
             (Mutant::IdleNoFence, RING),
@@ -538,6 +569,7 @@ fn mutants() {
             (Mutant::EmptyIgnoresRunnext, SPINNER),
             (Mutant::SubmitNoWake, ONE),
             (Mutant::IdleSkipsGlobal, ONE),
+            (Mutant::ArrivalsUnseen, LEFT),
             (Mutant::InjectWakesNobody, FOUND),
             (Mutant::SpinnerWakesNobody, FOUND),
             (Mutant::SpinnerSkipsGlobal, LEFT),

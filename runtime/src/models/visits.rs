@@ -1,4 +1,4 @@
-//! Visits, and sleepers that go first: an M is woken for the goroutine that has to wait.
+//! Visits, and sleepers and arrivals that go first: an M is woken for the goroutine that has to wait.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -6,6 +6,8 @@ use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, pass};
 use crate::time::{after_func, sleep};
 use crate::{Priority, yield_now};
 use gmp_netpoll::Readiness;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Has the caller's M come from the poller, and the other M sleep on its note.
@@ -221,6 +223,59 @@ fn those_that_a_round_brings_are_run_by_another_m() {
     });
 }
 
+/// A goroutine yields, where no other is ready, and an arrival goes before it, and blocks the M until that goroutine has run.
+/// The Ms are as above. Fails by deadlock when the other M is not woken.
+#[test]
+fn one_before_which_an_arrival_goes_is_run_by_another_m() {
+    Model::new().with_helpers().preemptions(1).check("arrival_first", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let (waits, raises) = (ran.clone(), ran);
+            handle.have_an_arrival_go_first();
+            handle.queue_arrival_in_silence(handle.make(move || waits.wait_on_thread()));
+            loom::explore();
+            yield_now();
+            raises.raise();
+            done();
+        });
+        first.join().unwrap();
+    });
+}
+
+/// Where a sleeper is due an arrival waits, and may go first, beside a goroutine that yields. Fails by an assertion when the
+/// sleeper is put off to the ring's end.
+#[test]
+fn an_arrival_lets_a_sleeper_go_first() {
+    Model::new().with_helpers().preemptions(1).check("arrival_beside_sleeper", || {
+        // Not so long that a visit is due.
+        const MOMENT: Duration = Duration::from_micros(100);
+        let runtime = at_rest::<1>();
+        let (handle, order) = (Handle::of(&runtime), Arc::new(AtomicUsize::new(0)));
+        let ended = Flag::default();
+        let ends = ended.clone();
+        let sleeper = runtime.go(move || {
+            let (arrives, yields, inner) = (Arc::clone(&order), Arc::clone(&order), handle.clone());
+            handle.queue_globally_in_silence([handle.make(move || {
+                pass(MOMENT);
+                inner.have_an_arrival_go_first();
+                let arrival = inner.make(move || assert_eq!(arrives.fetch_add(1, Relaxed), 1));
+                inner.queue_arrival_in_silence(arrival);
+                yield_now();
+                assert_eq!(yields.fetch_add(1, Relaxed), 2, "the ring comes last");
+                ends.raise();
+            })]);
+            sleep(MOMENT);
+            assert_eq!(order.fetch_add(1, Relaxed), 0, "the sleeper is the first");
+        });
+        ended.wait_on_thread();
+        done();
+        sleeper.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -236,6 +291,8 @@ fn mutants() {
                 Mutant::FoundBesideAClassInSilence,
                 "one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back",
             ),
+            (Mutant::ArrivalPutsOffTheSleeper, "an_arrival_lets_a_sleeper_go_first"),
+            (Mutant::ArrivalWakesNobody, "one_before_which_an_arrival_goes_is_run_by_another_m"),
             (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],

@@ -7,6 +7,7 @@
 //! | `run/spin` | which Ms look for work, and the look after giving up |
 //! | `run/census` | nmspinning and npidle in one word |
 //! | `run/look` | when a busy M looks elsewhere |
+//! | `run/arrivals` | which goroutines that were readied from outside run before a ring |
 //! | `run/round` | how goroutines that yield give way to those in the global queue |
 //! | `run/help` | work of other Ps that waits too long |
 //! | `run/steal` | work of other Ps |
@@ -184,7 +185,7 @@ impl<H: Host> Central<H> {
     fn new(config: &Config, idle_ps: Vec<NonNull<P<H>>>) -> Self {
         let (procs, procs_follow) = (config.procs, config.procs_follow);
         Central {
-            globq: GlobalQueue::new(config.policy.seed()),
+            globq: GlobalQueue::new(config.policy, config.knobs.helping),
             stackless: GList::new(),
             callers: GList::new(),
             caller_m_comes: false,

@@ -3,12 +3,13 @@
 use crate::g::list::GList;
 use crate::g::{Birth, GRef};
 use crate::goroutine::JoinHandle;
-use crate::host::Active;
+use crate::host::{Active, Threads};
 use crate::m::handoff::Judged;
 use crate::m::{M, Window};
 use crate::p::P;
 use crate::p::jobs::Entry;
 use crate::prim::Arc;
+use crate::runtime::cpu_sets::CpuSet;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::run::place::Place;
@@ -31,6 +32,12 @@ impl Handle {
     /// Blocks the calling thread until the M that was sent to the poller waits there.
     pub fn await_poller(&self) {
         while !self.somebody_polls() {
+            loom::thread::yield_now();
+        }
+    }
+    /// Blocks the calling thread until an M stands by on its note.
+    pub fn await_m_on_note(&self) {
+        while !self.0.has_m_on_note() {
             loom::thread::yield_now();
         }
     }
@@ -158,6 +165,12 @@ impl Handle {
         made.iter().for_each(|made| list.push(made.g));
         self.0.globrunqput(list);
     }
+    /// As `queue_globally_in_silence`, among the arrivals.
+    pub fn queue_arrival_in_silence(&self, made: Made) {
+        let mut list = GList::new();
+        list.push(made.g);
+        self.0.put_arrivals(list);
+    }
     /// Puts a goroutine among the jobs of the caller's P, and wakes no M: as if an M was woken, and looked a moment too early.
     ///
     /// # Panics
@@ -195,6 +208,14 @@ impl Handle {
     pub fn have_no_sleeper_go_first(&self) {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_no_sleeper_go_first: on a P");
         inside.p.poll_schedule.no_sleeper_comes_next(inside.p.tick());
+    }
+    /// Has an arrival go before the next goroutine of the caller's P. Called on a goroutine.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn have_an_arrival_go_first(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_an_arrival_go_first: on a P");
+        inside.p.poll_schedule.arrival_comes_next(inside.p.tick());
     }
     /// Returns how many Ps are in use, idle, retired; asserts that the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
@@ -308,6 +329,20 @@ pub fn p_number() -> u32 {
 /// Returns the CPUs that the caller's thread was given, as the kernel shows them. Called on a goroutine.
 pub fn cpus() -> String {
     M::<Active>::current().expect("cpus: on a goroutine").cpus().to_string()
+}
+
+/// Gives the caller's thread these CPUs; it runs on the first of them. Called on a goroutine.
+pub fn give_cpus(cpus: &[usize]) {
+    let mut set = CpuSet::EMPTY;
+    cpus.iter().for_each(|&cpu| set.add(cpu));
+    let m = M::<Active>::current().expect("give_cpus: on a goroutine");
+    Active::set_affinity(&m.local, 0, &set).expect("give_cpus: a model's host refuses none");
+}
+
+/// The owner of the caller's P forbids its CPU to the M that it has woken last, if that has not come. Called on a goroutine.
+pub fn forbid_the_sent() {
+    let window = Window::<Active>::enter().expect("forbid_the_sent: on a goroutine");
+    window.m().sched().forbid_the_sent(window.p());
 }
 
 /// A runtime call that only enters and leaves. Called on a goroutine.

@@ -176,6 +176,11 @@ impl<H: Host> Sched<H> {
         self.waiting_classes.any() || self.has_batch(p)
     }
 
+    /// For the owner of `p`: returns `true` if goroutines of a class above `Normal` wait for a turn on `p`. A hint.
+    pub(crate) fn waits_above_normal(&self, p: &P<H>) -> bool {
+        self.waiting_classes.has(Priority::High) || self.has_batch(p) && p.batch.class() > Priority::Normal
+    }
+
     /// Any thread, under the lock: the batch of `p` goes back into its class's queue.
     pub(crate) fn empty_batch(&self, central: &mut Central<H>, p: &P<H>) {
         if !self.has_batch(p) {
@@ -216,7 +221,7 @@ impl<H: Host> Sched<H> {
         if (!p.timers.is_empty() || p.poll_schedule.is_due(tick))
             && let Some(found) = self.look_before_the_queue(m, p, tick)
         {
-            p.batch.turns.ran(Priority::Normal);
+            // That is no turn of the ring's: sleepers and visits would keep the ring from ever having one.
             return Some(found);
         }
         let turns = &p.batch.turns;
@@ -228,7 +233,8 @@ impl<H: Host> Sched<H> {
             }
             Turn::Normal => {
                 turns.ran(Priority::Normal);
-                self.runqget(p).or_else(|| self.globrunqget(p))
+                let arrival = self.arrival_in_turn(p);
+                arrival.or_else(|| self.runqget(p)).or_else(|| self.globrunqget(p, true))
             }
         };
         if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
@@ -238,7 +244,7 @@ impl<H: Host> Sched<H> {
         let lower = p.jobs.are_lower().unless(JobsOfTheLowerGoFirst);
         let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
         let own_first = || if lower { None } else { own_job() };
-        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p)).or_else(own_first) {
+        if let Some(g) = self.runqget(p).or_else(|| self.globrunqget(p, true)).or_else(own_first) {
             turns.ran(Priority::Normal);
             return Some(g);
         }
@@ -317,7 +323,7 @@ impl<H: Host> Sched<H> {
                 let first = self
                     .take_of(p, Priority::High)
                     .or_else(|| self.runqget(p))
-                    .or_else(|| self.globrunqget(p));
+                    .or_else(|| self.globrunqget(p, true));
                 if first.is_some() {
                     return first;
                 }
@@ -416,7 +422,7 @@ impl<H: Host> Sched<H> {
         let (queue, ps) = (&central.globq, self.ps.iter());
         if class == Priority::Normal {
             let own: usize = ps.map(|p| p.runq.len() as usize + usize::from(p.runq.has_next())).sum();
-            return ClassLoad { waiting: queue.len() + queue.mail.len() + own, turns: None };
+            return ClassLoad { waiting: queue.num_for_all() + queue.mail.len() + own, turns: None };
         }
         let (mut waiting, mut turns) = (queue.classes.len(class), 0);
         for p in ps {

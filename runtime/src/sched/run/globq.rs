@@ -4,6 +4,9 @@
 //! cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this queue is an array
 //! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
 //!
+//! Goroutines that were readied from outside of all Ps stand in an array of their own (`arrivals.rs`). An M that takes of both
+//! takes alternately.
+//!
 //! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of
 //! which any goroutine may be the next. Goroutines that have yielded go into the next lot, which is drawn from when the
 //! present lot is empty; and so do all goroutines that come while there is a next lot. From then on the present lot only
@@ -15,6 +18,7 @@ use crate::host::Host;
 use crate::p::runq::Runq;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
+use crate::runtime::policy::Policy;
 use crate::sched::run::class_queues::ClassQueues;
 use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
@@ -24,13 +28,16 @@ const KEPT: usize = 1 << 16;
 
 /// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
 /// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says
-/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once.
+/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once; the next one that there are
+/// arrivals.
 pub(crate) struct GlobalLen(AtomicU64);
 
 /// Where the count of the mailboxes begins.
 const MAIL: u32 = 32;
 /// Some goroutines are queued globally wherever they come from. Never taken back.
 const DETOURS: u64 = 1 << 63;
+/// There are arrivals.
+const ARRIVALS: u64 = 1 << 62;
 
 impl GlobalLen {
     pub(crate) fn new(detours: bool) -> Self {
@@ -50,14 +57,14 @@ impl GlobalLen {
         Elsewhere(self.0.load(Relaxed))
     }
 
-    /// Those that are for all. Exact under the lock, else a hint.
+    /// Those that are for all, without the arrivals. Exact under the lock, else a hint.
     #[inline]
     pub(crate) fn read(&self) -> usize {
         // Relaxed: a hint; a decision is made by the queue itself, under the lock.
         self.0.load(Relaxed) as u32 as usize
     }
 
-    /// Returns `true` if there is none, neither for all nor in a mailbox. As `read`.
+    /// Returns `true` if there is none: neither for all, nor an arrival, nor in a mailbox. As `read`.
     #[inline]
     pub(crate) fn is_zero(&self) -> bool {
         // Relaxed: as in `read`.
@@ -68,7 +75,14 @@ impl GlobalLen {
     #[inline]
     pub(crate) fn counts_mail(&self) -> bool {
         // Relaxed: as in `read`.
-        (self.0.load(Relaxed) & !DETOURS) >> MAIL != 0
+        (self.0.load(Relaxed) & !(DETOURS | ARRIVALS)) >> MAIL != 0
+    }
+
+    /// Returns `true` if there are arrivals. As `read`.
+    #[inline]
+    pub(crate) fn has_arrivals(&self) -> bool {
+        // Relaxed: as in `read`.
+        self.0.load(Relaxed) & ARRIVALS != 0
     }
 
     /// Under the lock.
@@ -76,7 +90,8 @@ impl GlobalLen {
     pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
         // Relaxed: as in `read`.
         let detours = self.0.load(Relaxed) & DETOURS;
-        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL | detours, Relaxed);
+        let arrivals = u64::from(!queue.arrivals.is_empty()) * ARRIVALS;
+        self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL | arrivals | detours, Relaxed);
     }
 }
 
@@ -107,6 +122,11 @@ impl Elsewhere {
 pub(crate) struct GlobalQueue<H: Host> {
     queue: VecDeque<GRef<H>>,
     lots: Option<Lots<H>>,
+    /// Those that were readied from outside of all Ps: none where this is the only queue, or none is to go first.
+    arrivals: VecDeque<GRef<H>>,
+    arrivals_are_apart: bool,
+    /// The last one that was taken where an arrival might be was one. The next one is of the queue, if there is one.
+    turn: bool,
     /// Those that are to run on a certain P.
     pub(crate) mail: Mail<H>,
     /// Those of other classes than `Normal`.
@@ -143,10 +163,18 @@ impl Dice {
 }
 
 impl<H: Host> GlobalQueue<H> {
-    /// An empty queue; with a seed, one that is drawn from.
-    pub(crate) fn new(seed: Option<u64>) -> Self {
-        let lots = seed.map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
-        GlobalQueue { queue: VecDeque::new(), lots, mail: Mail::new(), classes: ClassQueues::new() }
+    /// An empty queue, as the policy has it. `arrivals_go_first`: there is a clock for that.
+    pub(crate) fn new(policy: Policy, arrivals_go_first: bool) -> Self {
+        let lots = policy.seed().map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
+        GlobalQueue {
+            queue: VecDeque::new(),
+            lots,
+            arrivals: VecDeque::new(),
+            arrivals_are_apart: arrivals_go_first && !policy.has_one_queue(),
+            turn: false,
+            mail: Mail::new(),
+            classes: ClassQueues::new(),
+        }
     }
 
     /// Returns `true` if there is none, neither for all nor in a mailbox, nor of any class.
@@ -157,11 +185,22 @@ impl<H: Host> GlobalQueue<H> {
 
     /// As `is_empty`, without the other classes.
     pub(crate) fn has_no_normal(&self) -> bool {
-        let for_all = self.len();
+        let mut for_all = self.len();
+        unless!(ArrivalsUnseen, for_all += self.arrivals.len());
         for_all == 0 && self.mail.is_empty()
     }
 
-    /// How many are for all.
+    /// How many are for all, with the arrivals.
+    pub(crate) fn num_for_all(&self) -> usize {
+        self.len() + self.arrivals.len()
+    }
+
+    /// How many are for all, the arrivals only if `arrivals_too`.
+    pub(crate) fn num_of(&self, arrivals_too: bool) -> usize {
+        if arrivals_too { self.num_for_all() } else { self.len() }
+    }
+
+    /// How many are for all, without the arrivals.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
@@ -169,6 +208,12 @@ impl<H: Host> GlobalQueue<H> {
     /// Appends a G that stands in no queue: to the queue of its class, or the mailbox that its hint names.
     #[inline]
     pub(crate) fn push(&mut self, g: GRef<H>) {
+        self.push_to(g, false);
+    }
+
+    /// As `push`, to the end of the arrivals if `arrives`, and those have a queue of their own.
+    #[inline(always)]
+    fn push_to(&mut self, g: GRef<H>, arrives: bool) {
         if self.classes.are_in_use().unless(PushForgetsTheClass) && self.classes.push(g) {
             return;
         }
@@ -176,7 +221,8 @@ impl<H: Host> GlobalQueue<H> {
             return;
         }
         g.place.touch();
-        self.end().push_back(g);
+        let end = if arrives && self.arrivals_are_apart { &mut self.arrivals } else { self.end() };
+        end.push_back(g);
     }
 
     /// Where the next G is put.
@@ -201,6 +247,13 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
+    /// As `append`, of a list that was readied from outside of all Ps.
+    pub(crate) fn append_arrivals(&mut self, list: &mut GList<H>) {
+        while let Some(g) = list.pop() {
+            self.push_to(g, true);
+        }
+    }
+
     /// Appends Gs that stand in no queue any more.
     pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
         self.end().extend(gs.map(Self::touched));
@@ -209,20 +262,21 @@ impl<H: Host> GlobalQueue<H> {
     /// Asks for each G whether it stays, in the order of the queue.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(GRef<H>) -> bool) {
         let later = self.lots.as_mut().map(|lots| &mut lots.later);
-        for queue in std::iter::once(&mut self.queue).chain(later) {
+        for queue in [&mut self.queue, &mut self.arrivals].into_iter().chain(later) {
             queue.retain(|&g| {
                 g.place.touch();
                 stays(g)
             });
         }
-        self.shrink();
+        Self::shrink(&mut self.queue);
+        Self::shrink(&mut self.arrivals);
         self.classes.retain(stays);
     }
 
     /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
     pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
         ring.push_all(self.queue.drain(..count).map(Self::touched));
-        self.shrink();
+        Self::shrink(&mut self.queue);
     }
 
     /// `g`, whose queue changes here.
@@ -231,20 +285,20 @@ impl<H: Host> GlobalQueue<H> {
         g
     }
 
-    fn shrink(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > KEPT {
-            self.queue = VecDeque::new();
+    fn shrink(queue: &mut VecDeque<GRef<H>>) {
+        if queue.is_empty() && queue.capacity() > KEPT {
+            *queue = VecDeque::new();
         }
     }
 
-    /// Takes the G that the owner of P number `p` is to run before those that are for all: from that P's mailbox.
+    /// Takes the G that the owner of P number `p` is to run before those that are for all, with the arrivals or without: from
+    /// that P's mailbox.
     #[inline]
-    pub(crate) fn mailed_to(&mut self, p: u32) -> Option<GRef<H>> {
+    pub(crate) fn mailed_to(&mut self, p: u32, arrivals_too: bool) -> Option<GRef<H>> {
         if self.mail.is_empty() {
             return None;
         }
-        let for_all = self.len();
-        let others_wait = for_all > 0;
+        let others_wait = self.num_of(arrivals_too) > 0;
         self.mail.take_in_turn(p, others_wait)
     }
 
@@ -257,12 +311,40 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Takes the G that has waited longest, or one that is drawn.
+    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, of both in turn.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
+        self.pop_of(true)
+    }
+
+    /// As `pop`; an arrival only if `arrivals_too`.
+    #[inline]
+    pub(crate) fn pop_of(&mut self, arrivals_too: bool) -> Option<GRef<H>> {
+        if arrivals_too && self.is_arrivals_turn() {
+            return self.pop_arrival();
+        }
         let first = if self.lots.is_some() { self.draw() } else { self.queue.pop_front() }?;
         first.place.touch();
-        self.shrink();
+        Self::shrink(&mut self.queue);
+        Some(first)
+    }
+
+    #[inline]
+    fn is_arrivals_turn(&mut self) -> bool {
+        if self.arrivals.is_empty() {
+            return false;
+        }
+        // Where arrivals are apart there are no lots.
+        self.turn = !self.turn || self.queue.is_empty();
+        self.turn
+    }
+
+    /// Takes the arrival that has waited longest.
+    #[inline]
+    pub(crate) fn pop_arrival(&mut self) -> Option<GRef<H>> {
+        let first = self.arrivals.pop_front()?;
+        first.place.touch();
+        Self::shrink(&mut self.arrivals);
         Some(first)
     }
 

@@ -221,7 +221,9 @@ impl<H: Host> Sched<H> {
         mutant!(HelpsNobody: return None);
         self.run_timers(m, victim);
         p.owner.touch();
+        let ends = p.runq.ends();
         let g = p.runq.steal_from(&victim.runq, steals, StealNext::IfLeft(&|| victim.signs_of_life()))?;
+        p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
         #[cfg(gmp_policies)]
         p.count_theft();
         if age >= least {

@@ -84,6 +84,7 @@ impl<H: Host> Sched<H> {
         let there = unsafe { p.as_ref() };
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
         let id = there.id;
+        there.poll_schedule.arrivals.have_no_ring();
         // From here on the P's owner may insert timers.
         self.timer_mask.set(id);
         self.idle_mask.clear(id);
@@ -131,6 +132,8 @@ impl<H: Host> Sched<H> {
             return Heeded::LooksAgain;
         }
         if !central.callers.is_empty() {
+            // The caller gives its P away, whatever the last goroutine here has lost.
+            m.spree.end();
             return self.serve_callers(m, central);
         }
         let p = self.mput(m, &mut central);

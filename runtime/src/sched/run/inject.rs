@@ -51,6 +51,28 @@ impl<H: Host> Sched<H> {
         unsafe { self.spawn_to(birth, place, f) }
     }
 
+    /// As `spawn`, for a goroutine without a handle.
+    ///
+    /// # Errors
+    /// As `spawn`.
+    ///
+    /// # Safety
+    /// As `spawn`.
+    pub(crate) unsafe fn spawn_detached<F: FnOnce()>(&self, birth: Birth, f: F) -> io::Result<()> {
+        if self.is_ending() {
+            // SAFETY: by this function's contract.
+            g::drop_handle(unsafe { self.spawn_unrun(birth, f) });
+            return Ok(());
+        }
+        let m = M::current_of(self);
+        let g = self.blank(m, true, birth)?;
+        // SAFETY: as in `spawn_to`.
+        unsafe { g.task.load(f) };
+        g.begin_detached();
+        self.submit_fresh(m, g, Place::Next);
+        Ok(())
+    }
+
     /// What depends on the closure is the closure's move alone; what comes before and after is compiled once.
     ///
     /// # Safety
@@ -192,7 +214,7 @@ impl<H: Host> Sched<H> {
     /// As `spawn`.
     #[inline(never)]
     fn blank(&self, m: Option<&M<H>>, counts: bool, birth: Birth) -> io::Result<GRef<H>> {
-        let inside = m.and_then(M::look_in);
+        let inside = m.and_then(|m| m.look_in().or_else(|| self.come_back_to_spawn(m)));
         // A refusal leaves the runtime (`inside`) before the closure is dropped.
         self.reserve_stack(inside.as_ref().map(|inside| inside.p), birth.stack_size as usize)?;
         Ok(self.blank_reserved(inside, counts, birth))
@@ -240,6 +262,15 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
     }
 
+    /// S1 of a submission: `list`, readied from outside of all Ps, goes to the end of the arrivals. The caller wakes an M.
+    #[cold]
+    pub(crate) fn put_arrivals(&self, mut list: GList<H>) {
+        let mut central = self.central.lock();
+        event(format_args!("queues {list:?} globally, as arrivals"));
+        central.globq.append_arrivals(&mut list);
+        self.publish_len(&central);
+    }
+
     /// By the owner of `p`: `g` found the ring full. Half of the ring goes with `g`, or, as the policy has it, `g` alone: then
     /// a round goes on as it was, and `g`, the youngest, stands behind those that the round has still to exchange. Where the
     /// policy has no rings `g` has yielded.
@@ -272,7 +303,7 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         let mut central = self.central.lock();
         let (ring, global) = (p.runq.len() as usize, central.globq.len());
-        let take = self.take(&central);
+        let take = self.take(global, &central);
         let moved = p.poll_schedule.round.exchange((ring, global), take, |Exchange { gives_all, takes }| {
             if gives_all {
                 // With a thief in the ring the next look tries again.
@@ -295,10 +326,17 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// How many goroutines stand in the global queue, without the mailboxes: exact under the lock, else a hint (Relaxed).
+    /// How many goroutines stand in the global queue, without the arrivals and the mailboxes: exact under the lock, else a hint
+    /// (Relaxed).
     #[inline]
     pub(crate) fn globrunq_len(&self) -> usize {
         self.globq_len.read()
+    }
+
+    /// Returns `true` if there are arrivals: exact under the lock, else a hint (Relaxed).
+    #[inline]
+    pub(crate) fn arrivals_wait(&self) -> bool {
+        self.globq_len.has_arrivals()
     }
 
     /// Returns `true` if no goroutine stands in the global queue, nor in a mailbox: exact under the lock, else a hint
@@ -315,51 +353,77 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Takes the first of the mailbox of `p`, or of the global queue.
+    /// Takes the first of the mailbox of `p`, or of the global queue: an arrival only if `arrivals_too`.
     #[doc(alias = "globrunqget")]
-    pub(crate) fn globrunqget_one(&self, p: &P<H>) -> Option<GRef<H>> {
+    pub(crate) fn globrunqget_one(&self, p: &P<H>, arrivals_too: bool) -> Option<GRef<H>> {
         if self.globrunq_is_empty() {
             return None;
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        let mailed = central.globq.mailed_to(p.id);
-        let first = mailed.or_else(|| central.globq.pop());
+        let mailed = central.globq.mailed_to(p.id, arrivals_too);
+        let first = mailed.or_else(|| central.globq.pop_of(arrivals_too));
+        self.publish_len(&central);
+        first
+    }
+
+    /// Takes the first of the arrivals, for the owner of `p`.
+    pub(crate) fn take_arrival(&self, p: &P<H>) -> Option<GRef<H>> {
+        if !self.arrivals_wait() {
+            return None;
+        }
+        p.owner.touch();
+        let mut central = self.central.lock();
+        let first = central.globq.pop_arrival();
         self.publish_len(&central);
         first
     }
 
     /// Takes the first goroutine of the mailbox of `p`; or the first of the global queue, and puts the share of `p` into the
-    /// queue of `p`. An M that has just acquired `p` gets only the first: that goroutine may block at once, and leave the
-    /// others behind (`sched/threads/blocking.rs`).
+    /// queue of `p`: behind others there no arrivals, and no arrival is the first unless `arrivals_too`. An M that has just
+    /// acquired `p` gets only the first: that goroutine may block at once, and leave the others behind
+    /// (`sched/threads/blocking.rs`).
     #[doc(alias = "globrunqgetbatch")]
-    pub(crate) fn globrunqget(&self, p: &P<H>) -> Option<GRef<H>> {
+    pub(crate) fn globrunqget(&self, p: &P<H>, arrivals_too: bool) -> Option<GRef<H>> {
         if self.globrunq_is_empty() {
             return None;
         }
         p.owner.touch();
         let mut central = self.central.lock();
-        if let Some(mailed) = central.globq.mailed_to(p.id) {
+        if let Some(mailed) = central.globq.mailed_to(p.id, arrivals_too) {
             self.publish_len(&central);
             return Some(mailed);
         }
         // One at a time goes before the mail.
         let alone = p.is_fresh() || central.globq.mail.is_for(p.id);
-        let share = if alone { 1 } else { self.take(&central).share };
-        let first = central.globq.pop();
-        let mut others = share - 1;
-        p.runq.push_from(|| {
-            others = others.checked_sub(1)?;
-            central.globq.pop()
-        });
+        let ends = p.runq.ends();
+        let of = central.globq.num_of(arrivals_too && ends.0 == ends.1);
+        let share = if alone { 1 } else { self.take(of, &central).share };
+        let first = central.globq.pop_of(arrivals_too);
+        if share > 1 {
+            self.fill_from_global(p, &mut central, share - 1);
+        }
         p.poll_schedule.round.take_in(p.runq.ends().1);
         self.publish_len(&central);
         first
     }
 
-    /// How many a P takes out of the global queue, at least one.
-    fn take(&self, central: &Central<H>) -> Take {
-        Take::of(central.globq.len(), central.procs as usize, self.config.policy.stealing().global)
+    /// Puts so many into the ring of `p`, if there are as many: arrivals only into an empty one, which is one of arrivals then.
+    fn fill_from_global(&self, p: &P<H>, central: &mut Central<H>, mut most: usize) {
+        let ends = p.runq.ends();
+        let arrivals_too = ends.0 == ends.1;
+        p.runq.push_from(|| {
+            most = most.checked_sub(1)?;
+            central.globq.pop_of(arrivals_too)
+        });
+        if arrivals_too {
+            p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
+        }
+    }
+
+    /// How many of so many a P takes out of the global queue, at least one.
+    fn take(&self, of: usize, central: &Central<H>) -> Take {
+        Take::of(of, central.procs as usize, self.config.policy.stealing().global)
     }
 
     /// Returns a handle to this scheduler that does not keep it alive.

@@ -12,7 +12,11 @@
 //!   the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`] goroutines may be such a
 //!   sleeper: else goroutines that sleep for a short time, again and again, would leave no turn to those in the queue. Others
 //!   that are due go to the end of the queue, in their order, and for as many goroutines as are in the queue then no sleeper
-//!   goes first;
+//!   goes first. What becomes due meanwhile only gets a place at the end, so meanwhile the M looks less often: all that
+//!   become due within [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run, are taken together. And while the
+//!   earliest timer is far away the clock is not read for each goroutine: see [`PollSchedule::none_is_due`];
+//! * at looks that read the clock, and after each goroutine of an arrivals' turn, for *arrivals*: goroutines that were readied
+//!   from outside of all Ps, which take turns with the ring (`arrivals.rs`); in the poller, too, if none waits;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
@@ -35,6 +39,7 @@ use crate::prim::hooks::*;
 use crate::prim::{capacity, may_help};
 use crate::runtime::policy::Policy;
 use crate::sched::Sched;
+use crate::sched::run::arrivals::Arrivals;
 use crate::sched::run::round::Round;
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -52,6 +57,11 @@ const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
 /// Of this many goroutines only one may run before those in the queue because its time has come.
 const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
+
+/// While sleepers that were due stand in the ring, at most [`capacity::TIMERS_EVERY`] goroutines run from one look at the
+/// timers to the next. They take about so long at most, at the pace of those before. So it is, too, after a look that found
+/// nothing due.
+const TIMERS_GAP: Duration = Duration::from_micros(20);
 
 /// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
 pub(crate) struct PollSchedule {
@@ -74,7 +84,16 @@ pub(crate) struct PollSchedule {
     ones: Cell<u32>,
     /// From this tick on a sleeper may go first.
     sleepers: Cell<u32>,
+    /// When sleepers were queued last: the tick, and the time; `None`: not in this lease.
+    queued: Cell<(u32, Option<Nanos>)>,
+    /// How many goroutines run from there to the next look at the timers: if the ring has as many, and if the ring has more.
+    timers: Cell<(u32, u32)>,
+    /// When a look at the timers found nothing due last: the tick, and the time; `None`: not in this lease.
+    looked: Cell<(u32, Option<Nanos>)>,
+    /// From that tick on the clock is not read for so many goroutines, as long as no timer is earlier than this.
+    far: Cell<(u32, Nanos)>,
     pub(crate) round: Round,
+    pub(crate) arrivals: Arrivals,
 }
 
 /// What a visit takes out of the global queue.
@@ -89,7 +108,9 @@ pub(crate) enum QueueVisit {
 pub(crate) struct Due {
     pub(crate) visit: Option<QueueVisit>,
     /// A look around, at this time.
-    around: Option<Nanos>,
+    pub(super) around: Option<Nanos>,
+    /// The time, if the look has read the clock: a look for arrivals.
+    pub(crate) now: Option<Nanos>,
 }
 
 impl PollSchedule {
@@ -106,7 +127,12 @@ impl PollSchedule {
             visit,
             ones: Cell::new(0),
             sleepers: Cell::new(0),
+            queued: Cell::new((0, None)),
+            timers: Cell::new((0, 1)),
+            looked: Cell::new((0, None)),
+            far: Cell::new((0, Nanos::ZERO)),
             round: Round::new(),
+            arrivals: Arrivals::new(),
         }
     }
 
@@ -114,6 +140,10 @@ impl PollSchedule {
     pub(crate) fn begin_lease(&self) {
         self.around.set((self.around.get().0, None));
         self.visit.set((self.visit.get().0, None));
+        self.queued.set((self.queued.get().0, None));
+        self.timers.set((0, self.timers.get().1));
+        self.looked.set((self.looked.get().0, None));
+        self.far.set((0, Nanos::ZERO));
         self.round.end();
     }
 
@@ -137,10 +167,33 @@ impl PollSchedule {
 
     /// The next look is one around, and comes before the next goroutine.
     pub(crate) fn look_again(&self, tick: u32) {
+        self.clock.set(self.look_next(tick));
+        self.around.set((tick, None));
+    }
+
+    /// The goroutine of this tick runs in a turn of the arrivals: the clock is read before the next one. The rhythms count
+    /// those of the ring alone: else a turn of the arrivals would bring visits sooner, which keep the ring back, too.
+    pub(crate) fn arrival_runs(&self, tick: u32) {
+        self.take_time_next(tick);
+        self.far.set((0, Nanos::ZERO));
+        self.clock.set(self.clock.get().wrapping_add(1));
+        for rhythm in [&self.around, &self.visit] {
+            let (last, at) = rhythm.get();
+            rhythm.set((last.wrapping_add(1), at));
+        }
+    }
+
+    /// The clock is read before the goroutine after that of this tick.
+    pub(crate) fn take_time_next(&self, tick: u32) {
+        self.look_next(tick);
+        self.arrivals.take_time_next();
+    }
+
+    /// A look precedes the goroutine after that of this tick, whose tick is returned.
+    fn look_next(&self, tick: u32) -> u32 {
         let soon = tick.wrapping_add(1);
         self.next.set(soon);
-        self.clock.set(soon);
-        self.around.set((tick, None));
+        soon
     }
 
     /// For models: a visit precedes the goroutine after that of this tick.
@@ -149,6 +202,13 @@ impl PollSchedule {
         let next = tick.wrapping_add(1);
         self.next.set(next);
         self.visit.set((next.wrapping_sub(self.look_every), None));
+    }
+
+    /// For models: an arrival may go before the goroutine after that of this tick.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn arrival_comes_next(&self, tick: u32) {
+        self.arrivals.have_no_ring();
+        self.take_time_next(tick);
     }
 
     /// For models: no sleeper goes before the next goroutine.
@@ -172,21 +232,64 @@ impl PollSchedule {
         goes_first
     }
 
-    /// Goroutines that are due at this tick were queued at the end of a ring of `ring`: no sleeper goes first before they
-    /// have run.
-    pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32) {
+    /// Goroutines that are due at this tick, `now`, were queued at the end of a ring of `ring`: no sleeper goes first before
+    /// they have run.
+    pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32, now: Nanos) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {
             self.sleepers.set(run);
         }
+        let every = self.timers.get().1;
+        let (at, before) = self.queued.replace((tick, Some(now)));
+        let every = match before.map(|before| now.saturating_since(before)) {
+            // Too few goroutines to judge by: other heaps were served in the same look, or the ring had few.
+            _ if tick.wrapping_sub(at) < every => every,
+            Some(passed) if passed > TIMERS_GAP => 1,
+            Some(passed) if 2 * passed <= TIMERS_GAP => (2 * every).min(capacity::TIMERS_EVERY),
+            Some(_) | None => every,
+        };
+        self.timers.set((every.min(ring), every));
+    }
+
+    /// Returns `true` if sleepers were queued so few goroutines ago that the timers are not looked at before that of this
+    /// tick.
+    #[inline]
+    pub(crate) fn timers_wait(&self, tick: u32) -> bool {
+        tick.wrapping_sub(self.queued.get().0) < self.timers.get().0
+    }
+
+    /// A look at this tick, `now`, has found nothing due before `earliest`. If the goroutines since the last such look have
+    /// taken less than half of the time that is left, as many of that kind may run before the next look, or twice as many. So
+    /// at a steady pace the clock is read for each goroutine when the time comes near; when goroutines become longer all at
+    /// once, a timer is late by [`capacity::TIMERS_EVERY`] of them at most.
+    pub(crate) fn none_is_due(&self, tick: u32, now: Nanos, earliest: Nanos) {
+        let (at, before) = self.looked.replace((tick, Some(now)));
+        let within = (earliest.saturating_since(now) / 2).min(TIMERS_GAP);
+        let ran = tick.wrapping_sub(at).min(capacity::TIMERS_EVERY);
+        let every = match before.map(|before| now.saturating_since(before)) {
+            Some(passed) if 2 * passed <= within => (2 * ran).min(capacity::TIMERS_EVERY),
+            Some(passed) if passed <= within => ran,
+            Some(_) | None => 1,
+        };
+        self.far.set((every, earliest));
+    }
+
+    /// Returns `true` if the clock need not be read for the goroutine of this tick, as `earliest` is far away.
+    #[inline]
+    pub(crate) fn timers_are_far(&self, tick: u32, earliest: Nanos) -> bool {
+        let (goroutines, known) = self.far.get();
+        tick.wrapping_sub(self.looked.get().0) < goroutines && known <= earliest
     }
 
     /// Returns what a look at a tick that `is_due` has to do, and sets the tick of the next: the ring begins at
     /// `head`. Without a clock only visits are due.
     pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
-        let now = clock.filter(|_| tick == self.clock.get()).map(|now| now());
-        let due = Due { visit: self.visit(tick, now), around: now.and_then(|now| self.around(tick, now)) };
-        if now.is_some() {
+        let by_clock = tick == self.clock.get();
+        let settles = self.arrivals.take_time();
+        let now = clock.filter(|_| by_clock || settles).map(|now| now());
+        let around = now.filter(|_| by_clock).and_then(|now| self.around(tick, now));
+        let due = Due { visit: self.visit(tick, now), around, now };
+        if now.is_some() && by_clock {
             self.clock.set(tick.wrapping_add(self.every.get()));
         }
         let to_visit = self.look_every - tick.wrapping_sub(self.visit.get().0);
@@ -250,27 +353,58 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if
-    /// there is one.
+    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if there is one:
+    /// an arrival only if `arrival_may_go`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_elsewhere_when_due(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
+    pub(crate) fn look_elsewhere_when_due(
+        &self,
+        m: &M<H>,
+        p: &P<H>,
+        tick: u32,
+        arrival_may_go: bool,
+    ) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
         if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
             self.end_round(p);
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
-        let found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
-        match (due.around, found) {
-            (Some(now), None) if self.ps.len() > 1 => self.help_another(m, p, now),
+        let arrivals = &p.poll_schedule.arrivals;
+        let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
+        if let Some(now) = due.around {
+            self.look_after_the_sent(p, now);
+        }
+        let mut around = due.around.filter(|_| self.ps.len() > 1);
+        if let Some(now) = around.filter(|_| arrivals.have_their_turn() && found.is_none()) {
+            // Else arrivals would keep the M from ever looking around.
+            found = self.help_another(m, p, now);
+            around = None;
+        }
+        if let Some(now) = due.now.filter(|_| found.is_none()) {
+            let polls = due.around.is_some() && due.visit.is_none();
+            found = self.first_arrival(m, p, (tick, now, polls), !arrival_may_go);
+        }
+        if arrivals.have_their_turn() {
+            p.poll_schedule.arrival_runs(tick);
+        } else if due.now.is_some() && found.is_some() && self.arrivals_wait() {
+            p.poll_schedule.take_time_next(tick);
+        }
+        match (around, found) {
+            (Some(now), None) => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
                 // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep the M from ever
                 // looking around.
                 p.poll_schedule.look_again(tick);
                 found
             }
-            (_, found) => found,
+            (None, found) => found,
         }
+    }
+
+    /// For models: an M stands by on its note.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn has_m_on_note(&self) -> bool {
+        self.central.lock().idle.has_m()
     }
 
     /// A visit from the P of `m`, for models.
@@ -290,7 +424,7 @@ impl<H: Host> Sched<H> {
             let found = self.poll_now(&m.local);
             // Not before those that have waited longer: a server with more connections than the ring has room for would
             // serve the same ones again and again.
-            if self.globrunq_len() > 0 {
+            if self.arrive_globally(p) {
                 mutant!(VisitQueuesInSilence: let found = { self.globrunqput(found); crate::g::list::GList::new() });
                 self.inject(found);
             } else {
@@ -299,9 +433,10 @@ impl<H: Host> Sched<H> {
         }
         unless!(VisitLeavesTimers, self.run_unserved_timers(m));
         self.queue_oldest_job(p);
+        let arrivals_too = !self.has_own_ring(p);
         let first = match visit {
-            QueueVisit::One => self.globrunqget_one(p),
-            QueueVisit::Share => self.globrunqget(p),
+            QueueVisit::One => self.globrunqget_one(p, arrivals_too),
+            QueueVisit::Share => self.globrunqget(p, arrivals_too),
         };
         if first.is_some() && !p.runq.is_empty() {
             // A single goroutine that a timer or the poller has just put there was to be run at once, so no M was woken.
@@ -414,8 +549,8 @@ mod tests {
                 ticks.filter(|tick| poll_schedule.sleeper_goes_first(at(*tick))).collect::<Vec<_>>()
             };
             assert_eq!(first(0..40), [0, SLEEPER_EVERY, 2 * SLEEPER_EVERY]);
-            poll_schedule.sleepers_are_queued(at(40), 100);
-            poll_schedule.sleepers_are_queued(at(41), 3);
+            poll_schedule.sleepers_are_queued(at(40), 100, Nanos::ZERO);
+            poll_schedule.sleepers_are_queued(at(41), 3, Nanos::ZERO);
             assert_eq!(first(41..150), [140]);
             // Long after, without any sleeper.
             let (much_later, looks) = (1_u32 << 31, 1_u32 << 20);
@@ -424,6 +559,103 @@ mod tests {
             }
             assert_eq!(first(much_later..much_later + 2), [much_later]);
         }
+    }
+
+    /// Fails when goroutines that are due wait for more turns, or for longer, than they should until they have a place in the
+    /// ring, or when the clock is read for each goroutine before which none of them may run.
+    #[test]
+    fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+        let (mut tick, mut last) = (u32::MAX - 100, u32::MAX - 100);
+        for (each, ring, goroutines) in [
+            (100, 256, capacity::TIMERS_EVERY),
+            (100, 3, 3),
+            (1_000_000, 256, 1),
+            (3_000, 256, 4),
+            (20_000, 256, 1),
+        ] {
+            let mut every = Vec::new();
+            for _ in 0..200 {
+                clock += each;
+                tick = tick.wrapping_add(1);
+                if !poll_schedule.timers_wait(tick) {
+                    every.push(tick.wrapping_sub(last));
+                    last = tick;
+                    poll_schedule.sleepers_are_queued(tick, ring, Nanos::from_nanos(clock));
+                }
+            }
+            assert!(every.iter().all(|&every| every <= capacity::TIMERS_EVERY), "{each} ns each: {every:?}");
+            assert!(every[10..].iter().all(|&every| every == goroutines), "{each} ns each: {every:?}");
+        }
+        poll_schedule.sleepers_are_queued(tick, 256, Nanos::from_nanos(clock));
+        poll_schedule.begin_lease();
+        assert!(
+            !poll_schedule.timers_wait(tick),
+            "what an owner has queued keeps no later owner from its timers"
+        );
+    }
+
+    /// Fails when the clock is read for each goroutine while the earliest timer is far away, or when at a steady pace that
+    /// timer has to wait for another goroutine than the one during which it became due.
+    #[test]
+    fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
+        const LEFT: u64 = 1_000_000;
+        for (each, every) in [(100, capacity::TIMERS_EVERY), (3_000, 4), (12_000, 1), (400_000, 1)] {
+            let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), LEFT);
+            let (mut tick, due, mut looks) = (u32::MAX - 100, Nanos::from_nanos(2 * LEFT), 0);
+            loop {
+                clock += each;
+                tick = tick.wrapping_add(1);
+                if poll_schedule.timers_are_far(tick, due) {
+                    continue;
+                }
+                let now = Nanos::from_nanos(clock);
+                if now >= due {
+                    break;
+                }
+                looks += 1;
+                poll_schedule.none_is_due(tick, now, due);
+            }
+            assert!(clock - 2 * LEFT < each, "{each} ns each: late by {} ns", clock - 2 * LEFT);
+            let most = LEFT / each / u64::from(every) + 16;
+            assert!(looks <= most, "{each} ns each: {looks} looks, and not {most}");
+        }
+    }
+
+    /// Fails when goroutines that become longer all at once keep a timer waiting for more than so many of them, or when one of
+    /// another owner, or one that is earlier than those known, is taken for far.
+    #[test]
+    fn what_was_far_away_may_be_near() {
+        let (poll_schedule, mut clock, mut tick) = (PollSchedule::new(Policy::default()), 0, 0);
+        let (far, earlier) = (Nanos::from_nanos(1 << 40), Nanos::from_nanos(1 << 39));
+        let mut run = |each: u64, goroutines: u32| {
+            let mut looks = 0;
+            for _ in 0..goroutines {
+                clock += each;
+                tick += 1;
+                if !poll_schedule.timers_are_far(tick, far) {
+                    looks += 1;
+                    poll_schedule.none_is_due(tick, Nanos::from_nanos(clock), far);
+                }
+            }
+            (looks, tick)
+        };
+        run(50, 1_000);
+        let (looks, _) = run(1_000_000, 200);
+        assert!(
+            looks > 200 - capacity::TIMERS_EVERY,
+            "{looks} looks at 200 long goroutines, after short ones"
+        );
+        // One goroutine more than up to a look: the next tick is one of those for which there is none.
+        let tick = std::iter::repeat_with(|| run(50, 1))
+            .skip(1_000)
+            .find(|(looks, _)| *looks == 1)
+            .map(|(_, tick)| tick + 1);
+        let tick = tick.expect("there is a look now and then");
+        assert!(poll_schedule.timers_are_far(tick, far));
+        assert!(!poll_schedule.timers_are_far(tick, earlier), "a timer that was set since");
+        poll_schedule.begin_lease();
+        assert!(!poll_schedule.timers_are_far(tick, far), "another owner");
     }
 
     /// Fails when the time for which the P was idle counts as its goroutines'.

@@ -220,7 +220,7 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     pub(crate) fn steal_mail(&self, p: &P<H>) -> Option<GRef<H>> {
         for () in std::iter::repeat_n((), ROUNDS) {
-            if !self.mail_waits() || self.globrunq_len() > 0 {
+            if !self.mail_waits() || self.globrunq_len() > 0 || self.arrivals_wait() {
                 return None;
             }
             (0..PAUSES).for_each(|_| pause());

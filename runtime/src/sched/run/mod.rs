@@ -1,6 +1,7 @@
 //! An M's way to the next goroutine: how a goroutine is made runnable, queued and found, and what an M does when there
 //! is none.
 
+pub(crate) mod arrivals;
 pub(super) mod census;
 pub(crate) mod class_queues;
 pub(crate) mod classes;
@@ -18,6 +19,7 @@ pub(crate) mod place;
 pub(super) mod round;
 pub(super) mod schedule;
 pub(super) mod spin;
+pub(crate) mod spree;
 pub(super) mod steal;
 pub(super) mod turn;
 pub(crate) mod wake;

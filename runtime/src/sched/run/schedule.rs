@@ -60,7 +60,7 @@ impl<H: Host> Sched<H> {
                 found = self.runqget(p);
             }
             if found.is_none() {
-                found = self.globrunqget(p).or_else(|| self.look_elsewhere(m, p));
+                found = self.globrunqget(p, true).or_else(|| self.look_elsewhere(m, p));
             }
             if found.is_some() {
                 self.reset_spinning(m);
@@ -74,8 +74,10 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     pub(super) fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
-        let found =
-            if p.poll_schedule.is_due(tick) { self.look_elsewhere_when_due(m, p, tick) } else { None };
+        let due = p.poll_schedule.is_due(tick);
+        // An arrival would put the sleeper off to the ring's end.
+        let arrival_may_go = sleeper.is_none();
+        let found = if due { self.look_elsewhere_when_due(m, p, tick, arrival_may_go) } else { None };
         match sleeper {
             Some(sleeper) => Some(self.put_off_the_queue(p, sleeper, found)),
             None => found,
@@ -145,7 +147,8 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     pub(crate) fn runqget_found(&self, p: &P<H>) -> Option<GRef<H>> {
-        self.runqget(p).or_else(|| if self.config.has_one_queue { self.globrunqget_one(p) } else { None })
+        self.runqget(p)
+            .or_else(|| if self.config.has_one_queue { self.globrunqget_one(p, true) } else { None })
     }
 
     /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, among its jobs,

@@ -170,7 +170,9 @@ impl<H: Host> Sched<H> {
             self.note_theft(m);
             return Some(g);
         }
+        let ends = p.runq.ends();
         let g = p.runq.steal_from(&victim.runq, self.steals(), next)?;
+        p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
         #[cfg(gmp_policies)]
         p.count_theft();
         event(format_args!("steals {g:?} from {victim:?}"));

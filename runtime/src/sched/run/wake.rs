@@ -105,6 +105,31 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
     }
 }
 
+/// So many goroutines that one notifier readies are queued at once: the first ones need not wait for thousands.
+const TOGETHER: usize = 64;
+
+/// As `goready`, for one of several. A goroutine of the calling M's scheduler is appended to `readied`, for `queue_readied`.
+pub(crate) fn goready_for<H: Host>(g: GRef<H>, readied: &mut GList<H>) {
+    match M::<H>::current() {
+        Some(m) if std::ptr::eq(m.sched(), g.home().as_ptr()) => {
+            if g.word.ready() == Then::Queue {
+                readied.push(g);
+                if readied.len() == TOGETHER {
+                    queue_readied(std::mem::replace(readied, GList::new()));
+                }
+            }
+        }
+        _ => goready(g),
+    }
+}
+
+/// Queues what `goready_for` has appended to the list. The caller has not parked since, so its thread is still the M that has
+/// readied them.
+pub(crate) fn queue_readied<H: Host>(readied: GList<H>) {
+    let m = M::<H>::current().expect("queue_readied: on the M that has readied them");
+    m.sched().submit_each_on(m, readied);
+}
+
 /// Has the parker of a published wait look again. Any thread may call this.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
     requeue_nudged(g, || g.word.nudge(number));
@@ -125,8 +150,8 @@ fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S3. `g` becomes the next goroutine of the calling M's P, or the last of the global queue: so where the policy has
-    /// that queue alone.
+    /// S1 to S3. `g` becomes the next goroutine of the calling M's P; without a P the last of the arrivals; and the last of the
+    /// global queue where the policy has that queue alone.
     #[inline]
     pub(crate) fn submit(&self, g: GRef<H>) {
         match M::current_of(self) {
@@ -161,11 +186,40 @@ impl<H: Host> Sched<H> {
         self.wakep_beside_own();
     }
 
+    /// As `submit_on` for each of the list, in order, but the queue is written once, and one M is woken.
+    fn submit_each_on(&self, m: &M<H>, mut list: GList<H>) {
+        if list.len() < 2 || self.detours.get() != 0 {
+            return self.submit_one_by_one(m, list);
+        }
+        mutant!(SubmitWakeFirst: self.wakep());
+        let Some(inside) = m.look_in() else { return self.inject(list) };
+        if (inside.p.runq.room() as usize) < list.len() {
+            drop(inside);
+            return self.submit_one_by_one(m, list);
+        }
+        inside.p.owner.touch();
+        event(format_args!("queues {list:?} as the next of {:?}", inside.p));
+        // SubmitFence, as in `wakep`, with the same partners.
+        let fence = fence_after_exchange;
+        mutant!(SubmitNoFence: let fence = || ());
+        inside.p.runq.push_next_each(&mut list, fence);
+        drop(inside);
+        mutant!(SubmitWakeFirst: return);
+        self.wakep_beside_own();
+    }
+
+    #[cold]
+    fn submit_one_by_one(&self, m: &M<H>, mut list: GList<H>) {
+        while let Some(g) = list.pop() {
+            self.submit_on(m, g);
+        }
+    }
+
     /// S1 to S3 for several at once, on a thread that is no M or holds no P.
     #[doc(alias = "injectglist")]
     pub(crate) fn inject(&self, list: GList<H>) {
         if !list.is_empty() {
-            self.globrunqput(list);
+            self.put_arrivals(list);
             mutant!(InjectWakesNobody: return);
             self.wakep();
         }
@@ -183,7 +237,9 @@ impl<H: Host> Sched<H> {
         // One of a class that the same look has queued may be the one that the M takes.
         let beside = self.waiting_classes.any().unless(FoundBesideAClassInSilence);
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty() && !beside;
+        let ends = p.runq.ends();
         p.runq.push_batch(&mut list);
+        p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
         self.globrunqput(list);
         if !takes_it {
             mutant!(FoundWakesNobody: return);
@@ -255,6 +311,9 @@ impl<H: Host> Sched<H> {
         if wake.is_some() {
             // The woken M may run on this CPU, in the owner's place: then it gives the CPU back (`steal.rs`).
             p.queue_age.show_cpu(H::cpu());
+            if let Some(Wake::M(m)) = wake {
+                self.await_m(p, m);
+            }
             p.while_waking(|| self.start_woken(wake));
         }
     }

@@ -42,6 +42,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
 use crate::sched::poll::Poller;
+use crate::sched::run::spree;
 use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
@@ -56,8 +57,9 @@ impl<H: Host> Sched<H> {
     /// Gives the P of the calling goroutine away, which is about to block its thread in a call that never parks. Does
     /// nothing without a P, and on a plain thread.
     pub(crate) fn step_aside() {
-        if let Some(window) = Window::<H>::enter_with_p() {
-            window.m().sched().entersyscallblock(&window);
+        match Window::<H>::enter_with_p() {
+            Some(window) => window.m().sched().entersyscallblock(&window),
+            None => spree::goes_on_without_p::<H>(),
         }
     }
 

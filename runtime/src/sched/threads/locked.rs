@@ -339,7 +339,7 @@ impl<H: Host> Sched<H> {
         self.run_timers(m, p);
         let tick = p.next_tick();
         if p.poll_schedule.is_due(tick)
-            && let Some(found) = self.look_elsewhere_when_due(m, p, tick)
+            && let Some(found) = self.look_elsewhere_when_due(m, p, tick, false)
             && let Some(found) = p.runq.push(found)
         {
             self.spill(p, found);

@@ -46,7 +46,10 @@ impl<H: Host> Sched<H> {
     /// Sleeps until a waker has assigned `m` something, or the runtime ends, or `keep_alive` is over: then `m` has to
     /// end.
     pub(crate) fn sleep_on_note(&self, m: &M<H>) {
-        if self.is_needed(m) {
+        m.falls_asleep();
+        let is_needed = self.is_needed(m);
+        self.come(m);
+        if is_needed {
             m.note.clear();
             self.refresh_coarse_clock();
             m.take_assignment();

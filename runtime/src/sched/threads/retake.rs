@@ -21,8 +21,9 @@
 //! slice.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
-//! one that may park comes back for a P (`blocking.rs`). How the P is taken from an M that may be entering the runtime at
-//! the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it, so there is one retaker at a time.
+//! one that may park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spree.rs`). How the P is
+//! taken from an M that may be entering the runtime at the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it,
+//! so there is one retaker at a time.
 //!
 //! A P for which goroutines wait is taken only for an M that can have it. When there may be no more threads the operator
 //! is told, once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.

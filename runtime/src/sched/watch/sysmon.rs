@@ -39,6 +39,8 @@ const MONITOR_TICK: Duration = Duration::from_millis(10);
 const UNPOLLED_LIMIT: Duration = Duration::from_millis(2);
 /// After this many looks at nothing but idle Ps the monitor sleeps without a limit.
 const IDLE_TICKS: u32 = 5;
+/// How long the runtime has lived when the monitor calls `Threads::settle`. One that ends before that does without.
+const SETTLE_AFTER: Duration = Duration::from_millis(1);
 
 /// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -174,12 +176,14 @@ impl<H: Host> Sched<H> {
         let mut now = H::now();
         let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
         let (mut idle_ticks, mut served) = (0, now);
+        let mut settles = (!H::is_settled()).then(|| now.saturating_add(SETTLE_AFTER));
         let (mut deadlock_watch, mut trace, mut trim) =
             (DeadlockWatch::default(), Trace::default(), Trim::new());
         loop {
             self.set_coarse_clock(now);
             self.answer_quit();
             let soon = [
+                settles.map(|at| at.saturating_since(now)),
                 self.watch_for_deadlock(&mut deadlock_watch, now),
                 self.trace(&mut trace, now),
                 self.trim(&mut trim, now),
@@ -222,6 +226,9 @@ impl<H: Host> Sched<H> {
                 self.inject(found);
             }
             self.reread_procs();
+            if settles.take_if(|at| now >= *at).is_some() {
+                H::settle();
+            }
             let _woken = self.monitor_note.doze(Some(H::now().saturating_add(pause)));
             now = H::now();
         }

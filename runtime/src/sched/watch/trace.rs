@@ -87,7 +87,7 @@ impl<H: Host> Sched<H> {
             central.alive,
             seen.nmspinning(),
             central.idle.num_ms(),
-            central.globq.len()
+            central.globq.num_for_all()
                 + central.globq.mail.len()
                 + central.globq.classes.total()
                 + central.callers.len(),

@@ -175,7 +175,15 @@ impl Play {
     /// What `find_runnable` does.
     fn find(&mut self) -> Option<Queued> {
         self.tick += 1;
-        let mut due: Vec<_> = self.timers.extract_if(.., |(at, _)| *at <= self.tick).collect();
+        let time = |tick: u32| Nanos::from_nanos(u64::from(tick) * 100);
+        let earliest = self.timers.iter().map(|(at, _)| time(*at)).min().unwrap_or(Nanos::MAX);
+        let others = self.next.is_some() || !self.ring.is_empty();
+        let far = self.poll_schedule.timers_are_far(self.tick, earliest);
+        let waits = others && (far || self.poll_schedule.timers_wait(self.tick));
+        let mut due: Vec<_> = self.timers.extract_if(.., |(at, _)| !waits && *at <= self.tick).collect();
+        if others && !waits && due.is_empty() {
+            self.poll_schedule.none_is_due(self.tick, time(self.tick), earliest);
+        }
         let looks = self.poll_schedule.is_due(self.tick);
         let mut sleeper = None;
         if due.len() == 1 && self.poll_schedule.sleeper_goes_first(self.tick) {
@@ -184,7 +192,7 @@ impl Play {
         let some = !due.is_empty();
         due.into_iter().for_each(|(_, of)| self.push_new(of));
         if some {
-            self.poll_schedule.sleepers_are_queued(self.tick, self.ring.len() as u32);
+            self.poll_schedule.sleepers_are_queued(self.tick, self.ring.len() as u32, time(self.tick));
         }
         let mut found = None;
         if looks {

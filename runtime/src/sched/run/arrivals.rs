@@ -1,0 +1,457 @@
+//! Goroutines that were readied from outside of all Ps run soon, also where rings are long.
+//!
+//! A goroutine that an event or a plain thread readies, an *arrival*, has no P on which it could be the next. At the end of a
+//! ring it would wait for all that stand there: beside a hundred goroutines that compute for 100 µs each, 10 ms.
+//!
+//! *The obvious way*, each arrival before the ring, starves the ring; and a server, of whose goroutines each is an arrival,
+//! would serve those that came last. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
+//! global queue (`globq.rs`): under its lock, and counted by its `is_empty`. So what is proved of the global queue is proved of
+//! arrivals.
+//!
+//! | an owner takes | when |
+//! | --- | --- |
+//! | the first arrival, before its ring | a look has read the clock, and the arrivals have their turn |
+//! | an arrival and one of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
+//! | arrivals and others of the global queue alternately | at a visit, where the ring has no goroutines of its own |
+//! | the same, into its ring | the ring is empty, and no goroutine stands in `runnext` |
+//!
+//! *Turns.* Arrivals and ring take turns. An arrivals' turn begins when one waits at a look, and the ring has had its turn; it
+//! ends when none waits, or after [`TURN`]. The ring then has its turn for as long as that of the arrivals has taken, up to
+//! [`MOST_TURN`]: so arrivals take at most about half of the time, and a ring takes about twice as long at most as without
+//! them. Where other programs take the CPU away during a turn of the arrivals the ring gets more. A turn is told by two times,
+//! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
+//! turn in which it runs.
+//!
+//! *Nothing is displaced.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
+//! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
+//! arrivals.
+//!
+//! *How soon.* An owner reads the clock about every [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND), and after each
+//! goroutine if they run for longer; and after each one in an arrivals' turn. While no arrival waits and no M is in the poller,
+//! such an owner also polls, as often: a poll takes about a hundredth of that time. So in the best case an arrival waits for as
+//! long as one goroutine runs, or for that time; at most for the ring's turn, and for the arrivals before it.
+//!
+//! *Not before equals.* A ring that has got all its goroutines from the poller or from other Ps, or when it was empty from the
+//! global queue, and to which its own goroutines have added none, counts as a ring of arrivals: what the poller has then goes
+//! to the ring's end, and no arrival goes first. So a server with many connections serves them in order, and polls no oftener
+//! for this. An empty ring beside `runnext` is no such ring: two that wake each other would stand there without end.
+//!
+//! *No wake-up is lost.* S1 of an arrival is under the scheduler's lock (`inject`). An owner that takes one before its ring
+//! wakes an M for what stands there: a goroutine that stands there alone was to be run at once.
+//!
+//! There are no turns where there is one queue, while a goroutine of a higher class waits, beside a ring of arrivals, and
+//! without a clock (`GMPDEBUG=helping=0`).
+//!
+//! Checked by `models/visits.rs`; the turns and the order by the tests below, and by `tests/scheduling/arrivals.rs`.
+
+use crate::g::GRef;
+use crate::host::Host;
+use crate::m::M;
+use crate::p::P;
+use crate::prim::event;
+use crate::prim::hooks::*;
+use crate::sched::Sched;
+use gmp_timers::Nanos;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// After so long the ring has its turn: as much as passes between two visits at most.
+const TURN: Duration = Duration::from_micros(500);
+/// The ring's turn lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
+const MOST_TURN: Duration = Duration::from_millis(100);
+
+/// Owner: whose turn it is on a P, and what the P's ring is made of.
+pub(crate) struct Arrivals {
+    /// When the arrivals' turn began, while it lasts.
+    began: Cell<Option<Nanos>>,
+    /// The ring has its turn until then.
+    ring_until: Cell<Nanos>,
+    /// The next look reads the clock.
+    settles: Cell<bool>,
+    /// Beside a higher class the next turn of `Normal` is the ring's.
+    ring_is_next: Cell<bool>,
+    /// These positions of the ring were filled from elsewhere, one after another.
+    filled: Cell<(u32, u32)>,
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> Self {
+        Arrivals {
+            began: Cell::new(None),
+            ring_until: Cell::new(Nanos::ZERO),
+            settles: Cell::new(false),
+            ring_is_next: Cell::new(false),
+            filled: Cell::new((0, 0)),
+        }
+    }
+
+    /// The ring is empty, or one of arrivals: nothing waits for a turn of the ring's.
+    #[inline]
+    pub(crate) fn have_no_ring(&self) {
+        self.began.set(None);
+        self.ring_until.set(Nanos::ZERO);
+    }
+
+    /// At a look: returns `true` if the clock is to be read.
+    pub(crate) fn take_time(&self) -> bool {
+        self.settles.replace(false)
+    }
+
+    /// The next look reads the clock.
+    pub(crate) fn take_time_next(&self) {
+        self.settles.set(true);
+    }
+
+    /// Returns `true` if an arrival may go first `now`. Ends a turn of the arrivals that has lasted long enough.
+    pub(crate) fn may_go_first(&self, now: Nanos) -> bool {
+        match self.began.get() {
+            Some(began) if now.saturating_since(began) >= TURN => {
+                self.end_turn(now);
+                false
+            }
+            Some(_) => true,
+            None => now >= self.ring_until.get(),
+        }
+    }
+
+    /// An arrival goes first.
+    pub(crate) fn go_first(&self, now: Nanos) {
+        if self.began.get().is_none() {
+            self.began.set(Some(now));
+        }
+    }
+
+    /// The ring has its turn, if the arrivals had theirs.
+    pub(crate) fn end_turn(&self, now: Nanos) {
+        if let Some(began) = self.began.take() {
+            self.ring_until.set(now.saturating_add(now.saturating_since(began).min(MOST_TURN)));
+        }
+    }
+
+    /// Returns `true` during a turn of the arrivals.
+    pub(crate) fn have_their_turn(&self) -> bool {
+        self.began.get().is_some()
+    }
+
+    /// The ring had these ends, and was then filled from elsewhere up to this tail.
+    #[inline]
+    pub(crate) fn fill(&self, (head, tail): (u32, u32), filled: u32) {
+        let (from, to) = self.filled.get();
+        if head == tail {
+            self.filled.set((tail, filled));
+        } else if to == tail && head.wrapping_sub(from) as i32 >= 0 {
+            self.filled.set((from, filled));
+        }
+    }
+
+    /// Returns `true` if all that stand between the ends of the ring have come from elsewhere, one after another.
+    #[inline]
+    pub(crate) fn are_all(&self, (head, tail): (u32, u32)) -> bool {
+        let (from, to) = self.filled.get();
+        head == tail || to == tail && head.wrapping_sub(from) as i32 >= 0
+    }
+}
+
+impl<H: Host> Sched<H> {
+    /// Returns `true` if goroutines that the owner of `p` has just found are to stand among the arrivals, and not in its ring:
+    /// there are others that have waited longer, or the ring's own goroutines stand there.
+    pub(crate) fn arrive_globally(&self, p: &P<H>) -> bool {
+        self.globrunq_len() > 0 || self.arrivals_wait() || self.config.knobs.helping && self.has_own_ring(p)
+    }
+
+    /// Returns `true` if the ring of the caller's `p` is not one of arrivals, or `runnext` stands alone.
+    pub(crate) fn has_own_ring(&self, p: &P<H>) -> bool {
+        let (head, tail) = p.runq.ends();
+        if head == tail { p.runq.has_next() } else { !p.poll_schedule.arrivals.are_all((head, tail)) }
+    }
+
+    /// In a turn of `Normal` beside a higher class: returns an arrival each second time, if both arrivals and the ring's own
+    /// goroutines wait.
+    pub(crate) fn arrival_in_turn(&self, p: &P<H>) -> Option<GRef<H>> {
+        let ring_is_next = &p.poll_schedule.arrivals.ring_is_next;
+        if !self.arrivals_wait() || !self.has_own_ring(p) || ring_is_next.replace(!ring_is_next.get()) {
+            return None;
+        }
+        let first = self.take_arrival(p)?;
+        self.wakep();
+        Some(first)
+    }
+
+    /// At a look of this tick and time. Returns the arrival that goes before the ring, if one does. `polls`: no poll was made
+    /// for [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND). `others_first`: another goroutine was promised to go first.
+    pub(crate) fn first_arrival(
+        &self,
+        m: &M<H>,
+        p: &P<H>,
+        (tick, now, polls): (u32, Nanos, bool),
+        others_first: bool,
+    ) -> Option<GRef<H>> {
+        let arrivals = &p.poll_schedule.arrivals;
+        if others_first.unless(ArrivalPutsOffTheSleeper) {
+            if self.arrivals_wait() {
+                p.poll_schedule.take_time_next(tick);
+            }
+            return None;
+        }
+        if !self.has_own_ring(p) {
+            arrivals.have_no_ring();
+            return None;
+        }
+        if self.config.has_one_queue || self.waits_above_normal(p) {
+            arrivals.end_turn(now);
+            return None;
+        }
+        if p.slice_goes_on() {
+            if self.arrivals_wait() {
+                p.poll_schedule.take_time_next(tick);
+            }
+            return None;
+        }
+        if !arrivals.may_go_first(now) {
+            return None;
+        }
+        if polls && !self.arrivals_wait() && self.nobody_polls() {
+            let found = self.poll_now(&m.local);
+            self.inject(found);
+            if self.waits_above_normal(p) {
+                arrivals.end_turn(now);
+                return None;
+            }
+        }
+        let Some(first) = self.take_arrival(p) else {
+            arrivals.end_turn(now);
+            return None;
+        };
+        event(format_args!("runs {first:?} before the queue of {p:?}"));
+        if let Some(next) = p.runq.pop_next()
+            && let Some(next) = p.runq.push(next)
+        {
+            self.spill(p, next);
+        }
+        p.begin_slice();
+        arrivals.go_first(now);
+        // A goroutine that stands there alone was to be run at once, so no M was woken.
+        mutant!(ArrivalWakesNobody: return Some(first));
+        self.wakep();
+        Some(first)
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::prim::capacity;
+    use crate::runtime::policy::Policy;
+    use crate::sched::run::look::PollSchedule;
+
+    /// How long goroutines of the ring run, arrivals, and what a visit takes, which is always there unless it takes no time; in
+    /// nanoseconds.
+    #[derive(Clone, Copy, Debug)]
+    struct Lengths {
+        ring: u64,
+        arrival: u64,
+        visit: u64,
+    }
+
+    /// What has run for how long; how many turns the ring has had, and how often the M has looked around.
+    #[derive(Debug, Default)]
+    struct Ran {
+        ring: u64,
+        arrivals: u64,
+        visits: u64,
+        turns: u64,
+        arounds: u64,
+    }
+
+    /// Plays an owner whose ring never ends. `comes` is asked whether an arrival waits at a time, and takes it.
+    fn play(lengths: Lengths, ticks: u32, mut comes: impl FnMut(u64) -> bool) -> Ran {
+        let (schedule, mut clock, mut ran) = (PollSchedule::new(Policy::default()), 0, Ran::default());
+        let arrivals = &schedule.arrivals;
+        for tick in 1..=ticks {
+            let (mut of_visit, mut of_arrivals) = (false, false);
+            if schedule.is_due(tick) {
+                let due = schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock)));
+                let during_turn = arrivals.have_their_turn();
+                of_visit = due.visit.is_some() && lengths.visit > 0;
+                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now)) {
+                    of_arrivals = comes(clock);
+                    if of_arrivals {
+                        arrivals.go_first(now);
+                    } else {
+                        arrivals.end_turn(now);
+                    }
+                }
+                if arrivals.have_their_turn() {
+                    schedule.arrival_runs(tick);
+                }
+                let finds = of_visit || of_arrivals;
+                ran.arounds += u64::from(due.around.is_some() && (!finds || during_turn && !of_visit));
+                if due.around.is_some() && finds {
+                    schedule.look_again(tick);
+                }
+            }
+            let (kind, long) = match (of_visit, of_arrivals) {
+                (true, _) => (&mut ran.visits, lengths.visit),
+                (false, true) => (&mut ran.arrivals, lengths.arrival),
+                (false, false) => {
+                    ran.turns += 1;
+                    (&mut ran.ring, lengths.ring)
+                }
+            };
+            *kind += long;
+            clock += long;
+        }
+        ran
+    }
+
+    const LENGTHS: [u64; 5] = [100, 2_000, 20_000, 100_000, 10_000_000];
+
+    /// Fails when arrivals, of which there are always more, take more than half of the time, or far less.
+    #[test]
+    fn arrivals_take_half_of_the_time_at_most() {
+        for ring in LENGTHS {
+            for arrival in LENGTHS {
+                let lengths = Lengths { ring, arrival, visit: 0 };
+                let ran = play(lengths, 100_000, |_| true);
+                let ahead = nanos(TURN) + arrival;
+                assert!(ran.arrivals <= ran.ring + ahead, "{lengths:?}: {ran:?}");
+                // A goroutine of the ring that is longer than the turn is not ended.
+                let share = nanos(TURN).max(arrival) as f64 / (nanos(TURN).max(arrival) + ring) as f64;
+                assert!(ran.arrivals as f64 > 0.8 * share * ran.ring as f64, "{lengths:?}: {ran:?}");
+            }
+        }
+    }
+
+    /// One arrival, ready again soon after it has run: a client that asks again when it has its answer. Fails when that takes
+    /// more than half of the time.
+    #[test]
+    fn one_that_comes_back_at_once_takes_half_of_the_time_at_most() {
+        for ring in LENGTHS {
+            for arrival in LENGTHS {
+                let (lengths, mut ready) = (Lengths { ring, arrival, visit: 0 }, 0);
+                let ran = play(lengths, 100_000, |clock| {
+                    let comes = clock >= ready;
+                    if comes {
+                        ready = clock + arrival + 20_000;
+                    }
+                    comes
+                });
+                assert!(ran.arrivals <= ran.ring + nanos(TURN) + arrival, "{lengths:?}: {ran:?}");
+                assert!(ran.arrivals > 0, "{lengths:?}");
+            }
+        }
+    }
+
+    /// A client that asks again some time after its answer, so that each turn of the ring is one goroutine. Fails when the M
+    /// looks around far less often than beside the ring's goroutines alone.
+    #[test]
+    fn arrivals_do_not_keep_an_m_from_looking_around() {
+        for (ring, arrival, apart) in [
+            (100_000, 20_000, 50_000),
+            (50_000, 20_000, 20_000),
+            (1_000_000, 100_000, 0),
+            (2_000, 100_000, 0),
+        ] {
+            let (lengths, mut ready) = (Lengths { ring, arrival, visit: 0 }, 0);
+            let ran = play(lengths, 100_000, |clock| {
+                let comes = clock >= ready;
+                if comes {
+                    ready = clock + arrival + apart;
+                }
+                comes
+            });
+            let least = ran.ring / ring.max(nanos(capacity::LOOK_AROUND)) / 3;
+            assert!(ran.arounds >= least, "{lengths:?}, {apart}: {ran:?}");
+        }
+    }
+
+    /// Fails when arrivals have no turn beside others that visits find without end, or the ring none between two visits.
+    #[test]
+    fn what_visits_find_keeps_neither_arrivals_nor_the_ring_back() {
+        for ring in [2_000, 100_000, 600_000] {
+            for visit in [100_000, 1_000_000, 5_000_000] {
+                for (arrival, apart) in [(10_000, 900_000), (100_000, 0), (1_000_000, 20_000)] {
+                    let (lengths, mut ready, mut came) = (Lengths { ring, arrival, visit }, 0, 0);
+                    let ran = play(lengths, 100_000, |clock| {
+                        let comes = clock >= ready;
+                        if comes {
+                            ready = clock + arrival + apart;
+                            came += 1;
+                        }
+                        comes
+                    });
+                    assert!(came > 100, "{lengths:?}, {apart}: {came}, {ran:?}");
+                    assert!(ran.turns >= ran.visits / visit - 1, "{lengths:?}, {apart}: {ran:?}");
+                }
+            }
+        }
+    }
+
+    /// Fails when one that comes now and then waits for more than a goroutine, or than the time between two looks.
+    #[test]
+    fn an_arrival_waits_for_one_goroutine_or_a_moment() {
+        for ring in LENGTHS {
+            let (every, mut next, mut waits) = (10 * ring.max(100_000), 0, Vec::new());
+            play(Lengths { ring, arrival: 10_000, visit: 0 }, 400_000, |clock| {
+                let came = clock >= next;
+                if came {
+                    waits.push(clock - next);
+                    next += every;
+                }
+                came
+            });
+            let most = ring.max(2 * nanos(capacity::LOOK_AROUND)) + ring;
+            assert!(waits.len() > 20, "{ring}: {} waits", waits.len());
+            // The first ones find no rhythm yet.
+            let longest = *waits[3..].iter().max().expect("there are as many");
+            assert!(longest <= most, "beside {ring}: {longest} instead of {most}");
+        }
+    }
+
+    fn nanos(time: Duration) -> u64 {
+        time.as_nanos() as u64
+    }
+
+    /// Fails when a turn of the arrivals does not end, or that of the ring, also after a long pause, or when another M goes on
+    /// with the P.
+    #[test]
+    fn turns_end() {
+        let arrivals = Arrivals::new();
+        let at = |micros: u64| Nanos::from_nanos(1_000_000_000 + 1_000 * micros);
+        assert!(arrivals.may_go_first(at(0)));
+        arrivals.go_first(at(0));
+        arrivals.go_first(at(100));
+        assert!(arrivals.have_their_turn() && arrivals.may_go_first(at(499)));
+        assert!(!arrivals.may_go_first(at(600)), "the ring's turn begins");
+        assert!(!arrivals.have_their_turn() && !arrivals.may_go_first(at(1_199)));
+        assert!(arrivals.may_go_first(at(1_200)));
+        arrivals.go_first(at(1_200));
+        arrivals.end_turn(at(1_250));
+        assert!(!arrivals.may_go_first(at(1_299)) && arrivals.may_go_first(at(1_300)), "none waited");
+        arrivals.go_first(at(1_300));
+        assert!(!arrivals.may_go_first(at(3_600_000_000)), "an hour");
+        assert!(arrivals.may_go_first(at(3_600_100_000)));
+        arrivals.go_first(at(3_600_100_000));
+        arrivals.have_no_ring();
+        assert!(!arrivals.have_their_turn() && arrivals.may_go_first(at(3_600_200_000)));
+    }
+
+    /// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.
+    #[test]
+    fn a_ring_is_one_of_arrivals_as_long_as_its_own_goroutines_add_none() {
+        for at in [0, u32::MAX - 4] {
+            let (arrivals, pos) = (Arrivals::new(), |n: u32| at.wrapping_add(n));
+            let fill = |head, tail, by| arrivals.fill((pos(head), pos(tail)), pos(tail + by));
+            assert!(arrivals.are_all((pos(3), pos(3))), "none");
+            fill(3, 3, 5);
+            fill(6, 8, 1);
+            assert!(arrivals.are_all((pos(6), pos(9))));
+            // One yields.
+            assert!(!arrivals.are_all((pos(7), pos(10))));
+            fill(7, 10, 4);
+            assert!(!arrivals.are_all((pos(11), pos(14))), "it was no ring of arrivals before");
+            fill(14, 14, 2);
+            assert!(arrivals.are_all((pos(15), pos(16))));
+        }
+    }
+}

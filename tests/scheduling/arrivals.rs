@@ -1,0 +1,305 @@
+//! Goroutines that are readied from outside of all Ps, beside others that keep a ring full.
+
+use crate::measure::{alone, percentile, spin_for};
+use common::{runtime, until, watched};
+use gmp::net::TcpStream;
+use gmp::sync::Event;
+use gmp::{Builder, Priority, Runtime, chan, go, yield_now};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// So many goroutines compute for so long each, and yield.
+#[derive(Default)]
+struct Crowd {
+    over: AtomicBool,
+    turns: AtomicUsize,
+}
+
+impl Crowd {
+    const SIZE: usize = 100;
+    const EACH: Duration = Duration::from_micros(100);
+
+    fn compute(rt: &Runtime) -> Arc<Self> {
+        let this = Arc::new(Crowd::default());
+        for _ in 0..Self::SIZE {
+            let crowd = Arc::clone(&this);
+            drop(rt.go(move || {
+                while !crowd.over.load(SeqCst) {
+                    spin_for(Self::EACH);
+                    crowd.turns.fetch_add(1, SeqCst);
+                    yield_now();
+                }
+            }));
+        }
+        until(|| this.turns() > Self::SIZE);
+        this
+    }
+
+    /// Two that wake each other: each stands in `runnext` alone.
+    fn exchange(rt: &Runtime) -> Arc<Self> {
+        let this = Arc::new(Crowd::default());
+        let ((ping, pinged), (pong, ponged)) = (chan::bounded::<()>(0), chan::bounded::<()>(0));
+        drop(rt.go(move || pinged.iter().all(|()| pong.send(()).is_ok())));
+        let crowd = Arc::clone(&this);
+        drop(rt.go(move || {
+            while !crowd.over.load(SeqCst) {
+                ping.send(()).unwrap();
+                ponged.recv().unwrap();
+                crowd.turns.fetch_add(1, SeqCst);
+            }
+        }));
+        until(|| this.turns() > Self::SIZE);
+        this
+    }
+
+    fn turns(&self) -> usize {
+        self.turns.load(SeqCst)
+    }
+}
+
+/// How many of the crowd's turns go by before a goroutine reads what was sent: over a socket, and by a thread.
+fn waits(rt: &Runtime, crowd: &Arc<Crowd>, times: usize) -> [Vec<usize>; 2] {
+    let (heard, hears) = std::sync::mpsc::channel();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut near = listener.accept().unwrap().0;
+    let (seen, hear) = (Arc::clone(crowd), heard.clone());
+    let reader = rt.go(move || {
+        while far.read(&mut [0]).unwrap() == 1 {
+            hear.send(seen.turns()).unwrap();
+        }
+    });
+    let (sender, receiver) = chan::bounded::<()>(1);
+    let seen = Arc::clone(crowd);
+    let receives = rt.go(move || {
+        for () in receiver {
+            heard.send(seen.turns()).unwrap();
+        }
+    });
+    let during = |send: &mut dyn FnMut()| {
+        let before = crowd.turns();
+        send();
+        hears.recv().unwrap() - before
+    };
+    let events = (0..times).map(|_| during(&mut || near.write_all(&[1]).unwrap())).collect();
+    let messages = (0..times).map(|_| during(&mut || sender.send(()).unwrap())).collect();
+    near.shutdown(std::net::Shutdown::Both).unwrap();
+    drop(sender);
+    reader.join().unwrap();
+    receives.join().unwrap();
+    [events, messages]
+}
+
+/// Fails by a hundred turns, of those that stand in the ring, before an arrival has one. Counted in turns, not in time.
+#[test]
+fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
+    let _alone = alone();
+    for procs in [1, 2] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let crowd = Crowd::compute(&rt);
+            let [events, messages] = waits(&rt, &crowd, 50);
+            crowd.over.store(true, SeqCst);
+            for (of, waits) in [("event", events), ("message", messages)] {
+                let (usual, most) = (percentile(&waits, 50), percentile(&waits, 90));
+                println!("procs = {procs}, {of}: p50 {usual}, p90 {most}, worst {}", percentile(&waits, 100));
+                // One P after another may have to look, and the kernel may keep the thread that counts from its core.
+                assert!(usual <= Crowd::SIZE / 10, "procs = {procs}, {of}: p50 {usual}, p90 {most}");
+            }
+            until(|| rt.num_goroutines() == 0);
+        });
+    }
+}
+
+/// Fails by no end: the ring is empty whenever the M looks, so that it has no turn which could end.
+#[test]
+fn two_that_wake_each_other_leave_arrivals_their_turns() {
+    let _alone = alone();
+    for procs in [1, 2] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let crowd = Crowd::exchange(&rt);
+            let [events, messages] = waits(&rt, &crowd, 50);
+            crowd.over.store(true, SeqCst);
+            for (of, waits) in [("event", events), ("message", messages)] {
+                println!(
+                    "procs = {procs}, {of}: p50 {}, worst {}",
+                    percentile(&waits, 50),
+                    percentile(&waits, 100)
+                );
+            }
+            until(|| rt.num_goroutines() == 0);
+        });
+    }
+}
+
+/// So much work that time can be told by it, whatever else the machine does: some tens of microseconds.
+fn work() {
+    let steps = if cfg!(debug_assertions) { 2_000 } else { 30_000 };
+    for step in 0..steps {
+        std::hint::black_box(step);
+    }
+}
+
+/// More arrivals than can be run: a plain thread sends to each of many goroutines in turn, and each of these waits for the next
+/// message after it has done its work.
+struct Flood {
+    over: Arc<AtomicBool>,
+    feeder: JoinHandle<()>,
+}
+
+impl Flood {
+    const RECEIVERS: usize = 300;
+
+    fn of(rt: &Runtime, works: impl Fn() + Clone + Send + 'static) -> Self {
+        let senders: Vec<_> = (0..Self::RECEIVERS)
+            .map(|_| {
+                let ((sender, receiver), works) = (chan::bounded::<()>(1), works.clone());
+                drop(rt.go(move || receiver.iter().for_each(|()| works())));
+                sender
+            })
+            .collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let feeder = thread::spawn(move || {
+            for sender in senders.iter().cycle() {
+                if ends.load(SeqCst) {
+                    return;
+                }
+                sender.send(()).unwrap();
+            }
+        });
+        Flood { over, feeder }
+    }
+
+    fn end(self) {
+        self.over.store(true, SeqCst);
+        self.feeder.join().unwrap();
+    }
+}
+
+/// Fails when arrivals take nearly all of a P's time, or the ring does. Counted in work, not in time.
+#[test]
+fn a_flood_of_arrivals_leaves_the_ring_about_half() {
+    let _alone = alone();
+    // Longer than what is between two visits, too.
+    for long in [1, 30] {
+        flood_beside_a_ring(long);
+    }
+}
+
+/// Each arrival does so much `work`, those of the ring do one at a time.
+fn flood_beside_a_ring(long: usize) {
+    const ALL: usize = 10_000;
+    watched(1, || {
+        let rt = runtime(1);
+        let done: [Arc<AtomicUsize>; 2] = Default::default();
+        let over = Arc::new(AtomicBool::new(false));
+        for _ in 0..20 {
+            let (over, done) = (Arc::clone(&over), Arc::clone(&done[0]));
+            drop(rt.go(move || {
+                while !over.load(SeqCst) {
+                    work();
+                    done.fetch_add(1, SeqCst);
+                    yield_now();
+                }
+            }));
+        }
+        let count = Arc::clone(&done[1]);
+        let flood = Flood::of(&rt, move || {
+            for _ in 0..long {
+                work();
+                count.fetch_add(1, SeqCst);
+            }
+        });
+        let now = || [&done[0], &done[1]].map(|done| done.load(SeqCst));
+        let total = |[ring, arrivals]: [usize; 2]| ring + arrivals;
+        // Some of the flood may have come into the ring while that was empty: they run in turn with its goroutines.
+        until(|| now()[0] > ALL / 10 && now()[1] > Flood::RECEIVERS);
+        let begin = now();
+        until(|| total(now()) >= total(begin) + ALL);
+        let end = now();
+        over.store(true, SeqCst);
+        flood.end();
+        let [ring, arrivals] = [0, 1].map(|of| end[of] - begin[of]);
+        println!("arrivals of {long}: the ring has done {ring}, the arrivals {arrivals}");
+        assert!(10 * ring >= 4 * ALL, "{long}: the ring has done {ring}, the arrivals {arrivals}");
+        assert!(10 * arrivals >= ALL, "{long}: the ring has done {ring}, the arrivals {arrivals}");
+        until(|| rt.num_goroutines() == 0);
+    });
+}
+
+/// Fails by a whole ring of turns, when an arrival that spawns another puts off the goroutine that was just readied.
+#[test]
+fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
+    let _alone = alone();
+    watched(1, || {
+        let rt = runtime(1);
+        let crowd = Crowd::compute(&rt);
+        let flood = Flood::of(&rt, || drop(go(work)));
+        let waits = {
+            let (crowd, ready) = (Arc::clone(&crowd), Arc::new(Event::new()));
+            rt.go(move || {
+                let mut waits = Vec::new();
+                for _ in 0..30 {
+                    // At the ring's end, as one of the crowd.
+                    yield_now();
+                    spin_for(Crowd::EACH);
+                    let (seen, tells) = (Arc::clone(&crowd), Arc::clone(&ready));
+                    let before = crowd.turns();
+                    let spawned = go(move || {
+                        let waited = seen.turns() - before;
+                        tells.notify_one();
+                        waited
+                    });
+                    ready.wait();
+                    waits.push(spawned.join().unwrap());
+                }
+                waits
+            })
+            .join()
+            .unwrap()
+        };
+        crowd.over.store(true, SeqCst);
+        flood.end();
+        let usual = percentile(&waits, 50);
+        println!("turns of the ring before the next goroutine: p50 {usual}, p90 {}", percentile(&waits, 90));
+        assert!(usual <= Crowd::SIZE / 10, "{waits:?}");
+        until(|| rt.num_goroutines() == 0);
+    });
+}
+
+/// One of the highest class is always ready, two that yield keep the ring full, and there are always arrivals. Fails by no end,
+/// when the arrivals, or those of the ring, get none of their class's turns.
+#[test]
+fn arrivals_and_a_ring_have_their_turns_beside_a_higher_class() {
+    const TURNS: usize = 100;
+    let _alone = alone();
+    watched(1, || {
+        let rt = runtime(1);
+        let over = Arc::new(AtomicBool::new(false));
+        let [arrivals, ring]: [Arc<AtomicUsize>; 2] = Default::default();
+        let count = Arc::clone(&arrivals);
+        let flood = Flood::of(&rt, move || _ = count.fetch_add(1, SeqCst));
+        for class in [Priority::High, Priority::Normal, Priority::Normal] {
+            let (over, ring) = (Arc::clone(&over), Arc::clone(&ring));
+            let yields = move || {
+                while !over.load(SeqCst) {
+                    work();
+                    ring.fetch_add(usize::from(class == Priority::Normal), SeqCst);
+                    yield_now();
+                }
+            };
+            rt.run(|| drop(Builder::new().priority(class).go(yields).unwrap()));
+        }
+        let done = || [&arrivals, &ring].map(|count| count.load(SeqCst));
+        let begin = done();
+        until(|| std::iter::zip(begin, done()).all(|(begin, now)| now >= begin + TURNS));
+        over.store(true, SeqCst);
+        flood.end();
+        until(|| rt.num_goroutines() == 0);
+    });
+}
