@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from page import NAMES, head, number
 from rows import PEERS, RUNTIMES, Row
-from shapes import MOST_AT, NONE_ABOVE, SHAPES
+from shapes import MOST_AT, NONE_ABOVE, OF_FLOOR, SHAPES
 
 # Below so many rounds no ratio is told, and so many are needed for an interval.
 LEAST, FOR_INTERVAL = 3, 6
@@ -25,8 +25,15 @@ def interval(values: list[float]) -> tuple[float, float] | None:
     return ordered[out], ordered[n - 1 - out]
 
 
+def spread(ratios: list[float], mark: str = "") -> str:
+    text = f"**{statistics.median(ratios):.2f}**{mark} ({min(ratios):.2f} .. {max(ratios):.2f})"
+    if found := interval(ratios):
+        text += f", 95 %: {found[0]:.2f} .. {found[1]:.2f}"
+    return text
+
+
 class Pair:
-    """One row at one number of Ps: each program's figures, and gmp's ratios to the one it is held against, by rounds."""
+    """One row at one number of Ps: each program's figures, and gmp's ratios to the one it is held against and to its floor, by rounds."""
 
     def __init__(self, row: Row, procs: int, runs: list[dict], quiet_below: float) -> None:
         self.row, self.procs = row, procs
@@ -44,37 +51,55 @@ class Pair:
         self.best = min(known, key=self.medians.get) if known else None
         # A row that has a number to reach is held against that.
         self.limit = row.best_at(procs) or row.of_threads or (1.0 if row.at_most else None)
-        loud = {run["rep"] for run in runs if run["peer"] in ("gmp", self.best) and run["others"] >= quiet_below}
-        mine, against = self.of.get("gmp", {}), self.of.get(self.best, {})
-        rounds = sorted(set(mine) & set(against)) if not row.at_most else sorted(mine)
+        self.runs, self.quiet_below = runs, quiet_below
+        self.ratios, self.mark = self.ratios_to(self.best, row.at_most)
+        self.of_floor, self.floor_mark = self.ratios_to("threads") if procs in row.floor else ([], "")
+
+    def ratios_to(self, other: str | None, number: float | None = None) -> tuple[list[float], str]:
+        """Of the rounds that were quiet. As on the other page, what was disturbed counts only where too little else is there: *."""
+        mine, against = self.of.get("gmp", {}), self.of.get(other, {})
+        loud = {run["rep"] for run in self.runs if run["peer"] in ("gmp", other) and run["others"] >= self.quiet_below}
+        rounds = sorted(set(mine) & set(against)) if not number else sorted(mine)
         quiet = [rep for rep in rounds if rep not in loud]
-        self.disturbed = len(rounds) - len(quiet)
-        # As on the other page, what was disturbed counts only where too little else is there.
-        self.mark = "" if len(quiet) >= LEAST else "*"
-        used = quiet if len(quiet) >= LEAST else rounds
-        self.ratios = [mine[rep] / (row.at_most or against[rep]) for rep in used]
+        enough = len(quiet) >= LEAST
+        return [mine[rep] / (number or against[rep]) for rep in (quiet if enough else rounds)], "" if enough else "*"
 
     def told(self) -> str:
         if self.error:
             return f"error: {self.error}"
         if len(self.ratios) < LEAST:
             return f"{len(self.ratios)} rounds: too few"
-        median = statistics.median(self.ratios)
-        text = f"**{median:.2f}**{self.mark} ({min(self.ratios):.2f} .. {max(self.ratios):.2f})"
-        if found := interval(self.ratios):
-            text += f", 95 %: {found[0]:.2f} .. {found[1]:.2f}"
-        return text
+        return spread(self.ratios, self.mark)
+
+    def told_of_floor(self) -> str:
+        return spread(self.of_floor, self.floor_mark) if len(self.of_floor) >= LEAST else "–"
 
     def against(self) -> str:
         return f"{self.row.at_most:.3g} {self.row.unit}" if self.row.at_most else NAMES.get(self.best, "–")
 
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def floor_ratio(self) -> float | None:
+        return statistics.median(self.of_floor) if len(self.of_floor) >= LEAST else None
+
+    @property
+    def at_floor(self) -> bool:
+        """What gmp undercuts is no floor, and nothing is reached by it."""
+        return self.floor_ratio is not None and 1 / OF_FLOOR <= self.floor_ratio <= OF_FLOOR
+
     def verdict(self) -> str:
-        found = interval(self.ratios)
+        found, of_floor = interval(self.ratios), interval(self.of_floor)
         if not self.limit or not found:
             return "–"
         if found[1] <= self.limit:
             return "yes"
-        return "no" if found[0] > self.limit else "not decided"
+        if self.at_floor and of_floor and of_floor[1] <= OF_FLOOR:
+            return "by its floor"
+        missed = found[0] > self.limit and not (self.at_floor or (of_floor and of_floor[0] <= OF_FLOOR <= of_floor[1]))
+        return "no" if missed else "not decided"
 
     def figure(self, peer: str) -> str:
         if peer not in self.of:
@@ -96,11 +121,23 @@ def summary(found: list[Pair]) -> str:
     shapes = [pair for pair in found if pair.row.best == MOST_AT and len(pair.ratios) >= LEAST]
     if not shapes:
         return ""
-    medians = {(pair.row.name, pair.procs): statistics.median(pair.ratios) for pair in shapes}
-    most = sum(ratio <= MOST_AT for ratio in medians.values())
-    above = sorted(((ratio, *key) for key, ratio in medians.items() if ratio > NONE_ABOVE), reverse=True)
-    names = ", ".join(f"`{name}` at P = {procs}: {ratio:.2f}" for ratio, name, procs in above) or "none"
-    return f"{most} of {len(shapes)} reach {MOST_AT} times the best peer (four fifths are to). Above {NONE_ABOVE}: {names}.\n"
+    most = [pair for pair in shapes if pair.ratio <= MOST_AT]
+    by_floor = [pair for pair in shapes if pair.ratio > MOST_AT and pair.at_floor]
+    above = sorted((pair for pair in shapes if pair.ratio > NONE_ABOVE), key=lambda pair: pair.ratio, reverse=True)
+    floors = sum(pair.floor_ratio is not None for pair in shapes)
+    return (
+        f"{len(most) + len(by_floor)} of {len(shapes)} are reached (four fifths are to be): {len(most)} take at most {MOST_AT} times the "
+        f"best peer, and {len(by_floor)} others at most {OF_FLOOR} times their floor{named(by_floor)}. Floors were "
+        f"measured for {floors}. Above {NONE_ABOVE} times the best peer: {len(above)}{named(above)}.\n"
+    )
+
+
+def named(found: list[Pair]) -> str:
+    def one(pair: Pair) -> str:
+        of_floor = f", {pair.floor_ratio:.2f} times its floor" if pair.floor_ratio is not None else ""
+        return f"`{pair.row.name}` at P = {pair.procs} ({pair.ratio:.2f}{of_floor})"
+
+    return f": {', '.join(map(one, found))}" if found else ""
 
 
 def table(data: dict) -> str:
@@ -109,14 +146,15 @@ def table(data: dict) -> str:
     text += (
         "Medians of the rounds (least .. most). The ratio is the median of gmp's figure over that of the peer with the least median, "
         "each in the same round; * where others used the machine beside all rounds but a few. "
-        "A limit counts as kept, or as missed, when the 95 % interval of that median lies wholly on one side.\n\n"
+        "A limit counts as kept, or as missed, when the 95 % interval of that median lies wholly on one side. *To the floor* is gmp's "
+        f"figure over that of the program without a runtime (threads, where the row has one), likewise; {OF_FLOOR} keeps a limit, too.\n\n"
     )
     peers = [peer for peer in PEERS if any(peer in pair.of for pair in found)]
-    text += "| row | P | " + " | ".join(NAMES[peer] for peer in peers) + " | beside | ratio | limit | kept |\n"
-    text += "| --- " * (len(peers) + 6) + "|\n"
+    text += "| row | P | " + " | ".join(NAMES[peer] for peer in peers) + " | beside | ratio | limit | to the floor | kept |\n"
+    text += "| --- " * (len(peers) + 7) + "|\n"
     for pair in found:
         middle = " | ".join(pair.figure(peer) for peer in peers)
         limit = f"{pair.limit:.3g}" if pair.limit else "–"
         start = f"| {pair.row.title}, {pair.row.unit} (`{pair.row.name}`) | {pair.procs} | {middle} | {pair.against()} "
-        text += f"{start}| {pair.told()} | {limit} | {pair.verdict()} |\n"
+        text += f"{start}| {pair.told()} | {limit} | {pair.told_of_floor()} | {pair.verdict()} |\n"
     return f"{text}\n{summary(found)}"

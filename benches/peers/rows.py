@@ -28,6 +28,8 @@ class Row:
     of_threads: float | None = None
     plus: float = 0.0
     at_most: float | None = None
+    # At so many Ps `threads` has a program without a runtime that does the same: a row whose price is nearly that program's is reached.
+    floor: tuple[int, ...] = ()
     # And at most so many times another row of gmp's, where that was measured, too.
     of_row: tuple[float, str] | None = None
     # Which figure of the program's.
@@ -54,6 +56,9 @@ class Row:
 
     def best_at(self, procs: int) -> float | None:
         return self.best_from_two if procs > 1 and self.best_from_two else self.best
+
+    def peers_at(self, procs: int) -> list[str]:
+        return [*self.peers, "threads"] if procs in self.floor and "threads" not in self.peers else self.peers
 
     @property
     def run(self) -> str:

@@ -28,6 +28,7 @@ fn main() {
         "ping_pong" => ping_pong,
         "buffered" => buffered,
         "try_send_recv" => try_send_recv,
+        "one_answer" => one_answer,
         "select" => select,
         "select_ready" => select_ready,
         "select_waits" => select_waits,
@@ -118,6 +119,19 @@ fn try_send_recv(n: u64) {
         sender.try_send(i).unwrap();
         assert_eq!(receiver.try_recv(), Ok(i));
     }
+}
+
+/// A number through a channel that is made for it, by a second sender, after the first one is dropped.
+fn one_answer(n: u64) {
+    let answers = (0..n).map(|i| {
+        let (first, answered) = bounded(1);
+        let second = first.clone();
+        drop(first);
+        second.send(i).unwrap();
+        drop(second);
+        answered.recv().unwrap()
+    });
+    assert_eq!(answers.sum::<u64>(), sum_below(n));
 }
 
 /// A number over one of two channels without a buffer, each with a sender of its own: half of the selects find one that waits,

@@ -27,6 +27,8 @@ const DONE: u64 = u64::MAX;
 const WARM: u64 = 300;
 
 /// What all workers of a shared workload use.
+/// In lines of its own, so that the count and the mutex share one wherever the allocator has room.
+#[repr(align(128))]
 struct Shared {
     count: Mutex<u64>,
     sender: Sender<u64>,

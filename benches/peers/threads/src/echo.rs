@@ -7,24 +7,24 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
-struct Epoll(RawFd);
+pub struct Epoll(RawFd);
 
 impl Epoll {
-    fn new() -> Self {
+    pub fn new() -> Self {
         // SAFETY: it takes no pointer.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(epoll >= 0, "epoll_create1: {}", std::io::Error::last_os_error());
         Epoll(epoll)
     }
 
-    fn watch(&self, fd: RawFd, events: i32) {
+    pub fn watch(&self, fd: RawFd, events: i32) {
         let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
         // SAFETY: the kernel reads the event.
         let done = unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &mut event) };
         assert_eq!(done, 0, "epoll_ctl: {}", std::io::Error::last_os_error());
     }
 
-    fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> &'a [libc::epoll_event] {
+    pub fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> &'a [libc::epoll_event] {
         // SAFETY: the kernel writes so many events at most.
         let count = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), events.len() as i32, -1) };
         &events[..usize::try_from(count).expect("epoll_wait")]

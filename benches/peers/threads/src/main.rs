@@ -1,13 +1,13 @@
-//! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep, one thread around an epoll.
+//! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep, one thread around an epoll; and
+//! those of the shapes (`floors`).
 //!
 //! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds.
 
 mod costs;
 mod echo;
+mod floors;
 
 use peer_common::{Args, CUTOFF, Found};
-use std::hint::black_box;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,11 @@ fn main() {
         "small_echo" => echo::thread_each(),
         "unix_echo" => echo::unix(),
         "udp_echo" => echo::udp(),
-        "abort" => peer_common::shapes::repeated(n(20_000), unwound),
         "costs" => return costs::print(),
         "blocking_marked" => blocking_marked(args.procs),
         "cached_files" => cached_files(n(4_000_000)),
         "merge_sort" => merge_sort(n(1_000_000), args.procs),
-        _ => args.unknown(),
+        _ => floors::run(&args).unwrap_or_else(|| args.unknown()),
     };
     found.print();
 }
@@ -182,31 +181,6 @@ fn parked(n: u64) -> Found {
     let found = clock.per_op(n);
     let bytes = peer_common::resident() - before;
     found.with("bytes", bytes as f64 / n as f64)
-}
-
-/// What the end of a goroutine that is unwound must cost: a throw through as many frames as gmp has between the place of the
-/// throw and the one that catches, of which one drops a value. No wait, no stack of its own, and nobody asks whether the
-/// throw may pass.
-fn unwound(n: u64) {
-    struct Ended;
-    #[inline(never)]
-    fn receive() -> u64 {
-        resume_unwind(Box::new(Ended));
-    }
-    let receiver = Arc::new(());
-    for _ in 0..n {
-        let receiver = Arc::clone(&receiver);
-        let mut goroutine = Some(move || {
-            let received = black_box(receive as fn() -> u64)();
-            drop(receiver);
-            received
-        });
-        let mut goroutine = || goroutine.take().map(|goroutine| goroutine());
-        let goroutine: &mut dyn FnMut() -> Option<u64> = black_box(&mut goroutine);
-        let ended = catch_unwind(AssertUnwindSafe(goroutine));
-        assert!(ended.is_err_and(|payload| payload.is::<Ended>()));
-    }
-    assert_eq!(Arc::strong_count(&receiver), 1);
 }
 
 fn merge_sort(n: u64, procs: usize) -> Found {
