@@ -232,7 +232,8 @@ fn flood_beside_a_ring(long: usize) {
     });
 }
 
-/// Fails by a whole ring of turns, when an arrival that spawns another puts off the goroutine that was just readied.
+/// Fails by a whole ring of turns, when an arrival that spawns another puts off the goroutine that was just readied; or by more
+/// and more goroutines that arrivals have spawned, and for which there is no turn.
 #[test]
 fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
     let _alone = alone();
@@ -263,9 +264,12 @@ fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
             .join()
             .unwrap()
         };
+        let left = rt.num_goroutines();
         crowd.over.store(true, SeqCst);
         flood.end();
         let usual = percentile(&waits, 50);
+        println!("goroutines at the end: {left}");
+        assert!(left < 5_000, "{left} goroutines");
         println!("turns of the ring before the next goroutine: p50 {usual}, p90 {}", percentile(&waits, 90));
         assert!(usual <= Crowd::SIZE / 10, "{waits:?}");
         until(|| rt.num_goroutines() == 0);

@@ -51,13 +51,14 @@ const CHOOSING: [&str; 5] =
     ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 21] = [
+const ADDING: [(&str, &str); 22] = [
     ("chan/dynamic/selected.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),
     ("m/apart.rs", "what an owner does that has waited for long"),
     ("m/bound.rs", "what a thread has"),
+    ("p/batch.rs", "a turn of `Normal`, which a model makes"),
     ("p/runq.rs", "what mutants do"),
     ("prim/single_writer.rs", "what loom weighs where a model asks for that"),
     ("runtime/mod.rs", "a runtime without a first M"),

@@ -245,6 +245,29 @@ fn one_before_which_an_arrival_goes_is_run_by_another_m() {
     });
 }
 
+/// As above, while one in the background waits, so that the turn is one of `Normal`. Fails by deadlock when the other M is not
+/// woken.
+#[test]
+fn one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m() {
+    Model::new().preemptions(1).check("arrival_in_turn", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let (waits, raises) = (ran.clone(), ran);
+            handle.queue_of_class_in_silence(Priority::Background, [handle.make(|| ())]);
+            handle.queue_arrival_in_silence(handle.make(move || waits.wait_on_thread()));
+            handle.have_a_turn_of_normal_come();
+            loom::explore();
+            yield_now();
+            raises.raise();
+            done();
+        });
+        first.join().unwrap();
+    });
+}
+
 /// Where a sleeper is due an arrival waits, and may go first, beside a goroutine that yields. Fails by an assertion when the
 /// sleeper is put off to the ring's end.
 #[test]
@@ -292,6 +315,10 @@ fn mutants() {
                 "one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back",
             ),
             (Mutant::ArrivalPutsOffTheSleeper, "an_arrival_lets_a_sleeper_go_first"),
+            (
+                Mutant::ArrivalInTurnWakesNobody,
+                "one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m",
+            ),
             (Mutant::ArrivalWakesNobody, "one_before_which_an_arrival_goes_is_run_by_another_m"),
             (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),

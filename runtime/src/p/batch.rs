@@ -70,6 +70,13 @@ impl Turns {
         }
     }
 
+    /// For models: the next turn is one of `Normal`.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn normal_comes_next(&self, share: u32) {
+        self.normal.set(share);
+        self.low.set(0);
+    }
+
     /// A goroutine of this class is to run; or none was there when the class had its turn.
     pub(crate) fn ran(&self, class: Priority) {
         match class {

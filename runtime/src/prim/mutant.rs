@@ -256,6 +256,8 @@ pub enum Mutant {
     VisitQueuesInSilence,
     /// An M that runs an arrival before those in its queue wakes no M for them.
     ArrivalWakesNobody,
+    /// An M that runs an arrival in a turn of `Normal` wakes no M for those in its queue.
+    ArrivalInTurnWakesNobody,
     /// An arrival goes before a sleeper, which goes to the ring's end.
     ArrivalPutsOffTheSleeper,
     /// An M that is about to sleep does not see arrivals.

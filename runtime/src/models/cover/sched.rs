@@ -217,6 +217,14 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_an_arrival_go_first: on a P");
         inside.p.poll_schedule.arrival_comes_next(inside.p.tick());
     }
+    /// Has the next turn on the caller's P be one of `Normal`, if goroutines of other classes wait. Called on a goroutine.
+    ///
+    /// # Panics
+    /// Without a P.
+    pub fn have_a_turn_of_normal_come(&self) {
+        let inside = M::<Active>::current().and_then(M::look_in).expect("have_a_turn_of_normal_come: on a P");
+        inside.p.batch.turns.normal_comes_next(self.0.config.low_share);
+    }
     /// Returns how many Ps are in use, idle, retired; asserts that the census agrees.
     pub fn count_ps(&self) -> [usize; 3] {
         self.0.count_ps()

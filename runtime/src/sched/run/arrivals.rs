@@ -11,7 +11,7 @@
 //! | an owner takes | when |
 //! | --- | --- |
 //! | the first arrival, before its ring | a look has read the clock, and the arrivals have their turn |
-//! | an arrival and one of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
+//! | an arrival and those of its ring in turn | `Normal` has its turn beside a higher class (`classes.rs`) |
 //! | arrivals and others of the global queue alternately | at a visit, where the ring has no goroutines of its own |
 //! | the same, into its ring | the ring is empty, and no goroutine stands in `runnext` |
 //!
@@ -21,6 +21,11 @@
 //! them. Where other programs take the CPU away during a turn of the arrivals the ring gets more. A turn is told by two times,
 //! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
 //! turn in which it runs.
+//!
+//! *What arrivals add to the ring is paid for.* Arrivals that spawn long goroutines take little time themselves: if they had
+//! half of the time the ring would become longer and longer. So when a turn of the arrivals has put goroutines into the ring
+//! the ring's turn also lasts until as many goroutines have run, and as many again for each [`FEW`] that wait at its begin,
+//! but at most until all that wait then have run once.
 //!
 //! *Nothing is displaced.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
 //! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
@@ -59,17 +64,36 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_micros(500);
 /// The ring's turn lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
 const MOST_TURN: Duration = Duration::from_millis(100);
+/// Where many goroutines yield, few of those that run are the added ones, which end. With one goroutine for each that was
+/// added the queue would grow; with so many it stays within about this many added ones.
+const FEW: usize = 64;
+/// As a number of turns: what the arrival has added is still to be seen.
+const AN_ARRIVAL_RAN: u32 = u32::MAX;
+
+/// What an owner sees of its ring, and of those that are for all, at a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) tick: u32,
+    /// The end of the ring.
+    pub(crate) tail: u32,
+    /// How many stand in the ring, and behind it in the global queue.
+    pub(crate) waiting: usize,
+}
 
 /// Owner: whose turn it is on a P, and what the P's ring is made of.
 pub(crate) struct Arrivals {
     /// When the arrivals' turn began, while it lasts.
     began: Cell<Option<Nanos>>,
+    /// Where the ring would end if that turn had added nothing.
+    end: Cell<u32>,
     /// The ring has its turn until then.
     ring_until: Cell<Nanos>,
+    /// And from this tick on for so many goroutines.
+    owed: Cell<(u32, u32)>,
     /// The next look reads the clock.
     settles: Cell<bool>,
-    /// Beside a higher class the next turn of `Normal` is the ring's.
-    ring_is_next: Cell<bool>,
+    /// Beside a higher class so many of the next turns of `Normal` are the ring's.
+    turns_of_ring: Cell<u32>,
     /// These positions of the ring were filled from elsewhere, one after another.
     filled: Cell<(u32, u32)>,
 }
@@ -78,9 +102,11 @@ impl Arrivals {
     pub(crate) fn new() -> Self {
         Arrivals {
             began: Cell::new(None),
+            end: Cell::new(0),
             ring_until: Cell::new(Nanos::ZERO),
+            owed: Cell::new((0, 0)),
             settles: Cell::new(false),
-            ring_is_next: Cell::new(false),
+            turns_of_ring: Cell::new(0),
             filled: Cell::new((0, 0)),
         }
     }
@@ -90,6 +116,7 @@ impl Arrivals {
     pub(crate) fn have_no_ring(&self) {
         self.began.set(None);
         self.ring_until.set(Nanos::ZERO);
+        self.owed.set((0, 0));
     }
 
     /// At a look: returns `true` if the clock is to be read.
@@ -103,29 +130,50 @@ impl Arrivals {
     }
 
     /// Returns `true` if an arrival may go first `now`. Ends a turn of the arrivals that has lasted long enough.
-    pub(crate) fn may_go_first(&self, now: Nanos) -> bool {
+    pub(crate) fn may_go_first(&self, now: Nanos, seen: Seen) -> bool {
         match self.began.get() {
             Some(began) if now.saturating_since(began) >= TURN => {
-                self.end_turn(now);
+                self.end_turn(now, seen);
                 false
             }
             Some(_) => true,
-            None => now >= self.ring_until.get(),
+            None => {
+                let (from, goroutines) = self.owed.get();
+                let has_run = seen.tick.wrapping_sub(from) >= goroutines;
+                if has_run {
+                    self.owed.set((0, 0));
+                }
+                has_run && now >= self.ring_until.get()
+            }
         }
     }
 
     /// An arrival goes first.
-    pub(crate) fn go_first(&self, now: Nanos) {
+    pub(crate) fn go_first(&self, now: Nanos, tail: u32) {
         if self.began.get().is_none() {
             self.began.set(Some(now));
+            self.end.set(tail);
         }
     }
 
     /// The ring has its turn, if the arrivals had theirs.
-    pub(crate) fn end_turn(&self, now: Nanos) {
+    pub(crate) fn end_turn(&self, now: Nanos, seen: Seen) {
         if let Some(began) = self.began.take() {
             self.ring_until.set(now.saturating_add(now.saturating_since(began).min(MOST_TURN)));
+            self.owed.set((seen.tick, self.price(seen)));
         }
+    }
+
+    /// How many goroutines of the ring are to run for those that were added.
+    fn price(&self, seen: Seen) -> u32 {
+        let added = seen.tail.wrapping_sub(self.end.get()) as usize;
+        (added + added * seen.waiting / FEW).min(seen.waiting) as u32
+    }
+
+    /// The ring's end has moved by so much, and not for goroutines that those which have run have added; but one was that went
+    /// to the global queue.
+    pub(crate) fn spilled(&self, moved: u32) {
+        self.end.set(self.end.get().wrapping_add(moved).wrapping_sub(1));
     }
 
     /// Returns `true` during a turn of the arrivals.
@@ -136,6 +184,7 @@ impl Arrivals {
     /// The ring had these ends, and was then filled from elsewhere up to this tail.
     #[inline]
     pub(crate) fn fill(&self, (head, tail): (u32, u32), filled: u32) {
+        self.end.set(self.end.get().wrapping_add(filled.wrapping_sub(tail)));
         let (from, to) = self.filled.get();
         if head == tail {
             self.filled.set((tail, filled));
@@ -165,14 +214,31 @@ impl<H: Host> Sched<H> {
         if head == tail { p.runq.has_next() } else { !p.poll_schedule.arrivals.are_all((head, tail)) }
     }
 
-    /// In a turn of `Normal` beside a higher class: returns an arrival each second time, if both arrivals and the ring's own
-    /// goroutines wait.
+    /// What the owner of `p` sees at this tick.
+    fn seen(&self, p: &P<H>, tick: u32) -> Seen {
+        let (head, tail) = p.runq.ends();
+        Seen { tick, tail, waiting: tail.wrapping_sub(head) as usize + self.globrunq_len() }
+    }
+
+    /// In a turn of `Normal` beside a higher class: returns an arrival, if both arrivals and the ring's own goroutines wait,
+    /// and the ring has had its turns: one for each arrival, or as many as for what is put into the ring until the next turn.
     pub(crate) fn arrival_in_turn(&self, p: &P<H>) -> Option<GRef<H>> {
-        let ring_is_next = &p.poll_schedule.arrivals.ring_is_next;
-        if !self.arrivals_wait() || !self.has_own_ring(p) || ring_is_next.replace(!ring_is_next.get()) {
+        let arrivals = &p.poll_schedule.arrivals;
+        if !self.arrivals_wait() || !self.has_own_ring(p) {
+            return None;
+        }
+        let turns = match arrivals.turns_of_ring.get() {
+            AN_ARRIVAL_RAN => arrivals.price(self.seen(p, 0)).max(1),
+            turns => turns,
+        };
+        if turns > 0 {
+            arrivals.turns_of_ring.set(turns - 1);
             return None;
         }
         let first = self.take_arrival(p)?;
+        arrivals.end.set(p.runq.ends().1);
+        arrivals.turns_of_ring.set(AN_ARRIVAL_RAN);
+        mutant!(ArrivalInTurnWakesNobody: return Some(first));
         self.wakep();
         Some(first)
     }
@@ -197,8 +263,9 @@ impl<H: Host> Sched<H> {
             arrivals.have_no_ring();
             return None;
         }
+        let seen = self.seen(p, tick);
         if self.config.has_one_queue || self.waits_above_normal(p) {
-            arrivals.end_turn(now);
+            arrivals.end_turn(now, seen);
             return None;
         }
         if p.slice_goes_on() {
@@ -207,19 +274,19 @@ impl<H: Host> Sched<H> {
             }
             return None;
         }
-        if !arrivals.may_go_first(now) {
+        if !arrivals.may_go_first(now, seen) {
             return None;
         }
         if polls && !self.arrivals_wait() && self.nobody_polls() {
             let found = self.poll_now(&m.local);
             self.inject(found);
             if self.waits_above_normal(p) {
-                arrivals.end_turn(now);
+                arrivals.end_turn(now, seen);
                 return None;
             }
         }
         let Some(first) = self.take_arrival(p) else {
-            arrivals.end_turn(now);
+            arrivals.end_turn(now, seen);
             return None;
         };
         event(format_args!("runs {first:?} before the queue of {p:?}"));
@@ -229,7 +296,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, next);
         }
         p.begin_slice();
-        arrivals.go_first(now);
+        arrivals.go_first(now, p.runq.ends().1);
         // A goroutine that stands there alone was to be run at once, so no M was woken.
         mutant!(ArrivalWakesNobody: return Some(first));
         self.wakep();
@@ -269,16 +336,17 @@ mod tests {
         let arrivals = &schedule.arrivals;
         for tick in 1..=ticks {
             let (mut of_visit, mut of_arrivals) = (false, false);
+            let seen = Seen { tick, tail: 0, waiting: 100 };
             if schedule.is_due(tick) {
                 let due = schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock)));
                 let during_turn = arrivals.have_their_turn();
                 of_visit = due.visit.is_some() && lengths.visit > 0;
-                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now)) {
+                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now, seen)) {
                     of_arrivals = comes(clock);
                     if of_arrivals {
-                        arrivals.go_first(now);
+                        arrivals.go_first(now, 0);
                     } else {
-                        arrivals.end_turn(now);
+                        arrivals.end_turn(now, seen);
                     }
                 }
                 if arrivals.have_their_turn() {
@@ -418,22 +486,85 @@ mod tests {
     fn turns_end() {
         let arrivals = Arrivals::new();
         let at = |micros: u64| Nanos::from_nanos(1_000_000_000 + 1_000 * micros);
-        assert!(arrivals.may_go_first(at(0)));
-        arrivals.go_first(at(0));
-        arrivals.go_first(at(100));
-        assert!(arrivals.have_their_turn() && arrivals.may_go_first(at(499)));
-        assert!(!arrivals.may_go_first(at(600)), "the ring's turn begins");
-        assert!(!arrivals.have_their_turn() && !arrivals.may_go_first(at(1_199)));
-        assert!(arrivals.may_go_first(at(1_200)));
-        arrivals.go_first(at(1_200));
-        arrivals.end_turn(at(1_250));
-        assert!(!arrivals.may_go_first(at(1_299)) && arrivals.may_go_first(at(1_300)), "none waited");
-        arrivals.go_first(at(1_300));
-        assert!(!arrivals.may_go_first(at(3_600_000_000)), "an hour");
-        assert!(arrivals.may_go_first(at(3_600_100_000)));
-        arrivals.go_first(at(3_600_100_000));
+        let may = |micros| arrivals.may_go_first(at(micros), Seen { tick: 7, tail: 3, waiting: 9 });
+        assert!(may(0));
+        arrivals.go_first(at(0), 3);
+        arrivals.go_first(at(100), 3);
+        assert!(arrivals.have_their_turn() && may(499));
+        assert!(!may(600), "the ring's turn begins");
+        assert!(!arrivals.have_their_turn() && !may(1_199));
+        assert!(may(1_200));
+        arrivals.go_first(at(1_200), 3);
+        arrivals.end_turn(at(1_250), Seen { tick: 7, tail: 3, waiting: 9 });
+        assert!(!may(1_299) && may(1_300), "none waited");
+        arrivals.go_first(at(1_300), 3);
+        assert!(!may(3_600_000_000), "an hour");
+        assert!(may(3_600_100_000));
+        arrivals.go_first(at(3_600_100_000), 3);
         arrivals.have_no_ring();
-        assert!(!arrivals.have_their_turn() && arrivals.may_go_first(at(3_600_200_000)));
+        assert!(!arrivals.have_their_turn() && may(3_600_200_000));
+    }
+
+    /// Fails when an arrival goes before the ring has run what it is owed for what a turn of the arrivals has added, or when
+    /// the ring keeps its turn after that; also where positions and ticks wrap, and when the ring was filled from elsewhere
+    /// meanwhile, or has overflowed.
+    #[test]
+    fn what_arrivals_add_is_paid_for() {
+        for at in [0, u32::MAX - 2] {
+            let (now, later) = (Nanos::from_nanos(1_000), Nanos::from_nanos(3_000));
+            let seen = |tick: u32, tail: u32, waiting| Seen {
+                tick: at.wrapping_add(tick),
+                tail: at.wrapping_add(tail),
+                waiting,
+            };
+            let owed = |added: u32, waiting| {
+                let arrivals = Arrivals::new();
+                arrivals.go_first(now, at);
+                arrivals.fill((at.wrapping_sub(1), at.wrapping_add(added)), at.wrapping_add(added + 9));
+                arrivals.spilled(HALF_A_RING.wrapping_neg());
+                let end = (added + 9).wrapping_sub(HALF_A_RING);
+                arrivals.end_turn(now, seen(5, end, waiting));
+                (0..).find(|&ran| arrivals.may_go_first(later, seen(5 + ran, end, waiting))).unwrap()
+            };
+            const HALF_A_RING: u32 = 128;
+            assert_eq!(owed(0, 3), 1, "one went to the global queue");
+            assert_eq!(owed(4, 10), 5);
+            assert_eq!(owed(4, 2 * FEW), 15);
+            assert_eq!(owed(100, 2 * FEW), 2 * FEW as u32, "one round");
+        }
+    }
+
+    /// Each arrival spawns goroutines, which run once, into a ring of others that yield. Fails when more and more stand there.
+    #[test]
+    fn arrivals_that_spawn_do_not_make_the_ring_longer_and_longer() {
+        for (crowd, adds, long) in
+            [(1, 1, 30_000), (100, 2, 30_000), (100, 8, 1_000_000), (10_000, 2, 30_000)]
+        {
+            const ARRIVAL: u64 = 2_000;
+            let (arrivals, mut clock, mut tail) = (Arrivals::new(), 0, 0_u32);
+            let mut ring: std::collections::VecDeque<_> = std::iter::repeat_n(true, crowd).collect();
+            let (mut most, mut spawned) = (0, 0);
+            for tick in 0..1_000_000 {
+                let (now, seen) = (Nanos::from_nanos(clock), Seen { tick, tail, waiting: ring.len() });
+                if arrivals.may_go_first(now, seen) {
+                    arrivals.go_first(now, tail);
+                    clock += ARRIVAL;
+                    ring.extend(std::iter::repeat_n(false, adds));
+                    tail = tail.wrapping_add(adds as u32);
+                    spawned += adds;
+                } else if ring.pop_front() == Some(true) {
+                    clock += 100_000;
+                    ring.push_back(true);
+                    tail = tail.wrapping_add(1);
+                } else {
+                    clock += long;
+                }
+                most = most.max(ring.len());
+            }
+            let of_a_turn = adds * (nanos(TURN) / ARRIVAL + 1) as usize;
+            assert!(most <= crowd + 2 * (of_a_turn + FEW), "{crowd}, {adds}: {most}");
+            assert!(spawned > 10_000, "{crowd}, {adds}: {spawned}");
+        }
     }
 
     /// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.
