@@ -50,6 +50,7 @@
 //! Checked by `models/visits.rs`; the turns and the order by the tests below, and by `tests/scheduling/arrivals.rs`.
 
 use crate::g::GRef;
+use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
@@ -277,15 +278,18 @@ impl<H: Host> Sched<H> {
         if !arrivals.may_go_first(now, seen) {
             return None;
         }
+        let mut found = GList::new();
         if polls && !self.arrivals_wait() && self.nobody_polls() {
-            let found = self.poll_now(&m.local);
-            self.inject(found);
-            if self.waits_above_normal(p) {
-                arrivals.end_turn(now, seen);
-                return None;
-            }
+            found = self.poll_now(&m.local);
         }
-        let Some(first) = self.take_arrival(p) else {
+        // No other M is woken for the one that goes first, unless its class or its hint may send it elsewhere.
+        let first = if self.detours.get() == 0 { found.pop() } else { None };
+        self.inject(found);
+        if first.is_none() && self.waits_above_normal(p) {
+            arrivals.end_turn(now, seen);
+            return None;
+        }
+        let Some(first) = first.or_else(|| self.take_arrival(p)) else {
             arrivals.end_turn(now, seen);
             return None;
         };
