@@ -4,7 +4,7 @@ use crate::measure::{alone, percentile, spin_for};
 use common::{runtime, until, watched};
 use gmp::net::TcpStream;
 use gmp::sync::Event;
-use gmp::{Builder, Priority, Runtime, chan, go, yield_now};
+use gmp::{Builder, Priority, Runtime, chan, go, go_fair, yield_now};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -306,4 +306,45 @@ fn arrivals_and_a_ring_have_their_turns_beside_a_higher_class() {
         flood.end();
         until(|| rt.num_goroutines() == 0);
     });
+}
+
+/// Arrivals that spawn more than one goroutine each, by all ways of a spawn, beside a ring that computes and without one. Fails
+/// by more and more goroutines that wait for a turn.
+#[test]
+fn what_arrivals_spawn_does_not_become_more_and_more() {
+    const ARRIVALS: usize = 10_000;
+    let _alone = alone();
+    let few = || (0..2).for_each(|_| drop(go(work)));
+    let many = || (0..16).for_each(|_| drop(go(|| spin_for(Duration::from_micros(4)))));
+    let fair = || (0..2).for_each(|_| drop(go_fair(work)));
+    let spawns: [(&str, usize, fn()); 3] =
+        [("two", 2, few), ("sixteen", 16, many), ("two by go_fair", 2, fair)];
+    for (name, each, spawn) in spawns {
+        for beside in [true, false] {
+            watched(1, || {
+                let rt = runtime(1);
+                let crowd = if beside { Crowd::compute(&rt) } else { Arc::default() };
+                let count = Arc::new(AtomicUsize::new(0));
+                let counts = Arc::clone(&count);
+                let flood = Flood::of(&rt, move || {
+                    spawn();
+                    counts.fetch_add(1, SeqCst);
+                });
+                let mut most = 0;
+                until(|| {
+                    most = most.max(rt.num_goroutines());
+                    count.load(SeqCst) >= ARRIVALS
+                });
+                println!("{name}, beside a ring: {beside}: {most} goroutines at most");
+                crowd.over.store(true, SeqCst);
+                flood.end();
+                let bound = Crowd::SIZE + Flood::RECEIVERS * (2 * each + 1) + 2048 * each;
+                assert!(
+                    most <= bound,
+                    "{name}, beside a ring: {beside}: {most} goroutines, the bound is {bound}"
+                );
+                until(|| rt.num_goroutines() == 0);
+            });
+        }
+    }
 }

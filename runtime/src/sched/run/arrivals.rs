@@ -11,7 +11,7 @@
 //! | an owner takes | when |
 //! | --- | --- |
 //! | the first arrival, before its ring | a look has read the clock, and the arrivals have their turn |
-//! | an arrival and those of its ring in turn | `Normal` has its turn beside a higher class (`classes.rs`) |
+//! | an arrival and one of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
 //! | arrivals and others of the global queue alternately | at a visit, where the ring has no goroutines of its own |
 //! | the same, into its ring | the ring is empty, and no goroutine stands in `runnext` |
 //!
@@ -22,10 +22,11 @@
 //! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
 //! turn in which it runs.
 //!
-//! *What arrivals add to the ring is paid for.* Arrivals that spawn long goroutines take little time themselves: if they had
-//! half of the time the ring would become longer and longer. So when a turn of the arrivals has put goroutines into the ring
-//! the ring's turn also lasts until as many goroutines have run, and as many again for each [`FEW`] that wait at its begin,
-//! but at most until all that wait then have run once.
+//! *What an arrival readies, arrives.* In an arrivals' turn a goroutine that another displaces from `runnext`, and one that is
+//! spawned into the global queue, goes to the end of the arrivals, and not to that of the ring. So what arrivals spawn runs in
+//! the arrivals' half of the time, and each arrival waits for what those before it have spawned. In the ring these would wait
+//! for the ring's half: arrivals that spawn long goroutines take little time themselves, and the ring would become longer and
+//! longer. A goroutine that yields goes to the ring's end.
 //!
 //! *Nothing is displaced.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
 //! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
@@ -44,15 +45,15 @@
 //! *No wake-up is lost.* S1 of an arrival is under the scheduler's lock (`inject`). An owner that takes one before its ring
 //! wakes an M for what stands there: a goroutine that stands there alone was to be run at once.
 //!
-//! There are no turns where there is one queue, while a goroutine of a higher class waits, beside a ring of arrivals, and
-//! without a clock (`GMPDEBUG=helping=0`).
+//! There are no turns by time where there is one queue, while a goroutine of a higher class waits, beside a ring of arrivals,
+//! and without a clock (`GMPDEBUG=helping=0`).
 //!
 //! Checked by `models/visits.rs`; the turns and the order by the tests below, and by `tests/scheduling/arrivals.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
-use crate::m::M;
+use crate::m::{Inside, M};
 use crate::p::P;
 use crate::prim::event;
 use crate::prim::hooks::*;
@@ -65,36 +66,19 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_micros(500);
 /// The ring's turn lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
 const MOST_TURN: Duration = Duration::from_millis(100);
-/// Where many goroutines yield, few of those that run are the added ones, which end. With one goroutine for each that was
-/// added the queue would grow; with so many it stays within about this many added ones.
-const FEW: usize = 64;
-/// As a number of turns: what the arrival has added is still to be seen.
-const AN_ARRIVAL_RAN: u32 = u32::MAX;
-
-/// What an owner sees of its ring, and of those that are for all, at a look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) tick: u32,
-    /// The end of the ring.
-    pub(crate) tail: u32,
-    /// How many stand in the ring, and behind it in the global queue.
-    pub(crate) waiting: usize,
-}
 
 /// Owner: whose turn it is on a P, and what the P's ring is made of.
 pub(crate) struct Arrivals {
     /// When the arrivals' turn began, while it lasts.
     began: Cell<Option<Nanos>>,
-    /// Where the ring would end if that turn had added nothing.
-    end: Cell<u32>,
     /// The ring has its turn until then.
     ring_until: Cell<Nanos>,
-    /// And from this tick on for so many goroutines.
-    owed: Cell<(u32, u32)>,
     /// The next look reads the clock.
     settles: Cell<bool>,
-    /// Beside a higher class so many of the next turns of `Normal` are the ring's.
-    turns_of_ring: Cell<u32>,
+    /// Beside a higher class the next turn of `Normal` is the ring's.
+    ring_is_next: Cell<bool>,
+    /// The goroutine that runs is an arrival which had such a turn, or was readied by one.
+    runs_in_turn: Cell<bool>,
     /// These positions of the ring were filled from elsewhere, one after another.
     filled: Cell<(u32, u32)>,
 }
@@ -103,11 +87,10 @@ impl Arrivals {
     pub(crate) fn new() -> Self {
         Arrivals {
             began: Cell::new(None),
-            end: Cell::new(0),
             ring_until: Cell::new(Nanos::ZERO),
-            owed: Cell::new((0, 0)),
             settles: Cell::new(false),
-            turns_of_ring: Cell::new(0),
+            ring_is_next: Cell::new(false),
+            runs_in_turn: Cell::new(false),
             filled: Cell::new((0, 0)),
         }
     }
@@ -116,8 +99,8 @@ impl Arrivals {
     #[inline]
     pub(crate) fn have_no_ring(&self) {
         self.began.set(None);
+        self.runs_in_turn.set(false);
         self.ring_until.set(Nanos::ZERO);
-        self.owed.set((0, 0));
     }
 
     /// At a look: returns `true` if the clock is to be read.
@@ -131,50 +114,29 @@ impl Arrivals {
     }
 
     /// Returns `true` if an arrival may go first `now`. Ends a turn of the arrivals that has lasted long enough.
-    pub(crate) fn may_go_first(&self, now: Nanos, seen: Seen) -> bool {
+    pub(crate) fn may_go_first(&self, now: Nanos) -> bool {
         match self.began.get() {
             Some(began) if now.saturating_since(began) >= TURN => {
-                self.end_turn(now, seen);
+                self.end_turn(now);
                 false
             }
             Some(_) => true,
-            None => {
-                let (from, goroutines) = self.owed.get();
-                let has_run = seen.tick.wrapping_sub(from) >= goroutines;
-                if has_run {
-                    self.owed.set((0, 0));
-                }
-                has_run && now >= self.ring_until.get()
-            }
+            None => now >= self.ring_until.get(),
         }
     }
 
     /// An arrival goes first.
-    pub(crate) fn go_first(&self, now: Nanos, tail: u32) {
+    pub(crate) fn go_first(&self, now: Nanos) {
         if self.began.get().is_none() {
             self.began.set(Some(now));
-            self.end.set(tail);
         }
     }
 
     /// The ring has its turn, if the arrivals had theirs.
-    pub(crate) fn end_turn(&self, now: Nanos, seen: Seen) {
+    pub(crate) fn end_turn(&self, now: Nanos) {
         if let Some(began) = self.began.take() {
             self.ring_until.set(now.saturating_add(now.saturating_since(began).min(MOST_TURN)));
-            self.owed.set((seen.tick, self.price(seen)));
         }
-    }
-
-    /// How many goroutines of the ring are to run for those that were added.
-    fn price(&self, seen: Seen) -> u32 {
-        let added = seen.tail.wrapping_sub(self.end.get()) as usize;
-        (added + added * seen.waiting / FEW).min(seen.waiting) as u32
-    }
-
-    /// The ring's end has moved by so much, and not for goroutines that those which have run have added; but one was that went
-    /// to the global queue.
-    pub(crate) fn spilled(&self, moved: u32) {
-        self.end.set(self.end.get().wrapping_add(moved).wrapping_sub(1));
     }
 
     /// Returns `true` during a turn of the arrivals.
@@ -182,10 +144,20 @@ impl Arrivals {
         self.began.get().is_some()
     }
 
+    /// Returns `true` if what the running goroutine readies arrives.
+    #[inline]
+    pub(crate) fn are_running(&self) -> bool {
+        self.began.get().is_some() || self.runs_in_turn.get()
+    }
+
+    /// A goroutine is to be chosen, beside others of other classes.
+    pub(crate) fn end_turn_of_normal(&self) {
+        self.runs_in_turn.set(false);
+    }
+
     /// The ring had these ends, and was then filled from elsewhere up to this tail.
     #[inline]
     pub(crate) fn fill(&self, (head, tail): (u32, u32), filled: u32) {
-        self.end.set(self.end.get().wrapping_add(filled.wrapping_sub(tail)));
         let (from, to) = self.filled.get();
         if head == tail {
             self.filled.set((tail, filled));
@@ -215,33 +187,37 @@ impl<H: Host> Sched<H> {
         if head == tail { p.runq.has_next() } else { !p.poll_schedule.arrivals.are_all((head, tail)) }
     }
 
-    /// What the owner of `p` sees at this tick.
-    fn seen(&self, p: &P<H>, tick: u32) -> Seen {
-        let (head, tail) = p.runq.ends();
-        Seen { tick, tail, waiting: tail.wrapping_sub(head) as usize + self.globrunq_len() }
-    }
-
-    /// In a turn of `Normal` beside a higher class: returns an arrival, if both arrivals and the ring's own goroutines wait,
-    /// and the ring has had its turns: one for each arrival, or as many as for what is put into the ring until the next turn.
+    /// In a turn of `Normal` beside a higher class: returns an arrival each second time, if both arrivals and the ring's own
+    /// goroutines wait.
     pub(crate) fn arrival_in_turn(&self, p: &P<H>) -> Option<GRef<H>> {
-        let arrivals = &p.poll_schedule.arrivals;
-        if !self.arrivals_wait() || !self.has_own_ring(p) {
-            return None;
-        }
-        let turns = match arrivals.turns_of_ring.get() {
-            AN_ARRIVAL_RAN => arrivals.price(self.seen(p, 0)).max(1),
-            turns => turns,
-        };
-        if turns > 0 {
-            arrivals.turns_of_ring.set(turns - 1);
+        let ring_is_next = &p.poll_schedule.arrivals.ring_is_next;
+        if !self.arrivals_wait() || !self.has_own_ring(p) || ring_is_next.replace(!ring_is_next.get()) {
             return None;
         }
         let first = self.take_arrival(p)?;
-        arrivals.end.set(p.runq.ends().1);
-        arrivals.turns_of_ring.set(AN_ARRIVAL_RAN);
+        p.poll_schedule.arrivals.runs_in_turn.set(true);
         mutant!(ArrivalInTurnWakesNobody: return Some(first));
         self.wakep();
         Some(first)
+    }
+
+    /// S1 to S3 for `g`, which an arrival has readied or spawned: `g` becomes the next one there, and the goroutine that `g`
+    /// displaces arrives.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn submit_by_arrival(&self, inside: Inside<'_, H>, g: GRef<H>) {
+        let p = inside.p;
+        event(format_args!("queues {g:?}, which an arrival has readied, as the next of {p:?}"));
+        let displaced = p.runq.pop_next();
+        if let Some(g) = p.runq.push_next(g, || ()) {
+            self.spill(p, g);
+        }
+        if let Some(displaced) = displaced {
+            self.put_arrivals(GList::one(displaced));
+        }
+        drop(inside);
+        mutant!(DisplacedArrivesInSilence: return);
+        self.wakep();
     }
 
     /// At a look of this tick and time. Returns the arrival that goes before the ring, if one does. `polls`: no poll was made
@@ -264,9 +240,8 @@ impl<H: Host> Sched<H> {
             arrivals.have_no_ring();
             return None;
         }
-        let seen = self.seen(p, tick);
         if self.config.has_one_queue || self.waits_above_normal(p) {
-            arrivals.end_turn(now, seen);
+            arrivals.end_turn(now);
             return None;
         }
         if p.slice_goes_on() {
@@ -275,7 +250,7 @@ impl<H: Host> Sched<H> {
             }
             return None;
         }
-        if !arrivals.may_go_first(now, seen) {
+        if !arrivals.may_go_first(now) {
             return None;
         }
         let mut found = GList::new();
@@ -286,11 +261,11 @@ impl<H: Host> Sched<H> {
         let first = if self.detours.get() == 0 { found.pop() } else { None };
         self.inject(found);
         if first.is_none() && self.waits_above_normal(p) {
-            arrivals.end_turn(now, seen);
+            arrivals.end_turn(now);
             return None;
         }
         let Some(first) = first.or_else(|| self.take_arrival(p)) else {
-            arrivals.end_turn(now, seen);
+            arrivals.end_turn(now);
             return None;
         };
         event(format_args!("runs {first:?} before the queue of {p:?}"));
@@ -300,7 +275,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, next);
         }
         p.begin_slice();
-        arrivals.go_first(now, p.runq.ends().1);
+        arrivals.go_first(now);
         // A goroutine that stands there alone was to be run at once, so no M was woken.
         mutant!(ArrivalWakesNobody: return Some(first));
         self.wakep();
@@ -340,17 +315,16 @@ mod tests {
         let arrivals = &schedule.arrivals;
         for tick in 1..=ticks {
             let (mut of_visit, mut of_arrivals) = (false, false);
-            let seen = Seen { tick, tail: 0, waiting: 100 };
             if schedule.is_due(tick) {
                 let due = schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock)));
                 let during_turn = arrivals.have_their_turn();
                 of_visit = due.visit.is_some() && lengths.visit > 0;
-                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now, seen)) {
+                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now)) {
                     of_arrivals = comes(clock);
                     if of_arrivals {
-                        arrivals.go_first(now, 0);
+                        arrivals.go_first(now);
                     } else {
-                        arrivals.end_turn(now, seen);
+                        arrivals.end_turn(now);
                     }
                 }
                 if arrivals.have_their_turn() {
@@ -490,85 +464,22 @@ mod tests {
     fn turns_end() {
         let arrivals = Arrivals::new();
         let at = |micros: u64| Nanos::from_nanos(1_000_000_000 + 1_000 * micros);
-        let may = |micros| arrivals.may_go_first(at(micros), Seen { tick: 7, tail: 3, waiting: 9 });
-        assert!(may(0));
-        arrivals.go_first(at(0), 3);
-        arrivals.go_first(at(100), 3);
-        assert!(arrivals.have_their_turn() && may(499));
-        assert!(!may(600), "the ring's turn begins");
-        assert!(!arrivals.have_their_turn() && !may(1_199));
-        assert!(may(1_200));
-        arrivals.go_first(at(1_200), 3);
-        arrivals.end_turn(at(1_250), Seen { tick: 7, tail: 3, waiting: 9 });
-        assert!(!may(1_299) && may(1_300), "none waited");
-        arrivals.go_first(at(1_300), 3);
-        assert!(!may(3_600_000_000), "an hour");
-        assert!(may(3_600_100_000));
-        arrivals.go_first(at(3_600_100_000), 3);
+        assert!(arrivals.may_go_first(at(0)));
+        arrivals.go_first(at(0));
+        arrivals.go_first(at(100));
+        assert!(arrivals.have_their_turn() && arrivals.may_go_first(at(499)));
+        assert!(!arrivals.may_go_first(at(600)), "the ring's turn begins");
+        assert!(!arrivals.have_their_turn() && !arrivals.may_go_first(at(1_199)));
+        assert!(arrivals.may_go_first(at(1_200)));
+        arrivals.go_first(at(1_200));
+        arrivals.end_turn(at(1_250));
+        assert!(!arrivals.may_go_first(at(1_299)) && arrivals.may_go_first(at(1_300)), "none waited");
+        arrivals.go_first(at(1_300));
+        assert!(!arrivals.may_go_first(at(3_600_000_000)), "an hour");
+        assert!(arrivals.may_go_first(at(3_600_100_000)));
+        arrivals.go_first(at(3_600_100_000));
         arrivals.have_no_ring();
-        assert!(!arrivals.have_their_turn() && may(3_600_200_000));
-    }
-
-    /// Fails when an arrival goes before the ring has run what it is owed for what a turn of the arrivals has added, or when
-    /// the ring keeps its turn after that; also where positions and ticks wrap, and when the ring was filled from elsewhere
-    /// meanwhile, or has overflowed.
-    #[test]
-    fn what_arrivals_add_is_paid_for() {
-        for at in [0, u32::MAX - 2] {
-            let (now, later) = (Nanos::from_nanos(1_000), Nanos::from_nanos(3_000));
-            let seen = |tick: u32, tail: u32, waiting| Seen {
-                tick: at.wrapping_add(tick),
-                tail: at.wrapping_add(tail),
-                waiting,
-            };
-            let owed = |added: u32, waiting| {
-                let arrivals = Arrivals::new();
-                arrivals.go_first(now, at);
-                arrivals.fill((at.wrapping_sub(1), at.wrapping_add(added)), at.wrapping_add(added + 9));
-                arrivals.spilled(HALF_A_RING.wrapping_neg());
-                let end = (added + 9).wrapping_sub(HALF_A_RING);
-                arrivals.end_turn(now, seen(5, end, waiting));
-                (0..).find(|&ran| arrivals.may_go_first(later, seen(5 + ran, end, waiting))).unwrap()
-            };
-            const HALF_A_RING: u32 = 128;
-            assert_eq!(owed(0, 3), 1, "one went to the global queue");
-            assert_eq!(owed(4, 10), 5);
-            assert_eq!(owed(4, 2 * FEW), 15);
-            assert_eq!(owed(100, 2 * FEW), 2 * FEW as u32, "one round");
-        }
-    }
-
-    /// Each arrival spawns goroutines, which run once, into a ring of others that yield. Fails when more and more stand there.
-    #[test]
-    fn arrivals_that_spawn_do_not_make_the_ring_longer_and_longer() {
-        for (crowd, adds, long) in
-            [(1, 1, 30_000), (100, 2, 30_000), (100, 8, 1_000_000), (10_000, 2, 30_000)]
-        {
-            const ARRIVAL: u64 = 2_000;
-            let (arrivals, mut clock, mut tail) = (Arrivals::new(), 0, 0_u32);
-            let mut ring: std::collections::VecDeque<_> = std::iter::repeat_n(true, crowd).collect();
-            let (mut most, mut spawned) = (0, 0);
-            for tick in 0..1_000_000 {
-                let (now, seen) = (Nanos::from_nanos(clock), Seen { tick, tail, waiting: ring.len() });
-                if arrivals.may_go_first(now, seen) {
-                    arrivals.go_first(now, tail);
-                    clock += ARRIVAL;
-                    ring.extend(std::iter::repeat_n(false, adds));
-                    tail = tail.wrapping_add(adds as u32);
-                    spawned += adds;
-                } else if ring.pop_front() == Some(true) {
-                    clock += 100_000;
-                    ring.push_back(true);
-                    tail = tail.wrapping_add(1);
-                } else {
-                    clock += long;
-                }
-                most = most.max(ring.len());
-            }
-            let of_a_turn = adds * (nanos(TURN) / ARRIVAL + 1) as usize;
-            assert!(most <= crowd + 2 * (of_a_turn + FEW), "{crowd}, {adds}: {most}");
-            assert!(spawned > 10_000, "{crowd}, {adds}: {spawned}");
-        }
+        assert!(!arrivals.have_their_turn() && arrivals.may_go_first(at(3_600_200_000)));
     }
 
     /// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.

@@ -281,7 +281,6 @@ impl<H: Host> Sched<H> {
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
         let policy = self.config.policy;
         let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
-        let end = p.runq.ends().1;
         if policy.has_one_queue() {
             central.globq.push_yielded(g);
         } else if policy.stealing().overflow == Overflow::PutOne {
@@ -293,7 +292,6 @@ impl<H: Host> Sched<H> {
         } else {
             round.take_in(p.runq.ends().1);
         }
-        p.poll_schedule.arrivals.spilled(p.runq.ends().1.wrapping_sub(end));
         mutant!(SpillKeepsTheLength: return);
         self.publish_len(&central);
     }
