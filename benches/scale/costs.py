@@ -13,8 +13,9 @@ from page import number
 from rows import Row
 
 PROCESSES, SMOKE_PROCESSES = 25, 3
-ALL = ["gmp", "tokio", "tokio_more"]
-NAMES = {"gmp": "gmp", "tokio": "tokio, `rt-multi-thread`", "tokio_more": "tokio, with `net`, `time`, .."}
+ALL = ["gmp", "gmp_plain", "tokio", "tokio_more"]
+NAMES = {"gmp": "gmp", "gmp_plain": "gmp, without default features", "tokio": "tokio, `rt-multi-thread`", "tokio_more": "tokio, with `net`, `time`, .."}
+RATIOS = [("gmp", "tokio"), ("gmp_plain", "tokio"), ("gmp", "tokio_more")]
 # What is told, of which run, in which unit, and what it is to be of tokio's.
 COSTS = [
     ("start_stop", "start_stop", "value", "start + first spawn + stop", "µs", 0.7),
@@ -25,9 +26,13 @@ COSTS = [
 
 
 def hello(peer: str) -> list[str]:
-    """What cargo builds for it. The two of tokio are one package, so that each has a folder."""
-    name = peer.removesuffix("_more")
-    return ["--package", f"hello-{name}", *(["--features", "more"] if name != peer else [])]
+    """What cargo builds for it. The two of a runtime are one package, so that each has a folder."""
+    options = {"gmp_plain": ["--no-default-features"], "tokio_more": ["--features", "more"]}
+    return ["--package", f"hello-{package(peer)}", *options.get(peer, [])]
+
+
+def package(peer: str) -> str:
+    return peer.split("_")[0]
 
 
 def program(peer: str) -> Path:
@@ -42,17 +47,16 @@ def cargo(peer: str, target: str, *options: str) -> str:
 
 
 def build(peers: list[str]) -> None:
-    for peer in ("tokio_more", "tokio", "gmp"):
-        if peer in peers:
+    for peer in ("tokio_more", "tokio", "gmp_plain", "gmp"):
+        if package(peer) in peers:
             if refused := cargo(peer, str(HERE / "target")):
                 raise SystemExit(refused)
-            name = peer.removesuffix("_more")
-            if name != peer:
-                shutil.copy(program(name), program(peer))
+            if package(peer) != peer:
+                shutil.copy(program(package(peer)), program(peer))
 
 
 def costs(only: str, peers: list[str]) -> list[Row]:
-    chosen = [peer for peer in ALL if peer.removesuffix("_more") in peers]
+    chosen = [peer for peer in ALL if package(peer) in peers]
     found = [Row("start_stop", "start + first spawn + stop", "µs", chosen, procs=(1, 2)), Row("compile", "cold build", "s", chosen, procs=(1,))]
     return [row for row in found if re.search(only, row.name) or (row.name == "compile" and re.search(only, "size"))]
 
@@ -75,7 +79,7 @@ def compile_cold(peer: str) -> dict:
         took, used = time.monotonic() - start, cpu_of_children() - before
         if refused:
             return {"error": refused.strip().splitlines()[-1]}
-        size = (Path(target) / "release" / f"hello-{peer.removesuffix('_more')}").stat().st_size
+        size = (Path(target) / "release" / f"hello-{package(peer)}").stat().st_size
     return {"value": took, "cpu": used, "bytes": size / 1024}
 
 
@@ -92,7 +96,7 @@ def run_cost(row: Row, peer: str, procs: int) -> dict:
 
 def page(data: dict, head: str) -> str:
     text = f"# What is paid before anything runs\n\n{head}\nMedians (least .. most); * where others used the machine beside all runs.\n\n"
-    text += f"| | P | {' | '.join(NAMES[peer] for peer in ALL)} | × tokio | × tokio with more | goal |\n{'| --- ' * (len(ALL) + 5)}|\n"
+    text += f"| | P | {' | '.join(NAMES[peer] for peer in ALL)} | {' | '.join(f'`{of}` × `{beside}`' for of, beside in RATIOS)} | goal |\n{'| --- ' * (len(ALL) + len(RATIOS) + 3)}|\n"
     for _, run_of, figure, title, unit, goal in COSTS:
         for procs in sorted({run["procs"] for run in data["runs"] if run["row"] == run_of}):
             told, middle = [], {}
@@ -106,7 +110,7 @@ def page(data: dict, head: str) -> str:
                 middle[peer] = statistics.median(values)
                 mark = "" if calm or figure == "bytes" else "*"
                 told.append(f"{number(middle[peer])}{mark} ({number(min(values))} .. {number(max(values))})")
-            ratios = [f"{middle['gmp'] / middle[peer]:.2f}" if peer in middle and "gmp" in middle else "–" for peer in ALL[1:]]
+            ratios = [f"{middle[of] / middle[beside]:.2f}" if of in middle and beside in middle else "–" for of, beside in RATIOS]
             of = procs if run_of == "start_stop" else "–"
             text += f"| {title}, {unit} | {of} | {' | '.join(told)} | {' | '.join(ratios)} | {f'≤ {goal}' if goal else '–'} |\n"
     return text

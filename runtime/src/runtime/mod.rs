@@ -529,6 +529,12 @@ impl Runtime {
 /// * `recv`, `send`, `accept`, `connect` and their relatives on a socket with `SO_RCVTIMEO` or `SO_SNDTIMEO`;
 /// * `semop`, `semtimedop`, `msgrcv`, `msgsnd`; `pause`, `sigsuspend`, `sigtimedwait`, `sigwaitinfo`.
 ///
+/// # Names
+///
+/// Functions and lines are told with the feature `symbols`, which is on by default. With `default-features = false` a frame is
+/// the file that was loaded there and the offset in it, `target/debug/server+0x1a2b3`: `addr2line -ifCe target/debug/server
+/// 0x1a2b3` names it.
+///
 /// # SIGQUIT
 ///
 /// A program that hangs can be asked from outside: `kill -QUIT`, or `Ctrl-\` at the terminal, prints "SIGQUIT: quit"
