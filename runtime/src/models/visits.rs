@@ -245,34 +245,6 @@ fn one_before_which_an_arrival_goes_is_run_by_another_m() {
     });
 }
 
-/// An arrival spawns two, of which the second displaces the first, and blocks its M until that has run. The Ms are as above.
-/// Fails by deadlock when the other M is not woken.
-#[test]
-fn one_that_is_displaced_in_an_arrivals_turn_is_run_by_another_m() {
-    Model::new().with_helpers().preemptions(1).check("arrival_displaces", || {
-        let runtime = at_rest::<2>();
-        loom::stop_exploring();
-        let (handle, ran, ended) = (Handle::of(&runtime), Flag::default(), Flag::default());
-        let ends = ended.clone();
-        let first = runtime.go(move || {
-            have_no_m_poll(&handle);
-            handle.have_an_arrival_go_first();
-            handle.queue_arrival_in_silence(handle.make(move || {
-                loom::explore();
-                let (waits, raises) = (ran.clone(), ran);
-                drop(crate::go(move || raises.raise()));
-                drop(crate::go(|| ()));
-                waits.wait_on_thread();
-                ends.raise();
-            }));
-            yield_now();
-        });
-        ended.wait_on_thread();
-        first.join().unwrap();
-        done();
-    });
-}
-
 /// As `one_before_which_an_arrival_goes_is_run_by_another_m`, while one in the background waits, so that the turn is one of
 /// `Normal`. Fails by deadlock when the other M is not woken.
 #[test]
@@ -343,10 +315,6 @@ fn mutants() {
                 "one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back",
             ),
             (Mutant::ArrivalPutsOffTheSleeper, "an_arrival_lets_a_sleeper_go_first"),
-            (
-                Mutant::DisplacedArrivesInSilence,
-                "one_that_is_displaced_in_an_arrivals_turn_is_run_by_another_m",
-            ),
             (
                 Mutant::ArrivalInTurnWakesNobody,
                 "one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m",

@@ -258,8 +258,6 @@ pub enum Mutant {
     ArrivalWakesNobody,
     /// An M that runs an arrival in a turn of `Normal` wakes no M for those in its queue.
     ArrivalInTurnWakesNobody,
-    /// A goroutine that another displaces from `runnext` in an arrivals' turn arrives, and no M is woken.
-    DisplacedArrivesInSilence,
     /// An arrival goes before a sleeper, which goes to the ring's end.
     ArrivalPutsOffTheSleeper,
     /// An M that is about to sleep does not see arrivals.

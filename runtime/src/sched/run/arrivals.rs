@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | the first arrival, before its ring | a look has read the clock, and the arrivals have their turn |
 //! | an arrival and one of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
-//! | arrivals and others of the global queue alternately | at a visit, where the ring has no goroutines of its own |
+//! | arrivals and others of the global queue in turn, one more of the others for each thousand that wait | at a visit, where the ring has no goroutines of its own |
 //! | the same, into its ring | the ring is empty, and no goroutine stands in `runnext` |
 //!
 //! *Turns.* Arrivals and ring take turns. An arrivals' turn begins when one waits at a look, and the ring has had its turn; it
@@ -22,13 +22,12 @@
 //! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
 //! turn in which it runs.
 //!
-//! *What an arrival readies, arrives.* In an arrivals' turn a goroutine that another displaces from `runnext`, and one that is
-//! spawned into the global queue, goes to the end of the arrivals, and not to that of the ring. So what arrivals spawn runs in
-//! the arrivals' half of the time, and each arrival waits for what those before it have spawned. In the ring these would wait
-//! for the ring's half: arrivals that spawn long goroutines take little time themselves, and the ring would become longer and
-//! longer. A goroutine that yields goes to the ring's end.
+//! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the time
+//! they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the arrivals'
+//! turns have made these longer, as far as they have not become shorter since. While that is more than [`MOST_ADDED`], the
+//! ring's turn goes on, at most for a round: until as many goroutines have run as stood there at the turn's begin.
 //!
-//! *Nothing is displaced.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
+//! *No arrival displaces.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
 //! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
 //! arrivals.
 //!
@@ -53,7 +52,7 @@
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
-use crate::m::{Inside, M};
+use crate::m::M;
 use crate::p::P;
 use crate::prim::event;
 use crate::prim::hooks::*;
@@ -66,6 +65,17 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_micros(500);
 /// The ring's turn lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
 const MOST_TURN: Duration = Duration::from_millis(100);
+/// So many goroutines may arrivals add to a queue, and go before them.
+const MOST_ADDED: usize = 1 << 12;
+
+/// What an owner sees at a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) tick: u32,
+    pub(crate) now: Nanos,
+    /// How many stand in the ring, with the P's share of those in the global queue that are no arrivals.
+    pub(crate) waiting: usize,
+}
 
 /// Owner: whose turn it is on a P, and what the P's ring is made of.
 pub(crate) struct Arrivals {
@@ -73,12 +83,16 @@ pub(crate) struct Arrivals {
     began: Cell<Option<Nanos>>,
     /// The ring has its turn until then.
     ring_until: Cell<Nanos>,
+    /// The tick at which the ring's turn began, and how many stood there.
+    round: Cell<(u32, usize)>,
+    /// How many stood there when this turn began; or the fewest since, in a turn of the ring.
+    waiting: Cell<usize>,
+    /// How many the arrivals' turns have added that are there still.
+    added: Cell<usize>,
     /// The next look reads the clock.
     settles: Cell<bool>,
     /// Beside a higher class the next turn of `Normal` is the ring's.
     ring_is_next: Cell<bool>,
-    /// The goroutine that runs is an arrival which had such a turn, or was readied by one.
-    runs_in_turn: Cell<bool>,
     /// These positions of the ring were filled from elsewhere, one after another.
     filled: Cell<(u32, u32)>,
 }
@@ -88,18 +102,26 @@ impl Arrivals {
         Arrivals {
             began: Cell::new(None),
             ring_until: Cell::new(Nanos::ZERO),
+            round: Cell::new((0, 0)),
+            waiting: Cell::new(0),
+            added: Cell::new(0),
             settles: Cell::new(false),
             ring_is_next: Cell::new(false),
-            runs_in_turn: Cell::new(false),
             filled: Cell::new((0, 0)),
         }
     }
 
-    /// The ring is empty, or one of arrivals: nothing waits for a turn of the ring's.
+    /// The P was idle: neither arrivals nor a ring have waited for a turn.
     #[inline]
-    pub(crate) fn have_no_ring(&self) {
+    pub(crate) fn begin_anew(&self) {
         self.began.set(None);
-        self.runs_in_turn.set(false);
+        self.ring_until.set(Nanos::ZERO);
+        self.added.set(0);
+    }
+
+    /// The ring is empty, or one of arrivals: nothing waits for a turn of the ring's.
+    fn have_no_ring(&self, seen: Seen) {
+        self.end_turn(seen);
         self.ring_until.set(Nanos::ZERO);
     }
 
@@ -113,46 +135,48 @@ impl Arrivals {
         self.settles.set(true);
     }
 
-    /// Returns `true` if an arrival may go first `now`. Ends a turn of the arrivals that has lasted long enough.
-    pub(crate) fn may_go_first(&self, now: Nanos) -> bool {
+    /// Returns `true` if an arrival may go first now. Ends a turn of the arrivals that has lasted long enough.
+    pub(crate) fn may_go_first(&self, seen: Seen) -> bool {
         match self.began.get() {
-            Some(began) if now.saturating_since(began) >= TURN => {
-                self.end_turn(now);
+            Some(began) if seen.now.saturating_since(began) >= TURN => {
+                self.end_turn(seen);
                 false
             }
             Some(_) => true,
-            None => now >= self.ring_until.get(),
+            None => self.has_kept_up(seen) && seen.now >= self.ring_until.get(),
         }
     }
 
+    /// In a turn of the ring: it has run most of what the arrivals have added, or a round.
+    fn has_kept_up(&self, seen: Seen) -> bool {
+        let gone = self.waiting.get().saturating_sub(seen.waiting);
+        let (added, (tick, round)) = (self.added.get().saturating_sub(gone), self.round.get());
+        self.added.set(added);
+        self.waiting.set(self.waiting.get() - gone);
+        added <= MOST_ADDED || seen.tick.wrapping_sub(tick) as usize >= round
+    }
+
     /// An arrival goes first.
-    pub(crate) fn go_first(&self, now: Nanos) {
+    pub(crate) fn go_first(&self, seen: Seen) {
         if self.began.get().is_none() {
-            self.began.set(Some(now));
+            self.began.set(Some(seen.now));
+            self.waiting.set(seen.waiting);
         }
     }
 
     /// The ring has its turn, if the arrivals had theirs.
-    pub(crate) fn end_turn(&self, now: Nanos) {
+    pub(crate) fn end_turn(&self, seen: Seen) {
         if let Some(began) = self.began.take() {
-            self.ring_until.set(now.saturating_add(now.saturating_since(began).min(MOST_TURN)));
+            self.ring_until.set(seen.now.saturating_add(seen.now.saturating_since(began).min(MOST_TURN)));
+            self.round.set((seen.tick, seen.waiting));
+            self.added.set(self.added.get() + seen.waiting.saturating_sub(self.waiting.get()));
+            self.waiting.set(seen.waiting);
         }
     }
 
     /// Returns `true` during a turn of the arrivals.
     pub(crate) fn have_their_turn(&self) -> bool {
         self.began.get().is_some()
-    }
-
-    /// Returns `true` if what the running goroutine readies arrives.
-    #[inline]
-    pub(crate) fn are_running(&self) -> bool {
-        self.began.get().is_some() || self.runs_in_turn.get()
-    }
-
-    /// A goroutine is to be chosen, beside others of other classes.
-    pub(crate) fn end_turn_of_normal(&self) {
-        self.runs_in_turn.set(false);
     }
 
     /// The ring had these ends, and was then filled from elsewhere up to this tail.
@@ -195,29 +219,9 @@ impl<H: Host> Sched<H> {
             return None;
         }
         let first = self.take_arrival(p)?;
-        p.poll_schedule.arrivals.runs_in_turn.set(true);
         mutant!(ArrivalInTurnWakesNobody: return Some(first));
         self.wakep();
         Some(first)
-    }
-
-    /// S1 to S3 for `g`, which an arrival has readied or spawned: `g` becomes the next one there, and the goroutine that `g`
-    /// displaces arrives.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn submit_by_arrival(&self, inside: Inside<'_, H>, g: GRef<H>) {
-        let p = inside.p;
-        event(format_args!("queues {g:?}, which an arrival has readied, as the next of {p:?}"));
-        let displaced = p.runq.pop_next();
-        if let Some(g) = p.runq.push_next(g, || ()) {
-            self.spill(p, g);
-        }
-        if let Some(displaced) = displaced {
-            self.put_arrivals(GList::one(displaced));
-        }
-        drop(inside);
-        mutant!(DisplacedArrivesInSilence: return);
-        self.wakep();
     }
 
     /// At a look of this tick and time. Returns the arrival that goes before the ring, if one does. `polls`: no poll was made
@@ -236,12 +240,14 @@ impl<H: Host> Sched<H> {
             }
             return None;
         }
+        let waiting = p.runq.len() as usize + self.globrunq_len() / self.ps.len();
+        let seen = Seen { tick, now, waiting };
         if !self.has_own_ring(p) {
-            arrivals.have_no_ring();
+            arrivals.have_no_ring(seen);
             return None;
         }
         if self.config.has_one_queue || self.waits_above_normal(p) {
-            arrivals.end_turn(now);
+            arrivals.end_turn(seen);
             return None;
         }
         if p.slice_goes_on() {
@@ -250,7 +256,7 @@ impl<H: Host> Sched<H> {
             }
             return None;
         }
-        if !arrivals.may_go_first(now) {
+        if !arrivals.may_go_first(seen) {
             return None;
         }
         let mut found = GList::new();
@@ -261,11 +267,11 @@ impl<H: Host> Sched<H> {
         let first = if self.detours.get() == 0 { found.pop() } else { None };
         self.inject(found);
         if first.is_none() && self.waits_above_normal(p) {
-            arrivals.end_turn(now);
+            arrivals.end_turn(seen);
             return None;
         }
         let Some(first) = first.or_else(|| self.take_arrival(p)) else {
-            arrivals.end_turn(now);
+            arrivals.end_turn(seen);
             return None;
         };
         event(format_args!("runs {first:?} before the queue of {p:?}"));
@@ -275,7 +281,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, next);
         }
         p.begin_slice();
-        arrivals.go_first(now);
+        arrivals.go_first(seen);
         // A goroutine that stands there alone was to be run at once, so no M was woken.
         mutant!(ArrivalWakesNobody: return Some(first));
         self.wakep();
@@ -315,16 +321,18 @@ mod tests {
         let arrivals = &schedule.arrivals;
         for tick in 1..=ticks {
             let (mut of_visit, mut of_arrivals) = (false, false);
+            let seen = |now| Seen { tick, now, waiting: 100 };
             if schedule.is_due(tick) {
                 let due = schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock)));
                 let during_turn = arrivals.have_their_turn();
                 of_visit = due.visit.is_some() && lengths.visit > 0;
-                if let Some(now) = due.now.filter(|&now| !of_visit && arrivals.may_go_first(now)) {
+                if let Some(seen) = due.now.map(seen).filter(|&seen| !of_visit && arrivals.may_go_first(seen))
+                {
                     of_arrivals = comes(clock);
                     if of_arrivals {
-                        arrivals.go_first(now);
+                        arrivals.go_first(seen);
                     } else {
-                        arrivals.end_turn(now);
+                        arrivals.end_turn(seen);
                     }
                 }
                 if arrivals.have_their_turn() {
@@ -464,22 +472,82 @@ mod tests {
     fn turns_end() {
         let arrivals = Arrivals::new();
         let at = |micros: u64| Nanos::from_nanos(1_000_000_000 + 1_000 * micros);
-        assert!(arrivals.may_go_first(at(0)));
-        arrivals.go_first(at(0));
-        arrivals.go_first(at(100));
-        assert!(arrivals.have_their_turn() && arrivals.may_go_first(at(499)));
-        assert!(!arrivals.may_go_first(at(600)), "the ring's turn begins");
-        assert!(!arrivals.have_their_turn() && !arrivals.may_go_first(at(1_199)));
-        assert!(arrivals.may_go_first(at(1_200)));
-        arrivals.go_first(at(1_200));
-        arrivals.end_turn(at(1_250));
-        assert!(!arrivals.may_go_first(at(1_299)) && arrivals.may_go_first(at(1_300)), "none waited");
-        arrivals.go_first(at(1_300));
-        assert!(!arrivals.may_go_first(at(3_600_000_000)), "an hour");
-        assert!(arrivals.may_go_first(at(3_600_100_000)));
-        arrivals.go_first(at(3_600_100_000));
-        arrivals.have_no_ring();
-        assert!(!arrivals.have_their_turn() && arrivals.may_go_first(at(3_600_200_000)));
+        let seen = |micros| Seen { tick: 7, now: at(micros), waiting: 9 };
+        let may = |micros| arrivals.may_go_first(seen(micros));
+        assert!(may(0));
+        arrivals.go_first(seen(0));
+        arrivals.go_first(seen(100));
+        assert!(arrivals.have_their_turn() && may(499));
+        assert!(!may(600), "the ring's turn begins");
+        assert!(!arrivals.have_their_turn() && !may(1_199));
+        assert!(may(1_200));
+        arrivals.go_first(seen(1_200));
+        arrivals.end_turn(seen(1_250));
+        assert!(!may(1_299) && may(1_300), "none waited");
+        arrivals.go_first(seen(1_300));
+        assert!(!may(3_600_000_000), "an hour");
+        assert!(may(3_600_100_000));
+        arrivals.go_first(seen(3_600_100_000));
+        arrivals.have_no_ring(seen(3_600_200_000));
+        assert!(!arrivals.have_their_turn() && may(3_600_200_000));
+    }
+
+    /// Fails when arrivals go first although they have added too many goroutines, or may not although these are gone, or after a
+    /// round; when the ring's own goroutines count; also where ticks wrap.
+    #[test]
+    fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
+        let arrivals = Arrivals::new();
+        let seen = |tick: u32, millis: u64, waiting: usize| Seen {
+            tick: (u32::MAX - 100).wrapping_add(tick),
+            now: Nanos::from_nanos(1_000_000 * millis),
+            waiting,
+        };
+        let may = |tick, millis, waiting| arrivals.may_go_first(seen(tick, millis, waiting));
+        // What the ring has added itself.
+        assert!(may(0, 0, 3 * MOST_ADDED));
+        arrivals.go_first(seen(0, 0, 10));
+        arrivals.end_turn(seen(1, 0, 10 + MOST_ADDED));
+        assert!(may(2, 1, 5 * MOST_ADDED));
+        arrivals.go_first(seen(2, 1, 20 + MOST_ADDED));
+        arrivals.end_turn(seen(3, 1, 50 + MOST_ADDED));
+        assert!(!may(4, 2, 50 + MOST_ADDED) && !may(5, 3, 90 + MOST_ADDED), "30 too many");
+        assert!(!may(6, 4, 21 + MOST_ADDED) && !may(7, 5, 30 + MOST_ADDED) && may(8, 6, 20 + MOST_ADDED));
+        arrivals.go_first(seen(9, 7, 20));
+        arrivals.end_turn(seen(10, 7, 60));
+        assert!(!may(69, 8, 60) && may(70, 9, 60), "a round");
+    }
+
+    /// Each arrival spawns goroutines, which run once, into a queue of others that yield. Fails when more and more stand there.
+    #[test]
+    fn arrivals_that_spawn_do_not_make_a_queue_longer_and_longer() {
+        const ARRIVAL: u64 = 2_000;
+        for (crowd, adds, at_once) in [(1, 1, 300), (100, 2, 300), (100, 8, 10_000), (1_000, 2, 100)] {
+            let (arrivals, mut clock, mut left, mut spawned) = (Arrivals::new(), 0, 0, 0);
+            let mut queue: std::collections::VecDeque<_> = std::iter::repeat_n(true, crowd).collect();
+            let mut most = 0;
+            for tick in 0..2_000_000 {
+                let seen = Seen { tick, now: Nanos::from_nanos(clock), waiting: queue.len() };
+                if arrivals.may_go_first(seen) {
+                    // So many come at once, after each turn of the ring.
+                    if left > 0 {
+                        (left, clock, spawned) = (left - 1, clock + ARRIVAL, spawned + adds);
+                        arrivals.go_first(seen);
+                        queue.extend(std::iter::repeat_n(false, adds));
+                        most = most.max(queue.len());
+                        continue;
+                    }
+                    arrivals.end_turn(seen);
+                    left = at_once;
+                }
+                if queue.pop_front() == Some(true) {
+                    queue.push_back(true);
+                }
+                clock += 30_000;
+            }
+            let of_a_turn = adds * at_once.min((nanos(TURN) / ARRIVAL) as usize + 1);
+            assert!(most <= crowd + MOST_ADDED + 2 * of_a_turn, "{crowd}, {adds}, {at_once}: {most}");
+            assert!(spawned > 100_000, "{crowd}, {adds}, {at_once}: {spawned}");
+        }
     }
 
     /// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.

@@ -218,7 +218,6 @@ impl<H: Host> Sched<H> {
     fn find_by_class(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let tick = p.next_tick();
         p.settle_alert();
-        p.poll_schedule.arrivals.end_turn_of_normal();
         if (!p.timers.is_empty() || p.poll_schedule.is_due(tick))
             && let Some(found) = self.look_before_the_queue(m, p, tick)
         {

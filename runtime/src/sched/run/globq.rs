@@ -23,6 +23,9 @@ use crate::sched::run::class_queues::ClassQueues;
 use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
 
+/// Where arrivals spawn so many times as many as have their turns beside them, so many times this many wait.
+const MANY: usize = 1 << 10;
+
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
 
@@ -125,8 +128,8 @@ pub(crate) struct GlobalQueue<H: Host> {
     /// Those that were readied from outside of all Ps: none where this is the only queue, or none is to go first.
     arrivals: VecDeque<GRef<H>>,
     arrivals_are_apart: bool,
-    /// The last one that was taken where an arrival might be was one. The next one is of the queue, if there is one.
-    turn: bool,
+    /// How many of the others were taken, where an arrival might have been, since one was.
+    others: usize,
     /// Those that are to run on a certain P.
     pub(crate) mail: Mail<H>,
     /// Those of other classes than `Normal`.
@@ -171,7 +174,7 @@ impl<H: Host> GlobalQueue<H> {
             lots,
             arrivals: VecDeque::new(),
             arrivals_are_apart: arrivals_go_first && !policy.has_one_queue(),
-            turn: false,
+            others: 1,
             mail: Mail::new(),
             classes: ClassQueues::new(),
         }
@@ -311,7 +314,8 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, of both in turn.
+    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, of both in turn, but one
+    /// more of the others for each [`MANY`] of these.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         self.pop_of(true)
@@ -334,9 +338,11 @@ impl<H: Host> GlobalQueue<H> {
         if self.arrivals.is_empty() {
             return false;
         }
-        // Where arrivals are apart there are no lots.
-        self.turn = !self.turn || self.queue.is_empty();
-        self.turn
+        // Where arrivals are apart there are no lots. With one arrival for each of the others a queue of such as arrivals spawn,
+        // several each, would become longer and longer.
+        let is_theirs = self.queue.is_empty() || self.others > self.queue.len() / MANY;
+        self.others = if is_theirs { 0 } else { self.others + 1 };
+        is_theirs
     }
 
     /// Takes the arrival that has waited longest.

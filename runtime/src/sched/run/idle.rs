@@ -84,7 +84,7 @@ impl<H: Host> Sched<H> {
         let there = unsafe { p.as_ref() };
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
         let id = there.id;
-        there.poll_schedule.arrivals.have_no_ring();
+        there.poll_schedule.arrivals.begin_anew();
         // From here on the P's owner may insert timers.
         self.timer_mask.set(id);
         self.idle_mask.clear(id);

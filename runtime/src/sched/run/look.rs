@@ -207,7 +207,7 @@ impl PollSchedule {
     /// For models: an arrival may go before the goroutine after that of this tick.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn arrival_comes_next(&self, tick: u32) {
-        self.arrivals.have_no_ring();
+        self.arrivals.begin_anew();
         self.take_time_next(tick);
     }
 

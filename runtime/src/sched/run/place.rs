@@ -3,7 +3,7 @@
 //! | place | asked for by | when the goroutine runs |
 //! | --- | --- | --- |
 //! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
-//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when the goroutines that stood in the global queue before have run; of an arrival (`arrivals.rs`) the arrivals that waited before |
+//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when the goroutines that stood in the global queue before have run |
 //! | `Mail` | `Builder::affinity` | when the P that is named has an empty ring: `mail.rs` |
 //! | `Line` | `Builder::priority`, `Context::with_priority` | when no goroutine of a higher class waits: `classes.rs` |
 //!
@@ -15,7 +15,6 @@
 //! (`threads/retake.rs`).
 
 use crate::g::GRef;
-use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::event;
@@ -50,17 +49,13 @@ impl<H: Host> Sched<H> {
     pub(crate) fn submit_at(&self, m: &M<H>, g: GRef<H>, place: Place) {
         match place {
             Place::Next => self.submit_on(m, g),
-            Place::Shared | Place::Mail(_) | Place::Line(_) => self.send(m, g, place),
+            Place::Shared | Place::Mail(_) | Place::Line(_) => self.send(g, place),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn send(&self, m: &M<H>, g: GRef<H>, place: Place) {
-        let by_arrival = m.look_in().is_some_and(|inside| inside.p.poll_schedule.arrivals.are_running());
-        if by_arrival && place == Place::Shared {
-            return self.inject(GList::one(g));
-        }
+    fn send(&self, g: GRef<H>, place: Place) {
         let mut central = self.central.lock();
         self.put_at(&mut central, g, place);
         drop(central);

@@ -172,9 +172,6 @@ impl<H: Host> Sched<H> {
         mutant!(SubmitWakeFirst: self.wakep());
         let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
         inside.p.owner.touch();
-        if inside.p.poll_schedule.arrivals.are_running() {
-            return self.submit_by_arrival(inside, g);
-        }
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
         // SubmitFence, as in `wakep`, with the same partners.
         let fence = fence_after_exchange;
@@ -196,7 +193,7 @@ impl<H: Host> Sched<H> {
         }
         mutant!(SubmitWakeFirst: self.wakep());
         let Some(inside) = m.look_in() else { return self.inject(list) };
-        if (inside.p.runq.room() as usize) < list.len() || inside.p.poll_schedule.arrivals.are_running() {
+        if (inside.p.runq.room() as usize) < list.len() {
             drop(inside);
             return self.submit_one_by_one(m, list);
         }
