@@ -22,10 +22,11 @@
 //! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
 //! turn in which it runs.
 //!
-//! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the time
-//! they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the arrivals'
-//! turns have made these longer, as far as they have not become shorter since. While that is more than [`MOST_ADDED`], the
-//! ring's turn goes on, at most for a round: until as many goroutines have run as stood there at the turn's begin.
+//! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the
+//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the
+//! arrivals' turns have made these longer, as far as they have not become shorter since. While that is more than
+//! [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood there when the
+//! turn began.
 //!
 //! *No arrival displaces.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
 //! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
@@ -492,8 +493,8 @@ mod tests {
         assert!(!arrivals.have_their_turn() && may(3_600_200_000));
     }
 
-    /// Fails when arrivals go first although they have added too many goroutines, or may not although these are gone, or after a
-    /// round; when the ring's own goroutines count; also where ticks wrap.
+    /// Fails when arrivals go first although they have added too many goroutines, or may not although these are gone, or after
+    /// a round; when the ring's own goroutines count; also where ticks wrap.
     #[test]
     fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
         let arrivals = Arrivals::new();

@@ -338,7 +338,7 @@ impl<H: Host> GlobalQueue<H> {
         if self.arrivals.is_empty() {
             return false;
         }
-        // Where arrivals are apart there are no lots. With one arrival for each of the others a queue of such as arrivals spawn,
+        // Where arrivals are apart there are no lots. With one arrival for each of the others a queue of what arrivals spawn,
         // several each, would become longer and longer.
         let is_theirs = self.queue.is_empty() || self.others > self.queue.len() / MANY;
         self.others = if is_theirs { 0 } else { self.others + 1 };
