@@ -26,9 +26,9 @@
 //! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the
 //! arrivals' turns have made these longer, as far as they have not become shorter since. While that is more than
 //! [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood there when the
-//! turn began.
+//! turn began. Beside a higher class there is no such bound.
 //!
-//! *No arrival displaces.* The goroutine in `runnext` goes on within its slice, and arrivals wait until that has ended; what
+//! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has ended; what
 //! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
 //! arrivals.
 //!
@@ -64,9 +64,9 @@ use std::time::Duration;
 
 /// After so long the ring has its turn: as much as passes between two visits at most.
 const TURN: Duration = Duration::from_micros(500);
-/// The ring's turn lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
+/// The ring's turn by time lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
 const MOST_TURN: Duration = Duration::from_millis(100);
-/// So many goroutines may arrivals add to a queue, and go before them.
+/// While arrivals have added no more than this many goroutines to a queue, they still take turns by time.
 const MOST_ADDED: usize = 1 << 12;
 
 /// What an owner sees at a look.
@@ -74,7 +74,7 @@ const MOST_ADDED: usize = 1 << 12;
 pub(crate) struct Seen {
     pub(crate) tick: u32,
     pub(crate) now: Nanos,
-    /// How many stand in the ring, with the P's share of those in the global queue that are no arrivals.
+    /// How many stand in the ring and in the global queue, without the arrivals.
     pub(crate) waiting: usize,
 }
 
@@ -148,13 +148,15 @@ impl Arrivals {
         }
     }
 
-    /// In a turn of the ring: it has run most of what the arrivals have added, or a round.
+    /// In a turn of the ring: no more than [`MOST_ADDED`] are left of what the arrivals have added, or a round is over.
     fn has_kept_up(&self, seen: Seen) -> bool {
         let gone = self.waiting.get().saturating_sub(seen.waiting);
-        let (added, (tick, round)) = (self.added.get().saturating_sub(gone), self.round.get());
-        self.added.set(added);
         self.waiting.set(self.waiting.get() - gone);
-        added <= MOST_ADDED || seen.tick.wrapping_sub(tick) as usize >= round
+        let (tick, round) = self.round.get();
+        let all_have_run = seen.tick.wrapping_sub(tick) as usize >= round;
+        let left = if all_have_run { 0 } else { self.added.get().saturating_sub(gone).min(seen.waiting) };
+        self.added.set(left);
+        left <= MOST_ADDED
     }
 
     /// An arrival goes first.
@@ -241,7 +243,8 @@ impl<H: Host> Sched<H> {
             }
             return None;
         }
-        let waiting = p.runq.len() as usize + self.globrunq_len() / self.ps.len();
+        // The whole of the global queue: what moves between that and the ring changes nothing then.
+        let waiting = p.runq.len() as usize + self.globrunq_len();
         let seen = Seen { tick, now, waiting };
         if !self.has_own_ring(p) {
             arrivals.have_no_ring(seen);
@@ -264,7 +267,8 @@ impl<H: Host> Sched<H> {
         if polls && !self.arrivals_wait() && self.nobody_polls() {
             found = self.poll_now(&m.local);
         }
-        // No other M is woken for the one that goes first, unless its class or its hint may send it elsewhere.
+        // The one that goes first is not queued, so that no other M comes for it, unless its class or its hint may send it
+        // elsewhere. The `wakep` below is for the ring.
         let first = if self.detours.get() == 0 { found.pop() } else { None };
         self.inject(found);
         if first.is_none() && self.waits_above_normal(p) {
@@ -513,9 +517,21 @@ mod tests {
         arrivals.end_turn(seen(3, 1, 50 + MOST_ADDED));
         assert!(!may(4, 2, 50 + MOST_ADDED) && !may(5, 3, 90 + MOST_ADDED), "30 too many");
         assert!(!may(6, 4, 21 + MOST_ADDED) && !may(7, 5, 30 + MOST_ADDED) && may(8, 6, 20 + MOST_ADDED));
-        arrivals.go_first(seen(9, 7, 20));
-        arrivals.end_turn(seen(10, 7, 60));
-        assert!(!may(69, 8, 60) && may(70, 9, 60), "a round");
+        // A round, which all of them have had.
+        let most = MOST_ADDED as u32;
+        arrivals.go_first(seen(9, 7, 20 + MOST_ADDED));
+        arrivals.end_turn(seen(10, 7, 60 + MOST_ADDED));
+        assert!(!may(69 + most, 8, 60 + MOST_ADDED) && may(70 + most, 9, 60 + MOST_ADDED));
+        arrivals.go_first(seen(71 + most, 10, 60 + MOST_ADDED));
+        arrivals.end_turn(seen(72 + most, 10, 90 + MOST_ADDED));
+        assert!(may(73 + most, 11, 90 + MOST_ADDED), "30 since then");
+        // No more are left than stand there.
+        arrivals.go_first(seen(80, 12, 0));
+        arrivals.end_turn(seen(81, 12, 2 * MOST_ADDED));
+        assert!(!may(82, 13, 2 * MOST_ADDED));
+        arrivals.go_first(seen(83, 13, MOST_ADDED));
+        arrivals.end_turn(seen(84, 13, MOST_ADDED));
+        assert!(may(85, 14, MOST_ADDED));
     }
 
     /// Each arrival spawns goroutines, which run once, into a queue of others that yield. Fails when more and more stand there.

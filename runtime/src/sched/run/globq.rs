@@ -23,7 +23,7 @@ use crate::sched::run::class_queues::ClassQueues;
 use crate::sched::run::mail::Mail;
 use std::collections::VecDeque;
 
-/// Where arrivals spawn so many times as many as have their turns beside them, so many times this many wait.
+/// If each arrival spawns k goroutines, about k times this many wait at most.
 const MANY: usize = 1 << 10;
 
 /// An empty queue keeps memory for at most this many goroutines.
@@ -314,8 +314,8 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, of both in turn, but one
-    /// more of the others for each [`MANY`] of these.
+    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, one of the others before
+    /// each arrival, and one more for each [`MANY`] of the others.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         self.pop_of(true)
