@@ -28,9 +28,9 @@
 //! [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood there when the
 //! turn began. Beside a higher class there is no such bound.
 //!
-//! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has ended; what
-//! an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so before
-//! arrivals.
+//! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has
+//! ended; what an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so
+//! before arrivals.
 //!
 //! *How soon.* An owner reads the clock about every [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND), and after each
 //! goroutine if they run for longer; and after each one in an arrivals' turn. While no arrival waits and no M is in the poller,
