@@ -224,17 +224,21 @@ fn those_that_a_round_brings_are_run_by_another_m() {
 }
 
 /// A goroutine yields, where no other is ready, and an arrival goes before it, and blocks the M until that goroutine has run.
-/// The Ms are as above. Fails by deadlock when the other M is not woken.
-#[test]
-fn one_before_which_an_arrival_goes_is_run_by_another_m() {
-    Model::new().with_helpers().preemptions(1).check("arrival_first", || {
+/// The Ms are as above. `beside_a_class`: one in the background waits, and the turn is one of `Normal`.
+fn an_arrival_goes_before(beside_a_class: bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
         let first = runtime.go(move || {
             have_no_m_poll(&handle);
             let (waits, raises) = (ran.clone(), ran);
-            handle.have_an_arrival_go_first();
+            if beside_a_class {
+                handle.queue_of_class_in_silence(Priority::Background, [handle.make(|| ())]);
+                handle.have_a_turn_of_normal_come();
+            } else {
+                handle.have_an_arrival_go_first();
+            }
             handle.queue_arrival_in_silence(handle.make(move || waits.wait_on_thread()));
             loom::explore();
             yield_now();
@@ -242,30 +246,19 @@ fn one_before_which_an_arrival_goes_is_run_by_another_m() {
             done();
         });
         first.join().unwrap();
-    });
+    }
 }
 
-/// As `one_before_which_an_arrival_goes_is_run_by_another_m`, while one in the background waits, so that the turn is one of
-/// `Normal`. Fails by deadlock when the other M is not woken.
+/// Fails by deadlock when the other M is not woken.
+#[test]
+fn one_before_which_an_arrival_goes_is_run_by_another_m() {
+    Model::new().with_helpers().preemptions(1).check("arrival_first", an_arrival_goes_before(false));
+}
+
+/// Fails by deadlock when the other M is not woken.
 #[test]
 fn one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m() {
-    Model::new().preemptions(1).check("arrival_in_turn", || {
-        let runtime = at_rest::<2>();
-        loom::stop_exploring();
-        let (handle, ran) = (Handle::of(&runtime), Flag::default());
-        let first = runtime.go(move || {
-            have_no_m_poll(&handle);
-            let (waits, raises) = (ran.clone(), ran);
-            handle.queue_of_class_in_silence(Priority::Background, [handle.make(|| ())]);
-            handle.queue_arrival_in_silence(handle.make(move || waits.wait_on_thread()));
-            handle.have_a_turn_of_normal_come();
-            loom::explore();
-            yield_now();
-            raises.raise();
-            done();
-        });
-        first.join().unwrap();
-    });
+    Model::new().preemptions(1).check("arrival_in_turn", an_arrival_goes_before(true));
 }
 
 /// Where a sleeper is due an arrival waits, and may go first, beside a goroutine that yields. Fails by an assertion when the

@@ -1,8 +1,8 @@
 //! Which functions lie at an address.
 //!
-//! With the feature `symbols` these are told with their lines. Without it only the file is that was loaded there, and the
-//! offset in that file, as `addr2line -e FILE OFFSET` takes it: a resolver, and the libraries under it, take longer to compile
-//! than the rest of what a small program needs.
+//! With the feature `symbols` the functions are told with their lines. Without it the place is told by the file that was loaded
+//! there and the offset in that file, as `addr2line -e FILE OFFSET` takes them: the resolver and the libraries under it are a
+//! fifth of what a small program takes to compile.
 
 use crate::host::Symbol;
 
@@ -30,12 +30,12 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     if !is_there {
         return;
     }
-    // SAFETY: see above.
+    // SAFETY: the call has returned another number, and so has written the record.
     let found = unsafe { found.assume_init() };
     if found.dli_fname.is_null() {
         return;
     }
-    // SAFETY: the name of a file that is loaded, as this thread would not run, or the goroutine stand, in it otherwise.
+    // SAFETY: the loader has the name for as long as the file is loaded, and a file with a frame on a stack is.
     let file = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
     let place = format!("{file}+{:#x}", call.wrapping_sub(found.dli_fbase.addr()));
     each(Symbol { function: Some(&place), file: None, line: None });

@@ -5,7 +5,7 @@
 //! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
 //!
 //! Goroutines that were readied from outside of all Ps stand in an array of their own (`arrivals.rs`). An M that takes of both
-//! takes alternately.
+//! takes one of the others before each arrival, and more where many of them wait.
 //!
 //! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of
 //! which any goroutine may be the next. Goroutines that have yielded go into the next lot, which is drawn from when the
