@@ -8,7 +8,7 @@ use common::talk::pattern;
 use gmp::fs::unix::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use gmp::fs::{self, File, FileTimes, OpenOptions, TryLockError};
 use std::io::ErrorKind::{AlreadyExists, InvalidInput, NotFound, StorageFull, UnexpectedEof};
-use std::io::{IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -345,17 +345,21 @@ fn a_full_table_of_descriptors_is_an_error() {
             common::runtime(procs).run(|| {
                 for _ in 0..3 {
                     let mut files = Vec::new();
-                    let refused = loop {
-                        match File::open("/proc/self/comm") {
-                            Ok(file) => files.push(file),
-                            Err(refused) => break refused,
-                        }
+                    let mut is_refused = |call: &dyn Fn(&File) -> io::Result<()>| {
+                        let refused = loop {
+                            match File::open("/proc/self/comm") {
+                                Ok(file) => files.push(file),
+                                Err(refused) => break refused,
+                            }
+                        };
+                        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+                        assert!(files.len() > 10);
+                        call(&files[0]).is_err_and(|refused| refused.raw_os_error() == Some(libc::EMFILE))
                     };
-                    assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
-                    assert!(files.len() > 10);
-                    assert_eq!(files[0].try_clone().unwrap_err().raw_os_error(), Some(libc::EMFILE));
-                    assert_eq!(fs::read("/proc/self/comm").unwrap_err().raw_os_error(), Some(libc::EMFILE));
-                    assert!(fs::read_dir("/proc/self").is_err());
+                    // More than once: what a thread of the runtime had open for a moment when the table was filled leaves room.
+                    assert!((0..5).any(|_| is_refused(&|file| file.try_clone().map(drop))));
+                    assert!((0..5).any(|_| is_refused(&|_| fs::read("/proc/self/comm").map(drop))));
+                    assert!((0..5).any(|_| is_refused(&|_| fs::read_dir("/proc/self").map(drop))));
                     drop(files);
                     assert!(!fs::read("/proc/self/comm").unwrap().is_empty());
                 }
