@@ -152,6 +152,32 @@ fn a_handler_from_later_stays_and_passes_on() {
     });
 }
 
+/// Fails by two handlers that call each other for ever, until the signal stack is full: after `reset` it is forgotten that the
+/// one that stays calls ours.
+#[test]
+fn a_handler_from_later_that_stays_after_reset_passes_on() {
+    alone("a_handler_from_later_that_stays_after_reset_passes_on", || {
+        let first = signal::notify(&[SIGUSR1]).unwrap();
+        install_over(SIGUSR1);
+        let over = handler(SIGUSR1);
+        // The second time without a receiver.
+        let mut first = Some(first);
+        for calls in [0, 2] {
+            signal::reset(&[SIGUSR1]).unwrap();
+            assert_eq!(handler(SIGUSR1), over);
+            let signals = signal::notify(&[SIGUSR1]).unwrap();
+            raise(SIGUSR1);
+            assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
+            until(|| CALLS.load(SeqCst) == calls + 1);
+            assert_eq!(handler(SIGUSR1), over);
+            drop((signals, first.take()));
+            raise(SIGUSR1);
+            until(|| CALLS.load(SeqCst) == calls + 2);
+        }
+        assert_eq!(handler(SIGUSR1), over);
+    });
+}
+
 /// Fails by a signal that is swallowed for ever: another library has put our handler back after we had left.
 #[test]
 fn a_handler_that_is_put_back_takes_the_default_action() {

@@ -173,17 +173,20 @@ pub(super) struct Action {
     ignored: bool,
     /// Our handler is behind another one.
     behind: bool,
+    /// Our handler has been set, and no action of ours has replaced it since: who has come over it may call it.
+    placed: bool,
 }
 
 impl Action {
     pub(super) fn of(signal: Signal) -> Self {
-        Action { original: now(signal), ignored: false, behind: false }
+        Action { original: now(signal), ignored: false, behind: false, placed: false }
     }
 
     /// L1 and L2: a receiver listens.
     pub(super) fn catch(&mut self, signal: Signal) {
         pending().forget(signal.bit());
         slot(signal).set_listens(true);
+        self.placed = true;
         let before = now(signal);
         if is_ours(&before) || self.behind && is_handler(&before) {
             return;
@@ -200,6 +203,7 @@ impl Action {
         let current = now(signal);
         if is_ours(&current) {
             set(signal, before(signal).expect("release: our handler has replaced an action"));
+            self.placed = false;
         } else {
             self.behind = is_handler(&current);
         }
@@ -209,7 +213,7 @@ impl Action {
     }
 
     pub(super) fn ignore(&mut self, signal: Signal) {
-        (self.ignored, self.behind) = (true, false);
+        (self.ignored, self.behind, self.placed) = (true, false, false);
         // SAFETY: a struct of integers.
         let mut ignores: libc::sigaction = unsafe { std::mem::zeroed() };
         ignores.sa_sigaction = libc::SIG_IGN;
@@ -224,13 +228,19 @@ impl Action {
         }
     }
 
-    /// Undoes all.
-    pub(super) fn reset(self, signal: Signal) {
+    /// Undoes all. Returns `true` if nothing is left to be known: no handler that stays there may call ours.
+    #[must_use]
+    pub(super) fn reset(&mut self, signal: Signal) -> bool {
         let current = now(signal);
         if is_ours(&current) || self.ignored && current.sa_sigaction == libc::SIG_IGN {
             set(signal, &self.original);
+            self.behind = false;
+        } else {
+            self.behind = is_handler(&current) && (self.behind || self.placed);
         }
         slot(signal).set_listens(false);
+        (self.ignored, self.placed) = (false, false);
+        !self.behind
     }
 }
 

@@ -120,8 +120,8 @@ pub(super) fn reset(signals: u64) {
     let mut registry = registry();
     let gone = registry.silence(signals);
     for signal in each_of(signals) {
-        if let Some(action) = registry.actions.remove(&signal) {
-            action.reset(signal);
+        if registry.actions.get_mut(&signal).is_some_and(|action| action.reset(signal)) {
+            registry.actions.remove(&signal);
         }
     }
     drop(registry);
