@@ -5,6 +5,17 @@ use std::io;
 /// From here on these calls fail with `errno`, on all threads.
 #[track_caller]
 pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
+    refuse_on(calls, errno, libc::SECCOMP_FILTER_FLAG_TSYNC);
+}
+
+/// As `refuse`, on the calling thread and those that it starts.
+#[track_caller]
+pub fn refuse_here(calls: &[libc::c_long], errno: libc::c_int) {
+    refuse_on(calls, errno, 0);
+}
+
+#[track_caller]
+fn refuse_on(calls: &[libc::c_long], errno: libc::c_int, flags: libc::c_ulong) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
     let mut program = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number)];
     for (nth, &call) in calls.iter().enumerate() {
@@ -13,7 +24,7 @@ pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
     }
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32));
-    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    install(&program, flags);
 }
 
 /// From here on writes of eight bytes fail with `errno`, on all threads, as those into an eventfd are.

@@ -100,8 +100,9 @@ fn a_reset_is_an_error_to_whoever_reads_or_writes() {
     });
 }
 
-/// Accepts until the full table of descriptors has refused this often. Returns the connections that found a place: what a thread
-/// of the runtime had open for a moment while the table was filled, the monitor's look at the machine for one, leaves one.
+/// Accepts until the full table of descriptors has refused this often. Returns the connections that found a place: what a
+/// thread of the runtime had open for a moment while the table was filled, the monitor's look at the machine for one, leaves
+/// one.
 fn until_refused(listener: &TcpListener, mut times: usize) -> Vec<TcpStream> {
     let mut accepted = Vec::new();
     while times > 0 {

@@ -2,7 +2,7 @@
 
 use common::child;
 use common::loopback::pair;
-use common::seccomp::{refuse, refuse_writes_of_eight};
+use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::{Refused, Runtime, chan, go, time, yield_now};
 use std::fs::File;
@@ -489,5 +489,39 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
         assert!(report.refused().threads() >= 1, "{report:?}");
         until(|| watch_descriptors() == 0);
         goes_on.send(()).unwrap();
+    });
+}
+
+/// Fails by a hang: a start of the timers' thread is refused once, and no later callback asks for one, as none of them is the
+/// earliest.
+#[test]
+fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
+    const NAME: &str = "timers_outside_of_runtimes_go_on_after_a_thread_was_refused";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("cannot start the timers' thread").count(), 1, "{said}");
+        return;
+    }
+    watched(0, || {
+        let called = Arc::new(AtomicUsize::new(0));
+        let after = |delay| {
+            let called = Arc::clone(&called);
+            time::after_func(delay, move || {
+                called.fetch_add(1, SeqCst);
+            })
+        };
+        let first = thread::scope(|scope| {
+            let refused = scope.spawn(|| {
+                refuse_here(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+                after(MS)
+            });
+            refused.join().unwrap()
+        });
+        assert_eq!(called.load(SeqCst), 0);
+        let second = after(20 * MS);
+        until(|| called.load(SeqCst) == 2);
+        // As before: the thread is there, and is started again when it has ended.
+        assert!(!first.reset(MS) && !second.reset(MS));
+        until(|| called.load(SeqCst) == 4);
     });
 }

@@ -59,20 +59,29 @@ fn a_call_for_which_the_thread_is_refused_is_made() {
 /// first and sends no other, or is counted on when it has looked.
 #[test]
 fn the_m_that_takes_a_caller_sends_one_for_the_next() {
-    Model::new().preemptions(2).check("two_calls", || {
-        let runtime = runtime(1, 4);
-        let made = Flag::default();
-        let spawner = runtime.go(move || {
-            let raised = made.clone();
-            // Stands behind the next one, which so has others beside it, too.
-            drop(crate::go(|| ()));
-            drop(crate::go(move || crate::blocking(|| raised.raise())));
-            loom::explore();
-            crate::blocking(|| made.wait_on_thread());
-            done();
-        });
-        spawner.join().unwrap();
+    Model::new().preemptions(2).check("two_calls", || two_calls(4));
+}
+
+/// The same, where there is a thread for one call only. That M sends the other caller back to the global queue, when the M with
+/// the P may have gone idle, and be in the poller, before. Fails by deadlock when no M looks there then.
+#[test]
+fn the_m_that_takes_a_caller_looks_for_a_p_for_the_next() {
+    Model::new().preemptions(2).check("two_calls_at_the_limit", || two_calls(2));
+}
+
+fn two_calls(max_threads: usize) {
+    let runtime = runtime(1, max_threads);
+    let made = Flag::default();
+    let spawner = runtime.go(move || {
+        let raised = made.clone();
+        // Stands behind the next one, which so has others beside it, too.
+        drop(crate::go(|| ()));
+        drop(crate::go(move || crate::blocking(|| raised.raise())));
+        loom::explore();
+        crate::blocking(|| made.wait_on_thread());
+        done();
     });
+    spawner.join().unwrap();
 }
 
 /// An M leaves a goroutine to the owner of that one's P, idles its own P, and is sent for a caller just then. The owner's next
@@ -147,6 +156,7 @@ fn mutants() {
             (Mutant::CallersStay, "a_call_for_which_the_thread_is_refused_is_made"),
             (Mutant::CallerLeavesTheRest, TWO),
             (Mutant::CallerCountedOnLate, TWO),
+            (Mutant::CallersGoBackUnseen, "the_m_that_takes_a_caller_looks_for_a_p_for_the_next"),
             (Mutant::SentLeavesTheWork, "an_m_that_is_sent_leaves_no_work_beside_an_idle_p"),
         ],
     );

@@ -5,7 +5,9 @@ use super::caught;
 use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends, timer_thread_is_quiet};
 use super::task::{Foreign, poll, run};
 use crate::Runtime;
-use crate::model::{Flag, LONG, Model, Mutant, done, fall_asleep, runtime, together_with_us};
+use crate::model::{
+    Flag, LONG, Model, Mutant, done, fall_asleep, grant_threads, refuse_threads, runtime, together_with_us,
+};
 use crate::time::{Timer, after_func, sleep, sleep_async};
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::sync::{Condvar, Mutex};
@@ -316,6 +318,25 @@ fn a_wait_that_was_refused_meets_its_timer() {
     });
 }
 
+/// The start of the timers' thread is refused once. Fails by deadlock when the next setter asks for none, as its callback is
+/// not the earliest.
+#[test]
+fn a_timers_thread_that_was_refused_is_asked_for_again() {
+    Model::new().check("timer_thread_refused", || {
+        let flags: [Flag; 2] = Default::default();
+        refuse_threads();
+        let calls = flags.clone().map(|flag| {
+            let call = InlineCall::after(Duration::ZERO, move || flag.raise());
+            grant_threads();
+            call
+        });
+        flags.iter().for_each(Flag::wait_on_thread);
+        drop(calls);
+        timer_thread_ends();
+        done();
+    });
+}
+
 /// The judge of a deadlock asks while a callback is called, outside of any runtime. Fails when it misses the call.
 #[test]
 fn a_call_of_the_timers_thread_is_awake() {
@@ -459,6 +480,7 @@ fn mutants() {
             (Mutant::UnrunFiringLost, DUE),
             (Mutant::TimerThreadEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
             (Mutant::TimerThreadLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
+            (Mutant::TimerThreadRefusedForGood, "a_timers_thread_that_was_refused_is_asked_for_again"),
             (Mutant::TimerThreadNotTold, "the_timers_thread_goes_with_its_last_callback"),
         ],
     );

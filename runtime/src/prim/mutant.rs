@@ -372,6 +372,8 @@ pub enum Mutant {
     CallerCountedOnLate,
     /// Callers for which no thread can be had stay where they are.
     CallersStay,
+    /// An M that sends callers back to the global queue does not look for an idle P afterwards.
+    CallersGoBackUnseen,
     /// An M that sees work, and is sent for a caller meanwhile, summons no other M.
     SentLeavesTheWork,
 
@@ -464,6 +466,8 @@ pub enum Mutant {
     TimerThreadLooksEarly,
     /// A caller that stops the last callback lets the timer thread sleep on.
     TimerThreadNotTold,
+    /// After a start of the timers' thread that was refused, only an earlier callback asks again.
+    TimerThreadRefusedForGood,
     /// The judge of a deadlock overlooks that the thread of the timers calls.
     TimerThreadFiresUnseen,
 

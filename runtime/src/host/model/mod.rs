@@ -72,7 +72,7 @@ pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 pub(crate) use barrier::switch_point;
 pub use host::{Local, SleepState};
 pub use schedule::note;
-pub use search::{Model, refuse_threads};
+pub use search::{Model, grant_threads, refuse_threads};
 pub use stack::{ModelStack, StackCache, limit_stacks};
 pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 pub use wait::{Parked, Waiter, park};

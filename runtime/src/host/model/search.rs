@@ -46,9 +46,14 @@ fn has_helpers() -> bool {
     HELPERS.get()
 }
 
-/// From here to the end of the execution, the host refuses each start of an M's thread.
+/// From here to `grant_threads`, or to the end of the execution, the host refuses each start of a thread of the library.
 pub fn refuse_threads() {
     THREADS_REFUSED.set(true);
+}
+
+/// Undoes `refuse_threads`.
+pub fn grant_threads() {
+    THREADS_REFUSED.set(false);
 }
 
 impl Default for Model {

@@ -29,14 +29,14 @@
 //! *Where there is no M*, at `max_threads`, or as the thread was refused, the callers that stand there go to the global queue
 //! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
 //! M that comes without a P looks for an idle P and the global queue before it takes a caller, as it would before it stands by
-//! (`mput`): at the limit it may be the only one that comes. The M in the poller is not taken for a caller.
+//! (`mput`), and after it has sent the other callers back there: at the limit it may be the only one that comes, beside a P
+//! that has gone idle meanwhile. The M in the poller is not taken for a caller.
 //!
 //! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
 //! `gmp::hooks` are registered, which would have to be called around the change of the thread: `gmp::hooks` promises that a
 //! goroutine stays on its thread in `blocking`.
 //!
-//! Checked by `models/callers.rs`, except that an M takes an idle P before a caller: that spares a call at the limit a wait,
-//! and nothing depends on it.
+//! Checked by `models/callers.rs`.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -103,14 +103,17 @@ impl<H: Host> Sched<H> {
         let left = !central.callers.is_empty() && !central.caller_m_comes;
         mutant!(CallerLeavesTheRest: let left = false);
         let wake = if left { self.take_m_for_caller(&mut central) } else { None };
+        let go_back = left && wake.is_none();
+        if go_back {
+            self.callers_go_back(&mut central);
+        }
+        // Behind that: this M may be the only one that comes.
         let elsewhere = !central.globq.is_empty() || self.jobs_somewhere();
+        mutant!(CallersGoBackUnseen: let elsewhere = elsewhere && !go_back);
         let p = if elsewhere { self.pidleget_or(&mut central, m.last_p()) } else { None };
         if p.is_some() {
             central.globq.push(first);
             self.publish_len(&central);
-        }
-        if left && wake.is_none() {
-            self.callers_go_back(&mut central);
         }
         drop(central);
         mutant!(CallerCountedOnLate: relax(); self.central.lock().caller_m_comes = false);

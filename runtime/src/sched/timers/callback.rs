@@ -106,6 +106,14 @@ impl<H: Host> Callback<H> {
         (self.f)();
     }
 
+    /// Announces what is the earliest of its heap, or what may be the first since a thread for the heap was refused.
+    #[inline]
+    fn announce_if(&self, earlier: bool, orphaned: bool, due: Nanos) {
+        if earlier || orphaned && H::shared().timer_thread.was_refused() {
+            self.announce(orphaned, due);
+        }
+    }
+
     /// Tells the M in the poller, or the timer thread, of an earlier timer. After the locks, and outside of the window.
     #[cold]
     fn announce(&self, orphaned: bool, due: Nanos) {
@@ -164,9 +172,7 @@ impl<H: Host> Guard<H> {
             drop(inside);
             self.set_from_afar(due)
         };
-        if set.earlier {
-            call.announce(set.orphaned, due);
-        }
+        call.announce_if(set.earlier, set.orphaned, due);
         set.armed
     }
 
@@ -210,9 +216,7 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
     let orphaned = locked.is_orphaned();
     drop(locked);
     drop(inside);
-    if earlier {
-        call.announce(orphaned, due);
-    }
+    call.announce_if(earlier, orphaned, due);
     Guard(call)
 }
 

@@ -22,6 +22,9 @@
 //! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless the
 //! thread would look soon anyway.
 //!
+//! A start of the thread may be refused. Then the heaps stay on the list, and T2 comes with each callback that is set in one of
+//! them, until there is a thread.
+//!
 //! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake goroutines.
 //!
 //! Checked by `models/timer.rs`.
@@ -29,7 +32,7 @@
 use crate::host::Host;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
-use crate::prim::{Arc, Mutex, MutexGuard, Rank, capacity};
+use crate::prim::{Arc, AtomicBool, Mutex, MutexGuard, Rank, Relaxed, capacity};
 use crate::sched::timers::Timers;
 use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
@@ -50,6 +53,8 @@ struct State<H: Host> {
 pub(crate) struct TimerThread<H: Host> {
     own: Arc<Timers<H>>,
     state: Mutex<State<H>>,
+    /// The thread was refused, and heaps wait for it. Written under the lock.
+    refused: AtomicBool,
     note: Note<H>,
 }
 
@@ -66,6 +71,7 @@ impl<H: Host> TimerThread<H> {
         TimerThread {
             own: Arc::new(Timers::of_nobody()),
             state: Mutex::new(Rank::TimerThread, state),
+            refused: AtomicBool::new(false),
             note: Note::new(),
         }
     }
@@ -105,16 +111,28 @@ impl<H: Host> TimerThread<H> {
         if !state.thread {
             state.thread = true;
             // In the lock: the first setter that finds no thread, and that setter alone, starts it.
-            if let Err(refused) = H::start("gmp-timers", || self.serve()) {
+            let started = H::start("gmp-timers", || self.serve());
+            // Relaxed: a hint, the lock decides.
+            self.refused.store(started.is_err(), Relaxed);
+            if let Err(refused) = started {
                 state.thread = false;
                 drop(state);
-                H::warn(&format!("cannot start the timers' thread: {refused}; they wait for the next one"));
+                H::warn(&format!(
+                    "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set"
+                ));
             }
         } else if let Some(due) = timers.earliest()
             && due < state.until
         {
             self.alarm(state, due);
         }
+    }
+
+    /// Whether heaps wait for a thread that was refused: whoever sets a callback in one of them asks again, also when theirs is
+    /// not the earliest there. The earliest would lie in the past at some time, and nobody would ask any more.
+    pub(crate) fn was_refused(&self) -> bool {
+        // Relaxed: a hint, the lock decides.
+        self.refused.load(Relaxed).unless(TimerThreadRefusedForGood)
     }
 
     /// The last callback of a heap was stopped: the thread need not sleep until that callback's time.
