@@ -84,8 +84,8 @@ def head(data: dict) -> str:
     of = ", ".join(f"{name} {versions[key]}" for key, name in named.items() if key in versions)
     return (
         f"{data['date']}: {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}. {of}. "
-        f"Medians of up to {data['reps']} runs, interleaved: those beside which others used the machine are left out, and a figure "
-        f"with * has no other. Less is better in every row.\n"
+        f"Medians of up to {data['reps']} runs, interleaved: a run beside which other programs used the machine is left out; * "
+        f"marks a figure for which there are only such runs. Less is better in every row.\n"
     )
 
 
@@ -190,7 +190,7 @@ def readme_table(data: dict) -> str:
     figures = collect(data)
     ratio, row, procs = worst(figures)
     rows = [found for found in ROWS if found.name in [*MISSION, row.name]]
-    told = f"The row of the whole page that misses its goal by most: {row.title}, {ratio:.2f} × at {procs} Ps.\n"
+    told = f"The row of the whole page that misses its goal by most: {row.title}, {ratio:.2f} × at {'one P' if procs == 1 else f'{procs} Ps'}.\n"
     return f"{head(data)}\n{main_table(figures, [1, 2], rows)}\n{told}"
 
 

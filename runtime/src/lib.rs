@@ -33,9 +33,12 @@
 //! # Start
 //!
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
-//! [`JoinHandle::join`] waits for its value or its panic. [`scope`] starts goroutines that borrow, [`Builder`] gives a
-//! goroutine a name or a stack size. A program that has a `main` of its own, or several runtimes, keeps a
-//! [`Runtime`], which a plain thread may use as well; any other thread starts goroutines by a [`Handle`].
+//! [`JoinHandle::join`] waits for its value, or for a [`JoinError`], which says why there is none: a panic
+//! (`is_panic`), a [`goexit`] (`is_goexit`), an abort (`is_aborted`), or the end of the runtime (`is_shutdown`). `go`
+//! panics where there is no goroutine to call it, or no stack to be had; [`Builder::go`] returns the latter as an
+//! error. [`scope`] starts goroutines that borrow, [`Builder`] gives a goroutine a name or a stack size. A program that
+//! has a `main` of its own, or several runtimes, keeps a [`Runtime`], which a plain thread may use as well; any other
+//! thread starts goroutines by a [`Handle`].
 //!
 //! What the scheduler does by default is right for most programs; these change it. [`join`] and [`fork_scope`] run branches of
 //! a computation on other threads that have nothing to do, [`go_lifo`] starts the goroutines of a tree. [`go_fair`],
@@ -65,9 +68,10 @@
 //! names of std, `parking_lot` and Go, and a guard may be held across a wait. A call that blocks the *thread*
 //! (`std::fs`, a name look-up, a lock of std) stalls no other goroutine either: within milliseconds the runtime
 //! notices, and another thread takes the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in
-//! which others waited it goes on without a P, as one thread of the process among others, until its next call that may
-//! park. It still uses a core: the number of Ps bounds how many goroutines run by turns, not how many threads compute.
-//! [`blocking`] says before the call what would be noticed in it.
+//! which others waited (up to 40 ms where the machine has more busy threads than CPUs) it goes on without a P, as one
+//! thread of the process among others, until its next call that may park. It still uses a core: the number of Ps bounds
+//! how many goroutines run by turns, not how many threads compute. [`blocking`] says before the call what would be
+//! noticed in it.
 //!
 //! ```
 //! use gmp::sync::{Mutex, WaitGroup};

@@ -84,8 +84,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: of so many goroutines that a P
-    /// runs one is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 3,
+    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: one in so many goroutines that a P
+    /// runs is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 3,
     /// so that `High` ones have a share, too; default: 61. The number has no effect where all goroutines are `Normal`, and
     /// none on `Background` ones, which have no share.
     ///
