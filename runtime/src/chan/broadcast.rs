@@ -427,6 +427,8 @@ impl<T: Clone> Receiver<T> {
     /// }
     /// ```
     ///
+    /// A future that has come to a message, and is neither polled nor dropped, holds up the other receivers of that message.
+    ///
     /// # Errors
     /// The output: as [`recv`](Self::recv).
     pub fn recv_async(&mut self) -> Recv<'_, T> {

@@ -432,6 +432,8 @@ impl<T> Receiver<T> {
     /// other.join().unwrap();
     /// ```
     ///
+    /// A future that was woken to read the value, and is neither polled nor dropped, may hold up the senders.
+    ///
     /// # Errors
     /// The output: the channel is closed, and the last value is not right.
     pub fn wait_for_async<F: FnMut(&T) -> bool>(&mut self, is_right: F) -> WaitFor<'_, T, F> {

@@ -221,12 +221,15 @@ impl<T> ScopedJoinHandle<'_, T> {
         result.map(|counted| counted.value)
     }
 
-    /// Returns `true` if `join` would return at once. Does not block.
+    /// Returns `true` if `join` would return at once, or if a poll has returned the outcome. Does not block.
     pub fn is_finished(&self) -> bool {
-        self.handle().is_finished()
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Returns the goroutine's number.
+    ///
+    /// # Panics
+    /// If a poll has returned the outcome.
     pub fn id(&self) -> GoroutineId {
         self.handle().id()
     }

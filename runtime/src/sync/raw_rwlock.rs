@@ -53,6 +53,7 @@ use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release,
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, Record, WaitQueue, wait_in};
 use crate::wait::interrupt::OnInterrupt;
+use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -381,6 +382,15 @@ impl RawRwLock {
         }
     }
 
+    /// As `unlock_write`; the caller calls the wakers of tasks.
+    pub(super) fn unlock_write_in_silence(&self) -> Readied<Active> {
+        // Release: as in `unlock_write`, with the same partners.
+        match self.word.compare_exchange(WRITER, 0, Release, Relaxed) {
+            Ok(_) => Readied::new(),
+            Err(_) => self.written(0).ready_in_silence(),
+        }
+    }
+
     pub(super) fn unlock_upgradable(&self) {
         self.release_upgradable(0);
     }
@@ -420,6 +430,12 @@ impl RawRwLock {
 
     #[cold]
     fn release_write(&self, becomes: u32) {
+        self.written(becomes).ready();
+    }
+
+    /// The writer leaves a lock for which others wait. Returns those who have the lock now.
+    #[cold]
+    fn written(&self, becomes: u32) -> Notified<Ask> {
         let mut notified = Notified::new();
         let mut queues = self.queues.lock();
         // Release: as in `unlock_write`, with the same partners.
@@ -427,7 +443,7 @@ impl RawRwLock {
         assert!(before & WRITER != 0, "unlock_write: nobody writes");
         self.grant(&mut queues, Kind::Read, &mut notified);
         drop(queues);
-        notified.ready();
+        notified
     }
 
     /// Grants the lock, after the last reader or a waiter without a grant has left.

@@ -140,7 +140,7 @@ impl<W> Notified<W> {
     }
 
     /// As `ready`; the caller calls the wakers of tasks.
-    fn ready_in_silence(mut self) -> Readied<Active> {
+    pub(crate) fn ready_in_silence(mut self) -> Readied<Active> {
         let mut readied = Readied::new();
         while let Some(first) = self.0.pop_front() {
             // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.

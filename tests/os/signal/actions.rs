@@ -175,6 +175,14 @@ fn a_handler_from_later_that_stays_after_reset_passes_on() {
             until(|| CALLS.load(SeqCst) == calls + 2);
         }
         assert_eq!(handler(SIGUSR1), over);
+        // Gone, and what has come instead is what comes back.
+        signal::reset(&[SIGUSR1]).unwrap();
+        set(libc::SIGUSR1, libc::SIG_IGN);
+        drop(signal::notify(&[SIGUSR1]).unwrap());
+        assert_eq!(handler(SIGUSR1), libc::SIG_IGN);
+        let _deaf = signal::notify(&[SIGUSR1]).unwrap();
+        signal::reset(&[SIGUSR1]).unwrap();
+        assert_eq!(handler(SIGUSR1), libc::SIG_IGN);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use common::futures::falls;
+use gmp::chan::watch;
 
 /// A waker that drops futures.
 struct Drops(StdMutex<Vec<Waits<'static>>>);
@@ -74,6 +75,36 @@ fn a_waker_may_drop_others_that_are_notified() {
                 },
                 |(_, cancel)| cancel.cancel(),
             );
+        });
+    });
+}
+
+/// The same for a change of a `watch`, which notifies who reads the value, and who waits for the change: the waker of the one
+/// drops the future of the other.
+#[test]
+fn the_waker_of_a_reader_may_drop_who_waits_for_a_change() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (sender, mut reads) = watch::channel(0);
+            let mut waits = sender.subscribe();
+            let drops = Arc::new(Drops(StdMutex::new(Vec::new())));
+            let waker = Waker::from(Arc::clone(&drops));
+            let mut change: Waits<'static> = Box::pin(async move {
+                let _changed = waits.changed_async().await;
+            });
+            assert!(Task::new().poll(change.as_mut()).is_pending());
+            drops.0.lock().unwrap().push(change);
+            let mut read = Box::pin(reads.wait_for_async(|value| *value > 0));
+            sender.send_modify(|value| {
+                let mut context = std::task::Context::from_waker(&waker);
+                assert!(read.as_mut().poll(&mut context).is_pending());
+                *value += 1;
+            });
+            assert!(drops.0.lock().unwrap().is_empty(), "the waker was not called");
+            let Poll::Ready(Ok(value)) = Task::new().poll(read.as_mut()) else {
+                panic!("the change is there")
+            };
+            assert_eq!(*value, 1);
         });
     });
 }

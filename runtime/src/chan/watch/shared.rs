@@ -84,8 +84,13 @@ impl<T> Shared<T> {
         unless!(WatchCountsLate, state.version += 1);
         let rings = state.parties.tell_receivers(&mut notified);
         drop(state);
-        drop(value);
-        notified.ready();
+        // The receivers are claimed: R2 of `wait/task.rs` for them and for the readers, before the first waker is called.
+        let mut readers = RwLockWriteGuard::unlock_in_silence(value);
+        let mut receivers = notified.ready_in_silence();
+        readers.queue();
+        receivers.queue();
+        readers.call_wakers();
+        receivers.call_wakers();
         mutant!(WatchCountsLate: self.state.lock().version += 1);
         if rings {
             self.bells.ring_all();

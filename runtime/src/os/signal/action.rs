@@ -186,12 +186,17 @@ impl Action {
     pub(super) fn catch(&mut self, signal: Signal) {
         pending().forget(signal.bit());
         slot(signal).set_listens(true);
+        // What is there after a `reset` is what comes back.
+        let anew = !self.placed && !self.ignored;
         self.placed = true;
         let before = now(signal);
         if is_ours(&before) || self.behind && is_handler(&before) {
             return;
         }
         self.behind = false;
+        if anew {
+            self.original = before;
+        }
         // Release: the handler reads what it points to; partner: the function `before`.
         slot(signal).before.store(forever(before), Release);
         set(signal, &ours(signal, &before));

@@ -113,13 +113,17 @@ impl<H: Host> TimerThread<H> {
             // In the lock: the first setter that finds no thread, and that setter alone, starts it.
             let started = H::start("gmp-timers", || self.serve());
             // Relaxed: a hint, the lock decides.
+            let told = self.refused.load(Relaxed);
             self.refused.store(started.is_err(), Relaxed);
             if let Err(refused) = started {
                 state.thread = false;
                 drop(state);
-                H::warn(&format!(
-                    "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set"
-                ));
+                // Once until a thread was to be had.
+                if !told {
+                    H::warn(&format!(
+                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set"
+                    ));
+                }
             }
         } else if let Some(due) = timers.earliest()
             && due < state.until

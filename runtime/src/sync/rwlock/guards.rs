@@ -4,6 +4,7 @@ use super::RwLock;
 use crate::host::{Active, Clock};
 use crate::sync::guard::{lets_others_in, mapped, shows, writes_meanwhile};
 use crate::sync::raw_rwlock::{Kind, RawRwLock};
+use crate::wait::task::Readied;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::DerefMut;
@@ -320,6 +321,13 @@ impl<T: ?Sized> Drop for RwLockUpgradableReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.lock.raw.unlock_upgradable();
+    }
+}
+
+impl<T: ?Sized> RwLockWriteGuard<'_, T> {
+    /// As the drop; the caller calls the wakers of tasks.
+    pub(crate) fn unlock_in_silence(this: Self) -> Readied<Active> {
+        ManuallyDrop::new(this).lock.raw.unlock_write_in_silence()
     }
 }
 
