@@ -102,6 +102,9 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
 /// those calls. Receivers get none of these signals any more: one that is left without a signal to hear of is closed. A signal
 /// that came just before this call may reach no receiver. Does not block.
 ///
+/// A handler that another library has set over this one's meanwhile stays. As that handler may call this one's, a receiver that
+/// is made afterwards counts on that call: it hears of nothing while a handler stands there that calls no other.
+///
 /// # Errors
 /// The list has a signal that [`notify`] refuses; nothing was done then.
 ///
