@@ -1,0 +1,216 @@
+//! How often an M looks beyond its own queue: plays of the schedule by a clock that is set.
+
+use super::*;
+
+/// Runs goroutines of this length each, and calls `looked` at each look.
+fn run(
+    poll_schedule: &PollSchedule,
+    ticks: std::ops::Range<u32>,
+    clock: &mut u64,
+    each: u64,
+    mut looked: impl FnMut(Due),
+) {
+    for tick in ticks {
+        *clock += each;
+        if poll_schedule.is_due(tick) {
+            looked(poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(*clock))));
+        }
+    }
+}
+
+/// Fails by a clock that is read for each short goroutine, or by long ones between which there is no look.
+#[test]
+fn looks_around_come_as_often_as_they_should() {
+    for (each, least, most) in [
+        (50, 50_000, 60_000),
+        (1_000, 50_000, 100_000),
+        (10_000, 50_000, 80_000),
+        (1_000_000, 1_000_000, 1_000_000),
+    ] {
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+        run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
+        let (begin, mut looks) = (clock, 0);
+        run(&poll_schedule, 1_000..11_000, &mut clock, each, |due| looks += u64::from(due.around.is_some()));
+        let between = (clock - begin) / looks;
+        assert!((least..=most).contains(&between), "{each} ns each: one in {between} ns");
+    }
+}
+
+/// Fails when short goroutines are visited at another tick than each 61st, or long ones do not bring the visit
+/// forward, or are passed over for ever.
+#[test]
+fn turns_come_by_count_and_by_time() {
+    for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+        run(&poll_schedule, 1..1_000, &mut clock, each, |_| ());
+        let mut visits = 0;
+        run(&poll_schedule, 1_000..1_000 + 610 * every, &mut clock, each, |due| {
+            visits += u32::from(due.visit.is_some())
+        });
+        assert!(visits.abs_diff(610) <= 610 / 30, "{each} ns each: {visits} visits instead of 610");
+    }
+    let (poll_schedule, mut visits) = (PollSchedule::new(Policy::default()), 0);
+    for tick in 1..=610 {
+        if poll_schedule.is_due(tick) {
+            visits += u32::from(poll_schedule.look(tick, 0, None::<fn() -> Nanos>).visit.is_some());
+        }
+    }
+    assert_eq!(visits, 10, "without a clock");
+}
+
+/// Fails when those in the global queue come back by ones.
+#[test]
+fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
+    for (each, shares) in [(50, 25), (1_000_000, 100)] {
+        let (poll_schedule, mut clock, mut taken) = (PollSchedule::new(Policy::default()), 0, Vec::new());
+        run(&poll_schedule, 1..10_000, &mut clock, each, |due| taken.extend(due.visit));
+        let found = taken[20..120].iter().filter(|&&visit| visit == QueueVisit::Share).count();
+        assert_eq!(found, shares, "{each} ns each");
+    }
+}
+
+/// Fails when the rhythm of short goroutines outlives them by more than the 61.
+#[test]
+fn the_pace_follows_a_change() {
+    let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+    run(&poll_schedule, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
+    let (mut looks, mut tick) = (0, u32::MAX);
+    for _ in 0..200 {
+        clock += 100_000;
+        if poll_schedule.is_due(tick) {
+            looks +=
+                u32::from(poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some());
+        }
+        tick = tick.wrapping_add(1);
+    }
+    assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
+}
+
+/// Fails when more sleepers than one in so many go first, or one before those that were due earlier; also where ticks wrap.
+#[test]
+fn a_sleeper_goes_first_now_and_then() {
+    for begin in [1, u32::MAX - 100, i32::MAX as u32 - 100] {
+        let (poll_schedule, at) =
+            (PollSchedule::new(Policy::default()), |tick: u32| begin.wrapping_add(tick));
+        poll_schedule.sleepers.set(begin);
+        let first = |ticks: std::ops::Range<u32>| {
+            ticks.filter(|tick| poll_schedule.sleeper_goes_first(at(*tick))).collect::<Vec<_>>()
+        };
+        assert_eq!(first(0..40), [0, SLEEPER_EVERY, 2 * SLEEPER_EVERY]);
+        poll_schedule.sleepers_are_queued(at(40), 100, Nanos::ZERO);
+        poll_schedule.sleepers_are_queued(at(41), 3, Nanos::ZERO);
+        assert_eq!(first(41..150), [140]);
+        // Long after, without any sleeper.
+        let (much_later, looks) = (1_u32 << 31, 1_u32 << 20);
+        for tick in (150..much_later).step_by(looks as usize) {
+            poll_schedule.look(at(tick), 0, None::<fn() -> Nanos>);
+        }
+        assert_eq!(first(much_later..much_later + 2), [much_later]);
+    }
+}
+
+/// Fails when goroutines that are due wait for more turns, or for longer, than they should until they have a place in the
+/// ring, or when the clock is read for each goroutine before which none of them may run.
+#[test]
+fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
+    let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+    let (mut tick, mut last) = (u32::MAX - 100, u32::MAX - 100);
+    for (each, ring, goroutines) in [
+        (100, 256, capacity::TIMERS_EVERY),
+        (100, 3, 3),
+        (1_000_000, 256, 1),
+        (3_000, 256, 4),
+        (20_000, 256, 1),
+    ] {
+        let mut every = Vec::new();
+        for _ in 0..200 {
+            clock += each;
+            tick = tick.wrapping_add(1);
+            if !poll_schedule.timers_wait(tick) {
+                every.push(tick.wrapping_sub(last));
+                last = tick;
+                poll_schedule.sleepers_are_queued(tick, ring, Nanos::from_nanos(clock));
+            }
+        }
+        assert!(every.iter().all(|&every| every <= capacity::TIMERS_EVERY), "{each} ns each: {every:?}");
+        assert!(every[10..].iter().all(|&every| every == goroutines), "{each} ns each: {every:?}");
+    }
+    poll_schedule.sleepers_are_queued(tick, 256, Nanos::from_nanos(clock));
+    poll_schedule.begin_lease();
+    assert!(
+        !poll_schedule.timers_wait(tick),
+        "what an owner has queued keeps no later owner from its timers"
+    );
+}
+
+/// Fails when the clock is read for each goroutine while the earliest timer is far away, or when at a steady pace that
+/// timer has to wait for another goroutine than the one during which it became due.
+#[test]
+fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
+    const LEFT: u64 = 1_000_000;
+    for (each, every) in [(100, capacity::TIMERS_EVERY), (3_000, 4), (12_000, 1), (400_000, 1)] {
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), LEFT);
+        let (mut tick, due, mut looks) = (u32::MAX - 100, Nanos::from_nanos(2 * LEFT), 0);
+        loop {
+            clock += each;
+            tick = tick.wrapping_add(1);
+            if poll_schedule.timers_are_far(tick, due) {
+                continue;
+            }
+            let now = Nanos::from_nanos(clock);
+            if now >= due {
+                break;
+            }
+            looks += 1;
+            poll_schedule.none_is_due(tick, now, due);
+        }
+        assert!(clock - 2 * LEFT < each, "{each} ns each: late by {} ns", clock - 2 * LEFT);
+        let most = LEFT / each / u64::from(every) + 16;
+        assert!(looks <= most, "{each} ns each: {looks} looks, and not {most}");
+    }
+}
+
+/// Fails when goroutines that become longer all at once keep a timer waiting for more than so many of them, or when one of
+/// another owner, or one that is earlier than those known, is taken for far.
+#[test]
+fn what_was_far_away_may_be_near() {
+    let (poll_schedule, mut clock, mut tick) = (PollSchedule::new(Policy::default()), 0, 0);
+    let (far, earlier) = (Nanos::from_nanos(1 << 40), Nanos::from_nanos(1 << 39));
+    let mut run = |each: u64, goroutines: u32| {
+        let mut looks = 0;
+        for _ in 0..goroutines {
+            clock += each;
+            tick += 1;
+            if !poll_schedule.timers_are_far(tick, far) {
+                looks += 1;
+                poll_schedule.none_is_due(tick, Nanos::from_nanos(clock), far);
+            }
+        }
+        (looks, tick)
+    };
+    run(50, 1_000);
+    let (looks, _) = run(1_000_000, 200);
+    assert!(looks > 200 - capacity::TIMERS_EVERY, "{looks} looks at 200 long goroutines, after short ones");
+    // One goroutine more than up to a look: the next tick is one of those for which there is none.
+    let tick = std::iter::repeat_with(|| run(50, 1))
+        .skip(1_000)
+        .find(|(looks, _)| *looks == 1)
+        .map(|(_, tick)| tick + 1);
+    let tick = tick.expect("there is a look now and then");
+    assert!(poll_schedule.timers_are_far(tick, far));
+    assert!(!poll_schedule.timers_are_far(tick, earlier), "a timer that was set since");
+    poll_schedule.begin_lease();
+    assert!(!poll_schedule.timers_are_far(tick, far), "another owner");
+}
+
+/// Fails when the time for which the P was idle counts as its goroutines'.
+#[test]
+fn a_sleep_makes_nobody_late() {
+    let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+    run(&poll_schedule, 1..1_000, &mut clock, 50, |_| ());
+    let every = poll_schedule.every.get();
+    clock += 1_000_000_000;
+    poll_schedule.begin_lease();
+    run(&poll_schedule, 1_000..2_000, &mut clock, 50, |_| ());
+    assert_eq!(poll_schedule.every.get(), every);
+}
