@@ -492,8 +492,8 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
     });
 }
 
-/// Fails by a hang: a start of the timers' thread is refused once, and no later callback asks for one, as none of them is the
-/// earliest.
+/// Fails by a hang: starts of the timers' thread are refused, and no later callback asks for one, as none of them is the
+/// earliest; or by a word for each refusal.
 #[test]
 fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
     const NAME: &str = "timers_outside_of_runtimes_go_on_after_a_thread_was_refused";

@@ -375,20 +375,22 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn unlock_write(&self) {
-        // Release: what was done under the lock; partners all Acquires here.
-        let release = Release.unless(RwLockWriteRelaxed);
-        if self.word.compare_exchange(WRITER, 0, release, Relaxed).is_err() {
+        if !self.writer_leaves_alone() {
             self.release_write(0);
         }
     }
 
     /// As `unlock_write`; the caller calls the wakers of tasks.
     pub(super) fn unlock_write_in_silence(&self) -> Readied<Active> {
-        // Release: as in `unlock_write`, with the same partners.
-        match self.word.compare_exchange(WRITER, 0, Release, Relaxed) {
-            Ok(_) => Readied::new(),
-            Err(_) => self.written(0).ready_in_silence(),
-        }
+        if self.writer_leaves_alone() { Readied::new() } else { self.written(0).ready_in_silence() }
+    }
+
+    /// Ends a write for which nobody waits. Returns `false`, and has done nothing, if others wait.
+    #[inline]
+    fn writer_leaves_alone(&self) -> bool {
+        // Release: what was done under the lock; partners all Acquires here.
+        let release = Release.unless(RwLockWriteRelaxed);
+        self.word.compare_exchange(WRITER, 0, release, Relaxed).is_ok()
     }
 
     pub(super) fn unlock_upgradable(&self) {
@@ -438,7 +440,7 @@ impl RawRwLock {
     fn written(&self, becomes: u32) -> Notified<Ask> {
         let mut notified = Notified::new();
         let mut queues = self.queues.lock();
-        // Release: as in `unlock_write`, with the same partners.
+        // Release: as in `writer_leaves_alone`, with the same partners.
         let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
         assert!(before & WRITER != 0, "unlock_write: nobody writes");
         self.grant(&mut queues, Kind::Read, &mut notified);
