@@ -2,6 +2,7 @@
 
 use super::caught;
 use crate::block_on;
+use crate::chan::watch;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::{Event, Semaphore};
 use loom::sync::{Condvar, Mutex};
@@ -136,6 +137,30 @@ fn a_waker_may_drop_another_future_that_is_notified() {
     });
 }
 
+/// One change of a `watch` readies who reads the value and who waits for the change, and the waker of the one drops the other.
+/// Fails by a drop that waits for ever.
+#[test]
+fn a_readers_waker_may_drop_who_waits_for_the_change() {
+    Model::new().check("task_drops_a_watcher", || {
+        let (sender, mut reads) = watch::channel(0);
+        let mut waits = sender.subscribe();
+        let mut change = Box::pin(async move {
+            let _changed = waits.changed_async().await;
+        }) as Asks;
+        assert!(change.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let drops = Arc::new(Drops(Mutex::new(Some(change))));
+        let waker = Waker::from(Arc::clone(&drops));
+        let mut context = Context::from_waker(&waker);
+        let mut read = Box::pin(reads.wait_for_async(|value| *value > 0));
+        sender.send_modify(|value| {
+            assert!(read.as_mut().poll(&mut context).is_pending());
+            *value += 1;
+        });
+        assert!(drops.0.lock().expect("no panic under a model's lock").is_none());
+        assert!(matches!(read.as_mut().poll(&mut context), Poll::Ready(Ok(_))));
+    });
+}
+
 /// Two goroutines, one of which waits by a future. Fails by deadlock when a wake is lost on the way through both kinds of
 /// waiters.
 #[test]
@@ -166,6 +191,7 @@ fn mutants() {
             (Mutant::TaskLeavesBesideTheReady, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::EventForgetsItsNotification, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::NotifiedCallsInBetween, "a_waker_may_drop_another_future_that_is_notified"),
+            (Mutant::WatchCallsInBetween, "a_readers_waker_may_drop_who_waits_for_the_change"),
         ],
     );
 }

@@ -984,6 +984,8 @@ pub enum Mutant {
     EventForgetsItsNotification,
     /// A notifier of several tasks calls the waker of one before it has readied the next.
     NotifiedCallsInBetween,
+    /// A change of a `watch` calls the waker of one who reads before it has readied those who wait for the change.
+    WatchCallsInBetween,
     /// A request for permits that was granted is dropped, and keeps them.
     SemaphoreDropsTheGrant,
     /// A request for permits is dropped, and lets no waiter go that it held back.

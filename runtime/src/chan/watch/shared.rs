@@ -86,6 +86,7 @@ impl<T> Shared<T> {
         drop(state);
         // The receivers are claimed: R2 of `wait/task.rs` for them and for the readers, before the first waker is called.
         let mut readers = RwLockWriteGuard::unlock_in_silence(value);
+        mutant!(WatchCallsInBetween: mem::replace(&mut readers, crate::wait::task::Readied::new()).call_wakers());
         let mut receivers = notified.ready_in_silence();
         readers.queue();
         receivers.queue();
