@@ -35,6 +35,7 @@ fn main() {
         "mutex" => mutex,
         "try_lock" => try_lock,
         "timer_stop" => timer_stop,
+        "timer_moved" => timer_moved,
         "sleep" => sleep,
         "submit" => submit,
         "echo" => echo,
@@ -206,6 +207,15 @@ fn timer_stop(n: u64) {
     for _ in 0..n {
         assert!(gmp::time::after_func(Duration::from_secs(3600), || ()).stop());
     }
+}
+
+/// An idle limit that each message moves on.
+fn timer_moved(n: u64) {
+    let timer = gmp::time::after_func(Duration::from_secs(3600), || ());
+    for _ in 0..n {
+        assert!(timer.reset(Duration::from_secs(3600)));
+    }
+    assert!(timer.stop());
 }
 
 /// One goroutine alone: its M waits in the poller until the goroutine is due.

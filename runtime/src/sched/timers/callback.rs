@@ -154,26 +154,40 @@ impl<H: Host> Guard<H> {
 
     /// Arms the callback, for another time if armed already. Returns `true` if the callback was armed.
     pub(crate) fn set(&self, due: Nanos) -> bool {
+        let call = &self.0;
+        let mut locked = call.timers.lock();
+        let set = match call.handle(&locked) {
+            // The heap has an entry, so the mask has its P.
+            Some(handle) => {
+                let earlier = locked.reset(handle, due);
+                let orphaned = locked.is_orphaned();
+                drop(locked);
+                Set { armed: true, earlier, orphaned }
+            }
+            None => self.arm(locked, due),
+        };
+        call.announce_if(set.earlier, set.orphaned, due);
+        set.armed
+    }
+
+    /// For a callback that is not armed.
+    fn arm(&self, mut locked: Locked<'_, H>, due: Nanos) -> Set {
         let (call, timers) = (&self.0, &self.0.timers);
         // As long as this M holds the P, the mask has the P.
         let inside = M::<H>::current().and_then(M::look_in);
-        let mut locked = timers.lock();
-        let armed = call.handle(&locked).is_some();
         let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
         mutant!(CallLeavesThePEarly: let inside = { drop(inside); None });
-        let set = if armed || own || locked.is_orphaned() {
+        if own || locked.is_orphaned() {
             let earlier = locked.set(due, call);
             let orphaned = locked.is_orphaned();
             drop(locked);
             drop(inside);
-            Set { armed, earlier, orphaned }
+            Set { armed: false, earlier, orphaned }
         } else {
             drop(locked);
             drop(inside);
             self.set_from_afar(due)
-        };
-        call.announce_if(set.earlier, set.orphaned, due);
-        set.armed
+        }
     }
 
     #[cold]

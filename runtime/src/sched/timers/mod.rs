@@ -304,18 +304,26 @@ impl<H: Host> Locked<'_, H> {
 
     /// Puts a callback into the heap, or moves it. Returns `true` if the earliest time is an earlier one now.
     pub(crate) fn set(&mut self, due: Nanos, call: &Shared<Callback<H>>) -> bool {
-        let Some(handle) = call.handle(self) else { return self.add(due, Shared::clone(call)) };
+        match call.handle(self) {
+            Some(handle) => self.reset(handle, due),
+            None => self.add(due, Shared::clone(call)),
+        }
+    }
+
+    /// Moves a callback. Returns `true` if the earliest time is an earlier one now.
+    #[inline]
+    pub(crate) fn reset(&mut self, handle: Handle, due: Nanos) -> bool {
         let due = due.min(LATEST);
         let before = self.inner.heap.next_due();
         let moved = self.inner.heap.reset(handle, due);
-        debug_assert!(moved, "set: an armed callback stands in its heap");
+        debug_assert!(moved, "reset: an armed callback stands in its heap");
         self.publish();
         before.is_none_or(|before| due < before)
     }
 
     /// Puts a callback that is not armed into the heap. Returns `true` if the callback is due before all others
     /// there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, due: Nanos, call: Shared<Callback<H>>) -> bool {
         let due = due.min(LATEST);
         let before = self.inner.heap.next_due();
