@@ -246,6 +246,37 @@ fn a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so() {
     });
 }
 
+/// As before, but the first has found nothing: it is the one that was told `Pending` last. Fails by a poll that waits although
+/// the second task has left a byte, and no event will tell of that.
+#[test]
+fn a_task_sees_what_another_has_left() {
+    Model::new().check("task_left", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        runtime.run(move || {
+            let (socket, kernel) = (Socket::new(), Kernel::default());
+            let poll = |len, call: &mut dyn FnMut() -> io::Result<usize>| {
+                socket.poll_read(&mut Context::from_waker(Waker::noop()), len, call)
+            };
+            assert!(poll(8, &mut || kernel.read(8)).is_pending());
+            let mut comes = true;
+            // An event that is about nothing, so that the first makes its call.
+            handle.deliver(Readiness::READABLE);
+            let first = poll(8, &mut || {
+                let got = kernel.read(8);
+                if std::mem::take(&mut comes) {
+                    kernel.bytes.store(3, Relaxed);
+                    handle.deliver(Readiness::READABLE);
+                    assert_eq!(poll(2, &mut || kernel.read(2)).map(Result::unwrap), Poll::Ready(2));
+                }
+                got
+            });
+            assert_eq!(first.map(Result::unwrap), Poll::Ready(1));
+        });
+        done();
+    });
+}
+
 /// A drained socket, an event right after the read, and no event: what of the three makes a system call. Fails by a call too
 /// much, or by a poll that waits although a byte is there.
 #[test]
@@ -403,6 +434,7 @@ fn mutants() {
             (Mutant::TaskWaitsBeforeItsWaker, "a_foreign_task_is_woken"),
             (Mutant::TaskFirstUseUnordered, "the_first_task_sees_an_event_that_comes_unmarked"),
             (Mutant::TaskKeepsItsTurn, "a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so"),
+            (Mutant::TaskWaitsInAnotherTurn, "a_task_sees_what_another_has_left"),
             (Mutant::TaskTrustsAfterHup, "a_task_sees_data_and_the_end_in_one_event"),
             (Mutant::TaskWatchesReadsAlone, "a_task_sees_room_that_comes_as_it_asks"),
             (Mutant::TaskCloseTellsNobody, "a_close_ends_the_wait_of_a_task"),

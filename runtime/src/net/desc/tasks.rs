@@ -13,21 +13,22 @@
 //!   T3  system call; short or EAGAIN, and the turn is
 //!       as at T1: DRAINED
 //!   T4  keep the waker
-//!   T5  the word |= WAITS; READY was there?  from T1
-//!       else Pending
+//!   T5  the word |= WAITS; READY was there, or another
+//!       turn?  from T1, else Pending
 //! ```
 //! *No event is lost.* What comes after the T1 before a system call sets READY; T5 and E4 exchange one word, so T5 sees
-//! READY, or E4 sees WAITS and the waker of T4. What came before was in the kernel before the system call: E4's exchange
-//! released it to T1's. Programs without tasks pay E4's load. So a task that is the first of its direction says so in the
-//! word and exchanges the slot: if E1 comes first, the system call after T0 sees what E1 reported; if T0 does, E4 sees
-//! USED.
+//! READY, or E4 sees WAITS and the waker of T4. Two tasks may be in one direction: the other one may have taken that READY, and
+//! have left some of what came. Then T5 sees the other's turn, and the task asks again. What came before T1 was in the kernel
+//! before the system call: E4's exchange released it to T1's. Programs without tasks pay E4's load. So a task that is the first
+//! of its direction says so in the word and exchanges the slot: if E1 comes first, the system call after T0 sees what E1
+//! reported; if T0 does, E4 sees USED.
 //!
 //! *Drained without asking*, as in `net/socket.rs`, and here after `EAGAIN` as well: a future is polled for many reasons, and
 //! each poll of a silent socket would cost a system call. DRAINED says that the socket was seen empty (or full, where
-//! one writes) after the T1 of the present turn; what came later has set READY. Two tasks may be in one direction, and the
-//! second may take the READY of bytes, and read some, while the first has just seen the socket empty: its DRAINED would be of
-//! the past. The second has begun another turn, so the first says nothing. The events in `seen` speak against DRAINED,
-//! as they do against a short read.
+//! one writes) after the T1 of the present turn; what came later has set READY. The second of two tasks may take the READY of
+//! bytes, and read some, while the first has just seen the socket empty: its DRAINED would be of the past. The second has begun
+//! another turn, so the first does not set DRAINED. The events in `seen` speak against DRAINED, as they do against a short
+//! read.
 //!
 //! *A goroutine and a task in one direction.* Each event goes to both: E1 fills the slot whatever stands in it, and E4
 //! marks the word whether or not a waker is there. Neither takes the other's mark. `drained` and DRAINED say no more than
@@ -97,7 +98,7 @@ pub(crate) enum Begun {
 pub(crate) enum Kept {
     /// The next event wakes the task.
     Pending,
-    /// An event has come: from T1.
+    /// An event has come, and another task may have taken its mark: from T1.
     Again,
     /// The runtime has ended.
     Over,
@@ -194,6 +195,7 @@ impl TaskWord {
         match seen {
             seen if seen & OVER != 0 => Kept::Over,
             seen if seen & READY != 0 => Kept::Again,
+            seen if (Turn::of(seen) != turn).unless(TaskWaitsInAnotherTurn) => Kept::Again,
             _ => Kept::Pending,
         }
     }
