@@ -3,8 +3,9 @@
 use common::child;
 use common::loopback::{listen, pair};
 use common::{everywhere, until, watched};
-use gmp::net::{TcpListener, TcpStream};
+use gmp::net::{PollStream, TcpListener, TcpStream, UnixStream};
 use gmp::{go, yield_now};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -191,6 +192,53 @@ fn vectored_reads_and_writes_use_all_buffers() {
     };
     watched(0, check);
     everywhere(|rt| rt.run(check));
+}
+
+/// Fails by a hang: the kernel takes 1024 buffers in a call, and a read that fills these is taken for a short one.
+#[test]
+fn more_buffers_than_a_call_takes_hide_nothing() {
+    fn check<S: PollStream + Sync>(near: S, far: S)
+    where
+        for<'a> &'a S: Read + Write,
+    {
+        let bytes = (0..2000).map(|at| at as u8).collect::<Vec<_>>();
+        let vectored = |polls: bool| {
+            let mut got = [0; 1500];
+            let mut bufs = got.chunks_mut(1).map(IoSliceMut::new).collect::<Vec<_>>();
+            let len = match polls {
+                false => (&near).read_vectored(&mut bufs).unwrap(),
+                true => gmp::block_on(poll_fn(|cx| near.poll_read_vectored(cx, &mut bufs))).unwrap(),
+            };
+            got[..len].to_vec()
+        };
+        for polls in [false, true, false, true] {
+            gmp::scope(|scope| {
+                let reads = scope.go(|| {
+                    let mut all = vectored(polls);
+                    while all.len() < bytes.len() {
+                        let mut rest = [0; 2000];
+                        let len = match polls {
+                            false => (&near).read(&mut rest).unwrap(),
+                            true => gmp::block_on(poll_fn(|cx| near.poll_read(cx, &mut rest))).unwrap(),
+                        };
+                        all.extend_from_slice(&rest[..len]);
+                    }
+                    all
+                });
+                yield_now();
+                (&far).write_all(&bytes).unwrap();
+                assert_eq!(reads.join().unwrap(), bytes);
+            });
+        }
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, far) = pair();
+            check(near, far);
+            let (near, far) = UnixStream::pair().unwrap();
+            check(near, far);
+        });
+    });
 }
 
 /// Fails by a call of std's that would block and does not, or by one of ours that blocks the thread.

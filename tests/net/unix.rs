@@ -4,7 +4,7 @@ use common::cpu::thread_time;
 use common::crew::{each, everyone, join_all};
 use common::{everywhere, until};
 use gmp::net::unix::SocketAddr;
-use gmp::net::{UnixDatagram, UnixListener, UnixStream};
+use gmp::net::{TcpStream, UnixDatagram, UnixListener, UnixStream};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, Write};
 use std::net::Shutdown;
@@ -89,18 +89,26 @@ fn stream_socket() -> OwnedFd {
     }
 }
 
+/// `bind` or `connect`.
+type ByAddress = unsafe extern "C" fn(libc::c_int, *const libc::sockaddr, libc::socklen_t) -> libc::c_int;
+
 fn bind_to(socket: &impl AsRawFd, addr: &SocketAddr) {
-    bind_to_name(
+    call_with(socket, addr, libc::bind);
+}
+
+fn call_with(socket: &impl AsRawFd, addr: &SocketAddr, call: ByAddress) {
+    call_with_name(
         socket,
         &match (addr.as_pathname(), addr.as_abstract_name()) {
             (Some(path), _) => path.to_str().unwrap().as_bytes().to_vec(),
             (_, Some(name)) => [b"\0", name].concat(),
             _ => unreachable!("an address with a name"),
         },
+        call,
     );
 }
 
-fn bind_to_name(socket: &impl AsRawFd, name: &[u8]) {
+fn call_with_name(socket: &impl AsRawFd, name: &[u8], call: ByAddress) {
     // SAFETY: all zeros is a valid address.
     let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     raw.sun_family = libc::AF_UNIX as _;
@@ -109,8 +117,8 @@ fn bind_to_name(socket: &impl AsRawFd, name: &[u8]) {
     }
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len();
     // SAFETY: the address lives through the call.
-    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const raw).cast(), len as _) };
-    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    let done = unsafe { call(socket.as_raw_fd(), (&raw const raw).cast(), len as _) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Fails by a hang: a read that ends at the message with the descriptor is short, and what comes after it is there without
@@ -324,7 +332,10 @@ fn put(far: &impl AsRawFd, bytes: &[u8], flags: libc::c_int) -> io::Result<()> {
 
 /// What the kernel does not join is read in several short reads, though there is only one event. `send` puts "one", what keeps
 /// it apart, and "two" into the stream.
-fn both_are_read(near: UnixStream, far: OwnedFd, send: impl Fn(&OwnedFd)) {
+fn both_are_read<S: Sync>(near: S, far: OwnedFd, send: impl Fn(&OwnedFd))
+where
+    for<'a> &'a S: Read,
+{
     let read = || {
         let mut buffer = [0; 64];
         let len = (&near).read(&mut buffer).unwrap();
@@ -404,25 +415,58 @@ fn an_urgent_byte_hides_nothing_behind_it() {
     });
 }
 
+fn pair_of_messages() -> [OwnedFd; 2] {
+    let (mut fds, kind) = ([0; 2], libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC);
+    // SAFETY: room for two descriptors.
+    let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) };
+    assert_eq!(made, 0);
+    // SAFETY: both are new, and nobody else knows them.
+    fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn one_and_two(far: &OwnedFd) {
+    put(far, b"one", 0).unwrap();
+    put(far, b"two", 0).unwrap();
+}
+
 /// Fails by a hang: a descriptor that came as a stream's is none, and each read of it ends with a message.
 #[test]
 fn messages_of_another_kind_of_socket_hide_nothing() {
     everywhere(|rt| {
         rt.run(|| {
             for clone in [false, true] {
-                let (mut fds, kind) = ([0; 2], libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC);
-                // SAFETY: room for two descriptors.
-                let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) };
-                assert_eq!(made, 0);
-                // SAFETY: both are new, and nobody else knows them.
-                let [near, far] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+                let [near, far] = pair_of_messages();
                 let near = UnixStream::from(near);
                 let near = if clone { near.try_clone().unwrap() } else { near };
-                both_are_read(near, far, |far| {
-                    put(far, b"one", 0).unwrap();
-                    put(far, b"two", 0).unwrap();
-                });
+                both_are_read(near, far, one_and_two);
             }
+            let [near, far] = pair_of_messages();
+            both_are_read(TcpStream::from(near), far, one_and_two);
+        });
+    });
+}
+
+/// As before, with connections of a listener that came so.
+#[test]
+fn messages_of_what_such_a_listener_accepts_hide_nothing() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let address = abstract_name();
+            let make = || {
+                // SAFETY: no pointers.
+                let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+                assert!(fd >= 0);
+                // SAFETY: new, and nobody else knows it.
+                unsafe { OwnedFd::from_raw_fd(fd) }
+            };
+            let (listens, far) = (make(), make());
+            bind_to(&listens, &address);
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::listen(listens.as_raw_fd(), 8) }, 0);
+            let listener = UnixListener::from(listens);
+            call_with(&far, &address, libc::connect);
+            let (near, _) = listener.accept().unwrap();
+            both_are_read(near, far, one_and_two);
         });
     });
 }
@@ -447,7 +491,7 @@ fn a_peer_with_the_longest_path_is_accepted() {
             path.extend(std::iter::repeat_n('l', 108 - path.len()));
             let path = Scratch(PathBuf::from(path));
             let socket = std::os::unix::net::UnixDatagram::from(stream_socket());
-            bind_to_name(&socket, path.0.to_str().unwrap().as_bytes());
+            call_with_name(&socket, path.0.to_str().unwrap().as_bytes(), libc::bind);
             socket.connect_addr(&listener.local_addr().unwrap()).unwrap();
             let (stream, peer) = listener.accept().unwrap();
             assert_eq!(peer.as_pathname(), Some(&*path.0));

@@ -206,7 +206,7 @@ macro_rules! reads {
             /// When the wait is ended from outside, except by a context, which gives an error here; see
             /// [`migration`](crate::migration#what-may-unwind).
             fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
-                let len = bufs.iter().map(|buf| buf.len()).sum();
+                let len = crate::net::sys::len_of_call(bufs);
                 crate::net::methods::with_a_frame(
                     self.0.$run($($short,)? len, |stream| $read_vectored(stream, bufs)),
                 )
@@ -355,7 +355,7 @@ macro_rules! stream_polls {
                 cx: &mut std::task::Context<'_>,
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                let len = bufs.iter().map(|buf| buf.len()).sum();
+                let len = crate::net::sys::len_of_call(bufs);
                 self.0.$poll(cx, len, |stream| $read_vectored(stream, bufs))
             }
 

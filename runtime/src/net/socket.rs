@@ -99,7 +99,8 @@ pub(crate) struct Socket<S: AsFd> {
     /// Whether other descriptors may refer to the same connection: made by `try_clone`, or before the socket came
     /// here. Duplicates that a borrower makes are not known.
     shared: AtomicBool,
-    /// Whether the descriptor was made outside, so that the socket may be of another kind than its type says.
+    /// Whether the descriptor was made outside, and is of another kind than its type says: no short read says that there is
+    /// nothing left.
     foreign: bool,
     /// Whether the descriptor may be borrowed from code that goes on using it, so that its number is not ours to take.
     borrowed: bool,
@@ -155,10 +156,17 @@ impl<S: AsFd> Socket<S> {
         socket
     }
 
-    /// As `of_shared`, for a descriptor that was made outside.
-    pub(crate) fn of_foreign(inner: S) -> Self {
+    /// As `of_shared`, for a descriptor that was made outside. `known`: the socket is of the kind that its type says.
+    pub(crate) fn of_outside(inner: S, known: bool) -> Self {
         let mut socket = Self::of_shared(inner);
-        socket.foreign = true;
+        socket.foreign = !known;
+        socket
+    }
+
+    /// As `new`, for a connection of `listener`: a socket of the same kind.
+    pub(crate) fn of_accepted<L: AsFd>(listener: &Socket<L>, inner: S) -> Self {
+        let mut socket = Self::new(inner);
+        socket.foreign = listener.foreign;
         socket
     }
 
@@ -370,7 +378,7 @@ impl<S: AsFd> Socket<S> {
         let begun = self.read.limit.begin();
         // Zero bytes are the end of the stream, and all later reads return zero as well.
         mutant!(SocketFullReadDrains: let len = len + 1);
-        let short = |&got: &usize| got > 0 && got < len;
+        let short = |&got: &usize| got > 0 && got < len && !self.foreign;
         self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
     }
 

@@ -95,6 +95,11 @@ pub(super) fn recv(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::R
     check_len(unsafe { libc::recv(socket.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) })
 }
 
+/// Returns how many bytes one call reads into `bufs` at most: the kernel takes no more than `UIO_MAXIOV` of them.
+pub(crate) fn len_of_call(bufs: &[IoSliceMut<'_>]) -> usize {
+    bufs.iter().take(libc::UIO_MAXIOV as usize).map(|buf| buf.len()).sum()
+}
+
 /// Reads from any descriptor; here and below.
 pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as told, and lives through the call.
@@ -220,6 +225,27 @@ pub(super) fn poll(
         Err(refused) if refused.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
         Err(refused) => Err(refused),
     }
+}
+
+/// Returns an option of the socket; `None` if there is none, or the descriptor is no socket's.
+fn option(socket: BorrowedFd<'_>, name: libc::c_int) -> Option<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let (at, len) = ((&raw mut value).cast(), &raw mut len);
+    // SAFETY: room for the value, which lives through the call.
+    let got = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, len) };
+    (got == 0).then_some(value)
+}
+
+/// Returns `true` for a stream of TCP, or a socket that accepts such streams.
+pub(super) fn is_tcp(socket: BorrowedFd<'_>) -> bool {
+    matches!(option(socket, libc::SO_PROTOCOL), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
+}
+
+/// Returns `true` for a Unix stream, or a socket that accepts such streams.
+pub(super) fn is_unix_stream(socket: BorrowedFd<'_>) -> bool {
+    option(socket, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
+        && option(socket, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
 
 /// Returns `true` if calls on the descriptor block the thread.

@@ -247,7 +247,7 @@ stream_polls!(
     |mut stream: &net::TcpStream, buf| io::Write::write(&mut stream, buf),
     |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
-socket_traits!(TcpStream, net::TcpStream);
+socket_traits!(TcpStream, net::TcpStream, sys::is_tcp);
 copy_end!(TcpStream, Socket, Drained: Source Sink);
 duplex_end!(TcpStream, |socket| sys::has_ended_writes(socket.as_fd()), |socket| Ok(sys::is_over(
     socket.as_fd()

@@ -1,8 +1,9 @@
 //! The traits of descriptors, which all socket types implement alike.
 
-/// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`.
+/// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`. `$of_kind` tells whether a
+/// descriptor that was made outside is a socket of which a short read tells what this type's reads take it for.
 macro_rules! socket_traits {
-    ($name:ident, $std:ty) => {
+    ($name:ident, $std:ty, $of_kind:expr) => {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)
@@ -60,12 +61,14 @@ macro_rules! socket_traits {
             /// If the kernel refuses that, which it does for no open descriptor.
             fn from(inner: $std) -> Self {
                 inner.set_nonblocking(true).expect("from: the descriptor is not open");
-                $name(Socket::of_foreign(inner))
+                let known = $of_kind(inner.as_fd());
+                $name(Socket::of_outside(inner, known))
             }
         }
 
         impl From<OwnedFd> for $name {
-            /// Takes the descriptor for a socket of this kind, without asking, and puts it into non-blocking mode.
+            /// Takes the descriptor for a socket of this kind, and puts it into non-blocking mode. One of another kind is not
+            /// refused: what its system calls refuse comes as their errors.
             ///
             /// # Panics
             /// If the kernel refuses that, which it does for no open descriptor.

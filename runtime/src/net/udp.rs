@@ -320,4 +320,4 @@ options! {
 }
 limits!(UdpSocket);
 ip_options!(UdpSocket);
-socket_traits!(UdpSocket, net::UdpSocket);
+socket_traits!(UdpSocket, net::UdpSocket, |_| true);

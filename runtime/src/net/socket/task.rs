@@ -60,7 +60,7 @@ impl<S: AsFd> Socket<S> {
         if len == 0 {
             return Poll::Ready(self.read_nothing());
         }
-        let short = |&got: &usize| got > 0 && got < len;
+        let short = |&got: &usize| got > 0 && got < len && !self.foreign;
         self.poll_call(cx, Direction::Read, || call(&self.inner), short)
     }
 

@@ -79,7 +79,7 @@ impl TcpListener {
     /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
-        Ok((TcpStream(Socket::new(fd.into())), addr))
+        Ok((TcpStream(Socket::of_accepted(&self.0, fd.into())), addr))
     }
 
     /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
@@ -106,7 +106,7 @@ impl TcpListener {
     /// As [`accept`](Self::accept); `Unsupported` as [`TcpStream::poll_read`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         let accepted = self.0.poll(cx, Direction::Read, |listener| sys::accept(listener.as_fd()));
-        accepted.map_ok(|(fd, addr)| (TcpStream(Socket::new(fd.into())), addr))
+        accepted.map_ok(|(fd, addr)| (TcpStream(Socket::of_accepted(&self.0, fd.into())), addr))
     }
 
     /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
@@ -207,4 +207,4 @@ incoming!(
     /// ```
 );
 ip_options!(TcpListener);
-socket_traits!(TcpListener, net::TcpListener);
+socket_traits!(TcpListener, net::TcpListener, sys::is_tcp);

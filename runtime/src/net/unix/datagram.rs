@@ -271,4 +271,4 @@ impl UnixDatagram {
 
 limits!(UnixDatagram);
 error_option!(UnixDatagram);
-socket_traits!(UnixDatagram, net::UnixDatagram);
+socket_traits!(UnixDatagram, net::UnixDatagram, |_| true);

@@ -76,7 +76,7 @@ impl UnixListener {
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (stream, addr) =
             with_a_frame(self.0.run(Direction::Read, |listener| super::accept(listener.as_fd())))?;
-        Ok((UnixStream(Socket::new(stream)), addr))
+        Ok((UnixStream(Socket::of_accepted(&self.0, stream)), addr))
     }
 
     /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
@@ -106,7 +106,7 @@ impl UnixListener {
     /// As [`accept`](Self::accept); `Unsupported` as [`UnixStream::poll_read`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
         let accepted = self.0.poll(cx, Direction::Read, |listener| super::accept(listener.as_fd()));
-        accepted.map_ok(|(stream, addr)| (UnixStream(Socket::new(stream)), addr))
+        accepted.map_ok(|(stream, addr)| (UnixStream(Socket::of_accepted(&self.0, stream)), addr))
     }
 
     /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
@@ -158,4 +158,4 @@ incoming!(
     /// errors do not end the iterator.
 );
 error_option!(UnixListener);
-socket_traits!(UnixListener, net::UnixListener);
+socket_traits!(UnixListener, net::UnixListener, sys::is_unix_stream);

@@ -172,7 +172,7 @@ limits!(UnixStream);
 error_option!(UnixStream);
 // A short read says that the socket is empty, but for: a message that the kernel does not join with the next one, which
 // `pass::read_vectored` is told; urgent data, as on TCP; and a socket of another kind (SOCK_SEQPACKET), whose messages stay
-// apart, and which can only have been made outside.
+// apart, and which can only have been made outside, or accepted by such a listener.
 reads!(
     UnixStream,
     run_read_of_messages,
@@ -195,7 +195,7 @@ stream_polls!(
     |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
-socket_traits!(UnixStream, net::UnixStream);
+socket_traits!(UnixStream, net::UnixStream, sys::is_unix_stream);
 copy_end!(UnixStream, Socket, Unknown: Source Sink);
 // A read is told of a reset even after a write, but for a write that was under way as the peer went.
 duplex_end!(UnixStream, |_| Ok(false), |_| Ok(false));
