@@ -1,13 +1,16 @@
 //! Values with a descriptor that another library made.
 
+use common::bolt::bolted;
 use common::child;
 use common::crew::{Crew, everyone};
 use gmp::io::Watched;
+use gmp::net::unix::UnixStream;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn flags(fd: &impl AsRawFd) -> i32 {
     // SAFETY: no pointers.
@@ -64,6 +67,41 @@ fn one_descriptor_is_watched_once() {
     assert_eq!(reads.join().unwrap(), b"one");
     writer.write_all(b"two").unwrap();
     assert_eq!(rt.go(move || read(&twin).unwrap()).join().unwrap(), b"two");
+}
+
+/// Fails by a hang: a goroutine that its runtime has left behind keeps the reader's turn, as what it called has released a turn
+/// of another descriptor before it waited.
+#[test]
+fn a_reader_that_is_left_behind_holds_nobody_up() {
+    for procs in common::PROCS {
+        common::watched(procs, || {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            // SAFETY: no pointers.
+            let set =
+                unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, flags(&reader) | libc::O_NONBLOCK) };
+            assert_eq!(set, 0);
+            let (reader, first) = (Arc::new(Watched::new(reader)), common::runtime(procs));
+            let same = Arc::clone(&reader);
+            let left = first.go(move || {
+                let (near, _far) = UnixStream::pair().unwrap();
+                bolted(|| {
+                    let read = same.read_with(|mut pipe| {
+                        (&near).write_all(b"x")?;
+                        pipe.read(&mut [0; 16])
+                    });
+                    drop(read);
+                });
+            });
+            common::until(|| common::dumps::read(&first.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+            drop(left);
+            first.shutdown(Duration::from_secs(5));
+            let (second, same) = (common::runtime(procs), Arc::clone(&reader));
+            let reads = second.go(move || read(&same).unwrap());
+            writer.write_all(b"hello").unwrap();
+            assert_eq!(reads.join().unwrap(), b"hello");
+            reader.close().unwrap();
+        });
+    }
 }
 
 /// Fails by a number that names something else afterwards, for whoever owns the descriptor and goes on using it.

@@ -99,6 +99,29 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     });
 }
 
+/// As before, and the goroutine has had another lock meanwhile: what an operation calls may use another descriptor.
+#[test]
+fn an_io_lock_is_given_up_by_one_who_has_had_another() {
+    Model::new().check("io_lock_rest_left", || {
+        let runtime = at_rest::<1>();
+        let (shared, another) = (Shared::new(), Shared::new());
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || {
+                let io_lock = shared.io_lock.take_unless(|| false).expect("it is open");
+                another.count();
+                io_lock.rest();
+                super::cover::park_for_ever();
+            }
+        }));
+        // One M and one queue: the goroutine is parked when this one has run.
+        runtime.run(|| ());
+        super::cover::leave(runtime, std::time::Duration::from_secs(1));
+        shared.count();
+        done();
+    });
+}
+
 /// A thread hands the lock to a goroutine that waits for it, whose runtime ends at the same time. Fails by deadlock when the
 /// goroutine is left behind with the lock.
 #[test]
@@ -339,6 +362,7 @@ fn mutants() {
             (Mutant::WhyRelaxed, "one_who_leaves_the_queue_forgets_nobody"),
             (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_one_who_gives_up"),
             (Mutant::IoLockLeftBehind, "an_io_lock_whose_holder_is_left_behind_is_given_up"),
+            (Mutant::IoLockRestsUnnoted, "an_io_lock_is_given_up_by_one_who_has_had_another"),
             (Mutant::IoLockHandOverRelaxed, "who_takes_the_lock_past_a_waiter_comes_after_its_holder"),
             (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),
             (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up"),

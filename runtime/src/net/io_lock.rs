@@ -371,6 +371,10 @@ impl<H: Host> IoLock<H> {
 impl<H: Host> Holder<'_, H> {
     /// The holder rests: the system calls are over, and the holder is about to wait.
     pub(crate) fn rest(&self) {
+        if let Some(g) = self.g {
+            // What the operation's function has waited for has taken its own hook back.
+            unless!(IoLockRestsUnnoted, self.io_lock.note_holder(g));
+        }
         // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
         self.io_lock.resting.store(true, Release.unless(IoLockRestRelaxed));
     }

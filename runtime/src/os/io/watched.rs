@@ -66,6 +66,9 @@ impl<T: AsFd> Watched<T> {
     /// the goroutine, or the plain thread, meanwhile; at most until the read deadline or timeout. Of several callers one reads
     /// at a time, in the order in which they came.
     ///
+    /// `read` itself should not wait: no limit of this descriptor ends that, and [`close`](Self::close) waits until `read` has
+    /// returned.
+    ///
     /// `read` reads from the descriptor itself: of the bytes in a buffer, as a `BufReader` and std's `Stdin` have, the kernel
     /// does not know.
     ///
