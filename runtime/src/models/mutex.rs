@@ -1,9 +1,10 @@
 //! `sync::Mutex`: one holder at a time, and each waiter in the queue is notified.
 
 use super::caught;
+use super::cover::Held;
 use super::task::{Foreign, poll, run};
 use crate::context::Context;
-use crate::model::{Flag, Model, Mutant, at_rest, done};
+use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use crate::sync::{Mutex, MutexGuard};
 use loom::thread;
 use std::pin::pin;
@@ -180,6 +181,48 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
     });
 }
 
+/// A goroutine was notified to try, and comes too late; then the monitor takes its P for another goroutine, and the runtime
+/// ends before the first one has a P again. A task stands behind it in the queue. Fails by deadlock when the goroutine has kept
+/// the mark of one that is about to try.
+#[test]
+fn one_who_lost_and_is_left_on_its_way_back_holds_nobody_back() {
+    Model::new().with_retaker().preemptions(2).check("mutex_left_in_vain", || {
+        let runtime = runtime(1, 2);
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let (theirs, found) = (Arc::clone(&lock), Arc::new(std::sync::Mutex::new(None)));
+        let finds = Arc::clone(&found);
+        drop(runtime.go(move || {
+            *finds.lock().unwrap() = Some(Held::current());
+            *theirs.lock() += 1;
+        }));
+        // This goroutine has the P once the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        let (mut behind, task) = (Box::pin(lock.lock_async()), Foreign::new());
+        assert!(poll(behind.as_mut(), &task).is_pending());
+        let mut held = found.lock().unwrap().take().expect("the goroutine has run");
+        loom::explore();
+        drop(guard);
+        let again = lock.try_lock();
+        let (begins, ends) = (Flag::default(), Flag::default());
+        drop(runtime.go({
+            let (begins, ends) = (begins.clone(), ends.clone());
+            move || {
+                begins.raise();
+                ends.wait_on_thread();
+            }
+        }));
+        held.judge_again();
+        let _taken = held.retake();
+        begins.wait_on_thread();
+        let _report = super::cover::leave(runtime, Duration::ZERO);
+        ends.raise();
+        drop(again);
+        *run(behind.as_mut(), &task) += 1;
+        done();
+    });
+}
+
 /// Two goroutines wait, and a thread takes the lock between an unlock and the queue; so two unlocks come to the queue.
 /// Fails by deadlock when the second one notifies the other goroutine as well: the word counts one.
 #[test]
@@ -281,6 +324,7 @@ fn mutants() {
             (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),
             (Mutant::MutexDropsTheCall, "a_future_that_is_dropped_takes_no_call_with_it"),
             (Mutant::MutexWokenStays, "a_task_that_lost_to_a_barger_is_called_again"),
+            (Mutant::MutexWokenParks, "one_who_lost_and_is_left_on_its_way_back_holds_nobody_back"),
             (Mutant::MutexLeftBehind, "what_was_handed_to_a_left_goroutine_is_not_lost"),
         ],
     );

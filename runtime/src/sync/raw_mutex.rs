@@ -24,7 +24,9 @@
 //! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the
 //! lock, or with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then
 //! sees QUEUED without WOKEN, and notifies again. If the waiter's runtime ends before the waiter runs, its abandon
-//! hook clears WOKEN, or releases the lock that was handed to it; so does the drop of a future that was notified.
+//! hook clears WOKEN, or releases the lock that was handed to it; so does the drop of a future that was notified. A waiter
+//! that has tried in vain and has to park for a P before it can queue itself clears WOKEN, and tries once more, before it
+//! parks there: it has no abandon hook then.
 //!
 //! Invariants:
 //! 1. While the lock is not free, only the holder of the queue's lock changes the word, except for the unlock's
@@ -43,7 +45,7 @@ use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release,
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
-use crate::wait::waiter::{How, Wait};
+use crate::wait::waiter::{How, Opened, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
 
@@ -175,7 +177,9 @@ impl RawMutex {
         let how = How::new(WaitReason::Mutex).until(until).ends(ends);
         let (mut woken, mut starved, mut position) = (0, 0, Position::Back);
         loop {
-            let wait = Wait::begin();
+            let opened = Wait::try_open().or_else(|| self.open_late(&mut woken));
+            let Some(opened) = opened else { return Ok(()) };
+            let wait = Wait::of(opened);
             let waiters = self.waiters.lock();
             if self.join_queue(woken, starved) {
                 drop(waiters);
@@ -198,6 +202,17 @@ impl RawMutex {
                 }
             }
         }
+    }
+
+    /// Opens a wait of a caller that parks for a P first, and may be left behind there: it is not to be the one of whom WOKEN
+    /// says that it is about to try. `None` if it tries after all, and has the lock.
+    #[cold]
+    fn open_late(&self, woken: &mut u32) -> Option<Opened<Active>> {
+        mutant!(MutexWokenParks: return Some(Wait::open()));
+        if std::mem::take(woken) != 0 && self.take_for_the_called() {
+            return None;
+        }
+        Some(Wait::open())
     }
 
     /// Spins for a moment, where that can help. Returns `true` if the lock was taken.
@@ -318,19 +333,22 @@ impl RawMutex {
         notified
     }
 
+    /// Clears WOKEN, and tries to take the lock for the waiter that was notified to try. If another thread has the lock, its
+    /// unlock notifies the next waiter.
+    fn take_for_the_called(&self) -> bool {
+        let _waiters = self.waiters.lock();
+        self.word.fetch_and(!WOKEN, Relaxed);
+        self.take(0)
+    }
+
     /// For a notified waiter that never runs, or was dropped: releases the lock that was handed to it, or clears WOKEN.
     fn settle(&self, handed: bool) {
         if handed {
             self.unlock();
             return;
         }
-        // The waiter would have tried to take the lock. The caller tries in the waiter's place, and unlocks, which
-        // notifies the next waiter.
-        let waiters = self.waiters.lock();
-        self.word.fetch_and(!WOKEN, Relaxed);
-        let locked = self.take(0);
-        drop(waiters);
-        if locked {
+        // The caller tries in the waiter's place, and unlocks, which notifies the next waiter.
+        if self.take_for_the_called() {
             self.unlock();
         }
     }
