@@ -2,7 +2,7 @@
 
 use common::child;
 use common::{everywhere, runtime, until};
-use gmp::{Builder, go, yield_now};
+use gmp::{Builder, Runtime, go, yield_now};
 use std::any::Any;
 use std::net::ToSocketAddrs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -378,11 +378,6 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
     // It has stacks for the two goroutines.
     rt.run(|| ());
     // What is ready is taken by plain threads, which use the same stacks; and no more can be mapped.
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: it writes what is passed.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
-    // SAFETY: it reads what is passed.
-    let limit = |limit: &libc::rlimit| assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
     let (begin, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let ready = Arc::new(AtomicUsize::new(0));
     let (inside, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -405,24 +400,71 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
         })
         .collect();
     until(|| ready.load(SeqCst) == 40);
-    // An eighth of the limit is not for stacks: that leaves nothing for them, and something for the heap.
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    limit(&libc::rlimit { rlim_cur: pages * 4096 + (8 << 20), ..before });
+    let full = FullAddressSpace::begin();
     begin.store(true, SeqCst);
     until(|| inside.load(SeqCst) + refused.load(SeqCst) == 40);
     assert!(refused.load(SeqCst) > 0);
     for (name, left) in [("little", 8 << 10), ("much", 48 << 10)] {
-        let panics = move || {
-            let top = std::hint::black_box(0_u8);
-            panic_with_left((&raw const top).addr() - usable(64), left);
-        };
-        let ended = rt.run(|| Builder::new().name(name).go(panics).unwrap()).join();
-        assert_eq!(text(ended.unwrap_err().into_panic()), format!("{left} left"));
+        panics_with_left(&rt, name, left);
     }
-    limit(&before);
+    drop(full);
     over.store(true, SeqCst);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// A limit that leaves no room for stacks.
+struct FullAddressSpace(libc::rlimit);
+
+impl FullAddressSpace {
+    fn begin() -> Self {
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: it writes what is passed.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
+        // An eighth of the limit is not for stacks: that leaves nothing for them, and something for the heap.
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+        Self::set(&libc::rlimit { rlim_cur: pages * 4096 + (8 << 20), ..before });
+        FullAddressSpace(before)
+    }
+
+    fn set(limit: &libc::rlimit) {
+        // SAFETY: it reads what is passed.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
+    }
+}
+
+impl Drop for FullAddressSpace {
+    fn drop(&mut self) {
+        Self::set(&self.0);
+    }
+}
+
+/// A goroutine of that name panics with so many bytes left.
+fn panics_with_left(rt: &Runtime, name: &'static str, left: usize) {
+    let panics = move || {
+        let top = std::hint::black_box(0_u8);
+        panic_with_left((&raw const top).addr() - usable(64), left);
+    };
+    let ended = rt.run(|| Builder::new().name(name).go(panics).unwrap()).join();
+    assert_eq!(text(ended.unwrap_err().into_panic()), format!("{left} left"));
+}
+
+/// Fails by a previous hook that is not run: the hook's stacks went when a larger one was refused.
+#[test]
+fn a_stack_that_is_refused_costs_the_hook_none() {
+    let test = "a_stack_that_is_refused_costs_the_hook_none";
+    if !child::is_child() {
+        let stderr = child::passes(test, &[("RUST_BACKTRACE", "0")]);
+        assert!(stderr.contains("\nthread 'gmp-") && !stderr.contains("was not run"), "{stderr}");
+        return;
+    }
+    let rt = runtime(1);
+    // It has stacks for the goroutines.
+    rt.run(|| ());
+    let full = FullAddressSpace::begin();
+    assert!(catch_unwind(|| gmp::with_stack(64 << 20, || ())).is_err());
+    panics_with_left(&rt, "little", 8 << 10);
+    drop(full);
 }
 
 /// Fails by a fault.

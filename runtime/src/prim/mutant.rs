@@ -836,6 +836,8 @@ pub enum Mutant {
     MutexUnlockRelaxed,
     /// A waiter that was notified to try a mutex, and comes too late, leaves its mark as it goes back.
     MutexWokenStays,
+    /// Such a waiter keeps its mark while it parks for a P.
+    MutexWokenParks,
     /// A holder lets a mutex go that it is to hand over.
     MutexNoHandOver,
     /// The end of a runtime loses what a waiter of a mutex was notified of.
@@ -1030,6 +1032,8 @@ pub enum Mutant {
     TaskBeginsRelaxed,
     /// A task that takes the mark of an event begins no other turn.
     TaskKeepsItsTurn,
+    /// A task waits although another one has taken the mark of an event since its call.
+    TaskWaitsInAnotherTurn,
     /// A task that has kept its waker does not look whether an event has come.
     TaskDoesNotLookAgain,
     /// The first task of a direction does not exchange the slot.
@@ -1062,6 +1066,8 @@ pub enum Mutant {
     IoLockTakeNoFence,
     /// A holder that goes on after a rest looks whether the socket is closed without IoLockFence.
     IoLockGoesOnNoFence,
+    /// A goroutine that begins to rest does not note again which I/O lock it holds.
+    IoLockRestsUnnoted,
     /// A holder begins to rest without Release.
     IoLockRestRelaxed,
     /// A closer looks without Acquire whether the holder rests.

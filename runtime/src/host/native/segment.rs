@@ -50,8 +50,8 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads, and of the panic hook. No monitor trims them: the pages below the uppermost `KEPT`
-/// bytes of a stack go back to the kernel when its user leaves.
+/// The stacks of plain threads, and of the panic hook, which are kept. No monitor trims them: the pages below the uppermost
+/// `KEPT` bytes of a stack go back to the kernel when its user leaves.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
 
@@ -62,7 +62,9 @@ fn of_threads() -> &'static StackPool {
 
 /// Has stacks of `size` bytes ready for `call_on_stock`. If there is no memory now, `call_on_stock` finds none.
 pub(super) fn prepare(size: usize) {
-    let _none_yet = Entered::new(of_threads(), size);
+    if Entered::new(of_threads(), size).is_ok() {
+        of_threads().keep(size);
+    }
 }
 
 /// Calls `f` on a stack of at least `size` bytes, the guard page included. On a goroutine the stack is from `pool`,

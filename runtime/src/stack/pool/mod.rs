@@ -120,6 +120,8 @@ struct Stock {
     fresh: VecDeque<usize>,
     assured: usize,
     reserved: usize,
+    /// So many assured slots stay mapped, though none is reserved.
+    kept: usize,
     /// Stacks that are not in the pool, and how many slots were ever issued.
     out: usize,
     issued: usize,
@@ -202,6 +204,14 @@ impl StackPool {
         }
         stock.reserved += 1;
         Ok(())
+    }
+
+    /// Keeps what is mapped now for stacks of at least `size` bytes, for `reserve_of_stock`.
+    #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
+    pub(crate) fn keep(&self, size: usize) {
+        let Ok(class) = Class::of(size) else { return };
+        let stock = &mut self.inner.lock().stocks[class.index()];
+        stock.kept = stock.assured;
     }
 
     #[cold]

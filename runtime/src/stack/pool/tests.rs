@@ -334,6 +334,26 @@ fn count_mapped(pool: &StackPool) -> usize {
     pool.inner.lock().slabs.iter().flatten().count()
 }
 
+/// Fails by a panic hook without a stack: where a stack was refused, the kept ones go with the others.
+#[test]
+fn what_is_kept_stays_when_all_else_goes() {
+    let (pool, kept, other) = (StackPool::small(PAGE), 256 << 10, 64 << 10);
+    let use_one = |size| {
+        pool.reserve(None, size).unwrap();
+        let (stack, mut cache) = (pool.take_one(size).unwrap(), StackCache::default());
+        // SAFETY: nothing ever ran on it.
+        unsafe { pool.give(&mut cache, stack) };
+        pool.empty(&mut cache);
+    };
+    [kept, other].into_iter().for_each(use_one);
+    pool.keep(kept);
+    pool.trim_all();
+    assert_eq!(count_mapped(&pool), 1);
+    pool.reserve_of_stock(other).unwrap_err();
+    pool.reserve_of_stock(kept).unwrap();
+    pool.take_one(kept).unwrap();
+}
+
 /// Fails by hanging: a reservation, a take or a give asks for the lock, which the test has.
 #[test]
 fn what_is_at_hand_takes_no_lock() {

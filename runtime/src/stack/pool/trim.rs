@@ -10,7 +10,7 @@
 //! ```
 //! Where the kernel refuses more memory, all free stacks go at once: a slab serves one size only, and there may be enough
 //! for another. An M that needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
-//! little at a time. A slab that holds a reservation's slot stays mapped.
+//! little at a time. A slab that holds a reservation's slot stays mapped, and one that the panic hook may need.
 
 use super::slab::Slab;
 use super::{Inner, StackPool};
@@ -89,10 +89,10 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if no stack of the slab is in use, and no reservation needs one.
+    /// Returns `true` if no stack of the slab is in use, and neither a reservation needs one nor `keep`.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
-        slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved
+        slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved.max(stock.kept)
     }
 
     /// Takes a slab out of the pool, if the slab may go.
