@@ -187,6 +187,31 @@ fn descriptors_come_with_their_bytes() {
     });
 }
 
+/// Fails by a datagram of which a part is sent, or received, as if that was all.
+#[test]
+fn a_datagram_of_more_buffers_than_a_call_takes_is_refused() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (near, far) = UnixDatagram::pair().unwrap();
+            let file = File::open("/dev/null").unwrap();
+            for fds in [&[][..], &[file.as_fd()]] {
+                let refused = near.send_with_fds(&vec![IoSlice::new(b"x"); 1025], fds).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+                assert!(
+                    refused.to_string().contains("1025 buffers, a datagram has room for 1024"),
+                    "{refused}"
+                );
+            }
+            assert_eq!(near.send_with_fds(&vec![IoSlice::new(b"x"); 1024], &[]).unwrap(), 1024);
+            let (mut bytes, mut fds) = ([0; 1025], Vec::new());
+            let mut bufs = bytes.chunks_mut(1).map(IoSliceMut::new).collect::<Vec<_>>();
+            assert_eq!(far.recv_with_fds(&mut bufs, &mut fds).unwrap_err().kind(), ErrorKind::InvalidInput);
+            let got = far.recv_with_fds(&mut bufs[..1024], &mut fds).unwrap();
+            assert_eq!((got.len(), got.is_cut()), (1024, false));
+        });
+    });
+}
+
 /// Fails by a datagram that is cut in silence.
 #[test]
 fn a_datagram_that_is_cut_says_so() {

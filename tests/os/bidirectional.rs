@@ -248,3 +248,24 @@ fn without_a_second_goroutine_nothing_is_copied() {
         });
     }
 }
+
+/// Fails by a reset, which the program has not seen: it has closed the sink itself.
+#[test]
+fn a_sink_that_was_closed_here_is_told_as_closed() {
+    everyone(|crew| {
+        let (client, a, b, server) = chain();
+        let (a, b) = (Arc::new(a), Arc::new(b));
+        let (at_a, at_b) = (Arc::clone(&a), Arc::clone(&b));
+        let proxy = crew.go(move || copy_bidirectional(&*at_a, &*at_b));
+        crew.run(move || {
+            // One direction is through when the client sees the end.
+            drop(server);
+            assert_eq!(whole(&client), b"");
+            b.close().unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            drop(a);
+        });
+        let failed = proxy.join().unwrap_err();
+        assert!(is_closed(failed.error()), "{failed}");
+    });
+}

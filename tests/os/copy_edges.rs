@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// Enough for the kernel to move it.
@@ -390,5 +391,78 @@ fn a_context_ends_the_copy_of_a_long_file() {
         assert_eq!(failed.kind(), ErrorKind::TimedOut, "{failed}");
         drains.join();
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    });
+}
+
+/// Nothing is written to the descriptor without a wait.
+fn is_full(sink: &impl AsRawFd) -> bool {
+    let mut asked = libc::pollfd { fd: sink.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry, which lives through the call.
+    let polled = unsafe { libc::poll(&raw mut asked, 1, 0) };
+    assert!(polled >= 0, "{}", io::Error::last_os_error());
+    asked.revents & libc::POLLOUT == 0
+}
+
+/// Fails by `WouldBlock`: the pipe that came as a file is full, and is no pipe of ours, for which there is a wait.
+#[test]
+fn a_full_pipe_that_came_as_a_file_is_waited_for() {
+    everyone(|crew| {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let (pipe, is_over) = (writer.try_clone().unwrap(), Arc::new(AtomicBool::new(false)));
+        let feeds = crew.go(move || (&far).write_all(&pattern(1, 5 * MUCH)).unwrap());
+        let copies = crew.go({
+            let is_over = Arc::clone(&is_over);
+            move || {
+                let copied = copy(&near, &File::from(OwnedFd::from(writer)));
+                is_over.store(true, SeqCst);
+                copied.map_err(|failed| failed.to_string())
+            }
+        });
+        // Reads only what stands in a full pipe, until the copy is over.
+        let reads = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            let mut part = vec![0; 16 << 10];
+            loop {
+                until(|| is_over.load(SeqCst) || is_full(&pipe));
+                let left = unread(&reader);
+                if is_over.load(SeqCst) && left == 0 {
+                    return got;
+                }
+                let len = reader.read(&mut part[..left.min(16 << 10)]).unwrap();
+                got.extend_from_slice(&part[..len]);
+            }
+        });
+        assert_eq!(copies.join(), Ok(5 * MUCH as u64));
+        feeds.join();
+        assert!(reads.join().unwrap() == pattern(1, 5 * MUCH));
+    });
+}
+
+/// Fails by a hang: the socket has nothing for a moment, and the pipe, which has room, is waited for.
+#[test]
+fn a_silent_socket_that_came_as_a_file_is_waited_for() {
+    everyone(|crew| {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (reader, writer) = gmp::io::pipe().unwrap();
+        let copies = crew.go(move || copy(&File::from(OwnedFd::from(near)), &writer).unwrap());
+        let reads = crew.go(move || {
+            let mut got = vec![0; MUCH];
+            (&reader).read_exact(&mut got).unwrap();
+            (got, reader)
+        });
+        far.write_all(&pattern(1, MUCH)).unwrap();
+        // All is through, so the copy looks for more, and the pipe is empty.
+        let (got, reader) = reads.join();
+        assert!(got == pattern(1, MUCH));
+        far.write_all(b"and the end").unwrap();
+        drop(far);
+        let rest = crew.run(move || {
+            let mut rest = Vec::new();
+            (&reader).read_to_end(&mut rest).unwrap();
+            rest
+        });
+        assert_eq!(copies.join(), MUCH as u64 + 11);
+        assert_eq!(rest, b"and the end");
     });
 }

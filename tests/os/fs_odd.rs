@@ -8,7 +8,7 @@ use gmp::Runtime;
 use gmp::fs::unix::{FileExt, OpenOptionsExt};
 use gmp::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::Duration;
@@ -185,5 +185,29 @@ fn who_waits_for_a_fifo_stalls_no_file() {
         }
         writer.write_all(b"!").unwrap();
         assert_eq!(waits.join().unwrap(), *b"!");
+    });
+}
+
+/// Fails by a hang: a line of one turn, and a read that waits for another goroutine's write, as at a pipe.
+#[test]
+fn counters_of_the_kernel_do_not_wait_in_line() {
+    watched(1, || {
+        let builder = Runtime::builder().procs(1).max_file_calls(1);
+        // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
+        let rt = unsafe { builder.build() }.unwrap();
+        // SAFETY: no pointers; the descriptor is new, and nobody else knows it.
+        let counter = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+        let file = File::from(counter);
+        let twin = file.try_clone().unwrap();
+        let reads = rt.go(move || {
+            let mut bytes = [0; 8];
+            (&file).read_exact(&mut bytes).unwrap();
+            u64::from_ne_bytes(bytes)
+        });
+        for _ in 0..100 {
+            assert!(rt.go(|| fs::exists("/").unwrap()).join().unwrap());
+        }
+        rt.go(move || (&twin).write_all(&7_u64.to_ne_bytes()).unwrap()).join().unwrap();
+        assert_eq!(reads.join().unwrap(), 7);
     });
 }

@@ -1,6 +1,6 @@
 //! What TCP and Unix streams have in common for futures: one trait, for code that polls either.
 
-use super::{Shutdown, TcpStream, UnixStream};
+use super::{Shutdown, TcpStream, UnixStream, is_closed};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::task::{Context, Poll};
@@ -123,7 +123,9 @@ macro_rules! poll_stream {
 
             fn end_writes(&self) -> io::Result<()> {
                 match self.shutdown(Shutdown::Write) {
-                    Err(refused) if refused.kind() == ErrorKind::NotConnected => Ok(()),
+                    Err(refused) if refused.kind() == ErrorKind::NotConnected && !is_closed(&refused) => {
+                        Ok(())
+                    }
                     outcome => outcome,
                 }
             }

@@ -165,8 +165,10 @@ impl UnixDatagram {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As [`send`](Self::send); `InvalidInput` for more descriptors than the kernel takes in one message, which are 253.
+    /// As [`send`](Self::send); `InvalidInput` for more descriptors than the kernel takes in one message, which are 253, or more
+    /// buffers, which are 1024.
     pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        pass::check_count("send_with_fds", bufs.len())?;
         with_a_frame(self.0.run(Direction::Write, |socket| pass::send_with_fds(socket.as_fd(), bufs, fds)))
     }
 
@@ -178,9 +180,10 @@ impl UnixDatagram {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from). If the table of descriptors is full, [`Passed::lost_fds`] of the result returns
-    /// `true`.
+    /// As [`recv_from`](Self::recv_from); `InvalidInput` for more than 1024 buffers. If the table of descriptors is full,
+    /// [`Passed::lost_fds`] of the result returns `true`.
     pub fn recv_with_fds(&self, bufs: &mut [IoSliceMut<'_>], fds: &mut Vec<OwnedFd>) -> io::Result<Passed> {
+        pass::check_count("recv_with_fds", bufs.len())?;
         with_a_frame(self.0.run(Direction::Read, |socket| pass::receive(socket.as_fd(), bufs, fds)))
     }
 

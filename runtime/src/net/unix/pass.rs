@@ -92,6 +92,16 @@ pub(super) fn send(socket: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Refuses more buffers than one call takes: a datagram goes as a whole.
+pub(super) fn check_count(call: &str, bufs: usize) -> io::Result<()> {
+    let most = libc::UIO_MAXIOV as usize;
+    if bufs <= most {
+        return Ok(());
+    }
+    let refused = format!("{call}: {bufs} buffers, a datagram has room for {most}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
+}
+
 /// Sends `bufs` with duplicates of `fds`.
 pub(super) fn send_with_fds(
     socket: BorrowedFd<'_>,

@@ -46,7 +46,8 @@ impl From<&Metadata> for Kind {
     fn from(file: &Metadata) -> Self {
         let kind = file.file_type();
         let mut known = KNOWN;
-        if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
+        // What has no type in this answer, as an eventfd, a timer or an inotify, waits for others like a pipe.
+        if !(kind.is_file() || kind.is_dir() || kind.is_symlink() || kind.is_block_device()) {
             known |= ENDLESS;
         } else if REFUSING.contains(file.dev()) {
             known |= REFUSES;

@@ -6,6 +6,7 @@ use crate::context::{Cancel, Context, interrupted};
 use crate::goroutine::current;
 use crate::goroutine::scope::scope;
 use crate::host::Active;
+use crate::net::is_closed;
 use crate::net::methods::with_a_frame;
 use crate::prim::{Mutex, Rank};
 use crate::sched::park::{Commit, WaitReason};
@@ -217,6 +218,7 @@ impl Both {
         let tells_nobody = state.is_through[other] && !had_ended;
         drop(state);
         match to.end_writes() {
+            Err(closed) if is_closed(&closed) => Err(closed),
             // The connection has gone in both directions. The other direction tells of that, if it still reads.
             Err(gone) if gone.kind() == io::ErrorKind::NotConnected && !tells_nobody => Ok(()),
             Err(gone) if gone.kind() == io::ErrorKind::NotConnected => Err(reset()),

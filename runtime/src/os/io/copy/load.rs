@@ -1,7 +1,7 @@
 //! What carries bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way.
 //! The process keeps a few for the next copy, as long as a copy is under way.
 
-use super::moves;
+use super::moves::{self, Waits};
 use crate::net::sys;
 use std::io;
 use std::mem;
@@ -112,13 +112,13 @@ impl Pipe {
     /// Moves bytes from `source` into the pipe, which is empty.
     pub(super) fn fill(&mut self, source: BorrowedFd<'_>) -> io::Result<usize> {
         debug_assert!(self.held == 0, "fill: the pipe holds {} bytes", self.held);
-        self.held = moves::splice(source, self.ends().1.as_fd(), PIPE)?;
+        self.held = moves::splice(source, self.ends().1.as_fd(), PIPE, Waits::Never)?;
         Ok(self.held)
     }
 
-    /// Moves bytes of the pipe to `sink`.
-    pub(super) fn empty(&mut self, sink: BorrowedFd<'_>) -> io::Result<usize> {
-        let moved = moves::splice(self.ends().0.as_fd(), sink, self.held)?;
+    /// Moves bytes of the pipe, which is not empty, to `sink`.
+    pub(super) fn empty(&mut self, sink: BorrowedFd<'_>, waits: Waits) -> io::Result<usize> {
+        let moved = moves::splice(self.ends().0.as_fd(), sink, self.held, waits)?;
         self.held -= moved;
         Ok(moved)
     }

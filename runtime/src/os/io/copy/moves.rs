@@ -27,9 +27,25 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a call may wait where the descriptor's own mode has it wait.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Waits {
+    Never,
+    AsItsMode,
+}
+
 /// Moves bytes from or to a pipe.
-pub(super) fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
-    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+pub(super) fn splice(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    len: usize,
+    waits: Waits,
+) -> io::Result<usize> {
+    let flags = match waits {
+        // Between two pipes the flag is about both.
+        Waits::Never => libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK,
+        Waits::AsItsMode => libc::SPLICE_F_MOVE,
+    };
     let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
     // SAFETY: no pointers.
     check_len(unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), len, flags) })
@@ -64,13 +80,19 @@ pub(super) fn read_cached(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<us
 }
 
 /// Returns `true` if the next byte of the file can be read without a wait for a disk.
-pub(super) fn is_cached(file: BorrowedFd<'_>) -> bool {
+///
+/// # Errors
+/// `ESPIPE` for what has no place at which it stands: a socket, a pipe, a terminal.
+pub(super) fn is_cached(file: BorrowedFd<'_>) -> io::Result<bool> {
     let mut byte = 0_u8;
     let buf = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: no pointers.
     let at = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
+    if at < 0 {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: a byte, which lives through the call.
-    at >= 0 && unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) } >= 0
+    Ok(unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) } >= 0)
 }
 
 /// Returns `true` if the socket's next byte is an urgent one. `splice` stops there, as if the socket were empty, or at its

@@ -21,7 +21,7 @@
 use super::end::{End, Form};
 use super::error::CopyError;
 use super::load::{BUFFER, Buffer, Pipe, UnderWay};
-use super::moves;
+use super::moves::{self, Waits};
 use crate::context::interrupted;
 use crate::goroutine::blocking;
 use crate::host::{Active, Threads};
@@ -198,7 +198,8 @@ impl<'a> Relay<'a> {
         }
         let source = self.source;
         let sent = self.sink.write(&mut |to| {
-            source.read(None, &mut |file| match moves::is_cached(file) {
+            // Refuses a socket that came as a file: its `EAGAIN` would be taken for the sink's.
+            source.read(None, &mut |file| match moves::is_cached(file)? {
                 true => moves::sendfile(file, to),
                 false => blocking(|| moves::sendfile(file, to)),
             })
@@ -265,8 +266,9 @@ impl<'a> Relay<'a> {
         while pipe.held > 0 {
             let (form, pipe) = (self.sink.form(), &mut pipe);
             let moved = self.sink.write(&mut |to| match form {
-                Form::File => blocking(|| pipe.empty(to)),
-                _ => pipe.empty(to),
+                // It may be a pipe, or a terminal.
+                Form::File => blocking(|| pipe.empty(to, Waits::AsItsMode)),
+                _ => pipe.empty(to, Waits::Never),
             });
             match moved {
                 Ok(moved @ 1..) => self.copied += moved as u64,
