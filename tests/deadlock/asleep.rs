@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::parent::{LONG, dies, dies_late, dies_under};
 use gmp::chan::{bounded, never};
+use gmp::context::Context;
 use gmp::process::Command;
 use gmp::signal::{self, SIGHUP};
 use gmp::sync::{Condvar, Event, Mutex, RwLock, Semaphore, WaitGroup};
@@ -29,6 +30,10 @@ pub const TESTS: &[Test] = &[
     ("every_other_wait_is_reported", || {
         let reasons = ["[sync.Cond.Wait, ", "[sync.RWMutex.Lock, ", "[semacquire, ", "[event, ", "(never), "];
         dies("others", &reasons);
+    }),
+    // Fails when a cancel, which does not end the wait for a scope, counts as what will wake the goroutine.
+    ("a_scope_under_a_context_that_has_ended_is_reported", || {
+        dies("cancelled_scope", &[ALL, "2 goroutines, 0", "[event, "]);
     }),
     ("a_thousand_are_reported_each", || dies("thousand", &[ALL, "1001 goroutines, 0 of them running\n"])),
     ("a_goroutine_that_has_worked_before_is_reported", || dies("worked_before", &[ALL, "[chan receive, "])),
@@ -102,6 +107,13 @@ fn receive_for_ever() {
 
 pub const CHILDREN: &[(&str, fn())] = &[
     ("returns", || run(|| ())),
+    ("cancelled_scope", || {
+        run(|| {
+            let (context, cancel) = Context::background().with_cancel();
+            drop(go(move || cancel.cancel()));
+            let _never = context.run(|| gmp::scope(|scope| drop(scope.go(|| Event::new().wait()))));
+        });
+    }),
     ("crossed_locks", || {
         run(|| {
             let locks = Arc::new((Mutex::new(()), Mutex::new(())));

@@ -11,7 +11,7 @@ use gmp::sync::Event;
 use gmp::{Builder, JoinHandle, go, go_abortable, select, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(2);
@@ -89,6 +89,32 @@ fn a_join_with_a_limit_tells_why_there_is_no_value() {
         }
         assert_eq!(left.done().try_recv(), CLOSED);
         assert!(left.join().unwrap_err().is_shutdown());
+    });
+}
+
+/// Fails by the time: the end waits for a parent whose context has ended, and whose child was left.
+#[test]
+fn a_parent_that_was_cancelled_is_left_with_its_child() {
+    everywhere(|rt| {
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        drop(rt.go(move || {
+            let (context, cancel) = Context::background().with_cancel();
+            drop(go(move || cancel.cancel()));
+            let _never = context.run(|| {
+                gmp::scope(|scope| {
+                    drop(scope.go(|| {
+                        begins.store(true, SeqCst);
+                        bolted(|| Event::new().wait());
+                    }));
+                });
+            });
+        }));
+        until(|| begun.load(SeqCst) && rt.num_goroutines() == 2);
+        let since = Instant::now();
+        let report = rt.shutdown(LONG);
+        assert_eq!(report.goroutines_left(), 2, "{report:?}");
+        assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
     });
 }
 

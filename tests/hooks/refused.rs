@@ -1,7 +1,7 @@
 //! What a function around a switch must not do ends the process, at once, with a text that says so; what it may do works.
 
 use common::child;
-use common::runtime;
+use common::{runtime, until};
 use gmp::sync::{Event, Mutex};
 use gmp::{chan, go, time, yield_now};
 use std::os::unix::process::ExitStatusExt;
@@ -98,6 +98,32 @@ fn a_panic_in_a_function_ends_the_process_with_a_text_that_names_it() {
             assert!(name != "panics" || stderr.contains("on purpose"), "{when} {name}: {stderr}");
         }
     }
+}
+
+/// Fails by a process that ends with a text: in a function a branch stays with its forker, which was unwound at the end of the
+/// runtime.
+#[test]
+fn a_fork_scope_in_a_function_is_no_place_to_unwind() {
+    const TEST: &str = "a_fork_scope_in_a_function_is_no_place_to_unwind";
+    if !child::is_child() {
+        child::passes(TEST, &[]);
+        return;
+    }
+    static RAN: AtomicU32 = AtomicU32::new(0);
+    register(true, || {
+        gmp::fork_scope(|s| {
+            s.fork(|| {
+                RAN.fetch_add(1, SeqCst);
+            });
+        });
+    });
+    let rt = runtime(2);
+    drop(rt.go(|| Event::new().wait()));
+    until(|| rt.dump().contains("[event"));
+    let before = RAN.load(SeqCst);
+    let report = rt.shutdown(Duration::from_secs(20));
+    assert!(report.is_clean(), "{report:?}");
+    assert!(RAN.load(SeqCst) > before);
 }
 
 /// Fails if a call that never parks is refused there, loses what it does, or takes the P along.

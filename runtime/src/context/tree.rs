@@ -22,8 +22,9 @@
 //! returns an error. A runner may be nudged after C1; the runner learns the error from `err`, or from [`interrupted`],
 //! which waits for C5 as `err` does.
 //!
-//! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well. So
-//! when any ender returns, the node that was to be ended and all nodes below are done. A call that is asked for when the
+//! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well, and ends
+//! what is below a node that is done by the verdict of that node. So when any ender returns, the node that was to be ended and
+//! all nodes below are done, each by the verdict of the one above that reached it. A call that is asked for when the
 //! node is done may come in the middle of an ender's walk: the asker first walks as a second ender, and then starts the
 //! call.
 //!
@@ -40,11 +41,13 @@ use super::done::Done;
 use super::{Cause, ContextError};
 use crate::chan::{Receiver, Woken};
 use crate::g::Birth;
+use crate::g::list::GList;
 use crate::goroutine;
 use crate::host::{Active, Clock, Host, Threads};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::Sched;
+use crate::sched::run::wake::queue_nudged;
 use crate::wait::interrupt::{self, Interrupt};
 use crate::wait::queue::{self, Queue};
 use crate::wait::task::Readied;
@@ -73,6 +76,45 @@ impl Verdict {
             ContextError::Canceled => CANCELED,
             ContextError::DeadlineExceeded => EXCEEDED,
         }
+    }
+}
+
+/// By whose verdict a node ends.
+#[derive(Copy, Clone)]
+enum Of {
+    /// That of the ender.
+    Ender,
+    /// That of a node on the way, which was done before the ender came: its number.
+    Earlier(usize),
+}
+
+/// An ender on its way down the tree.
+struct Walk<'a> {
+    verdict: &'a Verdict,
+    /// Those of nodes that were done before.
+    earlier: Vec<Verdict>,
+    /// The nodes that are to be ended next.
+    open: Vec<(Arc<Node>, Of)>,
+    calls: Vec<AfterEnd>,
+    tasks: Readied<Active>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(verdict: &'a Verdict) -> Self {
+        let (earlier, open, calls) = (Vec::new(), Vec::new(), Vec::new());
+        Walk { verdict, earlier, open, calls, tasks: Readied::new() }
+    }
+
+    fn verdict(&self, of: Of) -> &Verdict {
+        match of {
+            Of::Ender => self.verdict,
+            Of::Earlier(number) => &self.earlier[number],
+        }
+    }
+
+    fn note(&mut self, earlier: Verdict) -> Of {
+        self.earlier.push(earlier);
+        Of::Earlier(self.earlier.len() - 1)
     }
 }
 
@@ -322,12 +364,11 @@ impl Node {
         if self.swept.load(Acquire) {
             return;
         }
-        let (mut calls, mut tasks) = (Vec::new(), Readied::new());
         // Most nodes have none below: these then allocate nothing.
-        let (mut open, mut walked) = (Vec::new(), Vec::new());
-        self.end_one(verdict, &mut open, &mut calls, &mut tasks);
-        while let Some(node) = open.pop() {
-            node.end_one(verdict, &mut open, &mut calls, &mut tasks);
+        let (mut walk, mut walked) = (Walk::new(verdict), Vec::new());
+        self.end_one(&mut walk, Of::Ender);
+        while let Some((node, of)) = walk.open.pop() {
+            node.end_one(&mut walk, of);
             walked.push(node);
         }
         for node in walked.iter().chain([self]) {
@@ -336,37 +377,39 @@ impl Node {
         }
         // The nodes are dropped here, without a lock.
         drop(walked);
+        let Walk { calls, tasks, .. } = walk;
         unless!(ContextWakesNoTask, tasks.call_wakers());
         calls.into_iter().for_each(AfterEnd::start);
     }
 
-    /// Ends this node, unless the node is done, and appends to `below` the nodes that are to be ended next, to `calls` the
-    /// functions to be called, and to `tasks` the tasks to be woken.
-    fn end_one(
-        &self,
-        verdict: &Verdict,
-        below: &mut Vec<Arc<Node>>,
-        calls: &mut Vec<AfterEnd>,
-        tasks: &mut Readied<Active>,
-    ) {
+    /// Ends this node by the verdict that came from above, unless the node is done. Adds to the walk what is below, with the
+    /// verdict of this node, the functions to be called, and the tasks to be woken.
+    fn end_one(&self, walk: &mut Walk<'_>, of: Of) {
         let mut state = self.state.lock();
-        let ends = self.done.load(Relaxed) == OPEN;
-        mutant!(ContextSecondEndLeaves: if !ends { return });
-        if ends {
+        let before = error_of(self.done.load(Relaxed));
+        mutant!(ContextSecondEndLeaves: if before.is_some() { return });
+        let ends = before.is_none();
+        let mut of = of;
+        if let Some(error) = before {
+            let earlier = walk.note(Verdict { error, cause: state.cause.clone() });
+            unless!(ContextSecondEndTellsItsOwn, of = earlier);
+        } else {
+            let verdict = walk.verdict(of);
             state.cause = verdict.cause.clone();
             // C1. Release: what the canceller did before; partner: `Frame::is_done`.
             self.done.store(verdict.code() | ENDING, Release);
             interrupt::cancel_fence();
         }
+        let mut nudged = GList::new();
         for place in state.dependents.iter() {
             // C3. SAFETY: the place stands in this list, whose lock is held, so the owner has not left.
             match unsafe { &place.as_ref().value } {
-                Dependent::Node(node) => below.extend(node.upgrade()),
-                Dependent::Runner(runner) if ends => runner.nudge(),
+                Dependent::Node(node) => walk.open.extend(node.upgrade().map(|node| (node, of))),
+                Dependent::Runner(runner) if ends => runner.nudge(&mut nudged),
                 Dependent::Task(waiter) if ends => {
                     // The record stays in the list, for the future to take out.
                     if waiter.claim() {
-                        waiter.ready_with(tasks);
+                        waiter.ready_with(&mut walk.tasks);
                     }
                 }
                 Dependent::Runner(_) | Dependent::Task(_) => {}
@@ -376,7 +419,7 @@ impl Node {
             return;
         }
         let (alarm, kept) = (state.alarm.take(), state.kept.take());
-        calls.extend(std::mem::take(&mut state.calls).into_values());
+        walk.calls.extend(std::mem::take(&mut state.calls).into_values());
         // C4. Those that wait are readied after the lock, and tasks among them are told after the walk: their wakers are
         // foreign code.
         let mut woken = Woken::new();
@@ -384,11 +427,13 @@ impl Node {
             channel.close(&mut woken);
         }
         // C5. Release: C4, for a reader that finds the verdict without the lock; partner: `err`.
-        self.done.store(verdict.code(), Release);
+        self.done.store(walk.verdict(of).code(), Release);
         drop(state);
-        woken.ready_with(tasks);
-        // Now: the walk may be long.
-        tasks.queue();
+        // Now: the walk may be long. Not under the lock: a thread that queues a goroutine of a runtime that ends sets aside
+        // what is queued there, and tells those that wait for it.
+        queue_nudged(nudged);
+        woken.ready_with(&mut walk.tasks);
+        walk.tasks.queue();
         drop((alarm, kept));
     }
 

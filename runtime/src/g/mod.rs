@@ -50,7 +50,7 @@ pub(crate) mod task;
 
 mod root;
 
-pub(crate) use root::{drop_quietly, root};
+pub(crate) use root::{drop_undisturbed, root};
 mod class;
 mod life;
 

@@ -9,7 +9,7 @@ use crate::prim::hooks::*;
 use crate::prim::{AtomicPtr, Relaxed, Release};
 use crate::sched::Sched;
 use crate::sched::switch::Switching;
-use crate::wait::interrupt::{Interrupt, Thrown};
+use crate::wait::interrupt::{Interrupt, Thrown, Undisturbed};
 use std::any::Any;
 use std::cell::Cell;
 
@@ -97,6 +97,13 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
         _ if payload.is::<Aborted>() => Failure::Aborted,
         _ => Failure::Panic(payload),
     }
+}
+
+/// As `drop_quietly`, in the middle of a goroutine that goes on afterwards: no interrupt ends a wait of the drop, as none does
+/// under an unwinding.
+pub(crate) fn drop_undisturbed<H: Host>(forget: impl FnOnce()) {
+    let _undisturbed = Undisturbed::<H>::begin();
+    drop_quietly::<H>(forget);
 }
 
 /// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there

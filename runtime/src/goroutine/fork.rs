@@ -4,7 +4,7 @@
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
-use crate::g::{Birth, drop_quietly};
+use crate::g::{Birth, drop_undisturbed};
 use crate::host::{Active, Host};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
@@ -134,7 +134,7 @@ where
     let settled = b.map_or_else(|| unsafe { record.settled() }, Err);
     if let Err(payload) = ran {
         // A panic of these drops gives way to the one that is under way.
-        drop_quietly::<H>(|| drop(settled));
+        drop_undisturbed::<H>(|| drop(settled));
         resume_unwind(payload);
     }
     let left = left.expect("join: `a` has returned");
@@ -222,7 +222,7 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
         let (settled, came_back) = match unsafe { there.withdraw(slot) } {
             Some(f) => (Err(f), false),
             // SAFETY: once, after `withdraw`.
-            None => (unsafe { there.settled() }, true),
+            None => (unsafe { there.settled() }, there.has_forker()),
         };
         // SAFETY: of `fork`; no other M knows of the record any more. Its closure and its result were moved out.
         drop(unsafe { Box::from_raw(record.as_ptr()) });
@@ -240,7 +240,7 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
             }
             // A panic of these drops gives way to the one that is under way. Nothing unwinds here, not even the drop of its
             // payload: other records may still be in their slots.
-            (settled, false) => drop_quietly::<Active>(|| drop(settled)),
+            (settled, false) => drop_undisturbed::<Active>(|| drop(settled)),
         }
     }
 }

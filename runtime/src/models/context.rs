@@ -1,14 +1,16 @@
 //! The end of a context: what `err`, `done` and `cancel` tell fits together at every moment.
 
 use super::caught;
+use super::cover::leave;
 use super::task::{Foreign, poll, run};
 use crate::chan::TryRecvError;
 use crate::context::{Context, ContextError};
-use crate::model::{Model, Mutant};
-use crate::sync::Semaphore;
+use crate::model::{Model, Mutant, at_rest, done};
+use crate::sync::{Event, Semaphore};
 use loom::thread;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn is_closed(context: &Context) -> bool {
     context.done().try_recv() == Err(TryRecvError::Disconnected)
@@ -75,6 +77,43 @@ fn a_cancel_returns_when_all_below_are_done() {
         cancel.cancel();
         assert!(below.err().is_some(), "`cancel` has returned, and one below is open");
         other.join().unwrap();
+    });
+}
+
+/// Two threads cancel a context, for two reasons. Fails by the assertion: a context below ends for a reason that ended nothing
+/// above it.
+#[test]
+fn all_below_end_for_the_same_reason() {
+    Model::new().unbounded().check("context_two_causes", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let (below, _cancel) = context.with_cancel();
+        let again = cancel.clone();
+        let other = thread::spawn(move || again.cancel_with("another"));
+        cancel.cancel_with("one");
+        let causes = [&context, &below].map(|context| context.cause().expect("it is done").to_string());
+        assert_eq!(causes[0], causes[1]);
+        other.join().unwrap();
+    });
+}
+
+/// A goroutine runs under a context that is cancelled while its runtime ends, and a thread waits for the goroutine. Fails by a
+/// panic when the canceller does under the context's lock what is left to do for that end.
+#[test]
+fn a_cancel_meets_the_end_of_a_runtime() {
+    Model::new().preemptions(1).check("context_vs_end", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let (context, cancel) = Context::background().with_cancel();
+        let waits = runtime.go(move || context.run(|| Event::new().wait()).is_err());
+        let joins = thread::spawn(move || drop(waits.join()));
+        // One M and one queue: the goroutine waits when this one has run, and so does the thread.
+        runtime.run(|| ());
+        loom::explore();
+        let cuts = thread::spawn(move || cancel.cancel());
+        let _report = leave(runtime, Duration::ZERO);
+        cuts.join().unwrap();
+        joins.join().unwrap();
+        done();
     });
 }
 
@@ -149,6 +188,7 @@ fn mutants() {
             (Mutant::ContextErrDoesNotWait, "a_call_returns_the_error_when_the_channel_is_closed"),
             (Mutant::ContextShowsItsChannelOpen, "a_channel_that_is_made_late_is_shown_closed"),
             (Mutant::ContextSecondEndLeaves, "a_cancel_returns_when_all_below_are_done"),
+            (Mutant::ContextSecondEndTellsItsOwn, "all_below_end_for_the_same_reason"),
             (Mutant::ContextWakesNoTask, "a_task_hears_of_the_end_of_a_context"),
             (Mutant::ContextCallsInTheWalk, "a_call_starts_when_all_below_are_done"),
         ],

@@ -5,6 +5,7 @@
 
 use super::caught;
 use super::cover::{Handle, Socket};
+use crate::context::Context;
 use crate::go;
 use crate::model::{LONG, Model, Mutant, done, fall_asleep, pass, runtime};
 use crate::sync::Event;
@@ -206,6 +207,32 @@ fn a_runtime_at_rest_is_asleep() {
     });
 }
 
+/// A context is cancelled under which a goroutine waits for its scope: nothing ends that wait but the scope. Fails when the
+/// judge takes the goroutine for awake from then on.
+#[test]
+fn who_was_nudged_and_does_not_listen_is_asleep() {
+    Model::new().preemptions(1).check("nudged", || {
+        let runtime = runtime(1, 1);
+        fall_asleep::<1>(&runtime);
+        let (context, cancel) = Context::background().with_cancel();
+        let event = Arc::new(Event::new());
+        let waits = Arc::clone(&event);
+        let parent = runtime.go(move || {
+            let _ended = context.run(|| crate::scope(|scope| drop(scope.go(|| waits.wait()))));
+        });
+        let handle = Handle::of(&runtime);
+        while !handle.is_asleep(|| true) {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        cancel.cancel();
+        assert!(handle.is_asleep(|| true), "said to be awake, and nobody will run");
+        event.notify_one();
+        parent.join().unwrap();
+        done();
+    });
+}
+
 /// One goroutine sleeps until a time far away, and there is no other. Fails when the judge does not look at the
 /// timers.
 #[test]
@@ -235,6 +262,7 @@ fn mutants() {
             (Mutant::DeadlockIgnoresGs, SERVED),
             (Mutant::DeadlockIgnoresServing, SERVED),
             (Mutant::ServingEndsRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
+            (Mutant::NudgedSleepersAwake, "who_was_nudged_and_does_not_listen_is_asleep"),
             (Mutant::DeadlockIgnoresTimers, "who_sleeps_until_a_time_is_awake"),
         ],
     );

@@ -620,6 +620,8 @@ pub enum Mutant {
     // The end of a runtime (`models/shutdown.rs`).
     /// `StatusWord::is_asleep` and `doing` look at the status only.
     SleeperMarksIgnored,
+    /// `StatusWord::is_asleep` and `doing` take a goroutine for awake that was nudged and does not listen.
+    NudgedSleepersAwake,
     /// `StatusWord::doing` reads the word without Acquire.
     DoingRelaxed,
     /// The end of a runtime does not claim the wait of a goroutine that is parked.
@@ -968,6 +970,8 @@ pub enum Mutant {
     ContextShowsItsChannelOpen,
     /// A second canceller of a context does not look at the contexts below it.
     ContextSecondEndLeaves,
+    /// A second canceller ends the contexts below one that is done by its own verdict.
+    ContextSecondEndTellsItsOwn,
     /// A call that is asked for while an ender walks starts at once.
     ContextCallsInTheWalk,
     /// An ender readies the tasks that wait for the end, and wakes none.

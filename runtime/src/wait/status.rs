@@ -224,7 +224,8 @@ impl StatusWord {
         })
     }
 
-    /// Returns `true` if the owner is parked, and the wait is neither claimed, nudged, refused nor deferred.
+    /// Returns `true` if the owner is parked, and the wait is neither claimed, refused nor deferred. A nudge alone wakes no
+    /// owner: its hook is not over, so that an M has the owner; or it does not listen, and the mark stays until the wait ends.
     pub(crate) fn is_asleep(&self) -> bool {
         // Acquire: partner `park`: the reason for which the owner waits. That is no cell of loom's, so no model has
         // this Acquire.
@@ -232,10 +233,10 @@ impl StatusWord {
     }
 
     fn sleeps(word: Word) -> bool {
-        mutant!(SleeperMarksIgnored: let word = word.clear(DEFERRED | CLAIMED | READY | NUDGED | REFUSED));
-        word.status() == Status::Waiting
-            && word.has(OPEN)
-            && word.0 & (DEFERRED | CLAIMED | READY | NUDGED | REFUSED) == 0
+        mutant!(SleeperMarksIgnored: let word = word.clear(DEFERRED | CLAIMED | READY | REFUSED));
+        let awake = DEFERRED | CLAIMED | READY | REFUSED;
+        mutant!(NudgedSleepersAwake: let awake = awake | NUDGED);
+        word.status() == Status::Waiting && word.has(OPEN) && word.0 & awake == 0
     }
 
     /// Returns `true` if the owner was to be queued, and no M has taken the owner since.

@@ -29,6 +29,7 @@
 mod wait;
 
 use crate::g::GRef;
+use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
@@ -281,10 +282,10 @@ pub(crate) enum Runner<H: Host> {
 }
 
 impl<H: Host> Runner<H> {
-    /// C3 of `interrupt.rs`. The caller keeps the runner from leaving.
-    pub(crate) fn nudge(&self) {
+    /// C3 of `interrupt.rs`. The caller keeps the runner from leaving, and calls `queue_nudged` after its lock.
+    pub(crate) fn nudge(&self, nudged: &mut GList<H>) {
         match self {
-            Runner::G(g) => wake::nudge_any(*g),
+            Runner::G(g) => wake::nudge_any(*g, nudged),
             // The thread sleeps only after a look that came after the last alarm.
             Runner::Thread(parker) => parker.alarm(),
         }

@@ -233,3 +233,75 @@ fn a_fork_scope_unwinds_when_all_that_was_begun_is_over() {
         }
     });
 }
+
+/// Sleeps in its drop, and counts.
+struct Slow(Arc<AtomicUsize>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        gmp::time::sleep(Duration::from_millis(1));
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn four_slow(dropped: &Arc<AtomicUsize>) -> [Slow; 4] {
+    [(); 4].map(|()| Slow(Arc::clone(dropped)))
+}
+
+/// Fails by drops that end in the middle: an interrupt unwinds the forker, and then the waits in the drops of its branches.
+#[test]
+fn branches_are_dropped_undisturbed() {
+    everywhere(|rt| {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let slow = four_slow(&dropped);
+        let ended = rt.run(|| {
+            let (context, cancel) = Context::background().with_cancel();
+            context.run(|| {
+                fork_scope(|s| {
+                    slow.into_iter().for_each(|slow| s.fork(move || drop(slow)));
+                    cancel.cancel();
+                    Event::new().wait();
+                });
+            })
+        });
+        assert_eq!(ended, Err(ContextError::Canceled));
+        assert_eq!(dropped.load(SeqCst), 4);
+    });
+}
+
+/// Fails by a goroutine that is left: the drops of its branches, or of closures that do not start any more, have used up its
+/// throws.
+#[test]
+fn drops_at_the_end_of_a_runtime_are_undisturbed() {
+    for spawns in [false, true] {
+        everywhere(|rt| {
+            let (dropped, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let (slow, sees, handle) = (four_slow(&dropped), Arc::clone(&ends), rt.handle());
+            let begun = Arc::new(AtomicBool::new(false));
+            let begins = Arc::clone(&begun);
+            drop(rt.go(move || {
+                begins.store(true, SeqCst);
+                // A yield of the goroutine's would be where the end unwinds it.
+                while !sees.load(SeqCst) {
+                    thread::yield_now();
+                }
+                if spawns {
+                    slow.into_iter().for_each(|slow| drop(gmp::go(move || drop(slow))));
+                } else {
+                    fork_scope(|s| {
+                        slow.into_iter().for_each(|slow| s.fork(move || drop(slow)));
+                        Event::new().wait();
+                    });
+                }
+                Event::new().wait();
+            }));
+            until(|| begun.load(SeqCst));
+            let ender = thread::spawn(move || rt.shutdown(Duration::from_secs(20)));
+            until(|| handle.go(|| ()).is_err());
+            ends.store(true, SeqCst);
+            let report = ender.join().unwrap();
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!(dropped.load(SeqCst), 4);
+        });
+    }
+}

@@ -132,19 +132,28 @@ pub(crate) fn queue_readied<H: Host>(readied: GList<H>) {
 
 /// Has the parker of a published wait look again. Any thread may call this.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
-    requeue_nudged(g, || g.word.nudge(number));
+    if g.word.nudge(number) == Then::Queue {
+        requeue(g);
+    }
 }
 
-/// Has a goroutine look again, in whichever wait.
-pub(crate) fn nudge_any<H: Host>(g: GRef<H>) {
-    requeue_nudged(g, || g.word.nudge_any());
+/// Has a goroutine look again, in whichever wait. One that is to be queued for that is appended to `nudged`.
+pub(crate) fn nudge_any<H: Host>(g: GRef<H>, nudged: &mut GList<H>) {
+    if g.word.nudge_any() == Then::Queue {
+        nudged.push(g);
+    }
 }
 
-fn requeue_nudged<H: Host>(g: GRef<H>, nudge: impl FnOnce() -> Then) {
-    // As in `goready`.
-    if nudge() == Then::Queue
-        && let Some(sched) = g.home().upgrade()
-    {
+/// Queues what `nudge_any` has appended to the list. After the locks.
+pub(crate) fn queue_nudged<H: Host>(mut nudged: GList<H>) {
+    while let Some(g) = nudged.pop() {
+        requeue(g);
+    }
+}
+
+/// As in `goready`.
+fn requeue<H: Host>(g: GRef<H>) {
+    if let Some(sched) = g.home().upgrade() {
         sched.submit(g);
     }
 }

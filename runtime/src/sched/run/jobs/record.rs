@@ -181,6 +181,11 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
         record
     }
 
+    /// Returns `false` if no other thread ever knew of the record.
+    pub(crate) fn has_forker(&self) -> bool {
+        self.job.forker.is_some()
+    }
+
     /// The name of the record, for slots. Good for all of it.
     #[inline(always)]
     pub(crate) fn name(&self) -> NonNull<Job<H>> {
