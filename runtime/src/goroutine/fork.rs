@@ -65,7 +65,8 @@ use std::ptr::NonNull;
 /// after `b`, and is left behind if `b` is.
 ///
 /// # Panics
-/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise. When `b` does, wherever it ran. If
+/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise; no interrupt ends a wait in that drop,
+/// as none does in destructors that run while a panic unwinds. When `b` does, wherever it ran. If
 /// both do, with the panic of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
 #[track_caller]
 #[inline]
@@ -194,7 +195,8 @@ enum Unwinding {
 /// for branches that were begun is not, as in [`join`].
 ///
 /// # Panics
-/// When `f` does, or a branch: with the first of these panics. Branches that no thread has begun are dropped then.
+/// When `f` does, or a branch: with the first of these panics. Branches that no thread has begun are dropped then, as in
+/// [`join`].
 pub fn fork_scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope ForkScope<'scope, 'env>) -> T,
