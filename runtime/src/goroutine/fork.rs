@@ -65,9 +65,9 @@ use std::ptr::NonNull;
 /// after `b`, and is left behind if `b` is.
 ///
 /// # Panics
-/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise; no interrupt ends a wait in that drop,
-/// as none does in destructors that run while a panic unwinds. When `b` does, wherever it ran. If
-/// both do, with the panic of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
+/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise; no interrupt ends a wait in that
+/// drop, as none does in destructors that run while a panic unwinds. When `b` does, wherever it ran. If both do, with the panic
+/// of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
 #[track_caller]
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
