@@ -100,7 +100,7 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
 }
 
 /// As `drop_quietly`, in the middle of a goroutine that goes on afterwards: no interrupt ends a wait of the drop, as none does
-/// under an unwinding.
+/// while a panic unwinds.
 pub(crate) fn drop_undisturbed<H: Host>(forget: impl FnOnce()) {
     let _undisturbed = Undisturbed::<H>::begin();
     drop_quietly::<H>(forget);
@@ -108,7 +108,7 @@ pub(crate) fn drop_undisturbed<H: Host>(forget: impl FnOnce()) {
 
 /// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there
 /// is no joiner for the panic.
-pub(crate) fn drop_quietly<H: Host>(forget: impl FnOnce()) {
+fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
         // The payload's own drop may panic again: leak the payload instead.
         std::mem::forget(payload);

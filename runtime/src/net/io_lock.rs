@@ -372,7 +372,7 @@ impl<H: Host> Holder<'_, H> {
     /// The holder rests: the system calls are over, and the holder is about to wait.
     pub(crate) fn rest(&self) {
         if let Some(g) = self.g {
-            // What the operation's function has waited for has taken its own hook back.
+            // The operation's function may have waited, or held another lock, and has taken that hook back.
             unless!(IoLockRestsUnnoted, self.io_lock.note_holder(g));
         }
         // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.

@@ -1,7 +1,7 @@
 //! The traits of descriptors, which all socket types implement alike.
 
 /// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`. `$of_kind` tells whether a
-/// descriptor that was made outside is a socket of which a short read tells what this type's reads take it for.
+/// descriptor that was made outside is a socket of this kind, so that a short read says that nothing is left.
 macro_rules! socket_traits {
     ($name:ident, $std:ty, $of_kind:expr) => {
         impl std::fmt::Debug for $name {

@@ -204,12 +204,12 @@ impl RawMutex {
         }
     }
 
-    /// Opens a wait of a caller that parks for a P first, and may be left behind there: it is not to be the one of whom WOKEN
-    /// says that it is about to try. `None` if it tries after all, and has the lock.
+    /// Opens a wait of a caller that has to park for a P first. The runtime may leave the caller behind there, so a caller that
+    /// was notified gives WOKEN back before. `None` if that has brought the caller the lock.
     #[cold]
     fn open_late(&self, woken: &mut u32) -> Option<Opened<Active>> {
         mutant!(MutexWokenParks: return Some(Wait::open()));
-        if std::mem::take(woken) != 0 && self.take_for_the_called() {
+        if std::mem::take(woken) != 0 && self.take_for_the_notified() {
             return None;
         }
         Some(Wait::open())
@@ -335,7 +335,7 @@ impl RawMutex {
 
     /// Clears WOKEN, and tries to take the lock for the waiter that was notified to try. If another thread has the lock, its
     /// unlock notifies the next waiter.
-    fn take_for_the_called(&self) -> bool {
+    fn take_for_the_notified(&self) -> bool {
         let _waiters = self.waiters.lock();
         self.word.fetch_and(!WOKEN, Relaxed);
         self.take(0)
@@ -348,7 +348,7 @@ impl RawMutex {
             return;
         }
         // The caller tries in the waiter's place, and unlocks, which notifies the next waiter.
-        if self.take_for_the_called() {
+        if self.take_for_the_notified() {
             self.unlock();
         }
     }

@@ -99,7 +99,7 @@ impl Pipe {
         let kept = shelf().pipes.pop();
         let ends = match kept {
             Some(ends) => ends,
-            // In blocking mode: each `splice` says by a flag that it does not wait.
+            // In blocking mode: each `splice` says by a flag whether it may wait, and may only where the pipe holds bytes.
             None => io::pipe()?,
         };
         Ok(Pipe { ends: Some(ends), held: 0 })
