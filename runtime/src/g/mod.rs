@@ -436,6 +436,10 @@ impl<H: Host> G<H> {
     /// end or `wait_no_more` is called. This is the commit hook of that wait, of which a handle has only one, without
     /// a time limit: an alarm could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
+        debug_assert!(
+            seen.0 & (WAITER | DONE) != WAITER | DONE,
+            "wait_for_end: the end reads the cell, to call a hook"
+        );
         // SAFETY: the cell is the handle's while WAITER is clear, and the handle's owner alone sets WAITER.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
         let Life(mut life) = seen;
@@ -477,10 +481,14 @@ impl<H: Host> G<H> {
         Life(life)
     }
 
-    /// The handle's owner, which has `seen` no end, leaves a hook. Returns `false` if the goroutine has ended: then the
-    /// hook is still the caller's.
+    /// The handle's owner, which waits by no record and has no hook there, leaves a hook. `seen`: a look of the owner's at
+    /// `life`. Returns `false` if the goroutine has ended: then the hook is still the caller's.
     #[must_use]
     pub(crate) fn leave_hook(&self, hook: *const EndHook, seen: Life) -> bool {
+        // An earlier hook may be called at this moment, by an M or ender that reads the cell.
+        if seen.end().is_some().unless(HookWrittenAtTheEnd) {
+            return false;
+        }
         let tagged = hook.map_addr(|at| at | IS_HOOK).cast();
         matches!(self.wait_for_end(tagged, seen), Commit::Park)
     }
@@ -497,6 +505,7 @@ impl<H: Host> G<H> {
     /// Wakes the joiner, or calls the hook. The caller has set DONE and found WAITER, which the caller clears after this.
     fn tell(&self) {
         mutant!(JoinNoWake: return);
+        mutant!(HookWrittenAtTheEnd: relax());
         // SAFETY: the record stays until the joiner is readied, or WAITER is clear; `wake` reads nothing of the record after
         // the ready.
         self.joiner.with(|record| unsafe {

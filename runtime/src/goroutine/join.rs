@@ -200,7 +200,7 @@ impl<T> JoinHandle<T> {
 
     /// `done`, for the handle's owner, which does not wait.
     #[cold]
-    fn announce(&self) -> Receiver<()> {
+    pub(crate) fn announce(&self) -> Receiver<()> {
         let mut announcement = self.take_announcement();
         let done = announcement.done.get_or_insert_with(chan::signal).clone();
         if let Err(announcement) = self.leave(announcement) {

@@ -225,6 +225,22 @@ fn a_hook_that_is_taken_back_at_the_end_is_called_once() {
     });
 }
 
+/// A hook comes when the end has begun, which calls an earlier one. Fails by the assertion of `wait_for_end` when the owner
+/// writes where that end reads.
+#[test]
+fn a_hook_that_comes_as_an_earlier_one_is_called_is_left_nowhere() {
+    Model::new().check("hook_vs_hook", || {
+        told_by_the_end(|ends| {
+            let first = ends.announce();
+            while !ends.is_finished() {
+                loom::thread::yield_now();
+            }
+            let second = ends.announce();
+            [first, second].into_iter().for_each(|done| assert!(done.recv().is_err()));
+        });
+    });
+}
+
 /// A task of another executor's awaits the end. Fails by deadlock when it is not woken, or by a causality violation.
 #[test]
 fn a_task_hears_of_the_end() {
@@ -310,6 +326,7 @@ fn mutants() {
             (Mutant::JoinRelaxed, hears),
             (Mutant::JoinLooksRelaxed, hears),
             (Mutant::EndRelaxed, hears),
+            (Mutant::HookWrittenAtTheEnd, "a_hook_that_comes_as_an_earlier_one_is_called_is_left_nowhere"),
             (Mutant::EndHookForgotten, "a_channel_hears_of_the_end"),
             (Mutant::EndTakesAnOldHook, "the_task_that_has_polled_last_hears_of_the_end"),
             (Mutant::EndHookWakesNoTask, "a_task_hears_of_the_end"),
