@@ -183,3 +183,39 @@ fn a_call_that_is_over_gives_nothing_to_those_who_come_after_it() {
     assert!(panics.is_err());
     assert_eq!(flights.work(&key, || 2), (2, false));
 }
+
+/// A value that panics when it is dropped on the thread that is told.
+struct Falls(Arc<AtomicBool>);
+
+impl Clone for Falls {
+    fn clone(&self) -> Self {
+        Falls(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(false, SeqCst), "on purpose");
+    }
+}
+
+/// Fails by a hang: the call that was to take the place of one that is over stays in the map, and nobody works at it.
+#[test]
+fn a_value_that_panics_as_it_makes_room_leaves_no_call_behind() {
+    let (flights, key, falls) =
+        (SingleFlight::new(), Touchy(Arc::default()), Arc::new(AtomicBool::new(false)));
+    let caught = |work: &mut dyn FnMut() -> bool| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|_panic| ())
+    };
+    let stays = caught(&mut || {
+        let (_value, shared) = flights.work(&key, || {
+            key.0.0.store(true, SeqCst);
+            Falls(Arc::clone(&falls))
+        });
+        shared
+    });
+    assert_eq!(stays, Err(()), "the call is over, and in the map");
+    falls.store(true, SeqCst);
+    assert_eq!(caught(&mut || flights.work(&key, || Falls(Arc::clone(&falls))).1), Err(()));
+    assert_eq!(caught(&mut || flights.work(&key, || Falls(Arc::clone(&falls))).1), Ok(false));
+}

@@ -273,7 +273,7 @@ fn a_close_ends_all_requests_and_refuses_later_ones() {
                 });
             });
             let too_large = scope.spawn(|| permits.acquire_guard(3).map(drop));
-            until_waiting(&permits, waiting);
+            until_waiting(&permits, waiting + 1);
             assert!(permits.close() && !permits.close() && permits.is_closed());
             assert_eq!(too_large.join().unwrap(), Err(AcquireError));
         });

@@ -245,6 +245,29 @@ fn a_limit_holds() {
     });
 }
 
+/// Fails by a hang: a caller that waits at a limit is not told of the next one.
+#[test]
+fn a_caller_that_waits_at_a_limit_goes_by_the_next_one() {
+    everywhere(|rt| {
+        let group = Arc::new(ErrGroup::<()>::with_limit(0));
+        let (theirs, ran) = (Arc::clone(&group), Arc::new(AtomicBool::new(false)));
+        let runs = Arc::clone(&ran);
+        let waits = rt.go(move || {
+            theirs.go(move || {
+                runs.store(true, SeqCst);
+                Ok(())
+            });
+        });
+        until(|| rt.dump().contains("[semacquire"));
+        group.set_limit(0);
+        assert!(!waits.is_finished());
+        group.set_limit(1);
+        waits.join().unwrap();
+        assert_eq!(group.wait(), Ok(()));
+        assert!(ran.load(SeqCst));
+    });
+}
+
 /// Fails if the context of a group outlives the group's first failure, or its wait.
 #[test]
 fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {

@@ -6,7 +6,7 @@ use crate::host::Active;
 use crate::prim::{Arc, AtomicBool, Mutex as Short, Rank, Relaxed};
 use crate::sched::Sched;
 use crate::sync::mutex::Mutex;
-use crate::sync::semaphore::Semaphore;
+use crate::sync::semaphore::{Semaphore, SemaphorePermit};
 use crate::sync::wait_group::Count;
 use crate::wait::interrupt::{self, is_interrupt};
 use std::any::Any;
@@ -176,7 +176,8 @@ impl<E: Send + 'static> ErrGroup<E> {
         group
     }
 
-    /// Limits the number of tasks that run at a time. With 0 no task is started any more.
+    /// Limits the number of tasks that run at a time. With 0 no task is started before a later call sets another limit. Calls
+    /// of [`go`](Self::go) that wait at the limit go by the new one from now on. Does not block.
     ///
     /// # Panics
     /// If a goroutine of the group runs.
@@ -189,8 +190,11 @@ impl<E: Send + 'static> ErrGroup<E> {
         let slots = Some(Arc::new(Semaphore::new(limit)));
         // Relaxed: for a caller that comes later; one beside this call finds a limit or none.
         self.group.limited.store(true, Relaxed);
-        // Dropped after the lock.
-        let _before = std::mem::replace(&mut *self.group.slots.lock(), slots);
+        let before = std::mem::replace(&mut *self.group.slots.lock(), slots);
+        // After the lock. Who waits there looks again.
+        if let Some(before) = before {
+            before.close();
+        }
     }
 
     /// Runs `f` in a new goroutine. Blocks the calling goroutine while the limit is reached. [`wait`](Self::wait)
@@ -205,11 +209,15 @@ impl<E: Send + 'static> ErrGroup<E> {
     pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
         // The scheduler stays the same, on whichever M the wait for a permit goes on.
         let sched = goroutine::here("ErrGroup::go", goroutine::FROM_A_THREAD);
-        let slots = self.slots();
-        if let Some(slots) = &slots {
-            slots.acquire(1);
-        }
-        self.start(sched, Slot(slots), f);
+        let slot = loop {
+            let Some(slots) = self.slots() else { break Slot(None) };
+            // Refused where there is another limit now.
+            let taken = slots.acquire_guard(1).map(SemaphorePermit::forget);
+            if taken.is_ok() {
+                break Slot(Some(slots));
+            }
+        };
+        self.start(sched, slot, f);
     }
 
     /// As [`go`](Self::go), if the limit is not reached. Returns `false` at the limit. Does not block.
@@ -219,12 +227,17 @@ impl<E: Send + 'static> ErrGroup<E> {
     #[track_caller]
     pub fn try_go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) -> bool {
         let sched = goroutine::here("ErrGroup::try_go", goroutine::FROM_A_THREAD);
-        let slots = self.slots();
-        let free = slots.as_ref().is_none_or(|slots| slots.try_acquire(1));
-        if free {
-            self.start(sched, Slot(slots), f);
+        loop {
+            let slots = self.slots();
+            if slots.as_ref().is_none_or(|slots| slots.try_acquire(1)) {
+                self.start(sched, Slot(slots), f);
+                return true;
+            }
+            // Closed: there is another limit now.
+            if !slots.is_some_and(|slots| slots.is_closed()) {
+                return false;
+            }
         }
-        free
     }
 
     fn slots(&self) -> Option<Arc<Semaphore>> {

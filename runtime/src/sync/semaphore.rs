@@ -144,6 +144,11 @@ impl State {
         takes
     }
 
+    /// How many requests wait, with those for more than the capacity.
+    fn waiting(&self) -> usize {
+        self.waiters.len() + self.too_large.len()
+    }
+
     /// Grants the requests at the head of the queue, as long as they fit.
     fn grant(&mut self, notified: &mut Notified<Ask>) {
         let free = &mut self.free;
@@ -272,7 +277,7 @@ impl Semaphore {
     /// Returns how many permits are taken, and how many requests wait.
     pub(crate) fn tally(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.capacity - state.free, state.waiters.len())
+        (state.capacity - state.free, state.waiting())
     }
 
     /// Takes `permits`, without a guard, if they are free and no request waits. Returns `false` otherwise, and when the
@@ -388,6 +393,6 @@ impl fmt::Debug for Semaphore {
         let state = self.state.lock();
         let mut it = f.debug_struct("Semaphore");
         it.field("capacity", &state.capacity).field("free", &state.free);
-        it.field("waiting", &state.waiters.len()).field("closed", &state.closed).finish()
+        it.field("waiting", &state.waiting()).field("closed", &state.closed).finish()
     }
 }

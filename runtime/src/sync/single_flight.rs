@@ -84,14 +84,22 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
             let mut calls = self.calls.lock();
-            // A finished call is in the map only if the key's own code has panicked when the call was to be removed.
-            let under_way = calls.get(key).filter(|call| call.outcome.get().is_none());
-            let Some(call) = under_way.map(Arc::clone) else {
-                let call = Arc::new(Call { outcome: OnceLock::new(), waiting: AtomicU32::new(0) });
-                let over = calls.insert(key.clone(), Arc::clone(&call));
-                drop(calls);
-                drop(over);
-                return self.fly(key, &call, f);
+            let call = match calls.get(key) {
+                Some(call) if call.outcome.get().is_none() => Arc::clone(call),
+                // The key's own code has panicked when this call, which is over, was to be removed.
+                Some(_) => {
+                    let over = calls.remove_entry(key);
+                    drop(calls);
+                    // The user's code drops the key and the value. Nobody waits for this call, and none is in its place yet.
+                    drop(over);
+                    continue;
+                }
+                None => {
+                    let call = Arc::new(Call { outcome: OnceLock::new(), waiting: AtomicU32::new(0) });
+                    calls.insert(key.clone(), Arc::clone(&call));
+                    drop(calls);
+                    return self.fly(key, &call, f);
+                }
             };
             // Relaxed: the lock orders this addition before the look in `fly`.
             call.waiting.fetch_add(1, Relaxed);

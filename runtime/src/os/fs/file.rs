@@ -15,6 +15,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::SystemTime;
 
@@ -50,10 +51,10 @@ use std::time::SystemTime;
 pub struct File {
     inner: fs::File,
     kind: Kind,
-    /// How many calls through the position wait for the disk. The kernel lets one such call of a file run at a time, so one
-    /// that finds all in the page cache would wait for them. Relaxed: a hint; a caller that misses one blocks the thread
-    /// unannounced.
-    moving: AtomicU32,
+    /// How many calls through the position, of this handle and its clones, wait for the disk. The kernel lets one such call of
+    /// an open file run at a time, so one that finds all in the page cache would wait for them. Relaxed: a hint; a caller that
+    /// misses one blocks the thread unannounced.
+    moving: Arc<AtomicU32>,
 }
 
 /// Counts a call through the position, as long as that is under way.
@@ -74,7 +75,7 @@ impl Drop for Moving<'_> {
 
 impl File {
     pub(super) fn new(inner: fs::File, kind: Kind) -> Self {
-        File { inner, kind, moving: AtomicU32::new(0) }
+        File { inner, kind, moving: Arc::default() }
     }
 
     /// Makes a call on this file that may wait, as a goroutine of `sched`.
@@ -225,7 +226,7 @@ impl File {
     /// # Errors
     /// If the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<File> {
-        Ok(File::new(self.inner.try_clone()?, self.kind.clone()))
+        Ok(File { inner: self.inner.try_clone()?, kind: self.kind.clone(), moving: Arc::clone(&self.moving) })
     }
 }
 
@@ -377,5 +378,21 @@ impl FromRawFd for File {
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
         // SAFETY: by this function's contract.
         unsafe { fs::File::from_raw_fd(fd) }.into()
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails if a call on a clone does not know that it would wait for one on the first handle.
+    #[test]
+    fn a_clone_knows_of_the_calls_through_their_common_position() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let clone = file.try_clone().unwrap();
+        let moving = Moving::begin(&file.moving);
+        assert!(clone.is_moving());
+        drop(moving);
+        assert!(!clone.is_moving());
     }
 }
