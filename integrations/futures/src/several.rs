@@ -3,21 +3,25 @@
 use futures_core::{FusedStream, Stream};
 use gmp::chan::{broadcast, watch};
 use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::thread;
 
-/// A wait that owns the receiver, and returns it when there may be something to see.
-type Wait<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+/// A wait that owns the receiver, and returns it with what it has found, or with the panic of what it has called; with nothing
+/// when there may be something to see.
+type Wait<R, T> = Pin<Box<dyn Future<Output = (R, Option<thread::Result<T>>)> + Send>>;
 
 /// Where the receiver is.
-enum Place<R> {
+enum Place<R, T> {
     Here(R),
-    Waits(Wait<R>),
+    Waits(Wait<R, T>),
     /// Dropped: the channel is closed, and there is nothing more to see.
     Gone,
 }
 
-impl<R> fmt::Debug for Place<R> {
+impl<R, T> fmt::Debug for Place<R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Place::Here(_) => "at rest",
@@ -27,14 +31,13 @@ impl<R> fmt::Debug for Place<R> {
     }
 }
 
-impl<R> Place<R> {
-    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. A panic of `look` leaves the receiver
-    /// where it is.
-    fn poll<T>(
+impl<R, T> Place<R, T> {
+    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. After a panic the receiver is where it was.
+    fn poll(
         &mut self,
         cx: &mut Context<'_>,
         look: impl Fn(&mut R, &mut Context<'_>) -> Poll<T>,
-        wait: impl Fn(R) -> Wait<R>,
+        wait: impl Fn(R) -> Wait<R, T>,
     ) -> Poll<Option<T>> {
         loop {
             match self {
@@ -44,8 +47,13 @@ impl<R> Place<R> {
                     }
                 }
                 Place::Waits(waits) => {
-                    *self = Place::Here(ready!(waits.as_mut().poll(cx)));
-                    continue;
+                    let (receiver, found) = ready!(waits.as_mut().poll(cx));
+                    *self = Place::Here(receiver);
+                    match found {
+                        Some(Ok(found)) => return Poll::Ready(Some(found)),
+                        Some(Err(panic)) => resume_unwind(panic),
+                        None => continue,
+                    }
                 }
                 Place::Gone => return Poll::Ready(None),
             }
@@ -72,7 +80,8 @@ impl std::error::Error for Lagged {}
 /// A receiver of a broadcast channel as a stream of its messages, which ends when the channel is closed, and the last message
 /// was seen. An item is an error when the stream has missed messages.
 ///
-/// No poll blocks. A wait takes an allocation, the first one of a stream more than one; a message that is there takes none.
+/// No poll blocks: while another receiver clones the message, the task waits. A wait takes an allocation; a message that is
+/// there takes none.
 /// A panic of the message's `clone` goes on, and the message is the item of the next poll.
 ///
 /// ```
@@ -90,7 +99,7 @@ impl std::error::Error for Lagged {}
 /// ```
 #[derive(Debug)]
 pub struct BroadcastStream<T> {
-    place: Place<broadcast::Receiver<T>>,
+    place: Place<broadcast::Receiver<T>, Result<T, broadcast::RecvError>>,
 }
 
 impl<T> BroadcastStream<T> {
@@ -113,12 +122,19 @@ impl<T: Clone + Send + 'static> Stream for BroadcastStream<T> {
         let look = |receiver: &mut broadcast::Receiver<T>, cx: &mut Context<'_>| {
             pin!(receiver.recv_async()).poll(cx)
         };
-        // By the bell, which clones no message.
-        let wait = |mut receiver: broadcast::Receiver<T>| -> Wait<_> {
+        // The message is cloned in a turn, for which the wait stands in line as well: another receiver may be at its clone.
+        let wait = |mut receiver: broadcast::Receiver<T>| -> Wait<_, _> {
             Box::pin(async move {
-                // It rings, or is closed with the channel.
-                let _rung = receiver.bell().recv_async().await;
-                receiver
+                let found = {
+                    let mut finds = pin!(receiver.recv_async());
+                    // A panic of the clone must not take the receiver with it.
+                    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| finds.as_mut().poll(cx))) {
+                        Ok(found) => found.map(Ok),
+                        Err(panic) => Poll::Ready(Err(panic)),
+                    })
+                    .await
+                };
+                (receiver, Some(found))
             })
         };
         let item = match ready!(self.place.poll(cx, look, wait)) {
@@ -162,7 +178,7 @@ impl<T: Clone + Send + 'static> FusedStream for BroadcastStream<T> {
 /// ```
 #[derive(Debug)]
 pub struct WatchStream<T> {
-    place: Place<watch::Receiver<T>>,
+    place: Place<watch::Receiver<T>, Option<T>>,
 }
 
 impl<T> WatchStream<T> {
@@ -205,14 +221,14 @@ impl<T: Clone + Send + Sync + 'static> Stream for WatchStream<T> {
             std::mem::forget(unseen);
             Poll::Ready(value)
         };
-        let wait = |mut receiver: watch::Receiver<T>| -> Wait<_> {
+        let wait = |mut receiver: watch::Receiver<T>| -> Wait<_, _> {
             Box::pin(async move {
                 if receiver.changed_async().await.is_ok() {
                     // A sender may be at the value.
                     let unseen = Unseen(&mut receiver);
                     let _ready = unseen.0.wait_for_async(|_| true).await.is_ok();
                 }
-                receiver
+                (receiver, None)
             })
         };
         let item = ready!(self.place.poll(cx, look, wait)).flatten();

@@ -220,6 +220,40 @@ fn a_watching_stream_waits_for_a_sender_without_a_block() {
     elsewhere(async { while stream.next().await.is_some_and(|value| value == 7) {} });
 }
 
+/// A message that tells when it is cloned, and waits for leave.
+struct Slow(gmp::chan::Sender<()>, gmp::chan::Receiver<()>, Arc<AtomicBool>);
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        if self.2.swap(false, SeqCst) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+        Slow(self.0.clone(), self.1.clone(), Arc::clone(&self.2))
+    }
+}
+
+/// Another receiver is at the clone of a message while a stream is polled. Fails when the poll does not come back, by a hang;
+/// and when the message is lost.
+#[test]
+fn a_stream_waits_for_another_receivers_clone_without_a_block() {
+    let (sender, mut receiver) = broadcast::channel(2);
+    let mut stream = BroadcastStream::new(receiver.clone());
+    let (begins, begun) = gmp::chan::bounded(0);
+    let (goes_on, go_on) = gmp::chan::bounded(0);
+    sender.send(Slow(begins, go_on, Arc::new(AtomicBool::new(true)))).map_err(drop).unwrap();
+    let clones = thread::spawn(move || receiver.recv().is_ok());
+    begun.recv().unwrap();
+    for _ in 0..2 {
+        assert!(stream.poll_next_unpin(&mut nobody()).is_pending());
+    }
+    goes_on.send(()).unwrap();
+    assert!(elsewhere(stream.next()).is_some_and(|found| found.is_ok()));
+    assert!(clones.join().unwrap());
+    drop(sender);
+    assert!(elsewhere(stream.next()).is_none());
+}
+
 /// A task's waker changes while a wait is under way. Fails by a hang when the one from before is woken.
 #[test]
 fn the_last_waker_is_woken() {
