@@ -215,6 +215,43 @@ fn normal_ones_have_a_share_beside_high_ones() {
     });
 }
 
+/// Fails when Normal ones in the global queue have more than their share beside High ones whose pieces are long.
+#[test]
+fn visits_give_normal_ones_no_turns_beside_high_ones() {
+    const PIECE: Duration = Duration::from_micros(300);
+    const PIECES: usize = 200;
+    let _alone = alone();
+    watched(1, || {
+        let rt = stealing(1);
+        rt.run(|| {
+            let ran = Arc::new(AtomicUsize::new(0));
+            let normal: Vec<_> = (0..1000)
+                .map(|_| {
+                    let ran = Arc::clone(&ran);
+                    gmp::go_fair(move || drop(ran.fetch_add(1, SeqCst)))
+                })
+                .collect();
+            let high = [(); 2].map(|()| {
+                let ran = Arc::clone(&ran);
+                spawn(Priority::High, move || {
+                    let before = ran.load(SeqCst);
+                    for _ in 0..PIECES / 2 {
+                        let begun = Instant::now();
+                        while begun.elapsed() < PIECE {}
+                        yield_now();
+                    }
+                    ran.load(SeqCst) - before
+                })
+            });
+            for high in high {
+                let beside = high.join().unwrap();
+                assert!(beside <= 2 * PIECES / 61 + 2, "{beside} Normal ones beside {PIECES} High pieces");
+            }
+            join_all(normal);
+        });
+    });
+}
+
 /// Fails when a Background goroutine runs although others are ready, or never.
 #[test]
 fn background_ones_run_only_when_nothing_else_does() {

@@ -5,7 +5,9 @@ use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::net::TcpStream;
 use gmp::sync::{Mutex, WaitGroup};
 use gmp::time::sleep;
-use gmp::{Runtime, blocking, chan, go, goexit, lock_os_thread, set_procs, unlock_os_thread, yield_now};
+use gmp::{
+    Priority, Runtime, blocking, chan, go, goexit, lock_os_thread, set_procs, unlock_os_thread, yield_now,
+};
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -398,6 +400,30 @@ fn a_yield_with_nobody_there_goes_on_at_once() {
             // Two wake-ups of a thread for each would be 2 s.
             assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
             unlock_os_thread();
+        });
+    });
+}
+
+/// Fails by a hang: a locked goroutine that yields all the time leaves a goroutine of a lower class no turn.
+#[test]
+fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
+    watched(1, || {
+        runtime(1).run(|| {
+            let low = [Priority::Low, Priority::Low, Priority::High]
+                .map(|class| gmp::Builder::new().priority(class).go(|| ()).unwrap());
+            lock_os_thread();
+            while !low.iter().all(|low| low.is_finished()) {
+                yield_now();
+            }
+            // Those that may wait for ever cost the yields nothing.
+            let background: Vec<_> = (0..32)
+                .map(|_| gmp::Builder::new().priority(Priority::Background).go(|| ()).unwrap())
+                .collect();
+            let start = Instant::now();
+            (0..100_000).for_each(|_| yield_now());
+            assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+            unlock_os_thread();
+            background.into_iter().for_each(|one| one.join().unwrap());
         });
     });
 }

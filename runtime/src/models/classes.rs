@@ -110,6 +110,32 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
     });
 }
 
+/// A visit finds a goroutine while one of `High` stands in the batch, which goes first and keeps the M until the other has run. The
+/// other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by deadlock when no M is woken.
+#[test]
+fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
+    Model::new().preemptions(1).check("visit_beside_high", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, ran, ended) = (Handle::of(&runtime), Flag::default(), Flag::default());
+        let ends = ended.clone();
+        let _first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let (waits, raises) = (ran.clone(), ran);
+            let waits = handle.make(move || {
+                waits.wait_on_thread();
+                done();
+                ends.raise();
+            });
+            handle.fill_batch_in_silence(Priority::High, [waits]);
+            handle.queue_globally_in_silence([handle.make(move || raises.raise())]);
+            handle.have_a_visit_come();
+            loom::explore();
+        });
+        ended.wait_on_thread();
+    });
+}
+
 /// A goroutine stands in the batch of a P that retires. Fails when it stays there.
 #[test]
 fn the_batch_of_a_p_that_retires_is_run() {
@@ -171,6 +197,7 @@ fn mutants() {
             (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
             (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),
             (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),
+            (Mutant::BehindHighInSilence, "one_that_a_visit_finds_beside_high_is_run_by_another_m"),
             (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),
             (Mutant::RetireKeepsTheBatch, "the_batch_of_a_p_that_retires_is_run"),
             (Mutant::PushForgetsTheClass, "the_higher_class_goes_first"),

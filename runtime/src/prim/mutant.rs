@@ -166,6 +166,8 @@ pub enum Mutant {
     AttentionNotCalled,
     /// An owner whose batch goes back into its queue wakes no M.
     BatchGoesBackInSilence,
+    /// An owner queues what a visit has found, as it runs one of `High` first, and wakes no M.
+    BehindHighInSilence,
     /// A goroutine of a class yields, and its M, which takes another, wakes no M.
     ClassYieldsInSilence,
 

@@ -44,8 +44,8 @@
 //! that is made of a record has the class of its forker, and a thief queues it in that class if that is below `Normal`.
 //!
 //! *No class starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
-//! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). The visits of `look.rs`
-//! come beside that.
+//! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). What the looks of
+//! `look.rs` bring goes before the ring, but not before `High`: beside that it is queued.
 //!
 //! *What comes from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner
 //! that is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if
@@ -181,6 +181,28 @@ impl<H: Host> Sched<H> {
         self.waiting_classes.has(Priority::High) || self.has_batch(p) && p.batch.class() > Priority::Normal
     }
 
+    /// For the owner of `p`, whose goroutine, of `class`, yields where no `Normal` one waits: returns `true` if another goes
+    /// first, as it is of that class or a higher one, or as `Low` has its turn.
+    pub(crate) fn gives_way_to_a_class(&self, p: &P<H>, class: Priority) -> bool {
+        let batch = self.has_batch(p).then(|| p.batch.class());
+        if self.waiting_classes.any_from(class) || batch.is_some_and(|of_batch| of_batch >= class) {
+            return true;
+        }
+        if !self.waiting_classes.any_above_background() && batch != Some(Priority::Low) {
+            return false;
+        }
+        let turns = &p.batch.turns;
+        match turns.next(self.config.low_share) {
+            // The turn stays due until the M that gets the P takes it.
+            Turn::Low => true,
+            Turn::Normal => {
+                turns.ran(Priority::Normal);
+                false
+            }
+            Turn::Highest => false,
+        }
+    }
+
     /// Any thread, under the lock: the batch of `p` goes back into its class's queue.
     pub(crate) fn empty_batch(&self, central: &mut Central<H>, p: &P<H>) {
         if !self.has_batch(p) {
@@ -221,8 +243,11 @@ impl<H: Host> Sched<H> {
         if (!p.timers.is_empty() || p.poll_schedule.is_due(tick))
             && let Some(found) = self.look_before_the_queue(m, p, tick)
         {
-            // That is no turn of the ring's: sleepers and visits would keep the ring from ever having one.
-            return Some(found);
+            if found.class() == Priority::High || !self.waits_above_normal(p) {
+                // That is no turn of the ring's: sleepers and visits would keep the ring from ever having one.
+                return Some(found);
+            }
+            self.queue_behind(p, found);
         }
         let turns = &p.batch.turns;
         let first = match turns.next(self.config.low_share) {
@@ -260,6 +285,19 @@ impl<H: Host> Sched<H> {
             return Some(g);
         }
         self.take_of(p, Priority::Background).or_else(|| self.look_elsewhere(m, p))
+    }
+
+    /// For the owner of `p`, which runs one of `High` in place of what it has found: queues that behind the others of its class.
+    /// An M that gave up meanwhile has seen it neither there nor here.
+    fn queue_behind(&self, p: &P<H>, found: GRef<H>) {
+        p.owner.touch();
+        if !self.requeue_by_class(p, found)
+            && let Some(found) = p.runq.push(found)
+        {
+            self.spill(p, found);
+        }
+        mutant!(BehindHighInSilence: return);
+        self.wakep();
     }
 
     /// H2: the oldest of this class, out of the P's batch or the class's queue.
@@ -364,7 +402,8 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other.
+    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other, and
+    /// does nothing.
     /// The caller has found `detours`.
     #[cold]
     #[inline(never)]
@@ -373,7 +412,7 @@ impl<H: Host> Sched<H> {
         if !has_class && !self.is_away(Some(p), g) {
             return false;
         }
-        event(format_args!("queues {g:?}, of class {}, hint {:?}, which yields", g.class(), g.hint()));
+        event(format_args!("queues {g:?}, of class {}, hint {:?}, behind others", g.class(), g.hint()));
         let mut central = self.central.lock();
         central.globq.push(g);
         self.publish_len(&central);

@@ -138,8 +138,10 @@ impl<H: Host> Mail<H> {
             of_p.row = 0;
             return None;
         }
-        of_p.row += 1;
-        self.take(p as usize)
+        let g = self.take(p as usize)?;
+        let row = &mut self.boxes[p as usize].row;
+        *row = (*row + 1).min(IN_A_ROW);
+        Some(g)
     }
 
     /// Takes the oldest for P number `p`, or, if there is none, for another one.
