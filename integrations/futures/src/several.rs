@@ -32,7 +32,8 @@ impl<R, T> fmt::Debug for Place<R, T> {
 }
 
 impl<R, T> Place<R, T> {
-    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. After a panic the receiver is where it was.
+    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. After a panic the receiver is where it
+    /// was.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -110,8 +110,9 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
     });
 }
 
-/// A visit finds a goroutine while one of `High` stands in the batch, which goes first and keeps the M until the other has run. The
-/// other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by deadlock when no M is woken.
+/// A visit finds a goroutine while one of `High` stands in the batch, which goes first and keeps the M until the other has run.
+/// The other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by deadlock when no M is
+/// woken.
 #[test]
 fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_beside_high", || {

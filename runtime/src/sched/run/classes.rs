@@ -287,8 +287,8 @@ impl<H: Host> Sched<H> {
         self.take_of(p, Priority::Background).or_else(|| self.look_elsewhere(m, p))
     }
 
-    /// For the owner of `p`, which runs one of `High` in place of what it has found: queues that behind the others of its class.
-    /// An M that gave up meanwhile has seen it neither there nor here.
+    /// For the owner of `p`, which runs one of `High` in place of what it has found: queues that behind the others of its
+    /// class. An M that gave up meanwhile has seen it neither there nor here.
     fn queue_behind(&self, p: &P<H>, found: GRef<H>) {
         p.owner.touch();
         if !self.requeue_by_class(p, found)
@@ -402,9 +402,8 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other, and
-    /// does nothing.
-    /// The caller has found `detours`.
+    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other,
+    /// and does nothing. The caller has found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn requeue_by_class(&self, p: &P<H>, g: GRef<H>) -> bool {

@@ -49,7 +49,8 @@ use crate::sched::{Central, Sched};
 
 impl<H: Host> Sched<H> {
     /// Returns `true` if the calling goroutine, which is about to block its thread, is to be a caller: others wait for its P,
-    /// in the P's queue, in the global one, or in that of a class above `Background`; or, under `migrate=1`, whenever it may. A hint.
+    /// in the P's queue, in the global one, or in that of a class above `Background`; or, under `migrate=1`, whenever it may. A
+    /// hint.
     pub(crate) fn wants_p_of(&self, window: &Window<H>) -> bool {
         let g = window.g();
         let waits = self.has_work(window.p()) || !self.globrunq_is_empty() || g.ties.are_some();

@@ -332,8 +332,8 @@ impl<H: Host> Sched<H> {
         m.p().is_some()
     }
 
-    /// `g`, which is bound to `m`, lets others go first. Returns `true` if the P's queue and the global one are empty, no class has
-    /// its turn, and `g` goes on. Returns `false` on a surplus P, which `m` gives up here, as `m` does not look for work.
+    /// `g`, which is bound to `m`, lets others go first. Returns `true` if the P's queue and the global one are empty, no class
+    /// has its turn, and `g` goes on. Returns `false` on a surplus P, which `m` gives up here, as `m` does not look for work.
     fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         self.run_timers(m, p);
