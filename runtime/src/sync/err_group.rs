@@ -191,7 +191,7 @@ impl<E: Send + 'static> ErrGroup<E> {
         // Relaxed: for a caller that comes later; one beside this call finds a limit or none.
         self.group.limited.store(true, Relaxed);
         let before = std::mem::replace(&mut *self.group.slots.lock(), slots);
-        // After the lock. Who waits there looks again.
+        // After the lock. A caller that waits there looks again.
         if let Some(before) = before {
             before.close();
         }
