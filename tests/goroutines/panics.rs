@@ -7,8 +7,9 @@ use std::any::Any;
 use std::net::ToSocketAddrs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 fn text(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {
@@ -510,4 +511,49 @@ fn running_a_command_fits_on_the_default_stack() {
             assert_eq!(missing.join().unwrap().unwrap_err().kind(), std::io::ErrorKind::NotFound);
         });
     });
+}
+
+/// Notes whether the thread panics, and then waits at the barrier, twice.
+struct Asks(Arc<AtomicBool>, Option<Arc<Barrier>>);
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        self.0.store(thread::panicking(), SeqCst);
+        let waits = self.1.iter();
+        waits.for_each(|both| {
+            both.wait();
+            both.wait();
+        });
+    }
+}
+
+/// The first runtime of the process is built in a panic hook. Fails where the thread's panic is not one afterwards, or is one
+/// for ever.
+#[test]
+fn a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is() {
+    const NAME: &str = "a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is";
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    std::panic::set_hook(Box::new(|_info| assert_eq!(runtime(1).run(|| 6 * 7), 42)));
+    let panics = Arc::new(AtomicBool::new(false));
+    let asks = Asks(Arc::clone(&panics), None);
+    let caught = catch_unwind(AssertUnwindSafe(move || {
+        let _asks = asks;
+        panic!("on purpose");
+    }));
+    assert!(caught.is_err() && panics.load(SeqCst), "the unwinding is one of a panic");
+    assert!(!thread::panicking(), "it is over");
+    // Where any thread panics, each asks its own count.
+    let both = Arc::new(Barrier::new(2));
+    let asks = Asks(panics, Some(Arc::clone(&both)));
+    let other = thread::spawn(move || {
+        let _asks = asks;
+        panic!("on purpose");
+    });
+    both.wait();
+    let panicking = thread::panicking();
+    both.wait();
+    assert!(other.join().is_err() && !panicking, "it is over for good");
 }

@@ -191,6 +191,46 @@ fn a_context_ends_no_wait_where_the_look_does_not_fit() {
     });
 }
 
+/// As `a_context_ends_no_wait_where_the_look_does_not_fit`, on a plain thread, in `with_stack`.
+#[test]
+fn a_context_ends_no_wait_of_a_thread_where_the_look_does_not_fit() {
+    const NAME: &str = "a_context_ends_no_wait_of_a_thread_where_the_look_does_not_fit";
+    if !child::is_child() {
+        let stderr = child::passes(NAME, &[]);
+        assert_eq!(told(&stderr).len(), 0, "{stderr}");
+        return;
+    }
+    let lefts = if cfg!(debug_assertions) { [6000, 7000, 8000] } else { [1500, 2000, 2500] };
+    for left in lefts {
+        let ended = under_a_done_context(|| {
+            gmp::with_stack(16 << 10, || {
+                let top = 0_u8;
+                let end = (&raw const top).addr() + 2560 - (12 << 10);
+                deep(end, left, &|| time::sleep(Duration::from_millis(5)));
+            });
+        });
+        assert_eq!(ended, Ok(()), "{left} bytes are left");
+    }
+}
+
+/// A stack is larger than was asked for, and a wait stands deeper than that. Fails by a wait that goes on.
+#[test]
+fn a_context_ends_a_wait_on_all_of_a_stack() {
+    everywhere(|rt| {
+        let ended = rt.run(|| {
+            // A power of two is made: 64 KiB.
+            let deeper = gmp::Builder::new().stack_size(33 << 10).go(|| {
+                let top = 0_u8;
+                let end = (&raw const top).addr() - (40 << 10);
+                under_a_done_context(|| deep(end, 0, &|| Event::new().wait()))
+            });
+            deeper.unwrap().join().unwrap()
+        });
+        assert_eq!(ended, Err(ContextError::Canceled));
+        assert_eq!(rt.shutdown(SHUTDOWN_LIMIT).unwinds_refused(), 0);
+    });
+}
+
 /// The counterpart: with some more left the same wait is ended. Fails by a wait that goes on.
 #[test]
 fn a_context_ends_a_wait_where_the_look_fits() {

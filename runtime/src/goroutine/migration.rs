@@ -36,7 +36,8 @@
 //!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
 //!
 //! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
-//! thread, and the contract asks nothing of the goroutine until [`unlock_os_thread`](crate::unlock_os_thread).
+//! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 ask nothing of the goroutine. Its waits may
+//! unwind as ever, and its frames are no larger.
 //!
 //! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if there may be
 //! one, so what goes wrong once in a while goes wrong at once. The price is some 10 µs a park.

@@ -9,8 +9,9 @@ use crate::sched::threads::locked;
 ///
 /// For what belongs to a thread: a C library that keeps state in thread-locals (OpenGL, many GUIs, some language runtimes),
 /// `setns`, `unshare`, a thread's credentials, its CPU affinity or priority, `pthread_kill`. Between the two calls
-/// [`migration`](crate::migration)'s contract asks nothing: a `thread_local!`, a guard of std, a handle that is not `Send` may
-/// be kept across calls that park. A library that insists on the process's *first* thread needs
+/// the clauses of [`migration`](crate::migration)'s contract about what belongs to a thread ask nothing: a `thread_local!`, a
+/// guard of std, a handle that is not `Send` may be kept across calls that park. Those calls may unwind as ever, and the stack
+/// is as small. A library that insists on the process's *first* thread needs
 /// [`Runtime::run_locked`](crate::Runtime::run_locked).
 ///
 /// When a locked goroutine ends, so does its thread: no other goroutine meets what was done to that thread. So do not unlock

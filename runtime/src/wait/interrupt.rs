@@ -44,8 +44,6 @@ use std::ptr::NonNull;
 const THROWS: u8 = 3;
 /// In place of that count, in the G: the goroutine ends already.
 const ENDS: u8 = u8::MAX;
-/// The lowest page of a stack, which a goroutine can't use.
-const GUARD_PAGE: usize = 4 << 10;
 
 /// A call of `Context::run`, on the stack of the goroutine or thread that made it.
 pub(crate) struct Frame {
@@ -266,7 +264,7 @@ impl Interrupt {
         if thrown >= THROWS {
             return false;
         }
-        if g.is_some_and(|g| !has_room(g, self.room())) {
+        if !has_room::<H>(self.room()) {
             // Only counted: the report takes stack, too.
             if let Some(sched) = Sched::<H>::current() {
                 sched.count_refusal();
@@ -297,7 +295,7 @@ impl Interrupt {
         }
         let g = M::<H>::current().and_then(M::g);
         // The report takes stack, too.
-        if g.is_some_and(|g| !has_room(g, ROOM)) {
+        if !has_room::<H>(ROOM) {
             return;
         }
         if H::is_first_refusal() || sched.is_some_and(|sched| sched.config.knobs.all_refusals) {
@@ -411,15 +409,11 @@ const ROOM: usize = 8 << 10;
 /// optimised.
 const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Returns `true` if `bytes` are left of each stack of the calling goroutine: the first one, and those of `with_stack`,
-/// whose outer frames unwind on the stacks from which they were called.
-fn has_room<H: Host>(g: GRef<H>, bytes: usize) -> bool {
+/// Returns `true` if `bytes` are left of each stack of the calling goroutine, or thread: an interrupt unwinds the outer frames
+/// on the stacks where they lie.
+fn has_room<H: Host>(bytes: usize) -> bool {
     let frame = 0_u8;
-    let here = (&raw const frame).addr();
-    let (least, here) = H::left_of_calls(here);
-    // The mark lies near the upper end of the first stack.
-    let used = g.mark().addr().saturating_sub(here);
-    least.min(g.with_birth(|birth| birth.stack_size as usize).saturating_sub(used)) >= bytes + GUARD_PAGE
+    H::least_left((&raw const frame).addr()) >= bytes
 }
 
 /// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds the goroutine, or keeps

@@ -443,8 +443,8 @@ impl Stacks for Native {
         segment::call_on(here.map(|host| &host.stacks), size, f)
     }
 
-    fn left_of_calls(address: usize) -> (usize, usize) {
-        segment::left_of_calls(address)
+    fn least_left(address: usize) -> usize {
+        segment::least_left(address)
     }
 
     #[inline(always)]

@@ -240,15 +240,18 @@ pub(super) fn stack_of(address: usize) -> usize {
     chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
 }
 
-/// Returns how many bytes are left of the caller's fullest segment, its guard page included, and the address at which the
-/// own stack continues: where the outermost `Segment` lies, in the frame that has entered it.
-pub(super) fn left_of_calls(address: usize) -> (usize, usize) {
+/// Returns how many bytes are left of the fullest of the caller's stacks, the guards not counted: those of its segments, and
+/// its own, which continues where the outermost `Segment` lies, in the frame that has entered it. A plain thread's own stack
+/// does not count. `address` lies in the caller's frame. Never inlined, as `innermost`.
+#[inline(never)]
+pub(super) fn least_left(address: usize) -> usize {
     let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());
     // SAFETY: as in `stack_of`.
     while let Some(inner) = unsafe { segment.as_ref() } {
-        least = least.min(at.saturating_sub(inner.extent.bottom));
+        least = least.min(at.saturating_sub(inner.extent.usable()));
         at = ptr::from_ref(inner).addr();
         segment = inner.outer;
     }
-    (least, at)
+    let own = overflow::own_stack(M::<super::Native>::current().and_then(M::g));
+    own.map_or(least, |own| least.min(at.saturating_sub(own.usable())))
 }

@@ -238,6 +238,10 @@ pub(super) fn prepare() {
         caught.is_err_and(|payload: Box<dyn Any + Send>| payload.is::<u8>()) && !probe.passed.get()
     }
     static TRIED: Once = Once::new();
+    // In a panic hook the trial would end std's count of panics of this thread. The next runtime tries again.
+    if std::thread::panicking() {
+        return;
+    }
     TRIED.call_once(|| {
         // Relaxed: the flag publishes nothing. Where it is not seen yet a throw is a plain one.
         ONE_WALK.store(super::CAN_UNWIND && cfg!(not(gmp_tsan)) && arrives(), Relaxed);

@@ -122,11 +122,15 @@ impl Runs {
         if let Some(segment) = unsafe { segment::innermost().as_ref() } {
             return Some(Runs { stack: segment.extent, is_segment: true, g });
         }
-        // SAFETY: this M runs the goroutine, whose stack stays with it until it leaves the M: only the saved stack pointer
-        // is written meanwhile, and this does not read that.
-        let stack = g?.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()))?;
-        Some(Runs { stack, is_segment: false, g })
+        Some(Runs { stack: own_stack(g)?, is_segment: false, g })
     }
+}
+
+/// Returns where the first stack of `g` lies, the caller.
+pub(super) fn own_stack(g: Option<GRef<Native>>) -> Option<Extent> {
+    // SAFETY: this M runs the goroutine, whose stack stays with it until it leaves the M: only the saved stack pointer is
+    // written meanwhile, and this does not read that.
+    g?.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()))
 }
 
 /// Returns how many bytes are left of the stack on which the caller runs; `None` on a thread's own stack.
