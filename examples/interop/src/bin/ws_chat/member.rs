@@ -3,7 +3,7 @@
 use gmp::chan::{self, Receiver, Sender};
 use gmp::net::TcpStream;
 use gmp::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -81,30 +81,36 @@ impl Room {
         }
     }
 
-    /// Queues `text` for all. Waits for nobody: a member whose queue is full has to go. The lock has all members see the
-    /// messages in the same order.
+    /// Queues `text` for all. Waits for nobody: a member whose queue is full has to go, and the others are told, which may be
+    /// one message too many for the next. The lock has all members see the messages in the same order.
     pub fn say(&self, text: &str) {
-        let frame = encoded(Frame::message(text.to_owned(), OpCode::Data(Data::Text), true));
-        let mut slow = Vec::new();
-        self.members.lock().retain(|_, member| {
-            let taken = member.queue.try_send(frame.clone()).is_ok();
-            if !taken {
-                slow.push(Arc::clone(member));
+        // A list, as a call in a call would be as deep as the room is full of slow members.
+        let mut to_say = VecDeque::from([text.to_owned()]);
+        while let Some(text) = to_say.pop_front() {
+            for member in self.queue_for_all(text) {
+                // One that was leaving already is not slow.
+                if member.queue.is_closed() {
+                    continue;
+                }
+                self.slow.fetch_add(1, Relaxed);
+                member.leave(Some((
+                    CloseCode::Again,
+                    format!("{} messages were waiting for you", self.waiting),
+                )));
+                let _it_is_closed_already = member.stream.set_deadline(Some(Instant::now() + self.grace));
+                eprintln!("{}: too slow", member.name);
+                to_say.push_back(format!("* {} left: too slow", member.name));
             }
-            taken
-        });
-        self.said.fetch_add(1, Relaxed);
-        for member in slow {
-            // One that was leaving already is not slow.
-            if member.queue.is_closed() {
-                continue;
-            }
-            self.slow.fetch_add(1, Relaxed);
-            member.leave(Some((CloseCode::Again, format!("{} messages were waiting for you", self.waiting))));
-            let _it_is_closed_already = member.stream.set_deadline(Some(Instant::now() + self.grace));
-            eprintln!("{}: too slow", member.name);
-            self.say(&format!("* {} left: too slow", member.name));
         }
+    }
+
+    /// Returns those who have no room for one more message. They are members no longer.
+    fn queue_for_all(&self, text: String) -> Vec<Arc<Member>> {
+        let frame = encoded(Frame::message(text, OpCode::Data(Data::Text), true));
+        let no_room = |_: &u64, member: &mut Arc<Member>| member.queue.try_send(frame.clone()).is_err();
+        let gone = self.members.lock().extract_if(.., no_room).map(|(_, member)| member).collect();
+        self.said.fetch_add(1, Relaxed);
+        gone
     }
 }
 
@@ -113,4 +119,36 @@ pub fn encoded(frame: Frame) -> Bytes {
     let mut bytes = Vec::with_capacity(frame.len());
     frame.format(&mut bytes).expect("a vector takes all");
     bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gmp::net::TcpListener;
+
+    /// Fails by an overflow of the goroutine's stack: each member has room for one message more than the one before, so that
+    /// each is thrown out by the word that the last one has left.
+    #[test]
+    fn a_room_full_of_slow_members_is_emptied_on_a_small_stack() {
+        const MEMBERS: usize = 600;
+        // SAFETY: the goroutine keeps nothing of a thread across a call that parks.
+        let runtime = unsafe { gmp::Runtime::builder().stack_size(64 << 10).build() }.expect("a runtime");
+        runtime.run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+            let stream = listener.local_addr().and_then(TcpStream::connect).expect("it listens");
+            let stream = Arc::new(stream);
+            let room = Room::new(MEMBERS, Duration::from_secs(1));
+            // Kept to the end: a member whose writer has gone is leaving.
+            let mut writers = Vec::new();
+            for number in 1..=MEMBERS {
+                let (member, to_send) = Member::new(format!("m{number}"), &stream, number);
+                room.members.lock().insert(number as u64, member);
+                writers.push(to_send);
+            }
+            room.say("one");
+            room.say("two");
+            assert_eq!((room.members.lock().len(), room.slow.load(Relaxed)), (0, MEMBERS as u64));
+            assert_eq!(room.said.load(Relaxed), MEMBERS as u64 + 2);
+        });
+    }
 }
