@@ -3,6 +3,7 @@
 use crate::Site;
 use crate::client::{Client, get, with};
 use harness::everywhere;
+use std::fs;
 
 /// Fails when an answer depends on a weaker condition than the strongest that is given, or has another length.
 #[test]
@@ -69,5 +70,49 @@ fn conditions_and_ranges_are_weighed() {
         client.expect_alive();
         drop(client);
         assert_eq!(site.stop().0, 1);
+    });
+}
+
+/// The names of the files that hold uploads under way, or were left behind.
+fn parts(site: &Site) -> Vec<String> {
+    let names = fs::read_dir(site.scratch.join("www")).expect("it is there");
+    let names = names.map(|entry| entry.expect("it is there").file_name().into_string().expect("ASCII"));
+    let mut parts: Vec<_> = names.filter(|name| name.ends_with(".part")).collect();
+    parts.sort();
+    parts
+}
+
+/// Fails when an upload writes to, renames or removes a file that another process of the same folder has made.
+#[test]
+fn an_upload_has_a_file_of_its_own() {
+    everywhere(|procs| {
+        let site = Site::with(procs, &["--writable"]);
+        let pid = site.server.pid();
+        // As other processes name them, and as this one would name its first two.
+        let mut others = ["0".to_owned(), "1-0".to_owned(), format!("{pid}-0"), format!("{pid}-1")]
+            .map(|name| format!(".{name}.part"));
+        others.sort();
+        others.iter().for_each(|name| drop(site.scratch.file(&format!("www/{name}"), "another's")));
+        let mut client = Client::new(&site);
+        let mut put = |path: &str| {
+            let request = with("PUT", path, &["Content-Length: 4"]) + "mine";
+            client.ask(request).status
+        };
+        assert_eq!((put("/new"), put("/new")), (201, 204));
+        assert_eq!(put("/a%20folder"), 409);
+        // No folder, but a name that the kernel refuses.
+        assert_eq!(put(&format!("/{}", "x".repeat(300))), 500);
+        assert_eq!(fs::read(site.scratch.join("www/new")).expect("it is there"), b"mine");
+        for name in &others {
+            assert_eq!(
+                fs::read(site.scratch.join("www").join(name)).expect("it stays"),
+                b"another's",
+                "{name}"
+            );
+        }
+        assert_eq!(parts(&site), others);
+        client.expect_alive();
+        drop(client);
+        site.stop();
     });
 }

@@ -8,7 +8,7 @@ use crate::request::Request;
 use crate::response::Response;
 use gmp::fs::unix::{MetadataExt, OpenOptionsExt};
 use gmp::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -98,8 +98,7 @@ impl Files {
         let folder = self.open(folder, libc::O_DIRECTORY)?;
         let path = by_descriptor(&folder);
         let target = path.join(name);
-        let upload = Upload(path.join(format!(".{}.part", self.uploads.fetch_add(1, Relaxed))));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&upload.0)?;
+        let (mut file, mut upload) = self.upload(&path)?;
         let mut piece = vec![0; 64 << 10];
         loop {
             match body.read(&mut piece)? {
@@ -108,17 +107,44 @@ impl Files {
             }
         }
         let status = if target.exists() { 204 } else { 201 };
-        fs::rename(&upload.0, &target).map_err(|_| Response::text(409, "it is a folder"))?;
+        fs::rename(&upload.path, &target).map_err(|refused| match refused.kind() {
+            ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::DirectoryNotEmpty
+            | ErrorKind::AlreadyExists => Response::text(409, "it is a folder"),
+            _ => refused.into(),
+        })?;
+        upload.renamed = true;
         Ok(Response::empty(status))
+    }
+
+    /// Makes a file in `folder` that is this upload's alone. Other processes may serve the folder, and leave files behind.
+    fn upload(&self, folder: &Path) -> io::Result<(File, Upload)> {
+        let process = std::process::id();
+        loop {
+            let number = self.uploads.fetch_add(1, Relaxed);
+            let path = folder.join(format!(".{process}-{number}.part"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                // It is ours from here on, and not before: the name of another's file is not ours to remove.
+                Ok(file) => return Ok((file, Upload { path, renamed: false })),
+                Err(taken) if taken.kind() == ErrorKind::AlreadyExists => {}
+                Err(refused) => return Err(refused),
+            }
+        }
     }
 }
 
 /// A file that is removed unless it was renamed.
-struct Upload(PathBuf);
+struct Upload {
+    path: PathBuf,
+    renamed: bool,
+}
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        let _it_was_renamed = fs::remove_file(&self.0);
+        if !self.renamed {
+            let _it_is_gone_already = fs::remove_file(&self.path);
+        }
     }
 }
 
