@@ -248,6 +248,35 @@ fn a_server_that_is_not_there_or_goes_is_told() {
     });
 }
 
+/// Fails by a limit for what is read: it ends a client that has asked, or subscribed, and does nothing but wait.
+#[test]
+fn a_client_that_waits_for_longer_than_the_idle_limit_is_answered() {
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        let redis = redis(&program);
+        let server = start(redis.addr(), procs, &["--idle", "100"]);
+        let (mut pops, mut hears) = (server.connect(), server.connect());
+        let comes = |mut from: &TcpStream, expected: &str| {
+            let mut came = vec![0; expected.len()];
+            from.read_exact(&mut came).unwrap_or_else(|broken| panic!("{broken}, and not {expected:?}"));
+            assert_eq!(String::from_utf8_lossy(&came), expected);
+        };
+        pops.write_all(b"BLPOP list 0\r\n").expect("the proxy listens");
+        hears.write_all(b"SUBSCRIBE news\r\n").expect("the proxy listens");
+        comes(&hears, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+        thread::sleep(std::time::Duration::from_millis(500));
+        let mut other = TcpStream::connect(redis.addr()).expect("Redis listens");
+        other.write_all(b"RPUSH list x\r\nPUBLISH news y\r\n").expect("Redis listens");
+        comes(&pops, "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+        comes(&hears, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\ny\r\n");
+        pops.write_all(b"PING\r\n").expect("the proxy listens");
+        comes(&pops, "+PONG\r\n");
+        drop((pops, hears));
+        let said = server.terminate();
+        assert!(said.contains("served 2 connections, 0 cut off; 0 refused"), "{said}");
+    });
+}
+
 /// What Redis has been asked is answered before the end; who waits is ended.
 #[test]
 fn clients_are_ended_at_the_stop() {

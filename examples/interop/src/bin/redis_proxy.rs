@@ -10,11 +10,15 @@
 //! `gmp::io::copy_bidirectional` has a goroutine for each direction, and stores no more than a pipe holds: a side that does
 //! not read stops who sends to it, and nobody else. The end of one direction is handed on as an end of that direction: what is
 //! still under way in the other one arrives.
+//!
+//! No silence ends a connection: bytes don't tell a client that has nothing to say from one that waits in a `BLPOP`, or for
+//! what it subscribed to. A client that is gone without a word is found by the kernel, which asks a silent one (TCP keepalive).
 
 use gmp::net::TcpStream;
 use gmp_interop::{Args, serve};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -27,7 +31,8 @@ Stands before a Redis, or another server that sends nothing by itself. SIGINT or
   --to ADDR          where the server is; default 127.0.0.1:6379
   --most COUNT       how many clients there are at most; one more is refused, and told why; default 1,000
   --connect MS       how long the server may take to accept; default 2,000
-  --idle MS          how long a client may be silent, or not take what it is sent; default 60,000
+  --idle MS          how long one side may not take what it is sent, and after how much silence the kernel asks a client
+                     whether it is still there, in whole seconds; default 60,000. One that is there may be silent for ever
   --help             this
 ";
 
@@ -55,7 +60,6 @@ impl Proxy {
     fn serve_one(&self, client: &TcpStream) -> io::Result<()> {
         let taken = self.open.fetch_add(1, Relaxed);
         let _place = Place(self);
-        client.set_read_timeout(Some(self.idle))?;
         client.set_write_timeout(Some(self.idle))?;
         if taken >= self.most {
             return self.refuse(client, "too many clients");
@@ -68,8 +72,9 @@ impl Proxy {
             }
         };
         server.set_nodelay(true)?;
-        // No limit for the server's silence: it speaks when it is asked, and `BLPOP` waits.
         server.set_write_timeout(Some(self.idle))?;
+        // No read timeout, for none of the two: who waits is silent, and so is who is waited for.
+        ask_when_silent(client, self.idle)?;
         let copied = gmp::io::copy_bidirectional(client, &server);
         let (there, back) = match &copied {
             Ok(bytes) => *bytes,
@@ -90,6 +95,27 @@ impl Proxy {
         while client.read(&mut rest)? > 0 {}
         Ok(())
     }
+}
+
+/// Has the kernel ask the peer, after so much silence, whether it is still there, and end the connection if no answer comes:
+/// after three questions, ten seconds apart.
+fn ask_when_silent(stream: &TcpStream, silence: Duration) -> io::Result<()> {
+    // What the kernel takes.
+    let seconds = silence.as_secs().clamp(1, 32_767) as libc::c_int;
+    for (level, option, value) in [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 10),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+    ] {
+        let length = size_of_val(&value) as libc::socklen_t;
+        let from = (&raw const value).cast();
+        // SAFETY: the kernel reads a whole `c_int`.
+        if unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, from, length) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 fn run() -> io::Result<()> {
