@@ -5,10 +5,13 @@ use super::files::{Found, Page};
 use gmp::net::TcpStream;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of a request's line and headers.
 const MOST_HEAD: u64 = 16 << 10;
+/// How long, and for how many bytes, a client is listened to whose connection ends.
+const LINGER: Duration = Duration::from_millis(400);
+const MOST_LINGER: u64 = 1 << 20;
 /// A file of at most so many bytes goes out with its head, in one system call.
 const SMALL: u64 = 16 << 10;
 
@@ -53,7 +56,7 @@ pub fn converse(server: &Server, stream: &TcpStream) -> io::Result<()> {
                 server.counts.requests.fetch_add(1, Relaxed);
                 request.keep &= server.stop.err().is_none();
                 if !answer(server, stream, &request)? {
-                    return Ok(());
+                    return linger(stream, reader);
                 }
             }
             Err(NoRequest::Over) => return Ok(()),
@@ -69,7 +72,8 @@ pub fn converse(server: &Server, stream: &TcpStream) -> io::Result<()> {
 /// connection, and the client might lose the answer.
 fn linger(stream: &TcpStream, reader: BufReader<&TcpStream>) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
-    io::copy(&mut reader.take(MOST_HEAD), &mut io::sink()).map(drop)
+    stream.set_read_deadline(Some(Instant::now() + LINGER))?;
+    io::copy(&mut reader.take(MOST_LINGER), &mut io::sink()).map(drop)
 }
 
 fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {

@@ -258,6 +258,24 @@ fn what_is_no_request_is_refused_and_ends_its_connection() {
     }
 }
 
+/// Fails by an end that is a reset, which may take the last answer along: the server has not read what follows its request.
+#[test]
+fn a_close_does_not_reset_who_has_sent_more() {
+    for procs in PROCS {
+        let folder = Folder::new(&format!("more-{procs}"));
+        let (program, addr) = folder.serve(procs, &[]);
+        let stream = connect(&addr);
+        let last = "GET /digits.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        // More than the server's buffer holds.
+        let more = "GET / HTTP/1.1\r\nHost: test\r\n\r\n".repeat(5_000);
+        (&stream).write_all([last, &more].concat().as_bytes()).expect("it is sent");
+        assert_eq!(answer(&stream).2, b"0123456789");
+        assert_eq!((&stream).read(&mut [0]).expect("an end, no error"), 0);
+        program.signal(libc::SIGTERM);
+        assert_eq!(program.end(), ["served 1 requests on 1 connections, at most 1 at once, 0 cut off"]);
+    }
+}
+
 /// Fails by a silent client that keeps its place, or one that sends a byte now and then.
 #[test]
 fn idle_and_slow_clients_are_ended() {
