@@ -50,7 +50,8 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     let server = Arc::clone(self);
-                    drop(gmp::go(move || server.serve_one(Arc::new(stream))));
+                    // A goroutine that can't be had is a connection that is closed; `gmp::go` would panic.
+                    let _refused = gmp::Builder::new().go(move || server.serve_one(Arc::new(stream)));
                 }
                 Err(refused) if is_closed(&refused) => return,
                 Err(refused) => {

@@ -115,21 +115,24 @@ struct Counts {
 /// One connection, counted as long as it is open.
 struct Open {
     server: Arc<Server>,
+    all: WaitGroup,
     _room: OwnedSemaphorePermit,
 }
 
 impl Open {
-    fn new(server: Arc<Server>, room: OwnedSemaphorePermit) -> Self {
+    fn new(server: Arc<Server>, all: WaitGroup, room: OwnedSemaphorePermit) -> Self {
         let Counts { connections, open, most, .. } = &server.counts;
         connections.fetch_add(1, Relaxed);
         most.fetch_max(open.fetch_add(1, Relaxed) + 1, Relaxed);
-        Open { server, _room: room }
+        all.add(1);
+        Open { server, all, _room: room }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.server.counts.open.fetch_sub(1, Relaxed);
+        self.all.done();
     }
 }
 
@@ -139,8 +142,9 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
     while let Ok(permit) = room.acquire_owned_ctx(&server.stop, 1) {
         match server.stop.run(|| listener.accept()) {
             Ok(Ok((stream, _))) => {
-                let open = Open::new(Arc::clone(server), permit);
-                connections.go(move || serve_one(&open.server, &stream));
+                let open = Open::new(Arc::clone(server), connections.clone(), permit);
+                // A goroutine that can't be had is a connection that is closed.
+                let _refused = gmp::Builder::new().go(move || serve_one(&open.server, stream));
             }
             Ok(Err(refused)) if server.stop.err().is_none() => {
                 // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
@@ -155,10 +159,11 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
     }
 }
 
-fn serve_one(server: &Server, stream: &TcpStream) {
+/// Closes the stream, so that a connection that counts as ended is closed.
+fn serve_one(server: &Server, stream: TcpStream) {
     let _only_slower_without = stream.set_nodelay(true);
     // The client is gone, or too slow, or was cut off: there is nobody to tell.
-    let _ended = server.cut.run(|| http::converse(server, stream));
+    let _ended = server.cut.run(|| http::converse(server, &stream));
 }
 
 fn serve(options: &Options) -> io::Result<()> {

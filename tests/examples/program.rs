@@ -16,6 +16,18 @@ fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     lines
 }
 
+/// Has the process that `command` starts have no more than `most` of this.
+pub fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+}
+
 pub struct Program {
     pub child: Guard,
     stdout: Receiver<String>,
@@ -33,14 +45,7 @@ impl Program {
     /// A server that is not to have more than so many descriptors, if a number is given, and its address.
     pub fn server(mut command: Command, descriptors: Option<u64>) -> (Self, SocketAddr) {
         if let Some(most) = descriptors {
-            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
-            unsafe {
-                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                })
-            };
+            limit(&mut command, libc::RLIMIT_NOFILE, most);
         }
         let program = Program::start(&mut command);
         let addr = program.listening();

@@ -4,7 +4,7 @@
 //! depends on the connection and the message.
 
 pub mod clients;
-mod server;
+pub mod server;
 
 use clients::{content, converse, exchange, expect, expect_end, fill, reset, send_with_end};
 use common::example::{example, output, refusal};
