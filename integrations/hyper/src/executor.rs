@@ -11,6 +11,11 @@ use std::task::{Context, Poll};
 /// The goroutine belongs to the runtime of the caller of `execute`, and outside of a runtime to none: then `execute` panics, as
 /// [`gmp::go`] does. The future is dropped there when it is done, or when the runtime ends.
 ///
+/// *Where there is no stack for one more goroutine*, `execute` drops the future at once; a panic there would end the whole
+/// connection. In a server the future is one stream, whose client sees that it is reset, and the others go on. In a client it
+/// is one request, which ends by an error, or the connection, whose requests then do; or it is what sends the rest of a body:
+/// then the server may wait for that, and the request with it, for as long as the limit that the caller has set.
+///
 /// ```
 /// use gmp_hyper::{GmpExecutor, GmpTimer};
 /// use hyper::server::conn::http2;
@@ -20,7 +25,7 @@ use std::task::{Context, Poll};
 /// ```
 ///
 /// # Panics
-/// As [`gmp::go`], in `execute`.
+/// Outside of a goroutine, in `execute`.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct GmpExecutor;
 
@@ -31,7 +36,8 @@ where
 {
     #[track_caller]
     fn execute(&self, future: F) {
-        gmp::go(move || drop(gmp::block_on(future)));
+        // A refusal has dropped the future.
+        let _refused = gmp::Builder::new().go(move || drop(gmp::block_on(future)));
     }
 }
 

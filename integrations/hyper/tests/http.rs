@@ -455,6 +455,57 @@ fn a_hundred_streams_are_served_at_once() {
     });
 }
 
+/// Fails by the end of the whole connection, or by a stream that nobody hears of again, where there is no stack for a stream.
+#[test]
+fn a_stream_that_gets_no_stack_is_reset_and_the_others_are_served() {
+    const STREAMS: usize = 30;
+    // A runtime of its own for the server: its first goroutine, the connection's, and a few more.
+    let builder = Runtime::builder().procs(2).stack_size(256 << 10).max_stack_bytes(10 * (256 << 10));
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let small = Arc::new(unsafe { builder.build() }.unwrap());
+    everywhere(move || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (closed, opens) = Context::background().with_cancel();
+        let serves = small.go(move || {
+            let answer = move |_: Request<Incoming>| {
+                let opened = closed.ended();
+                async move {
+                    let _canceled = opened.await;
+                    Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+                }
+            };
+            let mut server = http2::Builder::new(GmpExecutor);
+            block_on(server.timer(GmpTimer).serve_connection(GmpIo::new(far), service_fn(answer)))
+        });
+        let (sender, connection) = block_on(client::http2::handshake(GmpExecutor, GmpIo::new(near))).unwrap();
+        GmpExecutor.execute(async { connection.await.unwrap() });
+        let refused = Arc::new(AtomicUsize::new(0));
+        let asks: Vec<_> = (0..STREAMS)
+            .map(|_| {
+                let (mut sender, refused, opens) = (sender.clone(), Arc::clone(&refused), opens.clone());
+                go(move || {
+                    let answered = block_on(sender.send_request(post("x"))).is_ok();
+                    // The first that is refused lets the others be answered: as many as there are stacks have come.
+                    if !answered {
+                        refused.fetch_add(1, SeqCst);
+                        opens.cancel();
+                    }
+                })
+            })
+            .collect();
+        asks.into_iter().for_each(|one| one.join().unwrap());
+        assert!((1..STREAMS).contains(&refused.load(SeqCst)), "{refused:?} of {STREAMS}");
+        // There are stacks again, when the goroutines of those answers have ended; and it is the same connection.
+        let (mut last, start) = (sender.clone(), Instant::now());
+        while let Err(refused) = block_on(last.send_request(post("x"))) {
+            assert!(start.elapsed() < LIMIT / 2, "{refused}");
+            gmp::time::sleep(MS);
+        }
+        drop((sender, last));
+        ends_with_its_client(serves);
+    });
+}
+
 /// Bodies larger than the windows of their streams and of their connection, on many streams. Fails by a hang when a window that
 /// opens wakes nobody, or by the bytes.
 #[test]
