@@ -7,11 +7,15 @@
 //! ```
 //! `--http2` speaks HTTP/2 alone (`curl --http2-prior-knowledge`). SIGTERM and SIGINT have it answer what was asked, for at
 //! most half a second, and end.
+//!
+//! Limits of time: hyper's own, of 30 s, for the head of a request of HTTP/1, and `--body-ms` for its body, 10 s if not given.
+//! A client that takes longer for its body is answered without what is missing. One that gets no goroutine is closed.
 
 use gmp::context::{Context, with_signals};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::signal::{SIGINT, SIGTERM};
 use gmp::sync::WaitGroup;
+use gmp::time::timeout_async;
 use gmp_hyper::{GmpExecutor, GmpIo, GmpTimer, serve_until};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -42,6 +46,7 @@ struct Time {
 
 fn main() -> ExitCode {
     let (mut address, mut version) = ("127.0.0.1:8080".to_owned(), Version::Http1);
+    let mut body = Duration::from_secs(10);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match &*arg {
@@ -50,11 +55,15 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--http2" => version = Version::Http2,
+            "--body-ms" => match args.next().and_then(|given| given.parse().ok()) {
+                Some(ms) => body = Duration::from_millis(ms),
+                None => return usage(),
+            },
             _ => return usage(),
         }
     }
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    match unsafe { gmp::run(|| serve(&address, version)) } {
+    match unsafe { gmp::run(|| serve(&address, version, body)) } {
         Ok(()) => ExitCode::SUCCESS,
         Err(refused) => {
             eprintln!("hyper_server: {refused}");
@@ -64,11 +73,27 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2]");
+    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2] [--body-ms MS]");
     ExitCode::from(2)
 }
 
-fn serve(address: &str, version: Version) -> io::Result<()> {
+/// One connection, counted until its goroutine has ended, or could not be had.
+struct Counted(WaitGroup);
+
+impl Counted {
+    fn new(connections: &WaitGroup) -> Self {
+        connections.add(1);
+        Counted(connections.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}
+
+fn serve(address: &str, version: Version, body: Duration) -> io::Result<()> {
     let (stops, _cancel) = with_signals(&Context::background(), &[SIGINT, SIGTERM])?;
     let listener = TcpListener::bind(address)?;
     println!("listening on {}", listener.local_addr()?);
@@ -78,10 +103,12 @@ fn serve(address: &str, version: Version) -> io::Result<()> {
         // The end of the context ends the wait, by an error.
         match stops.run(|| listener.accept()) {
             Ok(Ok((stream, _peer))) => {
-                let (stops, lives) = (stops.clone(), lives.clone());
-                connections.go(move || {
+                let (stops, lives, counted) = (stops.clone(), lives.clone(), Counted::new(&connections));
+                // A goroutine that can't be had is a connection that is closed.
+                let _refused = gmp::Builder::new().go(move || {
+                    let _counted = counted;
                     // The end of this one closes the connection, wherever it is.
-                    let _ended = lives.run(|| connection(stream, version, &stops));
+                    let _ended = lives.run(|| connection(stream, version, body, &stops));
                 });
             }
             // Too many descriptors: there are fewer in a moment.
@@ -101,18 +128,19 @@ fn serve(address: &str, version: Version) -> io::Result<()> {
     Ok(())
 }
 
-fn connection(stream: TcpStream, version: Version, stops: &Context) {
+fn connection(stream: TcpStream, version: Version, body: Duration, stops: &Context) {
     let _only_slower = stream.set_nodelay(true);
     let io = GmpIo::new(stream);
+    let service = service_fn(move |request| answer(request, body));
     let _the_client_has_gone = match version {
         Version::Http1 => {
             // With a timer a request's head has 30 s to come.
-            let connection = http1::Builder::new().timer(GmpTimer).serve_connection(io, service_fn(answer));
+            let connection = http1::Builder::new().timer(GmpTimer).serve_connection(io, service);
             gmp::block_on(serve_until(connection, stops))
         }
         Version::Http2 => {
             let mut server = http2::Builder::new(GmpExecutor);
-            let connection = server.timer(GmpTimer).serve_connection(io, service_fn(answer));
+            let connection = server.timer(GmpTimer).serve_connection(io, service);
             gmp::block_on(serve_until(connection, stops))
         }
     };
@@ -121,13 +149,14 @@ fn connection(stream: TcpStream, version: Version, stops: &Context) {
 /// As many bytes of a request's body are read that nobody wants, so that the client has sent it before the answer comes.
 const MOST_UNREAD: usize = 64 << 10;
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, limit: Duration) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(match (request.uri().path(), request.method()) {
         ("/api/time", &Method::GET) => time(),
         ("/api/time", &Method::HEAD) => without_body(time()),
         ("/api/time", _) => {
             // A client that is answered while it still sends may take the end of the HTTP/2 stream for a failure.
-            let _whole_or_not = Limited::new(request.into_body(), MOST_UNREAD).collect().await;
+            let unwanted = Limited::new(request.into_body(), MOST_UNREAD).collect();
+            let _whole_or_not = timeout_async(limit, unwanted).await;
             let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             response

@@ -1,8 +1,8 @@
 //! The example `hyper_server`, driven from outside.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -17,6 +17,11 @@ struct Server {
 
 impl Server {
     fn start(procs: &str, args: &[&str]) -> Self {
+        Server::start_by(procs, args, |_| {})
+    }
+
+    /// With what `set` does to its command.
+    fn start_by(procs: &str, args: &[&str], set: impl FnOnce(&mut Command)) -> Self {
         // Built beside the tests of its package: `target/PROFILE/examples/`, and this is `target/PROFILE/deps/`.
         let mut program: PathBuf = std::env::current_exe().unwrap();
         program.pop();
@@ -24,6 +29,7 @@ impl Server {
         program.push("examples/hyper_server");
         let mut command = Command::new(program);
         command.args(["--listen", "127.0.0.1:0"]).args(args).env("GMPMAXPROCS", procs).stdout(Stdio::piped());
+        set(&mut command);
         let mut process = command.spawn().expect("the example was built with the tests");
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -98,6 +104,63 @@ fn it_serves_and_ends_within_a_second_of_sigterm() {
         for mut client in clients {
             assert_eq!(client.read(&mut [0]).unwrap(), 0, "in order");
         }
+    }
+}
+
+/// Fails by a connection that stays for as long as its client sends a byte now and then.
+#[test]
+fn a_body_that_takes_too_long_is_waited_for_no_longer() {
+    for procs in ["1", "4"] {
+        let server = Server::start(procs, &["--body-ms", "200"]);
+        let mut stream = connect(&server);
+        stream.write_all(b"POST /api/time HTTP/1.1\r\nhost: here\r\ncontent-length: 60000\r\n\r\n").unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let (start, mut answer) = (Instant::now(), [0; 12]);
+        while stream.peek(&mut answer).is_err() {
+            assert!(start.elapsed() < LIMIT, "the server listens for ever");
+            stream.write_all(b"x").unwrap();
+        }
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 405");
+        assert!(ask(&mut connect(&server)).starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(server.stop().0.success());
+    }
+}
+
+/// Fails by a server that ends, or ends a connection that it has served, when the next goroutine can't be had; or that serves
+/// nobody afterwards.
+#[test]
+fn what_gets_no_stack_is_closed() {
+    // With so large stacks the address space has room for some, and for all else that a process maps.
+    let limit = libc::rlimit { rlim_cur: 2 << 30, rlim_max: 2 << 30 };
+    for procs in ["1", "4"] {
+        let server = Server::start_by(procs, &[], |command| {
+            command.env("GMPSTACK", "64M");
+            // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+        });
+        let is_served = |mut stream: &TcpStream| {
+            let sent = stream.write_all(b"GET /api/time HTTP/1.1\r\nhost: here\r\n\r\n");
+            let got = sent.and_then(|()| stream.read(&mut [0; 4 << 10]));
+            let hangs = got.as_ref().is_err_and(|broken| broken.kind() == ErrorKind::WouldBlock);
+            assert!(!hangs, "it is not closed");
+            matches!(got, Ok(1..))
+        };
+        let streams: Vec<_> = (0..60).map(|_| connect(&server)).collect();
+        let (served, closed): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| is_served(stream));
+        assert!(!served.is_empty() && !closed.is_empty(), "{} were served", served.len());
+        assert!(served.iter().all(|stream| is_served(stream)), "those that were served go on");
+        drop(streams);
+        let start = Instant::now();
+        while !is_served(&connect(&server)) {
+            assert!(start.elapsed() < LIMIT, "nobody is served afterwards");
+        }
+        assert!(server.stop().0.success());
     }
 }
 
