@@ -54,6 +54,11 @@ impl Life {
     pub(crate) fn has_hook(self) -> bool {
         self.0 & (WAITER | DONE) == WAITER
     }
+
+    /// As `has_hook`, or the hook is called at this moment.
+    pub(crate) fn has_hook_or_calls(self) -> bool {
+        self.0 & WAITER != 0
+    }
 }
 
 /// The M's part of a goroutine's end, after the last switch: tells the joiner and lets the G go. The stack has been

@@ -485,15 +485,11 @@ impl<H: Host> G<H> {
     /// `life`. Returns `false` if the goroutine has ended: then the hook is still the caller's.
     #[must_use]
     pub(crate) fn leave_hook(&self, hook: *const EndHook, seen: Life) -> bool {
-        // An earlier hook may be called at this moment, by an M or ender that reads the cell.
-        if seen.end().is_some().unless(HookWrittenAtTheEnd) {
-            return false;
-        }
         let tagged = hook.map_addr(|at| at | IS_HOOK).cast();
         matches!(self.wait_for_end(tagged, seen), Commit::Park)
     }
 
-    /// The handle's owner takes its hook back; `None` if the hook was called, or is called now. The owner has left a
+    /// The handle's owner takes its hook back; `None` if the hook was called: by then that call is over. The owner has left a
     /// hook before.
     pub(crate) fn take_hook_back(&self) -> Option<*const EndHook> {
         // SAFETY: only the handle's owner writes the cell.

@@ -211,7 +211,12 @@ impl<T> JoinHandle<T> {
 
     /// Takes the hook back that an earlier call has left, or makes another. For the handle's owner, which does not wait.
     fn take_announcement(&self) -> Box<Announcement> {
-        let hook = self.g.life().has_hook().then(|| self.g.take_hook_back()).flatten();
+        let life = self.g.life();
+        // While the end calls the hook it reads the cell, where the next one is to be left. Afterwards the hook's channel is
+        // closed: before that of the next one.
+        let left = life.has_hook_or_calls();
+        mutant!(HookWrittenAtTheEnd: let left = life.has_hook());
+        let hook = left.then(|| self.g.take_hook_back()).flatten();
         // SAFETY: the hook is an `Announcement` out of a box, and this caller's.
         hook.map_or_else(Announcement::new, |hook| unsafe { Announcement::of(hook) })
     }

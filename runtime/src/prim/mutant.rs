@@ -594,7 +594,7 @@ pub enum Mutant {
     EndTakesAnOldHook,
     /// The end of a goroutine wakes no task that awaits the handle.
     EndHookWakesNoTask,
-    /// The owner of a handle leaves a hook where an earlier one is called, because the goroutine has ended.
+    /// The owner of a handle leaves a hook while an earlier one is called, as the goroutine has ended.
     HookWrittenAtTheEnd,
     /// A poll of a handle leaves the waker of an earlier poll at the goroutine.
     EndHookKeepsTheOldWaker,
