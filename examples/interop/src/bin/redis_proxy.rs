@@ -73,7 +73,7 @@ impl Proxy {
         };
         server.set_nodelay(true)?;
         server.set_write_timeout(Some(self.idle))?;
-        // No read timeout, for none of the two: who waits is silent, and so is who is waited for.
+        // No read timeout on either side: a client that waits is silent, and so is the server for which it waits.
         ask_when_silent(client, self.idle)?;
         let copied = gmp::io::copy_bidirectional(client, &server);
         let (there, back) = match &copied {
