@@ -7,8 +7,10 @@ use gmp::chan::bounded;
 use gmp::{Runtime, go};
 use std::fs;
 use std::hint::spin_loop;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,6 +78,55 @@ fn goroutines_that_are_parked_are_shown_with_their_frames() {
         assert!(text.contains("\n3 goroutines [chan receive, "), "{text}");
         assert!(text.contains("waits_for_a_message\n"), "{text}");
     }
+}
+
+/// Waits below so many frames.
+#[inline(never)]
+fn waits_deep(frames: usize) {
+    match frames {
+        0 => waits_for_a_message(),
+        _ => waits_deep(frames - 1),
+    }
+    std::hint::black_box(frames);
+}
+
+/// Standard error is a small pipe, and does not block. Fails where the text ends with what the pipe has room for.
+#[test]
+fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
+    const DEPTHS: usize = 40;
+    let name = "a_long_dump_is_printed_whole_where_standard_error_does_not_block";
+    if child::is_child() {
+        let rt = runtime(1);
+        (0..DEPTHS).for_each(|frames| drop(rt.go(move || waits_deep(frames))));
+        until(|| rt.dump().matches("[chan receive, ").count() == DEPTHS);
+        let set = |what, to: libc::c_int| {
+            // SAFETY: no pointers.
+            assert!(unsafe { libc::fcntl(libc::STDERR_FILENO, what, to) } >= 0);
+        };
+        set(libc::F_SETPIPE_SZ, 4096);
+        set(libc::F_SETFL, libc::O_NONBLOCK);
+        send();
+        return dies();
+    }
+    let mut child = child::command(name).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let is_full = || {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the kernel writes the number.
+        assert_eq!(unsafe { libc::ioctl(stderr.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
+        bytes >= 4096
+    };
+    let threads = format!("/proc/{}/task", child.id());
+    let sleeps = |thread: io::Result<fs::DirEntry>| {
+        let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|state| state.starts_with(" S")))
+    };
+    // Nobody reads until the child has given up, or waits.
+    until(is_full);
+    until(|| child.try_wait().unwrap().is_some() || fs::read_dir(&threads).unwrap().all(sleeps));
+    child.stderr = Some(stderr);
+    let text = dumped(&child.wait_with_output().unwrap());
+    assert_eq!(text.matches("[chan receive, ").count(), DEPTHS, "{} bytes", text.len());
 }
 
 /// Fails by a hang: who prints waits for a P, or for a thread that runs goroutines.
