@@ -1,6 +1,6 @@
 //! Dumps of goroutines that run: for ever, or in a call that blocks their thread.
 
-use common::child;
+use common::{child, mask};
 use common::{everywhere, until};
 use gmp::{Builder, Runtime, chan, go, with_stack, yield_now};
 use std::ffi::c_int;
@@ -250,25 +250,14 @@ fn disposition() -> libc::sighandler_t {
     }
 }
 
-/// Blocks the signal on the calling thread, or lets it through.
-fn mask(how: c_int) {
-    // SAFETY: plain data, that the calls write and read.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, signal());
-        assert_eq!(libc::pthread_sigmask(how, &set, ptr::null_mut()), 0);
-    }
-}
-
 #[inline(never)]
 fn blocks_the_signal(phase: &AtomicU32) {
-    mask(libc::SIG_BLOCK);
+    mask::change(libc::SIG_BLOCK, &[signal()]);
     phase.store(1, SeqCst);
     while phase.load(SeqCst) == 1 {
         spin_loop();
     }
-    mask(libc::SIG_UNBLOCK);
+    mask::change(libc::SIG_UNBLOCK, &[signal()]);
     phase.store(3, SeqCst);
     while phase.load(SeqCst) == 3 {
         spin_loop();
@@ -295,6 +284,66 @@ fn a_thread_that_does_not_answer_is_told_and_its_late_answer_is_ignored() {
         phase.store(4, SeqCst);
         deaf.join().unwrap();
     });
+}
+
+/// Fails when the threads have inherited the mask, and do not answer.
+#[test]
+fn those_of_a_program_that_blocks_all_signals_are_shown() {
+    let name = "those_of_a_program_that_blocks_all_signals_are_shown";
+    if !child::is_child() {
+        child::passes(name, &[]);
+        return;
+    }
+    mask::block_all();
+    let rt = common::runtime(2);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let spin = || {
+        BEGUN.fetch_add(1, SeqCst);
+        spins(&OVER);
+    };
+    // A busy machine may keep a thread from its answer now and then; a mask always does.
+    let shows = |name: &str| {
+        let shown = |dump: &str| of(dump, name).is_some_and(|text| functions(text).contains(&"spins"));
+        (0..20).any(|_| shown(&rt.dump()))
+    };
+    let spinner = spawn(&rt, "spins", spin);
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let lent = || unsafe { rt.run_locked(spin) };
+    thread::scope(|s| {
+        s.spawn(lent);
+        until(|| BEGUN.load(SeqCst) == 2);
+        let shown = ["spins", "main"].map(shows);
+        OVER.store(true, SeqCst);
+        assert_eq!(shown, [true; 2]);
+    });
+    spinner.join().unwrap();
+}
+
+/// Fails when a thread lets a signal through that is the program's, or that no handler of the runtime's takes: its default
+/// action would end the program.
+#[test]
+fn what_the_runtime_does_not_need_stays_blocked() {
+    let name = "what_the_runtime_does_not_need_stays_blocked";
+    if !child::is_child() {
+        for (taken, knobs) in [("0", ""), ("0", "dumpsignal=0"), ("1", "")] {
+            child::passes(name, &[("TAKEN", taken), ("GMPDEBUG", knobs)]);
+        }
+        return;
+    }
+    let taken = std::env::var("TAKEN").unwrap() == "1";
+    if taken {
+        // SAFETY: the handler counts.
+        unsafe { libc::signal(signal(), take as *const () as libc::sighandler_t) };
+    }
+    let before = disposition();
+    mask::block_all();
+    let mut expected = mask::blocked();
+    let asks = !taken && !std::env::var("GMPDEBUG").unwrap().contains("dumpsignal=0");
+    expected.retain(|&other| ![libc::SIGSEGV, libc::SIGBUS].contains(&other) && (other != signal() || !asks));
+    let rt = common::runtime(2);
+    assert_eq!(rt.run(mask::blocked), expected);
+    assert_eq!(disposition() == before, !asks);
 }
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -390,12 +439,12 @@ fn many_that_do_not_answer_take_a_second_at_most() {
         .map(|_| {
             let (over, deaf) = (Arc::clone(&over), Arc::clone(&deaf));
             rt.go(move || {
-                mask(libc::SIG_BLOCK);
+                mask::change(libc::SIG_BLOCK, &[signal()]);
                 deaf.fetch_add(1, SeqCst);
                 while !over.load(SeqCst) {
                     thread::sleep(Duration::from_millis(10));
                 }
-                mask(libc::SIG_UNBLOCK);
+                mask::change(libc::SIG_UNBLOCK, &[signal()]);
             })
         })
         .collect();

@@ -1,6 +1,6 @@
 //! A stack overflow is told with the name of its goroutine; every other fault goes where it went without a runtime.
 
-use common::child;
+use common::{child, mask};
 use gmp::{Builder, Runtime, go, time::sleep, with_stack};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -118,6 +118,61 @@ fn on_the_stack_of_with_stack() {
         || drop(runtime(2).run(|| go(|| with_stack(1 << 20, || exhaust(0))).join())),
         &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "1 MiB of its gmp::with_stack"],
     );
+}
+
+/// Fails by SIGSEGV: the threads have inherited the mask, and the kernel asks no handler for a fault that is blocked.
+#[test]
+fn in_a_program_that_blocks_all_signals() {
+    told(
+        "in_a_program_that_blocks_all_signals",
+        || {
+            mask::block_all();
+            drop(runtime(2).run(|| go(|| exhaust(0)).join()));
+        },
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "addr2line"],
+    );
+}
+
+#[test]
+fn on_the_callers_thread_in_a_program_that_blocks_all_signals() {
+    told(
+        "on_the_callers_thread_in_a_program_that_blocks_all_signals",
+        || {
+            mask::block_all();
+            // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            assert_eq!(unsafe { runtime(1).run_locked(|| exhaust(0)) }, 0);
+        },
+        &["goroutine 1 'main' (spawned at tests/stacks/overflow.rs:", "addr2line"],
+    );
+}
+
+/// Fails if the program's thread comes back with another mask than the one with which it went, or with which the goroutine
+/// has left it.
+#[test]
+fn a_lent_thread_has_its_mask_back() {
+    let rt = runtime(2);
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let within = |f: fn() -> Vec<i32>| unsafe { rt.run_locked(f) };
+    thread::scope(|s| {
+        s.spawn(|| {
+            let none = mask::blocked();
+            assert!(!none.contains(&libc::SIGSEGV));
+            assert_eq!((within(mask::blocked), mask::blocked()), (none.clone(), none));
+            mask::block_all();
+            let all = mask::blocked();
+            let inside = within(mask::blocked);
+            for signal in [libc::SIGSEGV, libc::SIGBUS] {
+                assert!(all.contains(&signal) && !inside.contains(&signal), "{signal}: {inside:?}");
+            }
+            for signal in [libc::SIGINT, libc::SIGCHLD, libc::SIGFPE, libc::SIGRTMIN()] {
+                assert!(inside.contains(&signal), "{signal}: {inside:?}");
+            }
+            assert_eq!(mask::blocked(), all);
+            within(|| mask::change(libc::SIG_UNBLOCK, &[libc::SIGUSR1]));
+            let others: Vec<_> = all.into_iter().filter(|&signal| signal != libc::SIGUSR1).collect();
+            assert_eq!(mask::blocked(), others);
+        });
+    });
 }
 
 /// Fails if the range of the stack that was left is still the one that counts.

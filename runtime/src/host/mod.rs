@@ -23,7 +23,7 @@ pub(crate) use frames::Frames;
 pub(crate) use poll::{Broken, Interest, Poll, PollWait};
 pub(crate) use process::{Answer, Asked, Bar, Process, Symbol};
 pub(crate) use stacks::{EXIT, Stack, Stacks};
-pub(crate) use threads::{Lack, Threads};
+pub(crate) use threads::{Interrupts, Lack, Threads};
 
 use crate::sched::Shared;
 use std::io;

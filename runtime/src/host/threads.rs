@@ -16,6 +16,15 @@ pub(crate) enum Lack {
     No,
 }
 
+/// Whether a dump may interrupt threads to ask them where they are.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Interrupts {
+    /// It may.
+    Yes,
+    /// The program has turned that off.
+    No,
+}
+
 /// The threads of the process.
 pub(crate) trait Threads: Sized + 'static {
     /// What the host keeps for each M.
@@ -99,9 +108,11 @@ pub(crate) trait Threads: Sized + 'static {
     /// Has the thread of one M, and the caller, pass a full barrier: slowly, for Ms that have counted on
     /// `heavy_barrier` since before it was refused. Returns `false` if that is impossible, too.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
-    /// The calling thread begins to be an M, whose `local` this is. Returns the number by which `cpu_time` knows the
-    /// thread, and whether there are too few descriptors to keep one for `is_blocked`.
-    fn thread_begins(local: &Self::Local) -> (u32, Lack);
+    /// The calling thread, which `set_current` has made an M with this `Local`, begins to work as that. From here until
+    /// `set_current` ends that, the thread lets through the signals that the host needs; `interrupts` says whether dumps do.
+    /// Returns the number by which `cpu_time` knows the thread, and whether there are too few descriptors to keep one for
+    /// `is_blocked`.
+    fn thread_begins(local: &Self::Local, interrupts: Interrupts) -> (u32, Lack);
     /// The M has no thread any more, or `is_blocked` will not be asked about that thread. Any thread may call this, also
     /// more than once.
     fn thread_ends(local: &Self::Local);

@@ -74,7 +74,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 ///
 /// That runtime also installs a handler of SIGSEGV, which reports the overflow of a goroutine's stack and hands every other
 /// fault to the handler that was there before. A handler that the program installs later replaces the runtime's; for overflows
-/// to be reported, that handler hands on unknown faults, and is installed with `SA_SIGINFO | SA_ONSTACK`.
+/// to be reported, that handler hands on unknown faults, and is installed with `SA_SIGINFO | SA_ONSTACK`. The runtime's threads
+/// let SIGSEGV and SIGBUS through, also in a program that blocks all signals; so does the caller of `run_locked` until the
+/// return. They keep the rest of the mask that they inherit, but for the signal of [dumps](crate::dump#goroutines-that-run).
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -509,17 +511,18 @@ impl Runtime {
 ///
 /// A goroutine that computes for ever, or hangs in a lock of std or in a system call, is shown like the others: the signal
 /// SIGRTMIN+12 interrupts its thread, and the signal's handler copies up to 64 KiB of the goroutine's stack, without a lock
-/// or an allocation. The handler is installed by the first dump that needs it.
+/// or an allocation. The handler is installed by the first dump that needs it, or by the first thread of a runtime that has
+/// inherited a mask in which the signal is blocked: that thread lets it through.
 ///
-/// A thread that does not answer in 100 ms is shown as such: it has blocked the signal, or waits in the kernel where no signal
-/// reaches it. The dump waits for all of them together for a second at most. Nothing but the number is shown of a goroutine
-/// that has switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has changed
-/// to a stack which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
+/// A thread that does not answer in 100 ms is shown as such: it has blocked the signal since, or waits in the kernel where no
+/// signal reaches it. The dump waits for all of them together for a second at most. Nothing but the number is shown of a
+/// goroutine that has switched whenever it was looked for, that runs a signal handler on the thread's signal stack, or that has
+/// changed to a stack which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
 ///
 /// A handler that the program has installed for that signal stays, whether it was installed before or after the first dump;
 /// the dump says so then, and shows no calls of goroutines that run, except for the caller. With `GMPDEBUG=dumpsignal=0` no
-/// thread is interrupted at all. A dump that is printed unasked, before the process is ended for a deadlock, interrupts no
-/// thread.
+/// thread is interrupted at all, and the signal stays blocked where it is. A dump that is printed unasked, before the process
+/// is ended for a deadlock, interrupts no thread.
 ///
 /// **System calls that are interrupted** go on by themselves (`SA_RESTART`), and so do locks, condition variables, channels and
 /// sleeps of std and of this library. As at any signal that has a handler, these fail with `EINTR` in the thread that

@@ -6,8 +6,8 @@ use super::stack::{PANIC, entry, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
 use super::{ModelStack, StackCache, schedule};
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Interest, Lack, Poll, PollWait, Process, Stacks, Symbol,
-    Threads,
+    Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
+    Symbol, Threads,
 };
 use crate::m::M;
 use crate::prim::{Arc, AtomicU32, Ordering, UnsafeCell, fence};
@@ -223,7 +223,7 @@ impl Threads for ModelHost {
         true
     }
 
-    fn thread_begins(_local: &Local) -> (u32, Lack) {
+    fn thread_begins(_local: &Local, _interrupts: Interrupts) -> (u32, Lack) {
         (0, Lack::No)
     }
 

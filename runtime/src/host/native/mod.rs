@@ -12,6 +12,7 @@ mod current;
 mod debugger;
 mod frames;
 mod hook;
+mod mask;
 mod quit;
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 mod sample;
@@ -30,8 +31,8 @@ mod segment;
 mod stack;
 
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Interest, Lack, Poll, PollWait, Process, Stacks, Symbol,
-    Threads,
+    Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
+    Symbol, Threads,
 };
 use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, Relaxed, Release, settle_pause};
 use crate::runtime::cpu_sets::CpuSet;
@@ -43,6 +44,7 @@ use crate::stack::switch::{Coro, Home};
 pub(crate) use barrier::pass_by_all;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
+use mask::Mask;
 use signals::SignalStack;
 pub(crate) use stack::NativeStack;
 use stack::entry;
@@ -130,6 +132,7 @@ pub(crate) struct Local {
     pub(crate) home: Home,
     events: RefCell<Events>,
     signals: SignalStack,
+    mask: Mask,
     watched: Watched,
     #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     own_stack: sample::OwnStack,
@@ -141,6 +144,7 @@ impl Default for Local {
             home: Home::new(),
             events: RefCell::new(Events::with_capacity(EVENTS)),
             signals: SignalStack::new(),
+            mask: Mask::new(),
             watched: Watched::default(),
             #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
             own_stack: sample::OwnStack::new(),
@@ -226,6 +230,7 @@ impl Threads for Native {
 
     fn set_current(m: *const (), before: Option<&Local>, now: Option<&Local>) {
         if let Some(before) = before {
+            before.mask.close();
             before.signals.take_back();
         }
         current::set(m);
@@ -329,9 +334,10 @@ impl Threads for Native {
         local.watched.is_off_cpu() || barrier::visit_cpus_of(thread)
     }
 
-    fn thread_begins(local: &Local) -> (u32, Lack) {
+    fn thread_begins(local: &Local, interrupts: Interrupts) -> (u32, Lack) {
         #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
         local.own_stack.begin();
+        local.mask.open(interrupts);
         local.watched.begin()
     }
 

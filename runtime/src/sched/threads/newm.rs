@@ -1,6 +1,6 @@
 //! Starting Ms: a thread for each.
 
-use crate::host::{Host, Lack};
+use crate::host::{Host, Interrupts, Lack};
 use crate::m::{Assignment, M};
 use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
@@ -67,7 +67,8 @@ impl<H: Host> Sched<H> {
 
     /// The calling thread begins to be `m`.
     pub(crate) fn thread_begins(&self, m: &M<H>) {
-        let (thread, lack) = H::thread_begins(&m.local);
+        let interrupts = if self.config.knobs.dump_signal { Interrupts::Yes } else { Interrupts::No };
+        let (thread, lack) = H::thread_begins(&m.local, interrupts);
         m.set_thread(thread);
         if lack == Lack::Yes {
             self.tell_refused(Refusal::Descriptor, || {

@@ -165,7 +165,7 @@ fn own_stack() -> Option<(usize, usize)> {
 }
 
 /// The signal by which threads are asked.
-fn signal() -> c_int {
+pub(super) fn signal() -> c_int {
     libc::SIGRTMIN() + 12
 }
 
@@ -189,7 +189,7 @@ fn slots() -> Option<&'static [Slot<Sample>]> {
 }
 
 /// A1. Checked each time: the program may have set an action for the signal since.
-fn catch() -> Result<(), &'static str> {
+pub(super) fn catch() -> Result<(), &'static str> {
     // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
