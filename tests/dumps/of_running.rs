@@ -286,6 +286,67 @@ fn a_thread_that_does_not_answer_is_told_and_its_late_answer_is_ignored() {
     });
 }
 
+/// Fails when each dump leaves another signal in the kernel's queue, which has a limit for each user; or when a thread that has
+/// taken the signal without a handler is not asked again.
+#[test]
+fn one_signal_at_most_waits_for_a_thread_that_does_not_answer() {
+    const DUMPS: usize = 12;
+    let rt = common::runtime(2);
+    let (phase, queued) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicUsize::new(0)));
+    let own = (Arc::clone(&phase), Arc::clone(&queued));
+    let deaf = spawn(&rt, "deaf", move || {
+        let (phase, queued) = own;
+        mask::change(libc::SIG_BLOCK, &[signal()]);
+        phase.store(1, SeqCst);
+        while phase.load(SeqCst) == 1 {
+            spin_loop();
+        }
+        while mask::take(signal()) {
+            queued.fetch_add(1, SeqCst);
+        }
+        blocks_the_signal(&phase);
+    });
+    until(|| phase.load(SeqCst) == 1);
+    for _ in 0..DUMPS {
+        let dump = rt.dump();
+        assert!(dump.contains(" [running, its thread did not answer in 100 ms]:\n"), "{dump}");
+    }
+    phase.store(2, SeqCst);
+    until(|| queued.load(SeqCst) > 0 && phase.load(SeqCst) == 1);
+    assert_eq!(queued.load(SeqCst), 1);
+    phase.store(2, SeqCst);
+    until(|| phase.load(SeqCst) == 3);
+    runs_in(&rt, "deaf", "blocks_the_signal");
+    phase.store(4, SeqCst);
+    deaf.join().unwrap();
+}
+
+/// Fails when a thread that can't be asked is taken for one that has ended.
+#[test]
+fn that_no_signal_can_be_queued_is_told() {
+    let name = "that_no_signal_can_be_queued_is_told";
+    if !child::is_child() {
+        child::passes(name, &[]);
+        return;
+    }
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call reads what we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
+    let rt = common::runtime(2);
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let spinner = spawn(&rt, "spins", || {
+        BEGUN.store(true, SeqCst);
+        spins(&OVER);
+    });
+    until(|| BEGUN.load(SeqCst));
+    let dump = rt.dump();
+    let told = " [running, no signal can be queued for its thread (RLIMIT_SIGPENDING)]:\n";
+    assert!(dump.contains(told), "{dump}");
+    OVER.store(true, SeqCst);
+    spinner.join().unwrap();
+}
+
 /// Fails when the threads have inherited the mask, and do not answer.
 #[test]
 fn those_of_a_program_that_blocks_all_signals_are_shown() {

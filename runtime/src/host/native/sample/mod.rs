@@ -6,7 +6,8 @@
 //!   A1  the handler is ours, or there was none:    H1  take up the slot
 //!       install it                                 H2  which goroutine?  copy the registers and the stack
 //!   A2  ask in a slot                              H3  answered; wake the dump
-//!   A3  tgkill
+//!   A3  tgkill, unless the last one is pending
+//!       there yet (`unanswered.rs`)
 //!   A4  wait, at most `LIMIT`
 //!   A5  walk over the copied stack (`walk.rs`),
 //!       and free the slot
@@ -26,12 +27,14 @@
 //! next to SIGRTMAX, or SIGURG, SIGPROF and SIGPWR. If the program has set an action for this signal, that action stays.
 //! `SA_RESTART` is set, which has most system calls go on; the documentation of `dump` says which do not.
 //!
-//! A signal that a thread has blocked stays pending there. If the thread lets it through much later, the handler finds no
+//! Ms let the signal through, also where the program blocks all signals (`host/native/mask.rs`). If a thread blocks it
+//! later it stays pending there, and no other one is sent. If the thread lets it through much later, the handler finds no
 //! question, and does nothing: the handler stays installed for that.
 //!
 //! Invariants: one asker at a time (`ask.rs`). Slots, their room, and the handler live as long as the process.
 
 mod ask;
+mod unanswered;
 mod walk;
 
 use super::{Native, segment, thread};
@@ -51,6 +54,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
+use unanswered::{Sent, Unanswered};
 use walk::Ended;
 
 pub(super) use walk::walk_here;
@@ -211,8 +215,9 @@ pub(super) fn catch() -> Result<(), &'static str> {
 
 /// As `Process::ask`.
 pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
-    static ASKER: Mutex<()> = Mutex::new(Rank::Asker, ());
-    let _one_at_a_time = ASKER.lock();
+    static ASKER: Mutex<Unanswered> = Mutex::new(Rank::Asker, Unanswered::new());
+    let mut unanswered = ASKER.lock();
+    unanswered.forget_ended();
     let ready = slots().ok_or(NO_MEMORY).and_then(|slots| catch().map(|()| slots));
     let slots = match ready {
         Ok(slots) => slots,
@@ -232,6 +237,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                     heard(at, answer);
                 } else if until <= Instant::now() {
                     slot.withdraw();
+                    unanswered.note(threads[at]);
                     *asked = None;
                     heard(at, Err(NO_ANSWER));
                 }
@@ -242,25 +248,23 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                 && slot.ask(threads[at], Sample::clear)
             {
                 rest.next();
-                if send(threads[at]) {
-                    *asked = Some((at, Instant::now() + LIMIT));
-                } else {
-                    slot.withdraw();
-                    // The thread has ended, or no signal could be sent: the dump looks for its goroutine again.
-                    heard(at, Ok(None));
-                }
+                let answer = match unanswered.send(threads[at]) {
+                    Sent::Yes => {
+                        *asked = Some((at, Instant::now() + LIMIT));
+                        continue;
+                    }
+                    // The dump looks for its goroutine again.
+                    Sent::Gone => Ok(None),
+                    Sent::Refused(why) => Err(why),
+                };
+                slot.withdraw();
+                heard(at, answer);
             }
         }
         let Some(first) = asked.iter().flatten().map(|&(_, until)| until).min() else { break };
         thread::futex_wait(&ANSWERS, answers, Some(first.saturating_duration_since(Instant::now())));
     }
     rest.for_each(|at| heard(at, Err(NOT_ASKED)));
-}
-
-/// A3. Returns `false` if the thread has ended, or the kernel has no room for a signal.
-fn send(thread: u32) -> bool {
-    // SAFETY: no pointers. The handler is installed.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) == 0 }
 }
 
 unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
