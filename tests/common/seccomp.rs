@@ -46,6 +46,25 @@ pub fn refuse_writes_of_eight(errno: libc::c_int) {
     );
 }
 
+/// From here on `call` fails with `errno` where the lower half of its argument `nth`, counted from zero, is not zero, on all
+/// threads: kernels that know no flag of the call answer so.
+#[track_caller]
+pub fn refuse_flags(call: libc::c_long, nth: usize, errno: libc::c_int) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let flags = (std::mem::offset_of!(libc::seccomp_data, args) + nth * size_of::<u64>()) as u32;
+    install(
+        &[
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+            jump(call as u32, 0, 3),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, flags),
+            jump(0, 1, 0),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        ],
+        libc::SECCOMP_FILTER_FLAG_TSYNC,
+    );
+}
+
 pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }

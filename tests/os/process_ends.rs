@@ -1,7 +1,7 @@
 //! Ends of waits for children, and of the children, at bad moments.
 
 use common::crew::everyone;
-use common::seccomp::refuse;
+use common::seccomp::{refuse, refuse_flags};
 use common::{child, dumps, runtime, until, watched};
 use gmp::Runtime;
 use gmp::context::{Context, ContextError};
@@ -187,6 +187,36 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
                 }
                 assert!(refused > 3 && started > 3, "{refused} refused, {started} started");
             });
+        });
+    }
+}
+
+/// Fails by a wait that takes a thread, and so is ended by no context: kernels before 5.10 know no flag of `pidfd_open(2)`.
+#[test]
+fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
+    const NAME: &str = "a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert!(!said.contains("gmp: a child has no descriptor"), "{said}");
+        return;
+    }
+    refuse_flags(libc::SYS_pidfd_open, 1, libc::EINVAL);
+    for procs in [1, 4] {
+        watched(procs, || {
+            let rt = runtime(procs);
+            rt.go(|| {
+                let mut child = talking().spawn().unwrap();
+                let stdin = child.stdin.take();
+                let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(30));
+                let refused = context.run(|| child.wait().unwrap_err()).expect("nothing is unwound");
+                let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
+                assert_eq!(inner, Some(&ContextError::DeadlineExceeded), "{refused:?}");
+                drop(stdin);
+                assert_eq!(child.wait().unwrap().code(), Some(3));
+            })
+            .join()
+            .unwrap();
+            assert_eq!(rt.shutdown(Duration::from_secs(20)).refused().child_waits(), 0);
         });
     }
 }

@@ -281,10 +281,11 @@ pub(crate) fn set_blocking(fd: BorrowedFd<'_>, blocks: bool) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
 }
 
-/// Returns a descriptor that is readable once the process `pid` has ended.
+/// Returns a descriptor that is readable once the process `pid` has ended. Without flags: kernels before 5.10 know none, and
+/// nothing reads from the descriptor.
 pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, libc::PIDFD_NONBLOCK) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
     let fd = check(fd as libc::c_int)?;
     // SAFETY: as in `accept`.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
