@@ -14,5 +14,6 @@ mod pipe;
 mod process;
 mod process_edges;
 mod process_ends;
+mod process_numbers;
 mod signal;
 mod watched;

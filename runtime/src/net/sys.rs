@@ -5,6 +5,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -291,6 +293,41 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Takes the status of the child of which `pidfd` tells, by `waitid(2)` with these options; `None` if there is no status yet,
+/// with `WNOHANG`.
+///
+/// # Errors
+/// `ECHILD` if the status was taken before. `EINVAL` by kernels before 5.4.
+pub(crate) fn wait_by_pidfd(pidfd: BorrowedFd<'_>, options: libc::c_int) -> io::Result<Option<ExitStatus>> {
+    let fd = pidfd.as_raw_fd() as libc::id_t;
+    let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: room for the answer, which lives through the call.
+        let waited = unsafe { libc::waitid(libc::P_PIDFD, fd, told.as_mut_ptr(), libc::WEXITED | options) };
+        match check(waited) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // SAFETY: zeroed and then filled by the kernel; all bit patterns are valid.
+    let told = unsafe { told.assume_init_ref() };
+    // SAFETY: the kernel has filled in what belongs to SIGCHLD, or has left zeros.
+    let (pid, status) = unsafe { (told.si_pid(), told.si_status()) };
+    Ok((pid != 0).then(|| exit_status(told.si_code, status)))
+}
+
+/// The status that `wait(2)` would have given.
+fn exit_status(code: libc::c_int, status: libc::c_int) -> ExitStatus {
+    /// The bit of a core dump.
+    const DUMPED: libc::c_int = 0x80;
+    ExitStatus::from_raw(match code {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => status | DUMPED,
+        _ => status,
+    })
+}
+
 /// Kills the process of which `pidfd` tells; `ESRCH` if it was waited for.
 pub(crate) fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     let no_info: *const libc::siginfo_t = std::ptr::null();
@@ -395,5 +432,23 @@ fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
             io::ErrorKind::InvalidData,
             format!("accept: the peer's address is of family {family}, neither IPv4 nor IPv6"),
         )),
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails by a status that says something else than `wait(2)` does.
+    #[test]
+    fn what_waitid_tells_is_the_status_of_wait() {
+        let of = |code, status| {
+            let status = exit_status(code, status);
+            (status.code(), status.signal(), status.core_dumped())
+        };
+        assert_eq!(of(libc::CLD_EXITED, 0), (Some(0), None, false));
+        assert_eq!(of(libc::CLD_EXITED, 255), (Some(255), None, false));
+        assert_eq!(of(libc::CLD_KILLED, libc::SIGKILL), (None, Some(libc::SIGKILL), false));
+        assert_eq!(of(libc::CLD_DUMPED, libc::SIGQUIT), (None, Some(libc::SIGQUIT), true));
     }
 }

@@ -1,5 +1,6 @@
 //! A child process.
 
+use super::outcome::Outcome;
 use super::output::read_both;
 use super::reaper;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -57,7 +58,7 @@ pub struct Child {
 
 /// A child whose end no call has seen.
 pub(super) struct Process {
-    pub(super) inner: process::Child,
+    pub(super) outcome: Outcome,
     /// An error where the kernel refuses one.
     pub(super) ends: io::Result<Socket<OwnedFd>>,
 }
@@ -66,19 +67,29 @@ impl Process {
     /// Kills the child. Where it has a pidfd, never another process that has its number now: another library may have waited
     /// for the child.
     fn kill(&mut self) -> io::Result<()> {
-        let Ok(ends) = &self.ends else { return self.inner.kill() };
+        if self.outcome.is_known() {
+            return Ok(());
+        }
+        let Ok(ends) = &self.ends else { return self.outcome.kill_by_number() };
         match ends.with(|ends| sys::kill(ends.as_fd())) {
             Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             // Kernels before 5.1, and sandboxes.
-            Err(_) => self.inner.kill(),
+            Err(_) => self.outcome.kill_by_number(),
             Ok(()) => Ok(()),
+        }
+    }
+
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match &self.ends {
+            Ok(ends) => ends.with(|ends| self.outcome.ask(Some(ends.as_fd()))),
+            Err(_) => self.outcome.ask(None),
         }
     }
 
     /// Takes a thread, and says so, unless the child has ended.
     #[cold]
     fn wait_without_descriptor(&mut self) -> io::Result<ExitStatus> {
-        if let Some(status) = self.inner.try_wait()? {
+        if let Some(status) = self.outcome.ask(None)? {
             return Ok(status);
         }
         if let (Err(refused), Some(window)) = (&self.ends, Window::<Active>::enter()) {
@@ -86,7 +97,7 @@ impl Process {
                 format!("a child has no descriptor that tells of its end: its wait takes a thread (pidfd_open: {refused})")
             });
         }
-        blocking(|| self.inner.wait())
+        blocking(|| self.outcome.wait(None))
     }
 }
 
@@ -99,7 +110,7 @@ impl Child {
             stdin: None,
             stdout: None,
             stderr: None,
-            process: Some(Process { inner, ends }),
+            process: Some(Process { outcome: Outcome::new(inner), ends }),
             kill_on_drop,
         };
         let connected = (|| {
@@ -118,7 +129,7 @@ impl Child {
 
     /// Returns the process's number.
     pub fn id(&self) -> u32 {
-        self.process.as_ref().expect("the drop alone takes it").inner.id()
+        self.process.as_ref().expect("the drop alone takes it").outcome.id()
     }
 
     /// Kills the child (`SIGKILL`). Returns `Ok` if it has ended, whoever has waited for it. Never blocks.
@@ -143,8 +154,8 @@ impl Child {
         drop(self.stdin.take());
         let process = self.process();
         let Ok(ends) = &process.ends else { return process.wait_without_descriptor() };
-        let inner = &mut process.inner;
-        with_a_frame(ends.run(Direction::Read, |_| match inner.try_wait()? {
+        let outcome = &mut process.outcome;
+        with_a_frame(ends.run(Direction::Read, |ends| match outcome.ask(Some(ends.as_fd()))? {
             Some(status) => Ok(status),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }))
@@ -155,7 +166,7 @@ impl Child {
     /// # Errors
     /// As with std.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.process().inner.try_wait()
+        self.process().try_wait()
     }
 
     /// Waits until the child has ended, and reads all that is left in [`stdout`](Self::stdout) and [`stderr`](Self::stderr),
@@ -197,7 +208,7 @@ impl fmt::Debug for Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let mut process = self.process.take().expect("the drop alone takes it");
-        if let Ok(Some(_)) | Err(_) = process.inner.try_wait() {
+        if let Ok(Some(_)) | Err(_) = process.try_wait() {
             return;
         }
         if self.kill_on_drop {

@@ -3,20 +3,42 @@
 //! The thread is started with the first such child, and ends with the last one. It waits in `poll(2)` for their pidfds, and for
 //! an eventfd by which a dropper announces another child. A child without a pidfd gets a thread of its own.
 //!
+//! A pidfd stays readable, and the status may not be there yet: a tracer has the child until it lets go. The reaper looks again
+//! after a pause then, and does not wait for that pidfd any more, as its wait would end at once, over and over. A child whose
+//! status other code has taken is forgotten.
+//!
 //! A child whose thread can't be started stays a zombie after its end; the operator is told once. If it has a pidfd, it stays
 //! in the list, and the next child that is dropped has the reaper started again, for both.
 
 use super::child::Process;
+use super::outcome::Outcome;
 use crate::net::sys;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
+/// The milliseconds from one look at children whose status is late to the next.
+const PAUSE: libc::c_int = 500;
+
+/// A child that was dropped.
+struct Orphan {
+    outcome: Outcome,
+    ends: OwnedFd,
+    /// Whether the pidfd has told of the end, and there was no status.
+    late: bool,
+}
+
+impl Orphan {
+    /// Returns `true` while there may be a status to come.
+    fn is_owed(&mut self) -> bool {
+        matches!(self.outcome.ask(Some(self.ends.as_fd())), Ok(None))
+    }
+}
+
 /// The children that the thread has not taken over yet, and how it is told of them.
 struct Orphans {
-    new: Vec<(process::Child, OwnedFd)>,
+    new: Vec<Orphan>,
     /// `None` while there is no thread.
     bell: Option<OwnedFd>,
 }
@@ -30,15 +52,15 @@ fn orphans() -> MutexGuard<'static, Orphans> {
 
 /// Has a thread wait for `process`.
 pub(super) fn adopt(process: Process) {
-    let mut inner = process.inner;
+    let mut outcome = process.outcome;
     let Ok(ends) = process.ends else {
-        if let Err(refused) = named("gmp-reap-one").spawn(move || inner.wait()) {
+        if let Err(refused) = named("gmp-reap-one").spawn(move || outcome.wait(None)) {
             tell(&refused);
         }
         return;
     };
     let mut orphans = orphans();
-    orphans.new.push((inner, ends.into_inner()));
+    orphans.new.push(Orphan { outcome, ends: ends.into_inner(), late: false });
     match &orphans.bell {
         Some(bell) => sys::signal(bell.as_raw_fd()),
         None => match start() {
@@ -80,22 +102,30 @@ fn reap(bell: i32) {
     loop {
         let mut orphans = orphans();
         waiting.append(&mut orphans.new);
-        waiting.retain_mut(|(child, _): &mut (process::Child, OwnedFd)| matches!(child.try_wait(), Ok(None)));
+        waiting.retain_mut(Orphan::is_owed);
         if waiting.is_empty() {
             // Under the lock: a caller that comes later finds no bell, and starts another thread.
             orphans.bell = None;
             return;
         }
         drop(orphans);
+        // poll(2) passes over negative numbers.
+        let watched = |orphan: &Orphan| if orphan.late { -1 } else { orphan.ends.as_raw_fd() };
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut entries: Vec<_> = waiting.iter().map(|(_, ends)| entry(ends.as_raw_fd())).collect();
+        let mut entries: Vec<_> = waiting.iter().map(|orphan| entry(watched(orphan))).collect();
         entries.push(entry(bell));
+        let limit = if waiting.iter().any(|orphan| orphan.late) { PAUSE } else { -1 };
         // SAFETY: the entries live through the call.
-        let polled = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
-        if polled < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        let polled = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, limit) };
+        if polled > 0 {
+            // The next look finds the status of each that has told of its end, or the status is late.
+            for (orphan, entry) in waiting.iter_mut().zip(&entries) {
+                orphan.late |= entry.revents != 0;
+            }
+        } else if polled < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             // The kernel has no memory for it, or allows fewer descriptors than there are: one after the other.
-            let (mut child, _) = waiting.swap_remove(0);
-            let _status = child.wait();
+            let Orphan { mut outcome, ends, .. } = waiting.swap_remove(0);
+            let _status = outcome.wait(Some(ends.as_fd()));
         }
         sys::drain(bell);
     }
