@@ -17,7 +17,7 @@
 //! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              | [`WaitCall::EpollPwait`] |
 //! | --------- | -------------------------------- | ------------------------------------------------ | --- |
 //! | `Zero`    | `epoll_pwait2`, zero             | `epoll_wait`, zero                               | `epoll_pwait`, zero |
-//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up |
+//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up, once more for what one call can't be told |
 //! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         | `epoll_pwait`, no timeout |
 //!
 //! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment
@@ -42,6 +42,9 @@ compile_error!("gmp-netpoll needs 64-bit Linux: it waits by epoll, and keeps 64 
 
 /// The waker's key. Its index belongs to no descriptor ([`Key::index`]).
 const WAKER: Key = Key { index: u32::MAX, generation: u32::MAX };
+
+/// How long `epoll_pwait(2)` can be told to wait; little in unit tests, of which none lasts for a month.
+const MOST_MILLIS: libc::c_int = if cfg!(test) { 5 } else { libc::c_int::MAX };
 
 /// What is reported of each descriptor; the end of a connection, and an error, are always reported.
 const READS: mio::Interest = mio::Interest::READABLE.add(mio::Interest::PRIORITY);
@@ -236,9 +239,14 @@ impl Poller {
     /// Reports from now on also room to write, for a descriptor of [`add_for_reads`](Self::add_for_reads). What is ready
     /// already, in either direction, is reported first, even if it was reported before.
     ///
+    /// # Panics
+    /// If `key.index` is [`u32::MAX`].
+    ///
     /// # Errors
     /// When `fd` is not registered here.
+    #[track_caller]
     pub fn add_writes(&self, fd: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        refuse_own(key);
         let fd = fd.as_raw_fd();
         let mut source = mio::unix::SourceFd(&fd);
         let registered =
@@ -248,7 +256,7 @@ impl Poller {
 
     #[track_caller]
     fn register(&self, fd: BorrowedFd<'_>, key: Key, interest: mio::Interest) -> io::Result<()> {
-        assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
+        refuse_own(key);
         let fd = fd.as_raw_fd();
         let mut source = mio::unix::SourceFd(&fd);
         let registered = self.poll.registry().register(&mut source, token(key), interest);
@@ -372,18 +380,35 @@ impl Poller {
     }
 
     fn pwait(&self, events: &mut Events, timeout: Timeout) -> io::Result<()> {
-        let millis = match timeout {
-            Timeout::Zero => 0,
-            Timeout::Forever => -1,
-            // So long that an early end is never observed.
-            Timeout::After(dur) => dur.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(libc::c_int::MAX),
-        };
+        match timeout {
+            Timeout::Zero => self.pwait_millis(events, 0),
+            Timeout::Forever => self.pwait_millis(events, -1),
+            Timeout::After(dur) => {
+                let mut left = dur.as_nanos().div_ceil(1_000_000);
+                loop {
+                    let part = left.min(MOST_MILLIS as u128);
+                    self.pwait_millis(events, part as libc::c_int)?;
+                    left -= part;
+                    if left == 0 || !events.raw.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn pwait_millis(&self, events: &mut Events, millis: libc::c_int) -> io::Result<()> {
         events.fill_by(|buffer, room| {
             // SAFETY: `fill_by` gives a buffer of `room` entries that is ours alone; a null mask leaves the signals alone;
             // the epoll descriptor lives as long as `self.poll`.
             unsafe { libc::epoll_pwait(self.poll.as_raw_fd(), buffer, room, millis, ptr::null()) }
         })
     }
+}
+
+#[track_caller]
+fn refuse_own(key: Key) {
+    assert!(key.index != WAKER.index, "Poller::add: index {} is the poller's own", key.index);
 }
 
 /// Makes an eventfd that is readable and is never read.
@@ -565,5 +590,27 @@ mod tests {
     fn the_wakers_index_is_refused() {
         let poller = Poller::new().expect("a poller");
         _ = poller.add(poller.as_fd(), Key { index: u32::MAX, generation: 0 });
+    }
+
+    /// Fails by an end after the first of many calls, or by an event for which the last one is waited for.
+    #[test]
+    fn a_wait_is_as_long_as_several_calls() {
+        let poller = Poller::with_wait_call(WaitCall::EpollPwait).unwrap();
+        let mut events = Events::with_capacity(1);
+        let (begun, dur) = (std::time::Instant::now(), Duration::from_millis(7 * MOST_MILLIS as u64 + 1));
+        assert_eq!(poller.wait(&mut events, Timeout::After(dur)).unwrap(), Woken::No);
+        assert!(begun.elapsed() >= dur, "{:?}", begun.elapsed());
+        poller.wake().unwrap();
+        assert_eq!(poller.wait(&mut events, Timeout::After(Duration::MAX)).unwrap(), Woken::Yes);
+    }
+
+    /// Fails by a descriptor whose events are taken for wakes.
+    #[test]
+    #[should_panic(expected = "is the poller's own")]
+    fn the_wakers_index_is_refused_when_writes_are_added() {
+        let (poller, (near, _far)) =
+            (Poller::new().unwrap(), std::os::unix::net::UnixStream::pair().unwrap());
+        poller.add_for_reads(near.as_fd(), Key { index: 0, generation: 0 }).unwrap();
+        _ = poller.add_writes(near.as_fd(), WAKER);
     }
 }
