@@ -67,8 +67,10 @@ type AnySubscriber = dyn Subscriber + Send + Sync;
 struct InSpan {
     /// Weak: the goroutine keeps no subscriber alive that all others have let go of.
     subscriber: Weak<AnySubscriber>,
-    /// Counted by the subscriber like a handle, so that the span stays.
-    id: Id,
+    /// By which it was entered, and is exited.
+    entered: Id,
+    /// Counted by the subscriber like a handle, so that the span stays. A subscriber may give each handle an id of its own.
+    kept: Id,
 }
 
 /// The spans that a goroutine is in, in the order in which it has entered them.
@@ -82,7 +84,7 @@ impl Entered {
     /// Calls `f` with the span at `index`; `None` beyond the end. No borrow lasts while `f` runs.
     fn at<R>(&self, index: usize, f: impl FnOnce(&AnySubscriber, &Id) -> R) -> Option<R> {
         let entered = self.0.borrow();
-        let InSpan { subscriber, id } = entered.get(index)?;
+        let InSpan { subscriber, entered: id, .. } = entered.get(index)?;
         let (subscriber, id) = (subscriber.upgrade()?, id.clone());
         drop(entered);
         Some(f(&*subscriber, &id))
@@ -92,11 +94,12 @@ impl Entered {
         self.0.borrow().len()
     }
 
-    /// Takes the innermost entry of the span out.
+    /// Takes the innermost entry of the span out, and returns the id that keeps the span.
     fn take(&self, subscriber: &Weak<AnySubscriber>, id: &Id) -> Option<Id> {
         let mut entered = self.0.borrow_mut();
-        let at = entered.iter().rposition(|span| span.id == *id && span.subscriber.ptr_eq(subscriber))?;
-        Some(entered.remove(at).id)
+        let at =
+            entered.iter().rposition(|span| span.entered == *id && span.subscriber.ptr_eq(subscriber))?;
+        Some(entered.remove(at).kept)
     }
 }
 
@@ -105,8 +108,8 @@ impl Drop for Entered {
     fn drop(&mut self) {
         while let Some(span) = { self.0.borrow_mut().pop() } {
             if let Some(subscriber) = span.subscriber.upgrade() {
-                subscriber.exit(&span.id);
-                subscriber.try_close(span.id);
+                subscriber.exit(&span.entered);
+                subscriber.try_close(span.kept);
             }
         }
     }
@@ -203,8 +206,8 @@ impl<S: Subscriber + Send + Sync> Subscriber for Following<S> {
         if gmp::current().is_some() {
             // A goroutine whose variables are gone is about to end, and keeps the span for its thread.
             let _gone = ENTERED.try_with(|entered| {
-                let id = self.inner.clone_span(span);
-                entered.0.borrow_mut().push(InSpan { subscriber: self.weak.clone(), id });
+                let (subscriber, kept) = (self.weak.clone(), self.inner.clone_span(span));
+                entered.0.borrow_mut().push(InSpan { subscriber, entered: span.clone(), kept });
             });
         }
     }
@@ -212,9 +215,9 @@ impl<S: Subscriber + Send + Sync> Subscriber for Following<S> {
     fn exit(&self, span: &Id) {
         self.inner.exit(span);
         if gmp::current().is_some()
-            && let Some(Some(id)) = ENTERED.peek(|entered| entered.take(&self.weak, span))
+            && let Some(Some(kept)) = ENTERED.peek(|entered| entered.take(&self.weak, span))
         {
-            self.inner.try_close(id);
+            self.inner.try_close(kept);
         }
     }
 

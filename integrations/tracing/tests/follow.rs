@@ -483,3 +483,99 @@ fn destructors_of_variables_may_use_spans() {
         told.is_in_order();
     });
 }
+
+/// A subscriber that gives each handle of a span an id of its own, as `clone_span` may.
+#[derive(Clone, Default)]
+struct IdsOfHandles(Arc<Mutex<Handles>>);
+
+#[derive(Default)]
+struct Handles {
+    last: u64,
+    /// The span of each handle that is not closed.
+    open: HashMap<u64, u64>,
+    entered: HashMap<thread::ThreadId, Vec<u64>>,
+    wrong: Vec<String>,
+}
+
+impl Handles {
+    fn add(&mut self, span: Option<u64>) -> Id {
+        self.last += 1;
+        self.open.insert(self.last, span.unwrap_or(self.last));
+        Id::from_u64(self.last)
+    }
+}
+
+impl Subscriber for IdsOfHandles {
+    fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        self.0.lock().unwrap().add(None)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, _event: &Event<'_>) {}
+
+    fn enter(&self, id: &Id) {
+        self.0.lock().unwrap().entered.entry(thread::current().id()).or_default().push(id.into_u64());
+    }
+
+    fn exit(&self, id: &Id) {
+        let mut handles = self.0.lock().unwrap();
+        let left = handles.entered.entry(thread::current().id()).or_default().pop();
+        if left != Some(id.into_u64()) {
+            handles.wrong.push(format!("{id:?} is left, and {left:?} was entered last"));
+        }
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        let mut handles = self.0.lock().unwrap();
+        let span = handles.open[&id.into_u64()];
+        handles.add(Some(span))
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut handles = self.0.lock().unwrap();
+        match handles.open.remove(&id.into_u64()) {
+            Some(span) => handles.open.values().all(|&of| of != span),
+            None => {
+                handles.wrong.push(format!("{id:?} is closed, and is no handle"));
+                false
+            }
+        }
+    }
+}
+
+/// Fails by a span that is left by an id by which it was not entered, or by a handle that is not closed with the last exit.
+#[test]
+fn a_handle_may_have_an_id_of_its_own() {
+    alone("a_handle_may_have_an_id_of_its_own", || {
+        let subscriber = IdsOfHandles::default();
+        let handles = Arc::clone(&subscriber.0);
+        tracing::subscriber::set_global_default(gmp_tracing::follow(subscriber)).unwrap();
+        run(|| {
+            let span = info_span!("outer");
+            for _ in 0..3 {
+                let other = span.clone();
+                let in_span = span.enter();
+                gmp::yield_now();
+                let in_other = other.enter();
+                gmp::time::sleep(MS);
+                drop(in_other);
+                gmp::yield_now();
+                drop(in_span);
+                drop(other);
+                gmp::yield_now();
+                assert_eq!(handles.lock().unwrap().open.len(), 1, "the handle of this goroutine alone");
+            }
+        });
+        let handles = handles.lock().unwrap();
+        assert!(handles.wrong.is_empty(), "{:?}", handles.wrong);
+        assert!(handles.open.is_empty(), "{:?}", handles.open);
+        assert!(handles.entered.values().all(Vec::is_empty), "{:?}", handles.entered);
+    });
+}
