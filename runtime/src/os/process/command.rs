@@ -38,6 +38,8 @@ impl fmt::Debug for Command {
     }
 }
 
+/// Streams that `inner` has set are used by [`spawn`](Command::spawn) and [`status`](Command::status). They do not count as set
+/// for [`output`](Command::output): std's builder does not tell of them.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
         Command { inner, set: [false; 3], kill_on_drop: false }
@@ -171,12 +173,16 @@ impl Command {
         &self.inner
     }
 
-    /// Returns std's builder, for what this type does not have.
+    /// Returns std's builder, for what this type does not have. Streams that are set by it do not count as set for
+    /// [`output`](Self::output): set them by this type's methods.
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.inner
     }
 
     /// Starts the child. Blocks the thread until the child runs its program, and no other goroutine.
+    ///
+    /// The child is forked from the thread on which the caller happens to run. That thread may end before the program does,
+    /// and `PR_SET_PDEATHSIG`, which a function of [`pre_exec`](Self::pre_exec) may ask for, is about the end of that thread.
     ///
     /// # Errors
     /// As with std; and if a pipe to the child can't be made non-blocking, in which case the child is killed.
@@ -197,8 +203,11 @@ impl Command {
     }
 
     /// Starts the child, and waits for its end and for all it says: standard output and standard error are pipes unless they
-    /// were set by the methods of this type, and standard input is empty unless it was set. Blocks the goroutine, or the plain
-    /// thread.
+    /// were set by the methods of this type, and standard input is empty unless it was set so. Blocks the goroutine, or the
+    /// plain thread.
+    ///
+    /// Unlike with std, a stream that was set in a builder of std's ([`From`], [`as_std_mut`](Self::as_std_mut)) is set anew here,
+    /// and is inherited from this call on.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
