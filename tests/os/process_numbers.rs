@@ -66,8 +66,10 @@ fn replaced() -> Option<(Child, Other)> {
     assert_eq!(take_status(pid, 0).unwrap(), Some(3));
     match Other::start(pid) {
         Ok(other) => Some((child, other)),
+        // Another process has got the number first.
+        Err(taken) if taken.raw_os_error() == Some(libc::EEXIST) => replaced(),
         Err(refused) => {
-            assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
+            assert!(matches!(refused.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{refused}");
             println!("not tested: numbers can't be chosen ({refused})");
             None
         }

@@ -171,8 +171,9 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns a channel that is closed when the goroutine has ended, and on which no message is sent: an arm of a
-    /// [`select!`](crate::select) that waits for the end. Once the channel is closed, [`join`](Self::join) does not block.
-    /// Does not block. Each call returns a receiver of the same channel, or of one that is closed already.
+    /// [`select!`](crate::select) that waits for the end. Once the channel is closed, [`join`](Self::join) does not block. Does
+    /// not block, but for the moment in which the end closes the channel of an earlier call. Each call returns a receiver of
+    /// the same channel, or of one that is closed already.
     ///
     /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
     /// A later `join` of this goroutine waits for the channel; a dump shows it as "join", as ever.

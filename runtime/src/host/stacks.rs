@@ -72,10 +72,9 @@ pub(crate) trait Stacks: Threads {
     /// thread. An unwinding passes through.
     fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()>;
     /// Returns the free bytes of the fullest of the caller's stacks, the guards not counted: the goroutine's own, and those
-    /// that
-    /// `call_on` has put under the caller, a goroutine or a plain thread, whose outer frames lie on the stacks from which they
-    /// were called. `address` lies in the caller's frame. `usize::MAX` where the host does not know, as of a plain thread's
-    /// own stack.
+    /// that `call_on` has put under the caller, a goroutine or a plain thread, whose outer frames lie on the stacks from which
+    /// they were called. `address` lies in the caller's frame. `usize::MAX` where the host does not know, as of a plain
+    /// thread's own stack.
     fn least_left(address: usize) -> usize;
     /// Called on a goroutine's stack: gives the M of `local` back to its scheduler, whose resume returns `word`. Returns
     /// when the goroutine is resumed, perhaps on another M.

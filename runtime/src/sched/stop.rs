@@ -140,7 +140,7 @@ impl Report {
     /// process. Such a goroutine waits on. The first one in a process is reported on standard error, with the frame for which
     /// the goroutine was not unwound; `GMPDEBUG=refusals=all` has all of them reported, see
     /// [`RuntimeBuilder`](crate::RuntimeBuilder). A goroutine that has less than 12 KiB left of the stack on which it is, the
-    /// guard page included, is counted, and not reported.
+    /// guard page included, is counted, and not reported; a plain thread in [`with_stack`](crate::with_stack) is neither.
     ///
     /// ```
     /// use gmp::time;

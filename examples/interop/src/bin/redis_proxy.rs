@@ -12,7 +12,8 @@
 //! still under way in the other one arrives.
 //!
 //! No silence ends a connection: bytes don't tell a client that has nothing to say from one that waits in a `BLPOP`, or for
-//! what it subscribed to. A client that is gone without a word is found by the kernel, which asks a silent one (TCP keepalive).
+//! what it subscribed to. A client, or a server, that is gone without a word is found by the kernel, which asks a silent one
+//! (TCP keepalive).
 
 use gmp::net::TcpStream;
 use gmp_interop::{Args, serve};
@@ -31,8 +32,8 @@ Stands before a Redis, or another server that sends nothing by itself. SIGINT or
   --to ADDR          where the server is; default 127.0.0.1:6379
   --most COUNT       how many clients there are at most; one more is refused, and told why; default 1,000
   --connect MS       how long the server may take to accept; default 2,000
-  --idle MS          how long one side may not take what it is sent, and after how much silence the kernel asks a client
-                     whether it is still there, in whole seconds; default 60,000. One that is there may be silent for ever
+  --idle MS          how long a side may leave what it is sent; default 60,000. After as much silence, in whole seconds, the
+                     kernel asks a side whether it is still there. One that is there may be silent for ever
   --help             this
 ";
 
@@ -74,7 +75,9 @@ impl Proxy {
         server.set_nodelay(true)?;
         server.set_write_timeout(Some(self.idle))?;
         // No read timeout on either side: a client that waits is silent, and so is the server for which it waits.
-        ask_when_silent(client, self.idle)?;
+        for end in [client, &server] {
+            ask_when_silent(end, self.idle)?;
+        }
         let copied = gmp::io::copy_bidirectional(client, &server);
         let (there, back) = match &copied {
             Ok(bytes) => *bytes,
@@ -98,15 +101,18 @@ impl Proxy {
 }
 
 /// Has the kernel ask the peer, after so much silence, whether it is still there, and end the connection if no answer comes:
-/// after three questions, ten seconds apart.
+/// after three questions, ten seconds apart. Nor may what was sent stay without an acknowledgement for longer than that: while
+/// it does, the kernel asks nothing.
 fn ask_when_silent(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     // What the kernel takes.
     let seconds = silence.as_secs().clamp(1, 32_767) as libc::c_int;
+    let in_all = (seconds + 3 * 10) * 1000;
     for (level, option, value) in [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 10),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, in_all),
     ] {
         let length = size_of_val(&value) as libc::socklen_t;
         let from = (&raw const value).cast();

@@ -8,7 +8,7 @@
 //!
 //! The signal of dumps is let through behind its handler, which is installed for that: its default action would end a program
 //! to which someone sends it. Where the program has an action for it, or no dump is to interrupt a thread (`dumpsignal=0`),
-//! this signal stays blocked, too.
+//! this signal stays blocked, too. A program that reads this very signal by sigwait needs one of the two.
 //!
 //! A thread of the program's that is an M for a time (`run_locked`) blocks afterwards what it has blocked before. What the
 //! program has done to other signals meanwhile stays.

@@ -72,30 +72,42 @@ fn say(what: std::fmt::Arguments<'_>) {
 
 /// Writes to standard error, in one write if the kernel takes it whole. Not through std: a part of the program that hangs,
 /// about which this may report, may hold the lock of its `Stderr`. Where the descriptor is non-blocking, as any program that
-/// has the same open file may set it, this waits until there is room, and gives up after [`NOBODY_READS`] without any.
+/// has the same open file may set it, this waits for a reader: for [`NOBODY_READS`] in all, and no more after a text that was
+/// given up, before another one was taken whole.
 fn tell(text: &str) {
     // SAFETY: the descriptor belongs to standard error as long as the process lives; `ManuallyDrop` keeps it open.
     let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    /// The last text was given up.
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    let until = Instant::now() + if GIVEN_UP.load(Relaxed) { Duration::ZERO } else { NOBODY_READS };
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         match (&*stderr).write(rest) {
             Ok(0) => return,
             Ok(written) => rest = &rest[written..],
-            Err(full) if full.kind() == io::ErrorKind::WouldBlock && has_room(libc::STDERR_FILENO) => {}
+            Err(full) if full.kind() == io::ErrorKind::WouldBlock && has_room(libc::STDERR_FILENO, until) => {
+            }
             Err(interrupted) if interrupted.kind() == io::ErrorKind::Interrupted => {}
-            Err(_nobody_listens) => return,
+            Err(_nobody_listens) => return GIVEN_UP.store(true, Relaxed),
         }
     }
+    GIVEN_UP.store(false, Relaxed);
 }
 
 /// How long a report waits for a reader.
-const NOBODY_READS: Duration = Duration::from_secs(1);
+const NOBODY_READS: Duration = Duration::from_secs(5);
 
-/// Waits until a write to the descriptor would not block, or `NOBODY_READS` have passed: then the answer is `false`.
-fn has_room(fd: libc::c_int) -> bool {
-    let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one entry, which the kernel writes.
-    unsafe { libc::poll(&raw mut entry, 1, NOBODY_READS.as_millis() as libc::c_int) > 0 }
+/// Waits until a write to the descriptor would not block, or it is so late: then the answer is `false`.
+fn has_room(fd: libc::c_int, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one entry, which the kernel writes.
+        let polled = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as libc::c_int) };
+        if polled >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return polled > 0;
+        }
+    }
 }
 
 /// `settle` was called in this process.

@@ -203,8 +203,8 @@ impl Command {
     }
 
     /// Starts the child, and waits for its end and for all it says: standard output and standard error are pipes unless they
-    /// were set by the methods of this type, and standard input is empty unless it was set so. Blocks the goroutine, or the
-    /// plain thread.
+    /// were set by the methods of this type, and standard input is empty unless those methods have set it. Blocks the
+    /// goroutine, or the plain thread.
     ///
     /// Unlike with std, a stream that was set in a builder of std's ([`From`], [`as_std_mut`](Self::as_std_mut)) is set anew here,
     /// and is inherited from this call on.

@@ -4,8 +4,8 @@
 //! the thread, and no other goroutine. The kernel tells of a child's end by a descriptor (`pidfd_open(2)`, Linux 5.3), so that
 //! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread,
 //! and [`Refused::child_waits`](crate::Refused::child_waits) counts it. From Linux 5.4 on the status is taken by that descriptor,
-//! too: where other code has taken it before, another child may have the number by then. The answer is an error, and never the
-//! status of the other child.
+//! too, unless a sandbox refuses that: where other code has taken it before, another child may have the number by then. The
+//! answer is an error, and never the status of the other child.
 //!
 //! A [`Child`] that is dropped before a call has waited for it is reaped when it ends, unlike std's.
 //!

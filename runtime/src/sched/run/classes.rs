@@ -288,7 +288,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// For the owner of `p`, which runs one of `High` in place of what it has found: queues that behind the others of its
-    /// class. An M that gave up meanwhile has seen it neither there nor here.
+    /// class. An M that gave up meanwhile may have looked at the ring before that, and at the place where it was found after.
     fn queue_behind(&self, p: &P<H>, found: GRef<H>) {
         p.owner.touch();
         if !self.requeue_by_class(p, found)
