@@ -17,7 +17,7 @@
 //! | timeout   | [`WaitCall::EpollPwait2`]        | [`WaitCall::Ppoll`]                              | [`WaitCall::EpollPwait`] |
 //! | --------- | -------------------------------- | ------------------------------------------------ | --- |
 //! | `Zero`    | `epoll_pwait2`, zero             | `epoll_wait`, zero                               | `epoll_pwait`, zero |
-//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up, once more for what one call can't be told |
+//! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up; by several calls if that is more than 24.8 days |
 //! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         | `epoll_pwait`, no timeout |
 //!
 //! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment

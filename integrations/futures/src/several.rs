@@ -82,8 +82,7 @@ impl std::error::Error for Lagged {}
 /// was seen. An item is an error when the stream has missed messages.
 ///
 /// No poll blocks: while another receiver clones the message, the task waits. A wait takes an allocation; a message that is
-/// there takes none.
-/// A panic of the message's `clone` goes on, and the message is the item of the next poll.
+/// there takes none. A panic of the message's `clone` goes on, and the message is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;

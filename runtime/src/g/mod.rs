@@ -28,9 +28,10 @@
 //! In `mark_left` the ender takes the same steps as the M, with LEFT, but leaves LIVE to the M, which waits for the
 //! ender.
 //!
-//! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the
-//! joiner calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner
-//! takes the record back. Unlike a record the hook outlasts the handle: a WAITER without HANDLE is a hook.
+//! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the joiner
+//! calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner takes the
+//! record back: so an owner that leaves another hook waits until the call of the first is over. Unlike a record the hook
+//! outlasts the handle: a WAITER without HANDLE is a hook.
 //!
 //! Thirteen further bits of `life` are the goroutine's class and its hint: `class.rs`.
 //!

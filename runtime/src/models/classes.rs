@@ -85,11 +85,10 @@ fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
     });
 }
 
-/// A batch goes back into its queue, as a goroutine of a higher class has come, which keeps the M until the other has run. The
-/// other M sleeps, as if it had looked at the queue before that, and at the batch after. Fails by deadlock when no M is woken.
-#[test]
-fn a_batch_that_goes_back_is_run_by_another_m() {
-    Model::new().preemptions(1).check("batch_goes_back", || {
+/// `queues` places two goroutines, and wakes nobody: the first keeps its M until the second has run. No M polls, and the other
+/// one sleeps.
+fn the_first_waits_for_the_second(queues: fn(&Handle, Made, Made)) -> impl Fn() + Send + Sync + 'static {
+    move || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran, ended) = (Handle::of(&runtime), Flag::default(), Flag::default());
@@ -102,12 +101,22 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
                 done();
                 ends.raise();
             });
-            handle.fill_batch_in_silence(Priority::Low, [handle.make(move || raises.raise())]);
-            handle.queue_of_class_in_silence(Priority::High, [waits]);
+            queues(&handle, waits, handle.make(move || raises.raise()));
             loom::explore();
         });
         ended.wait_on_thread();
-    });
+    }
+}
+
+/// A batch goes back into its queue, as a goroutine of a higher class has come, which keeps the M until the other has run. The
+/// other M sleeps, as if it had looked at the queue before that, and at the batch after. Fails by deadlock when no M is woken.
+#[test]
+fn a_batch_that_goes_back_is_run_by_another_m() {
+    let queues = |handle: &Handle, waits, raises| {
+        handle.fill_batch_in_silence(Priority::Low, [raises]);
+        handle.queue_of_class_in_silence(Priority::High, [waits]);
+    };
+    Model::new().preemptions(1).check("batch_goes_back", the_first_waits_for_the_second(queues));
 }
 
 /// A visit finds a goroutine while one of `High` stands in the batch, which goes first and keeps the M until the other has run.
@@ -115,26 +124,12 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
 /// woken.
 #[test]
 fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
-    Model::new().preemptions(1).check("visit_beside_high", || {
-        let runtime = at_rest::<2>();
-        loom::stop_exploring();
-        let (handle, ran, ended) = (Handle::of(&runtime), Flag::default(), Flag::default());
-        let ends = ended.clone();
-        let _first = runtime.go(move || {
-            have_no_m_poll(&handle);
-            let (waits, raises) = (ran.clone(), ran);
-            let waits = handle.make(move || {
-                waits.wait_on_thread();
-                done();
-                ends.raise();
-            });
-            handle.fill_batch_in_silence(Priority::High, [waits]);
-            handle.queue_globally_in_silence([handle.make(move || raises.raise())]);
-            handle.have_a_visit_come();
-            loom::explore();
-        });
-        ended.wait_on_thread();
-    });
+    let queues = |handle: &Handle, waits, raises| {
+        handle.fill_batch_in_silence(Priority::High, [waits]);
+        handle.queue_globally_in_silence([raises]);
+        handle.have_a_visit_come();
+    };
+    Model::new().preemptions(1).check("visit_beside_high", the_first_waits_for_the_second(queues));
 }
 
 /// A goroutine stands in the batch of a P that retires. Fails when it stays there.

@@ -53,9 +53,10 @@ impl<H: Host> Sched<H> {
     /// hint.
     pub(crate) fn wants_p_of(&self, window: &Window<H>) -> bool {
         let g = window.g();
-        let waits = self.has_work(window.p()) || !self.globrunq_is_empty() || g.ties.are_some();
-        let waits = waits || self.waiting_classes.any_above_background();
-        waits && !g.ties.is_bound() && !H::has_switch_hooks()
+        let others = self.has_work(window.p())
+            || !self.globrunq_is_empty()
+            || self.waiting_classes.any_above_background();
+        (others || g.ties.are_some()) && !g.ties.is_bound() && !H::has_switch_hooks()
     }
 
     /// B1 to B3, for `g`, which has left `m`. Returns `true` if there is no M for it: then `g` goes on at once, with the P.
