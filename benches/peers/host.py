@@ -1,4 +1,4 @@
-"""What `run` and `http` share: where things lie, Go, the machine, and how quiet it was."""
+"""What `run` and `http` share: where things lie, Go, the machine, how quiet it was, and how far its cores were apart."""
 
 import json
 import mmap
@@ -7,6 +7,7 @@ import platform
 import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -86,10 +87,17 @@ def back_memory(size: int) -> None:
     mmap.mmap(-1, min(size, there // 4 * 3), flags=flags).close()
 
 
+def distance() -> float:
+    """How long a cache line takes to another core and back, in nanoseconds; zero where there is one core."""
+    return json.loads(sh(str(BIN / "peer-threads"), "distance"))["value"]
+
+
 class Quiet:
-    """How much of the machine others used while a program ran: their CPU time and what the hypervisor kept."""
+    """How much of the machine others used while a program ran, their CPU time and what the hypervisor kept; and how far the cores were
+    apart before or after it."""
 
     def __init__(self) -> None:
+        self.apart = distance()
         self.before = self.look()
 
     @staticmethod
@@ -104,6 +112,28 @@ class Quiet:
     def others(self, took: float) -> float:
         busy, steal, ours = (after - before for after, before in zip(self.look(), self.before))
         return (max(busy - ours, 0.0) + steal) / max(took, 0.05) / os.cpu_count()
+
+    def told(self, took: float) -> dict[str, float | list[float]]:
+        """Of a run that took so many seconds and has just ended."""
+        return {"others": self.others(took), "apart": [self.apart, distance()]}
+
+
+class Calm:
+    """Says which of these runs count: those beside which others used less than such a share of the machine, and its cores were as far
+    apart as beside most. A hypervisor moves the cores of its guest, onto one core or to where they share no cache; then a line
+    takes five times as long to another core, and two programs that ran after each other ran on two machines."""
+
+    # What the distance may differ by from the usual one.
+    TIMES = 2
+
+    def __init__(self, runs: list[dict], quiet_below: float) -> None:
+        self.quiet_below = quiet_below
+        known = [apart for run in runs for apart in run.get("apart", [])]
+        self.usual = statistics.median(known) if known else 0.0
+
+    def __call__(self, run: dict) -> bool:
+        usual = all(self.usual / self.TIMES <= apart <= self.usual * self.TIMES for apart in run.get("apart", []))
+        return usual and run["others"] < self.quiet_below
 
 
 def write_json(path: Path, data: dict) -> None:

@@ -3,6 +3,7 @@
 import statistics
 from collections import Counter, defaultdict
 
+from host import Calm
 from rows import PEERS, ROWS, RUNTIMES, Row
 
 NAMES = {"gmp": "gmp", "go": "Go", "tokio": "tokio", "may": "may", "threads": "threads"}
@@ -11,8 +12,8 @@ NAMES = {"gmp": "gmp", "go": "Go", "tokio": "tokio", "may": "may", "threads": "t
 class Figures:
     """The runs of one row and one program at one number of processors."""
 
-    def __init__(self, runs: list[dict], figure: str, quiet_below: float) -> None:
-        calm = [run for run in runs if run["others"] < quiet_below]
+    def __init__(self, runs: list[dict], figure: str, is_calm: Calm) -> None:
+        calm = [run for run in runs if is_calm(run)]
         self.disturbed = len(runs) - len(calm)
         # What was disturbed counts only where nothing else is there.
         used = calm or runs
@@ -27,11 +28,12 @@ class Figures:
 
 
 def collect(data: dict) -> dict[tuple[str, int, str], Figures]:
+    is_calm = Calm(data["runs"], data["disturbed"])
     runs = defaultdict(list)
     for run in data["runs"]:
         runs[run["run"], run["procs"], run["peer"]].append(run)
     return {
-        (row.name, procs, peer): Figures(found, row.figure, data["disturbed"])
+        (row.name, procs, peer): Figures(found, row.figure, is_calm)
         for row in ROWS
         for (name, procs, peer), found in runs.items()
         if name == row.run
@@ -156,11 +158,11 @@ def spread(row: Row, found: Figures) -> str:
 
 def echo_table(data: dict) -> str:
     """What else the echo rows tell."""
-    lines = []
+    lines, is_calm = [], Calm(data["runs"], data["disturbed"])
     for row in [row for row in ROWS if row.connections and row.name == row.run and not row.load_options]:
         for peer in RUNTIMES:
             runs = [run for run in data["runs"] if (run["run"], run["peer"]) == (row.run, peer) and "p99" in run]
-            calm = [run for run in runs if run["others"] < data["disturbed"]] or runs
+            calm = [run for run in runs if is_calm(run)] or runs
             if calm:
                 rate, p50, p99 = (statistics.median(run[name] for run in calm) for name in ("rate", "p50", "p99"))
                 lines.append(f"| {row.kind} | {row.connections:,} | {NAMES[peer]} | {rate:,.0f} | {p50:,.0f} | {p99:,.0f} |\n")

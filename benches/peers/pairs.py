@@ -4,6 +4,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 
+from host import Calm
 from page import NAMES, head, number
 from rows import PEERS, RUNTIMES, Row
 from shapes import MOST_AT, NONE_ABOVE, OF_FLOOR, SHAPES
@@ -35,7 +36,7 @@ def spread(ratios: list[float], mark: str = "") -> str:
 class Pair:
     """One row at one number of Ps: each program's figures, and gmp's ratios to the one it is held against and to its floor, by rounds."""
 
-    def __init__(self, row: Row, procs: int, runs: list[dict], quiet_below: float) -> None:
+    def __init__(self, row: Row, procs: int, runs: list[dict], is_calm: Calm) -> None:
         self.row, self.procs = row, procs
         self.of, self.seen = defaultdict(dict), {run["peer"] for run in runs}
         # A peer that fails in some rounds has its figures of the others.
@@ -51,14 +52,14 @@ class Pair:
         self.best = min(known, key=self.medians.get) if known else None
         # A row that has a number to reach is held against that.
         self.limit = row.best_at(procs) or row.of_threads or (1.0 if row.at_most else None)
-        self.runs, self.quiet_below = runs, quiet_below
+        self.runs, self.is_calm = runs, is_calm
         self.ratios, self.mark = self.ratios_to(self.best, row.at_most)
         self.of_floor, self.floor_mark = self.ratios_to("threads") if procs in row.floor else ([], "")
 
     def ratios_to(self, other: str | None, number: float | None = None) -> tuple[list[float], str]:
         """Of the rounds that were quiet. As on the other page, what was disturbed counts only where too little else is there: *."""
         mine, against = self.of.get("gmp", {}), self.of.get(other, {})
-        loud = {run["rep"] for run in self.runs if run["peer"] in ("gmp", other) and run["others"] >= self.quiet_below}
+        loud = {run["rep"] for run in self.runs if run["peer"] in ("gmp", other) and not self.is_calm(run)}
         rounds = sorted(set(mine) & set(against)) if not number else sorted(mine)
         quiet = [rep for rep in rounds if rep not in loud]
         enough = len(quiet) >= LEAST
@@ -110,10 +111,10 @@ class Pair:
 
 
 def pairs(data: dict) -> list[Pair]:
-    runs = defaultdict(list)
+    is_calm, runs = Calm(data["runs"], data["disturbed"]), defaultdict(list)
     for run in data["runs"]:
         runs[run["run"], run["procs"]].append(run)
-    return [Pair(row, procs, runs[key], data["disturbed"]) for row in SHAPES for procs in row.procs if (key := (row.run, procs)) in runs]
+    return [Pair(row, procs, runs[key], is_calm) for row in SHAPES for procs in row.procs if (key := (row.run, procs)) in runs]
 
 
 def summary(found: list[Pair]) -> str:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from host import BIN, HERE
+from host import BIN, HERE, Calm
 from page import number
 from rows import Row
 
@@ -97,12 +97,13 @@ def run_cost(row: Row, peer: str, procs: int) -> dict:
 def page(data: dict, head: str) -> str:
     text = f"# What is paid before anything runs\n\n{head}\nMedians (least .. most); * where others used the machine beside all runs.\n\n"
     text += f"| | P | {' | '.join(NAMES[peer] for peer in ALL)} | {' | '.join(f'`{of}` × `{beside}`' for of, beside in RATIOS)} | goal |\n{'| --- ' * (len(ALL) + len(RATIOS) + 3)}|\n"
+    is_calm = Calm(data["runs"], data["disturbed"])
     for _, run_of, figure, title, unit, goal in COSTS:
         for procs in sorted({run["procs"] for run in data["runs"] if run["row"] == run_of}):
             told, middle = [], {}
             for peer in ALL:
                 runs = [run for run in data["runs"] if (run["row"], run["peer"], run["procs"]) == (run_of, peer, procs)]
-                calm = [run for run in runs if run["others"] < data["disturbed"]]
+                calm = [run for run in runs if is_calm(run)]
                 values = [run[figure] for run in calm or runs if figure in run]
                 if not values:
                     told.append(next((f"error: {run['error']}" for run in runs if "error" in run), "–"))

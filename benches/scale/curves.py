@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from host import Calm
 from page import NAMES, number
 from plot import plot
 from rows import Row
@@ -179,12 +180,12 @@ def judge(line: list[tuple[int, float]], levels: list[dict], touched: Touched | 
 
 def lines(curve: Curve, data: dict) -> dict[tuple[str, int], list[tuple[int, float]]]:
     """The medians of the runs by size, for each program and number of Ps; 0 where that is the size."""
-    found = {}
+    found, is_calm = {}, Calm(data["runs"], data["disturbed"])
     names = {f"{curve.workload or curve.name}/{size}": size for size in curve.sizes}
     for run in data["runs"]:
         if (size := names.get(run["row"])) is not None and (value := run.get(curve.figure)) is not None:
             procs = 0 if curve.things == PS else run["procs"]
-            found.setdefault((run["peer"], procs), {}).setdefault(size, []).append((run["others"] < data["disturbed"], value))
+            found.setdefault((run["peer"], procs), {}).setdefault(size, []).append((is_calm(run), value))
     medians = {}
     for key in sorted(found, key=lambda key: (ALL.index(key[0]), key[1])):
         line = []
@@ -196,7 +197,8 @@ def lines(curve: Curve, data: dict) -> dict[tuple[str, int], list[tuple[int, flo
 
 
 def disturbed(data: dict) -> str:
-    loud = sum(run["others"] >= data["disturbed"] for run in data["runs"])
+    is_calm = Calm(data["runs"], data["disturbed"])
+    loud = sum(not is_calm(run) for run in data["runs"])
     return f"{loud} of {len(data['runs'])} runs were beside others on the machine" + ("; they count where a point has no other." if loud else ".")
 
 

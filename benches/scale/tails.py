@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from host import BIN, cpus_of_server, last_cpu
+from host import BIN, Calm, cpus_of_server, last_cpu
 from page import NAMES, number
 from rows import Row
 
@@ -83,12 +83,13 @@ def page(data: dict, head: str) -> str:
         "never: not all probes were read in time.\n\n"
     )
     text += f"| beside | P | {' | '.join(NAMES[peer] for peer in ALL)} | ratio | kept |\n{'| --- ' * (len(ALL) + 4)}|\n"
+    is_calm = Calm(data["runs"], data["disturbed"])
     for name, title in CELLS.items():
         for procs in sorted({run["procs"] for run in data["runs"] if run["row"] == name}):
             told, tails = [], {}
             for peer in ALL:
                 runs = [run for run in data["runs"] if (run["row"], run["peer"], run["procs"]) == (name, peer, procs)]
-                text_of, tail = cell_of(runs, data["disturbed"])
+                text_of, tail = cell_of(runs, is_calm)
                 told.append(text_of)
                 if tail is not None:
                     tails[peer] = tail
@@ -99,12 +100,12 @@ def page(data: dict, head: str) -> str:
     return text
 
 
-def cell_of(runs: list[dict], quiet_below: float) -> tuple[str, float | None]:
+def cell_of(runs: list[dict], is_calm: Calm) -> tuple[str, float | None]:
     if not runs:
         return "–", None
     if error := next((run["error"] for run in runs if "error" in run), None):
         return f"error: {error}", None
-    calm = [run for run in runs if run["others"] < quiet_below]
+    calm = [run for run in runs if is_calm(run)]
     used = calm or runs
     # One that was never through is longer than any.
     known = [run for run in used if run["value"] is not None]

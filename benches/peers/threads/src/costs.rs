@@ -1,5 +1,6 @@
 //! What the floors of the cost model are made of.
 
+use peer_common::Found;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -38,7 +39,7 @@ pub fn print() {
             black_box(unsafe { libc::syscall(libc::SYS_gettid) });
         }),
     );
-    line("a cache line to another core and back", round_trip());
+    line("a cache line to another core and back", round_trip(TIMES));
     let (call, until_it_runs) = wake();
     line("the call that wakes a thread", call);
     line("until that thread runs", until_it_runs);
@@ -52,18 +53,58 @@ fn each(times: u32, mut f: impl FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(times)
 }
 
-fn round_trip() -> f64 {
+/// How long a cache line takes from the first core to the last and back; zero where there is one core.
+pub fn distance() -> Found {
+    const FEW: u32 = 20_000;
+    let cpus = cpus();
+    let (Some(first), Some(last)) = (cpus.first(), cpus.last()) else { return Found::new(0.0) };
+    if first == last {
+        return Found::new(0.0);
+    }
+    run_on(*first);
+    Found::new(round_trip_to(FEW, || run_on(*last)))
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Vec<usize> {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: a set of no CPUs is all zeros, and the call writes into the set what fits there.
+    let set = unsafe {
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr());
+        set.assume_init()
+    };
+    // SAFETY: each number is below the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Keeps this thread on `cpu`. Where that is refused, the thread stays where the kernel puts it.
+fn run_on(cpu: usize) {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: a set of no CPUs is all zeros; the number came from a set.
+    unsafe {
+        libc::CPU_SET(cpu, &mut *set.as_mut_ptr());
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set.as_ptr());
+    }
+}
+
+fn round_trip(times: u32) -> f64 {
+    round_trip_to(times, || ())
+}
+
+/// The other thread begins with `begin`.
+fn round_trip_to(times: u32, begin: impl FnOnce() + Send) -> f64 {
     let (there, back) = (AtomicU64::new(0), AtomicU64::new(0));
     let wait = |word: &AtomicU64, for_what| while word.load(SeqCst) != for_what {};
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (1..=u64::from(TIMES + TIMES / 10)).for_each(|turn| {
+            begin();
+            (1..=u64::from(times + times / 10)).for_each(|turn| {
                 wait(&there, turn);
                 back.store(turn, SeqCst);
             });
         });
         let mut turn = 0;
-        each(TIMES, || {
+        each(times, || {
             turn += 1;
             there.store(turn, SeqCst);
             wait(&back, turn);

@@ -1,7 +1,8 @@
 //! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep, one thread around an epoll; and
 //! those of the shapes (`floors`).
 //!
-//! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds.
+//! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds. `peer-threads distance` tells how
+//! far the first core and the last are apart.
 
 mod costs;
 mod echo;
@@ -27,6 +28,7 @@ fn main() {
         "unix_echo" => echo::unix(),
         "udp_echo" => echo::udp(),
         "costs" => return costs::print(),
+        "distance" => costs::distance(),
         "blocking_marked" => blocking_marked(args.procs),
         "cached_files" => cached_files(n(4_000_000)),
         "merge_sort" => merge_sort(n(1_000_000), args.procs),
