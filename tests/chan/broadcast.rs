@@ -2,6 +2,7 @@
 
 use crate::share;
 use common::bolt::bolted;
+use common::child;
 use common::crew::{each, everyone, join_all, on_thread};
 use common::probe::Probe;
 use common::{PROCS, everywhere, runtime, until, watched};
@@ -16,6 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
+
+/// Fails by a place in the library: whoever reads the report looks for the call.
+#[test]
+fn no_capacity_is_the_callers_panic() {
+    if child::is_child() {
+        let made = catch_unwind(|| channel::<u8>(0)).is_ok() || catch_unwind(|| Sender::<u8>::new(0)).is_ok();
+        assert!(!made, "without room");
+        return;
+    }
+    let told = child::passes("no_capacity_is_the_callers_panic", &[]);
+    assert_eq!(told.matches("a capacity of 0").count(), 2, "{told}");
+    assert_eq!(told.matches(concat!("panicked at ", file!())).count(), 2, "{told}");
+}
 
 /// Fails by a message that is missing, twice there, or before an earlier one of its sender; or by a hang.
 #[test]

@@ -174,6 +174,23 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
+/// Fails by the waker: the timer keeps it for an hour, for a task that waits no more.
+#[test]
+fn a_timeout_that_was_in_time_keeps_no_timer() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (task, permits) = (Task::new(), Semaphore::new(1));
+            permits.acquire(1);
+            let mut limited = Box::pin(timeout_async(FAR, permits.acquire_async(1)));
+            assert!(task.poll(limited.as_mut()).is_pending());
+            assert!(task.is_known());
+            permits.release(1);
+            let Poll::Ready(Ok(_permit)) = task.poll(limited.as_mut()) else { panic!("in time") };
+            assert!(!task.is_known());
+        });
+    });
+}
+
 /// Many tasks sleep at once, on goroutines and on foreign threads. Fails by a hang, or by the clock.
 #[test]
 fn many_sleep_at_once() {

@@ -60,6 +60,7 @@ struct Shared<T> {
 }
 
 impl<T> Shared<T> {
+    #[track_caller]
     fn new(capacity: usize, receivers: usize) -> Arc<Self> {
         assert!(capacity > 0, "broadcast: a capacity of 0");
         let state = State { ring: VecDeque::new(), tail: 0, parties: Parties::new(receivers) };

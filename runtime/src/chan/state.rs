@@ -44,7 +44,8 @@
 //! buffer, and the task is *granted* one (`chan/flow/task.rs`): it is claimed and woken, and takes in its next poll whichever
 //! message is the first by then. A message that was granted is none of the `len` that all may take, and takes no place, as one
 //! in the slot of a goroutine takes none. So no receiver overtakes a task that was woken, and a dropped future gives back what
-//! was never moved. A send of a task is a sender like any other, whose message lies in the pinned future.
+//! was never moved. A send of a task is a sender like any other, whose message lies in the pinned future. No waker unwinds out
+//! of [`Woken::ready`] (`wait/task.rs`): what comes after that call is done, and no message is dropped twice.
 //!
 //! Invariants, under the lock:
 //! 1. A receiver that can be claimed stands in the queue only while `len` is zero; a sender only while `len + reserved` is the

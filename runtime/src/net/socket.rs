@@ -115,8 +115,8 @@ pub(crate) struct Socket<S: AsFd> {
 // SAFETY: `registrations` is a list of shared entries, with atomics and fields that are never written; the other
 // fields are Send if `S` is.
 unsafe impl<S: AsFd + Send> Send for Socket<S> {}
-// SAFETY: as for `Send`.
-unsafe impl<S: AsFd + Sync> Sync for Socket<S> {}
+// SAFETY: as for `Send`; and `close` drops `inner` by a shared reference, on its caller's thread.
+unsafe impl<S: AsFd + Send + Sync> Sync for Socket<S> {}
 
 // A call that was unwound has given its I/O lock back, and leaves the socket as one that gave up.
 impl<S: AsFd + UnwindSafe> UnwindSafe for Socket<S> {}

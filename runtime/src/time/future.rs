@@ -186,10 +186,12 @@ impl<F: Future> Future for Timeout<F> {
         let ended = match polled {
             Poll::Ready(output) => Ok(output),
             Poll::Pending => {
-                std::task::ready!(Pin::new(sleep).poll(cx));
+                std::task::ready!(Pin::new(&mut *sleep).poll(cx));
                 Err(ContextError::DeadlineExceeded)
             }
         };
+        // The timer goes now, and not with this future, which may lie about for long: it would wake a task that waits no more.
+        sleep.armed = None;
         future.set(None);
         Poll::Ready(ended)
     }

@@ -204,7 +204,7 @@ impl<T> Owned<T> {
         state.close(&mut woken);
         let leaked = state.promises + state.reserved > 0;
         drop(state);
-        // Decided before the wakers of tasks are called: they are the user's code, which may unwind.
+        // Dropped after the wakers were called.
         let _last = (!leaked).then(|| Last { chan: self.0, party: Party::Sender });
         woken.ready();
     }

@@ -44,6 +44,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 /// *A file on a disk* can't be watched, and is always ready to the kernel: its calls are [`blocking`] ones, whatever the mode;
 /// so are those of a directory and of the disk itself. Files that tell of changes, as some of `/proc` and `/sys`, and message
 /// queues can be watched.
+///
+/// *`Sync`* only if the value is `Send`, too: [`close`](Self::close) drops the value on the thread of its caller.
+///
+/// ```compile_fail,E0277
+/// struct Locked(std::os::fd::OwnedFd, std::sync::MutexGuard<'static, ()>);
+/// impl std::os::fd::AsFd for Locked {
+///     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+///         self.0.as_fd()
+///     }
+/// }
+/// fn close(watched: &gmp::io::Watched<Locked>) {
+///     std::thread::scope(|threads| threads.spawn(|| watched.close()).join().unwrap().unwrap());
+/// }
+/// ```
 pub struct Watched<T: AsFd>(Socket<T>, Kind);
 
 #[derive(Copy, Clone, Eq, PartialEq)]
