@@ -81,35 +81,47 @@ const REASONS: &[&str] = &{
     texts
 };
 
-/// In the order of the enum. For a reason that is missing here the script prints the number.
-const WHYS: &[Why] = &[
-    Why::None,
-    Why::Join,
-    Why::Sleep,
-    Why::IoRead,
-    Why::IoWrite,
-    Why::IoLock,
-    Why::IoClose,
-    Why::Event,
-    Why::Park,
-    Why::Future,
-    Why::ChanReceive,
-    Why::ChanSend,
-    Why::Select,
-    Why::Never,
-    Why::Scope,
-    Why::Fork,
-    Why::Main,
-    Why::End,
-    Why::Mutex,
-    Why::RwLockRead,
-    Why::RwLockWrite,
-    Why::Condvar,
-    Why::Once,
-    Why::Barrier,
-    Why::WaitGroup,
-    Why::Semaphore,
-];
+/// Declares `WHYS`. A reason that is not listed does not compile: the script would print a number for it.
+macro_rules! whys {
+    ($($why:ident)*) => {
+        const WHYS: &[Why] = &[$(Why::$why),*];
+        const _: fn(Why) = |why| match why {
+            $(Why::$why => {})*
+        };
+    };
+}
+
+// In the order of the enum.
+whys! {
+    None
+    Join
+    Sleep
+    IoRead
+    IoWrite
+    IoLock
+    IoClose
+    Event
+    Park
+    Future
+    ChanReceive
+    ChanSend
+    Select
+    Never
+    Scope
+    Fork
+    Main
+    End
+    Mutex
+    RwLockRead
+    RwLockWrite
+    Condvar
+    Once
+    Barrier
+    WaitGroup
+    Semaphore
+    FileLine
+    LookupLine
+}
 
 /// Gs in a row, and the pool that owns them.
 #[repr(C)]
