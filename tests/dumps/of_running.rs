@@ -5,6 +5,7 @@ use common::{everywhere, until};
 use gmp::{Builder, Runtime, chan, go, with_stack, yield_now};
 use std::ffi::c_int;
 use std::hint::{black_box, spin_loop};
+use std::io::Read;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -329,9 +330,7 @@ fn that_no_signal_can_be_queued_is_told() {
         child::passes(name, &[]);
         return;
     }
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call reads what we pass.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
+    refuse_signals();
     let rt = common::runtime(2);
     static BEGUN: AtomicBool = AtomicBool::new(false);
     static OVER: AtomicBool = AtomicBool::new(false);
@@ -345,6 +344,43 @@ fn that_no_signal_can_be_queued_is_told() {
     assert!(dump.contains(told), "{dump}");
     OVER.store(true, SeqCst);
     spinner.join().unwrap();
+}
+
+/// Fails when those that are behind more refusals than are asked at the same time are told to have had no time.
+#[test]
+fn that_no_signal_can_be_queued_is_told_of_each() {
+    const READERS: usize = 40;
+    let name = "that_no_signal_can_be_queued_is_told_of_each";
+    if !child::is_child() {
+        child::passes(name, &[]);
+        return;
+    }
+    refuse_signals();
+    let rt = common::runtime(2);
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let read = |_| {
+        let mut reader = reader.try_clone().unwrap();
+        rt.go(move || {
+            BEGUN.fetch_add(1, SeqCst);
+            reader.read(&mut [0]).unwrap()
+        })
+    };
+    let all: Vec<_> = (0..READERS).map(read).collect();
+    until(|| BEGUN.load(SeqCst) == READERS);
+    let dump = rt.dump();
+    let why = "no signal can be queued for its thread (RLIMIT_SIGPENDING)";
+    assert!(dump.contains(&format!("\n{READERS} goroutines [running, {why}]: ")), "{dump}");
+    assert!(!dump.contains("for want of time"), "{dump}");
+    drop(writer);
+    all.into_iter().for_each(|each| assert_eq!(each.join().unwrap(), 0));
+}
+
+/// From here on the kernel queues no signal for this process.
+fn refuse_signals() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call reads what we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
 }
 
 /// Fails when the threads have inherited the mask, and do not answer.

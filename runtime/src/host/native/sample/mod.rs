@@ -223,7 +223,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
         Ok(slots) => slots,
         Err(why) => return (0..threads.len()).for_each(|at| heard(at, Err(why))),
     };
-    let begun = Instant::now();
+    let until_all = Instant::now() + LIMIT_OF_ALL;
     let mut rest = (0..threads.len()).peekable();
     // For each slot: which thread is asked there, and until when.
     let mut asked: [Option<(usize, Instant)>; SLOTS] = [None; SLOTS];
@@ -242,8 +242,9 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                     heard(at, Err(NO_ANSWER));
                 }
             }
-            if asked.is_none()
-                && begun.elapsed() < LIMIT_OF_ALL
+            // Again where the signal was not sent: then no answer comes, and the slot is free.
+            while asked.is_none()
+                && Instant::now() < until_all
                 && let Some(&at) = rest.peek()
                 && slot.ask(threads[at], Sample::clear)
             {
@@ -251,7 +252,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                 let answer = match unanswered.send(threads[at]) {
                     Sent::Yes => {
                         *asked = Some((at, Instant::now() + LIMIT));
-                        continue;
+                        break;
                     }
                     // The dump looks for its goroutine again.
                     Sent::Gone => Ok(None),
@@ -261,8 +262,13 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                 heard(at, answer);
             }
         }
-        let Some(first) = asked.iter().flatten().map(|&(_, until)| until).min() else { break };
-        thread::futex_wait(&ANSWERS, answers, Some(first.saturating_duration_since(Instant::now())));
+        let until = match asked.iter().flatten().map(|&(_, until)| until).min() {
+            Some(first) => first,
+            // In each slot a handler is about to answer, too late. The first that has wakes this thread.
+            None if rest.peek().is_some() && Instant::now() < until_all => until_all,
+            None => break,
+        };
+        thread::futex_wait(&ANSWERS, answers, Some(until.saturating_duration_since(Instant::now())));
     }
     rest.for_each(|at| heard(at, Err(NOT_ASKED)));
 }
