@@ -284,6 +284,12 @@
 //! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
 //! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked. A
 //! context and an [`abort`](crate::AbortHandle::abort) end only waits of calls that return an error then.
+//!
+//! Unwind tables stay, as is the default on Linux: dumps read frames by them, and the switch of stacks has entries there.
+//! With `-C force-unwind-tables=no` and without debug information the compiler refuses these: "this directive must appear
+//! between .cfi_startproc and .cfi_endproc directives". Leave that flag out, or set `debug = "line-tables-only"` in the
+//! profile.
+//!
 //! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`.
 //!
 //! # The `generator` backend
