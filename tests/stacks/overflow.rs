@@ -459,6 +459,22 @@ fn a_wild_write_of_a_thread_is_no_overflow() {
     });
 }
 
+/// Fails by a child that goes on without the report of an overflow: std's handler answers any signal that is no overflow by
+/// setting the default action, for the fault to repeat itself, and one that was sent does not.
+#[test]
+fn a_signal_that_was_sent_ends_the_process() {
+    died("a_signal_that_was_sent_ends_the_process", || {
+        let rt = runtime(2);
+        rt.run(|| ());
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGSEGV) }, 0);
+        // Any thread may get the signal.
+        thread::sleep(Duration::from_secs(10));
+        eprintln!("no overflow is told from here on");
+        drop(rt.run(|| go(|| exhaust(0)).join()));
+    });
+}
+
 /// std's own report, as before: of a plain thread, and of a thread that a goroutine has.
 #[test]
 fn the_overflow_of_a_thread_is_told_by_std() {
@@ -498,11 +514,22 @@ fn the_programs_handler_gets_other_faults() {
         // SAFETY: it does not return.
         unsafe { libc::_exit(if good { 60 } else { 61 }) }
     }
+    extern "C" fn resets(signal: i32) {
+        // SAFETY: the call may be made in a handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    extern "C" fn raises(signal: i32) {
+        resets(signal);
+        // SAFETY: no pointers.
+        unsafe { libc::raise(signal) };
+    }
     let test = "the_programs_handler_gets_other_faults";
     if let Ok(kind) = std::env::var("HANDLER") {
         match kind.as_str() {
             "plain" => set_action(plain as *const () as usize, 0),
             "once" => set_action(plain as *const () as usize, libc::SA_RESETHAND | libc::SA_ONSTACK),
+            "resets" => set_action(resets as *const () as usize, libc::SA_ONSTACK),
+            "raises" => set_action(raises as *const () as usize, libc::SA_ONSTACK),
             "full" => set_action(full as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK),
             "default" => set_action(libc::SIG_DFL, 0),
             "ignore" => set_action(libc::SIG_IGN, 0),
@@ -526,7 +553,9 @@ fn the_programs_handler_gets_other_faults() {
         for handler in ["plain", "once"] {
             assert_eq!(run(handler, fault), (Some(30 + libc::SIGSEGV), None), "{handler} {fault}");
         }
-        assert_eq!(run("default", fault), (None, Some(libc::SIGSEGV)), "{fault}");
+        for handler in ["default", "resets", "raises"] {
+            assert_eq!(run(handler, fault), (None, Some(libc::SIGSEGV)), "{handler} {fault}");
+        }
     }
     assert_eq!(run("full", "wild"), (Some(60), None));
     assert_eq!(run("ignore", "wild"), (None, Some(libc::SIGSEGV)));

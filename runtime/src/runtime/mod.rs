@@ -74,9 +74,13 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 ///
 /// That runtime also installs a handler of SIGSEGV, which reports the overflow of a goroutine's stack and hands every other
 /// fault to the handler that was there before. A handler that the program installs later replaces the runtime's; for overflows
-/// to be reported, that handler hands on unknown faults, and is installed with `SA_SIGINFO | SA_ONSTACK`. The runtime's threads
-/// let SIGSEGV and SIGBUS through, also in a program that blocks all signals; so does the caller of `run_locked` until the
-/// return. They keep the rest of the mask that they inherit, but for the signal of [dumps](crate::dump#goroutines-that-run).
+/// to be reported, that handler hands on unknown faults, and is installed with `SA_SIGINFO | SA_ONSTACK`. A SIGSEGV that a
+/// process sends goes to the handler from before, too, and ends the process if that handler sets the default action, as std's
+/// does.
+///
+/// The runtime's threads let SIGSEGV and SIGBUS through, also in a program that blocks all signals; so does the caller of
+/// `run_locked` until the return. They keep the rest of the mask that they inherit, but for the signal of
+/// [dumps](crate::dump#goroutines-that-run).
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -18,6 +18,14 @@
 //! was installed with. A disposition that can't be called, the default action above all, is put back, and the fault repeats
 //! itself there. The kernel raises SIGBUS for no page of a stack, so that signal is left alone.
 //!
+//! std's handler, and many a handler that reports crashes, sets the default action and returns, for the fault to repeat itself.
+//! A signal that a process has sent does not: so ours raises that signal again, which ends the process, as the sender wants.
+//! Without a runtime std's handler loses the first such signal, and the second one ends the process.
+//!
+//! * *To return*, with the default action set: the process goes on without our handler, and nobody tells the next overflow.
+//! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the
+//!   default action and raises the signal itself never ends.
+//!
 //! Everything the handler does is async-signal-safe: no lock, no allocation, `write` and `readlink`. The second of two
 //! threads that overflow waits for the end of the process.
 //!
@@ -165,6 +173,9 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 && handler != libc::SIG_IGN
                 && before.sa_flags & libc::SA_RESETHAND == 0 =>
         {
+            let now = || exchange(signal, None).sa_sigaction;
+            // Where ours is called by a handler that the program has installed later, that handler knows what follows.
+            let was_ours = !is_fault && now() == on_fault as *const () as usize;
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
                 // SAFETY: the installer of the previous handler said by the flag that the handler has this type.
@@ -176,6 +187,10 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 let handler = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler) };
                 // SAFETY: the signal is the one for which the handler was installed.
                 unsafe { handler(signal) };
+            }
+            if was_ours && now() == libc::SIG_DFL {
+                // SAFETY: no pointers. The signal is delivered when this handler returns.
+                unsafe { libc::raise(signal) };
             }
         }
         // The default action; an ignored signal, which is forgotten when it is raised; and a fault, which the kernel
