@@ -80,6 +80,25 @@ fn set(signal: Signal, action: &libc::sigaction) {
     exchange(signal, Some(action)).expect("set: a signal that exists and can be caught");
 }
 
+/// Sets `next` if the action is as `expected`; otherwise that action stays, and is returned. The kernel has no such call: where
+/// the program sets an action itself between the look and the change, that one is put back.
+fn replace(
+    signal: Signal,
+    expected: impl Fn(&libc::sigaction) -> bool,
+    next: &libc::sigaction,
+) -> Option<libc::sigaction> {
+    let seen = now(signal);
+    if !expected(&seen) {
+        return Some(seen);
+    }
+    let replaced = exchange(signal, Some(next)).expect("replace: a signal that exists and can be caught");
+    if expected(&replaced) {
+        return None;
+    }
+    set(signal, &replaced);
+    Some(replaced)
+}
+
 /// Returns `true` for a signal that the kernel knows and the C library does not keep for itself.
 pub(super) fn exists(signal: Signal) -> bool {
     exchange(signal, None).is_ok()
@@ -189,28 +208,35 @@ impl Action {
         // What is there after a `reset` is what comes back.
         let anew = !self.placed && !self.ignored;
         self.placed = true;
-        let before = now(signal);
-        if is_ours(&before) || self.behind && is_handler(&before) {
+        let mut before = now(signal);
+        if self.behind && is_handler(&before) {
             return;
         }
-        self.behind = false;
-        if anew {
-            self.original = before;
+        // Again for an action that the program has set since the look.
+        while !is_ours(&before) {
+            self.behind = false;
+            if anew {
+                self.original = before;
+            }
+            // Release: the handler reads what it points to; partner: the function `before`.
+            slot(signal).before.store(forever(before), Release);
+            let ours = ours(signal, &before);
+            let replaced =
+                exchange(signal, Some(&ours)).expect("catch: a signal that exists and can be caught");
+            if replaced.sa_sigaction == before.sa_sigaction {
+                return;
+            }
+            before = replaced;
         }
-        // Release: the handler reads what it points to; partner: the function `before`.
-        slot(signal).before.store(forever(before), Release);
-        set(signal, &ours(signal, &before));
     }
 
     /// No receiver listens any more. Returns `true` if nothing is left to be undone.
     #[must_use]
     pub(super) fn release(&mut self, signal: Signal) -> bool {
-        let current = now(signal);
-        if is_ours(&current) {
-            set(signal, before(signal).expect("release: our handler has replaced an action"));
-            self.placed = false;
-        } else {
-            self.behind = is_handler(&current);
+        let before = before(signal).expect("release: our handler has replaced an action");
+        match replace(signal, is_ours, before) {
+            None => self.placed = false,
+            Some(other) => self.behind = is_handler(&other),
         }
         // After that: a handler that runs now began while a receiver listened.
         slot(signal).set_listens(false);
@@ -236,13 +262,13 @@ impl Action {
     /// Undoes all. Returns `true` if nothing is left to be known: no handler that stays there may call ours.
     #[must_use]
     pub(super) fn reset(&mut self, signal: Signal) -> bool {
-        let current = now(signal);
-        if is_ours(&current) || self.ignored && current.sa_sigaction == libc::SIG_IGN {
-            set(signal, &self.original);
-            self.behind = false;
-        } else {
-            self.behind = is_handler(&current) && (self.behind || self.placed);
-        }
+        let is_this_librarys = |action: &libc::sigaction| {
+            is_ours(action) || self.ignored && action.sa_sigaction == libc::SIG_IGN
+        };
+        self.behind = match replace(signal, is_this_librarys, &self.original) {
+            None => false,
+            Some(other) => is_handler(&other) && (self.behind || self.placed),
+        };
         slot(signal).set_listens(false);
         (self.ignored, self.placed) = (false, false);
         !self.behind
@@ -256,9 +282,7 @@ pub(super) fn replace_default(signal: Signal, action: &libc::sigaction) {
         // Release: the handler reads what it points to; partner: the function `before`.
         slot(signal).before.store(forever(*action), Release);
     }
-    if is_default(&now(signal)) {
-        set(signal, action);
-    }
+    let _the_programs = replace(signal, is_default, action);
 }
 
 /// The action that ours has replaced.

@@ -60,7 +60,11 @@ pub(super) fn install() {
         // The previous handler's mask, and the flags that it asked for.
         let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
-        exchange(libc::SIGSEGV, Some(&ours));
+        let replaced = exchange(libc::SIGSEGV, Some(&ours));
+        if replaced.sa_sigaction != before.sa_sigaction {
+            // Another thread has installed a handler since the look: that one is the later one, and replaces ours.
+            exchange(libc::SIGSEGV, Some(&replaced));
+        }
     });
 }
 

@@ -192,7 +192,8 @@ fn slots() -> Option<&'static [Slot<Sample>]> {
     ASKED.get_or_init(make).as_deref()
 }
 
-/// A1. Checked each time: the program may have set an action for the signal since.
+/// A1. Checked each time: the program may have set an action for the signal since. Looks first, so that an action of the
+/// program's is there all the time.
 pub(super) fn catch() -> Result<(), &'static str> {
     // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
     unsafe {
@@ -208,8 +209,18 @@ pub(super) fn catch() -> Result<(), &'static str> {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = on_signal as *const () as usize;
         new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        let installed = libc::sigaction(signal(), &raw const new, ptr::null_mut()) == 0;
-        if installed { Ok(()) } else { Err(NO_SIGNAL) }
+        if libc::sigaction(signal(), &raw const new, &raw mut old) != 0 {
+            return Err(NO_SIGNAL);
+        }
+        match old.sa_sigaction {
+            libc::SIG_DFL => Ok(()),
+            ours if ours == new.sa_sigaction => Ok(()),
+            // Another thread has set an action since the look.
+            _ => {
+                libc::sigaction(signal(), &raw const old, ptr::null_mut());
+                Err(TAKEN)
+            }
+        }
     }
 }
 
