@@ -1,6 +1,9 @@
 //! System calls that fail in this process from here on, as a sandbox has it.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::mpsc::channel;
+use std::thread;
 
 /// From here on these calls fail with `errno`, on all threads.
 #[track_caller]
@@ -63,6 +66,77 @@ pub fn refuse_flags(call: libc::c_long, nth: usize, errno: libc::c_int) {
         ],
         libc::SECCOMP_FILTER_FLAG_TSYNC,
     );
+}
+
+/// From here on `call` fails with `errno` where its argument `nth`, counted from zero, is more than `most`, on all threads.
+#[track_caller]
+pub fn refuse_above(call: libc::c_long, nth: usize, most: u32, errno: libc::c_int) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    // The lower half of the argument, on machines whose lower half comes first, and behind it the upper one.
+    let lower = (std::mem::offset_of!(libc::seccomp_data, args) + nth * size_of::<u64>()) as u32;
+    let above = libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16,
+        jt: 2,
+        jf: 0,
+        k: most,
+    };
+    install(
+        &[
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+            jump(call as u32, 0, 5),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, lower),
+            above,
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, lower + size_of::<u32>() as u32),
+            jump(0, 1, 0),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        ],
+        libc::SECCOMP_FILTER_FLAG_TSYNC,
+    );
+}
+
+/// From here on, on this thread and those that it starts, each `call` begins once `before` has returned, which runs on a thread
+/// of its own.
+#[track_caller]
+pub fn precede(call: libc::c_long, mut before: impl FnMut() + Send + 'static) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let program = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+        jump(call as u32, 1, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF),
+    ];
+    let (give, take) = channel();
+    // Started before, so that nobody holds its own calls.
+    thread::spawn(move || {
+        let listener: OwnedFd = take.recv().expect("the filter is there");
+        loop {
+            if let Some(asked) = asked(&listener) {
+                before();
+                goes_on(&listener, asked.id);
+            }
+        }
+    });
+    let listener = install(&program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    // SAFETY: the kernel has just made the descriptor.
+    give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the thread is there");
+}
+
+/// Waits for a call that is held. `None` if its caller was interrupted meanwhile, and will ask again.
+pub(crate) fn asked(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
+    // SAFETY: zero is a value of it, and the one that the call asks for.
+    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: room for the answer.
+    let got = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
+    (got == 0).then_some(asked)
+}
+
+/// Has a call that was held begin.
+pub(crate) fn goes_on(listener: &OwnedFd, id: u64) {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+    // SAFETY: the answer is read during the call. It fails if the caller was interrupted meanwhile, and will ask again.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }
 
 pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {

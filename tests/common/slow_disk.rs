@@ -1,6 +1,6 @@
 //! A disk that takes its time: a supervisor holds the calls on some files, as seccomp has it.
 
-use crate::seccomp::{install, jump, statement};
+use crate::seccomp::{asked, goes_on, install, jump, statement};
 use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::fs::File;
@@ -103,12 +103,7 @@ fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
         if unsafe { libc::poll(&raw mut entry, 1, limit) } <= 0 || entry.revents & libc::POLLIN == 0 {
             continue;
         }
-        // SAFETY: zero is a value of it, and the one that the call asks for.
-        let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-        // SAFETY: room for the answer. It fails if the caller was interrupted meanwhile, and will ask again.
-        if unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) } != 0 {
-            continue;
-        }
+        let Some(asked) = asked(listener) else { continue };
         let is_slow = match libc::c_long::from(asked.data.nr) {
             libc::SYS_openat => {
                 // SAFETY: the caller is a thread of this process, which waits in the call.
@@ -125,11 +120,4 @@ fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
             goes_on(listener, asked.id);
         }
     }
-}
-
-fn goes_on(listener: &OwnedFd, id: u64) {
-    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
-    // SAFETY: the answer is read during the call. It fails if the caller was interrupted meanwhile, and will ask again.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }

@@ -7,7 +7,7 @@ use gmp::context::{Context, ContextError};
 use gmp::io::{CopyError, PipeReader, PipeWriter, Sink, Source, copy, copy_bidirectional};
 use gmp::net::{UnixStream, is_closed};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -392,6 +392,67 @@ fn a_context_ends_the_copy_of_a_long_file() {
         drains.join();
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     });
+}
+
+/// A file of so many bytes, in memory.
+fn file_of(len: u64) -> File {
+    // SAFETY: the name lives through the call.
+    let fd = unsafe { libc::memfd_create(c"copied".as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(fd >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the kernel has just made the descriptor.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(len).unwrap();
+    file
+}
+
+/// Fails by the error of a call that may send more: to a sink that takes all at once such a call goes on as long as a slow file
+/// has it, and neither a limit nor a close of the sink ends it.
+#[test]
+fn no_call_sends_much_of_a_file() {
+    const NAME: &str = "no_call_sends_much_of_a_file";
+    const LEN: u64 = 5 << 20;
+    if !common::child::is_child() {
+        common::child::passes(NAME, &[]);
+        return;
+    }
+    common::seccomp::refuse_above(libc::SYS_sendfile, 3, 1 << 20, libc::EIO);
+    everyone(|crew| {
+        // Holes are not in memory the first time.
+        let file = file_of(LEN);
+        for _ in 0..2 {
+            let (near, far) = UnixStream::pair().unwrap();
+            let drains = crew.go(move || io::copy(&mut &far, &mut io::sink()).unwrap());
+            let again = file.try_clone().unwrap();
+            let copied = crew.run(move || {
+                (&again).rewind().unwrap();
+                copy(&again, &near).map_err(|failed| failed.to_string())
+            });
+            assert_eq!((copied, drains.join()), (Ok(LEN), LEN));
+        }
+    });
+}
+
+/// Fails by a copy that succeeds: there is always room, so the copy waits nowhere, and its context is over during the first
+/// call that sends.
+#[test]
+fn a_context_ends_a_copy_between_two_sends() {
+    const NAME: &str = "a_context_ends_a_copy_between_two_sends";
+    const ROOM: libc::c_int = 1 << 20;
+    if !common::child::is_child() {
+        common::child::passes(NAME, &[]);
+        return;
+    }
+    let (context, cancel) = Context::background().with_cancel();
+    common::seccomp::precede(libc::SYS_sendfile, move || cancel.cancel());
+    let (_reader, writer) = gmp::io::pipe().unwrap();
+    // SAFETY: no pointers.
+    let held = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, ROOM) };
+    assert_eq!(held, ROOM, "{}", io::Error::last_os_error());
+    let file = file_of(ROOM as u64 / 2);
+    let failed = context.run(|| copy(&file, &writer).unwrap_err()).expect("nothing is unwound");
+    let ended = failed.error().get_ref().and_then(|inner| inner.downcast_ref());
+    assert_eq!(ended, Some(&ContextError::Canceled), "{failed}");
+    assert!(failed.copied() > COPY_HOLDS as u64, "the kernel has sent nothing: {failed}");
 }
 
 /// Nothing is written to the descriptor without a wait.

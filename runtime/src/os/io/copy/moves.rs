@@ -5,9 +5,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// More is not asked for in one call: Linux moves at most 2 GiB, less a page.
-const AT_ONCE: usize = 1 << 30;
-
 /// Asks whether a socket is at its urgent byte; not among the constants of `libc`.
 const SIOCATMARK: libc::Ioctl = 0x8905;
 
@@ -51,10 +48,10 @@ pub(super) fn splice(
     check_len(unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), len, flags) })
 }
 
-/// Sends bytes of a file, from where it stands.
-pub(super) fn sendfile(file: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<usize> {
+/// Sends at most `len` bytes of a file, from where it stands.
+pub(super) fn sendfile(file: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     // SAFETY: no pointers.
-    check_len(unsafe { libc::sendfile(to.as_raw_fd(), file.as_raw_fd(), ptr::null_mut(), AT_ONCE) })
+    check_len(unsafe { libc::sendfile(to.as_raw_fd(), file.as_raw_fd(), ptr::null_mut(), len) })
 }
 
 /// Copies at most `len` bytes of a file to another one, from where it stands to where that stands.
@@ -79,20 +76,33 @@ pub(super) fn read_cached(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<us
     check_len(unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, -1, libc::RWF_NOWAIT) })
 }
 
-/// Returns `true` if the next byte of the file can be read without a wait for a disk.
+/// Returns `true` if the next `len` bytes of the file, or what it has of them, seem to need no wait for a disk: the first of
+/// them and the last one are in memory. The kernel reads ahead, and so what lies between is there, mostly.
 ///
 /// # Errors
 /// `ESPIPE` for what has no place at which it stands: a socket, a pipe, a terminal.
-pub(super) fn is_cached(file: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut byte = 0_u8;
-    let buf = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+pub(super) fn is_cached(file: BorrowedFd<'_>, len: usize) -> io::Result<bool> {
     // SAFETY: no pointers.
     let at = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
     if at < 0 {
         return Err(io::Error::last_os_error());
     }
+    // SAFETY: all zeros is a valid answer, which the call fills in.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer lives through the call.
+    let told = unsafe { libc::fstat(file.as_raw_fd(), &raw mut about) } == 0;
+    // A device, or a file of `/proc`, tells no length.
+    let end = if told && about.st_size > at { about.st_size } else { libc::off_t::MAX };
+    let last = at.saturating_add(len as libc::off_t).min(end) - 1;
+    Ok(is_byte_cached(file, at) && is_byte_cached(file, last))
+}
+
+/// Returns `true` if a read of the byte at `at` needs no wait for a disk; it may be the end that is read.
+fn is_byte_cached(file: BorrowedFd<'_>, at: libc::off_t) -> bool {
+    let mut byte = 0_u8;
+    let buf = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: a byte, which lives through the call.
-    Ok(unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) } >= 0)
+    unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) >= 0 }
 }
 
 /// Returns `true` if the socket's next byte is an urgent one. `splice` stops there, as if the socket were empty, or at its

@@ -39,6 +39,12 @@ const FULL: u32 = 2;
 const FEW: usize = 8 << 10;
 /// From file to file so much goes between two looks whether a context is done.
 const RANGE: usize = 16 << 20;
+/// So much of a file is sent between two such looks. A sink that takes all at once ends no call, and neither does a close of
+/// the sink, which waits for the call.
+const SENT: usize = 1 << 20;
+/// So much is sent without announcing a call that blocks, if it is in memory: copying more takes longer than giving the thread
+/// to the call.
+const SENT_CACHED: usize = 256 << 10;
 
 /// How the kernel moves the bytes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -192,6 +198,7 @@ impl<'a> Relay<'a> {
 
     /// Moves a piece from a file to a socket or pipe.
     fn send_file(&mut self) -> Result<Moved, CopyError> {
+        look().map_err(|done| self.failed(done))?;
         self.buffer = None;
         if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
             return Ok(Moved::Refused);
@@ -199,9 +206,9 @@ impl<'a> Relay<'a> {
         let source = self.source;
         let sent = self.sink.write(&mut |to| {
             // Refuses a socket that came as a file: its `EAGAIN` would be taken for the sink's.
-            source.read(None, &mut |file| match moves::is_cached(file)? {
-                true => moves::sendfile(file, to),
-                false => blocking(|| moves::sendfile(file, to)),
+            source.read(None, &mut |file| match moves::is_cached(file, SENT_CACHED)? {
+                true => moves::sendfile(file, to, SENT_CACHED),
+                false => blocking(|| moves::sendfile(file, to, SENT)),
             })
         });
         match sent {
