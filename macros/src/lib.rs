@@ -21,8 +21,8 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 ///
 /// `main` may return what a `main` of std may return, for instance a `Result`: an error is printed, and the process
 /// ends with status 1. After `unsafe` there may be settings of `gmp::RuntimeBuilder`, by their names: `procs`,
-/// `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `thread_keep_alive`, `thread_name`,
-/// `shutdown_timeout`, `on_thread_start`, `policy`, `cpu_sets`.
+/// `low_share`, `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `max_file_calls`, `max_lookups`,
+/// `thread_keep_alive`, `thread_name`, `shutdown_timeout`, `on_thread_start`, `policy`, `cpu_sets`.
 ///
 /// ```
 /// use std::error::Error;
@@ -117,12 +117,15 @@ pub fn test(settings: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The setters of `RuntimeBuilder` that an attribute may name.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 14] = [
     "procs",
+    "low_share",
     "stack_size",
     "guard_size",
     "max_stack_bytes",
     "max_threads",
+    "max_file_calls",
+    "max_lookups",
     "thread_keep_alive",
     "thread_name",
     "shutdown_timeout",

@@ -1,4 +1,5 @@
-//! Each path of gmp's in `docs/api-tables.md` is one of the public interface, as `docs/api/gmp.txt` has it.
+//! What other files name of the public interface, as `docs/api/gmp.txt` has it: each path of gmp's in `docs/api-tables.md`, and
+//! the settings of the attributes.
 
 use super::text;
 
@@ -51,4 +52,26 @@ fn each_path_in_the_tables_is_public() {
     let unknown: Vec<_> = named.iter().filter(|path| !public.contains(*path)).collect();
     assert!(unknown.is_empty(), "not in docs/api/gmp.txt: {unknown:#?}");
     assert!(named.len() > 100, "only {} are named", named.len());
+}
+
+/// Fails when `RuntimeBuilder` has a setter that `#[gmp::main]` and `#[gmp::test]` refuse, or do not tell of.
+#[test]
+fn the_attributes_take_each_setting() {
+    const SETTER: &str = "pub fn gmp::RuntimeBuilder::";
+    let (interface, macros) = (&text::files("docs/")["api/gmp.txt"], &text::files("macros/")["src/lib.rs"]);
+    let plain = interface.lines().map(without_generics);
+    let setters: BTreeSet<_> = plain
+        .filter(|line| line.contains(" -> Self"))
+        .filter_map(|line| Some(line.strip_prefix(SETTER)?.split('(').next()?.to_owned()))
+        .collect();
+    assert!(setters.contains("procs") && setters.len() > 10, "{setters:?}");
+    let between = |begin, end| {
+        let (_, behind) = macros.split_once(begin).expect("it is there");
+        behind.split_once(end).expect("it ends").0
+    };
+    let quoted = |text: &str, quote: char| -> BTreeSet<_> {
+        text.split(quote).skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    assert_eq!(quoted(between("const SETTINGS: [&str;", "];"), '"'), setters);
+    assert_eq!(quoted(between("by their names:", ".\n"), '`'), setters);
 }
