@@ -167,6 +167,29 @@ fn one_who_never_reads_is_cut_off_after_the_grace() {
     });
 }
 
+/// Fails by a connection that a member keeps who takes no answer: its pings stop the reader, and the writer waits for it.
+#[test]
+fn one_who_pings_and_never_reads_is_ended() {
+    // A ping of 125 bytes, masked with zeros.
+    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[7; 125]].concat();
+    let pings = ping.repeat(500);
+    everywhere(|procs| {
+        let server = start(procs, &["--idle", "300"]);
+        let client = join(&server, "pings");
+        let mut stream = client.get_ref();
+        stream.set_nonblocking(true).expect("a socket");
+        let mut at = 0;
+        harness::eventually("the connection is closed", || {
+            while let Ok(sent) = std::io::Write::write(&mut stream, &pings[at..]) {
+                at = (at + sent) % pings.len();
+            }
+            server_sockets(&server) == 1
+        });
+        let said = server.terminate();
+        assert!(said.contains("served 1 connections, 0 cut off"), "{said}");
+    });
+}
+
 /// How many TCP sockets the server has: its listener, and its members.
 fn server_sockets(server: &Example) -> usize {
     let fds = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");

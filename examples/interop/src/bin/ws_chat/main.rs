@@ -38,7 +38,7 @@ A chat by WebSocket: a member connects to /chat/NAME, and what it says is sent t
 
   --listen ADDR      where to listen; default 127.0.0.1:7480, port 0 takes a free one
   --handshake MS     how long a handshake may take; default 5,000
-  --idle MS          how long a member may be silent; default 600,000
+  --idle MS          how long a member may be silent, or leave what it is sent; default 600,000
   --waiting COUNT    how many messages may wait for a member, who has to go at one more; default 256
   --grace MS         how long a member that was too slow has to take what waits for it; default 1,000
   --help             this
@@ -90,7 +90,10 @@ impl Chat {
         stream.set_deadline(Some(Instant::now() + self.handshake)).map_err(|broken| broken.to_string())?;
         let (mut socket, name) = greet(stream)?;
         stream.set_deadline(None).map_err(|broken| broken.to_string())?;
-        stream.set_read_timeout(Some(self.idle)).map_err(|broken| broken.to_string())?;
+        // The writer's, too: the reader waits for the writer while the queue is full, and would not see the silence.
+        for limited in [stream.set_read_timeout(Some(self.idle)), stream.set_write_timeout(Some(self.idle))] {
+            limited.map_err(|broken| broken.to_string())?;
+        }
 
         let (member, to_send) = Member::new(name, stream, self.room.waiting);
         socket.get_mut().answers = Some(member.queue().clone());
