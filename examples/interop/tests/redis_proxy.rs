@@ -223,6 +223,37 @@ fn one_client_more_than_the_most_is_refused_until_another_goes() {
     });
 }
 
+/// Fails by a place, or by a connection, that a refused client keeps by a byte now and then.
+#[test]
+fn a_refused_client_that_goes_on_keeps_nothing() {
+    let program = peer!("redis-server");
+    everywhere(|procs| {
+        let redis = redis(&program);
+        let server = start(redis.addr(), procs, &["--most", "1", "--connect", "1000"]);
+        let ping = |mut client: &TcpStream| {
+            let mut answer = [0; 7];
+            let asked = client.write_all(b"PING\r\n").and_then(|()| client.read_exact(&mut answer));
+            asked.is_ok() && &answer == b"+PONG\r\n"
+        };
+        let first = server.connect();
+        assert!(ping(&first));
+        let mut refused = server.connect();
+        assert_eq!(all(&refused), b"-ERR too many clients\r\n");
+        drop(first);
+        // The pause between two looks, or less, is the one between two bytes.
+        let mut served = None;
+        eventually("a place is free", || {
+            let _it_may_be_ended_already = refused.write_all(b"x");
+            let client = server.connect();
+            served = ping(&client).then_some(client);
+            served.is_some()
+        });
+        eventually("the refused one is ended", || refused.write_all(b"x").is_err());
+        drop(served);
+        server.terminate();
+    });
+}
+
 #[test]
 fn a_server_that_is_not_there_or_goes_is_told() {
     let program = peer!("redis-server");

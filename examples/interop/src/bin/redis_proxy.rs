@@ -23,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 Stands before a Redis, or another server that sends nothing by itself. SIGINT or SIGTERM ends it.
@@ -48,8 +48,20 @@ struct Proxy {
     back: AtomicU64,
 }
 
+/// How long, and for how many bytes, a client is listened to that was refused.
+const LINGER: Duration = Duration::from_millis(400);
+const MOST_LINGER: u64 = 1 << 20;
+
 /// One of the places for clients.
 struct Place<'a>(&'a Proxy);
+
+impl<'a> Place<'a> {
+    fn take(proxy: &'a Proxy) -> Option<Self> {
+        let one_more = |open| (open < proxy.most).then_some(open + 1);
+        // Relaxed: the number alone counts.
+        proxy.open.fetch_update(Relaxed, Relaxed, one_more).ok().map(|_| Place(proxy))
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
@@ -59,15 +71,13 @@ impl Drop for Place<'_> {
 
 impl Proxy {
     fn serve_one(&self, client: &TcpStream) -> io::Result<()> {
-        let taken = self.open.fetch_add(1, Relaxed);
-        let _place = Place(self);
         client.set_write_timeout(Some(self.idle))?;
-        if taken >= self.most {
-            return self.refuse(client, "too many clients");
-        }
+        let Some(place) = Place::take(self) else { return self.refuse(client, "too many clients") };
         let server = match TcpStream::connect_timeout(&self.to, self.connect) {
             Ok(server) => server,
             Err(refused) => {
+                // Another client may come while this one takes the reason.
+                drop(place);
                 self.refuse(client, "the server is not there")?;
                 return Err(refused);
             }
@@ -92,11 +102,10 @@ impl Proxy {
         self.refused.fetch_add(1, Relaxed);
         client.write_all(format!("-ERR {why}\r\n").as_bytes())?;
         client.shutdown(Shutdown::Write)?;
-        // A close that leaves bytes unread would be a reset, which takes the reason from the client.
-        client.set_read_timeout(Some(self.connect))?;
-        let mut rest = [0; 1 << 10];
-        while client.read(&mut rest)? > 0 {}
-        Ok(())
+        // A close that leaves bytes unread would be a reset, which takes the reason from the client. One limit for all of them:
+        // a byte now and then does not keep a connection.
+        client.set_read_deadline(Some(Instant::now() + LINGER))?;
+        io::copy(&mut client.take(MOST_LINGER), &mut io::sink()).map(drop)
     }
 }
 
