@@ -1,8 +1,10 @@
 //! What the programs share: their options, a server that stops when it is told to, and a connector for ureq.
 
 mod args;
+mod lines;
 mod serve;
 pub mod transport;
 
 pub use args::{Args, main};
+pub use lines::answer_lines;
 pub use serve::{Served, serve, serve_in};

@@ -106,6 +106,26 @@ fn broken_connections_are_replaced() {
     });
 }
 
+/// Fails by a hang: a line without an end is taken for ever, or waited for.
+#[test]
+fn a_line_has_an_end() {
+    everywhere(|procs| {
+        let mut command = example!("redis_count");
+        let server = Example::start(command.args(["--listen", "127.0.0.1:0", "--idle", "500"]), procs);
+        let says = |line: &[u8]| {
+            let mut client = server.connect();
+            client.write_all(line).expect("the server listens");
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("the server ends it");
+            answer
+        };
+        assert_eq!(says(&[b'x'; 100_000]), "error: the line is too long\n");
+        assert_eq!(says(b"half a line"), "");
+        let said = server.terminate();
+        assert!(said.contains("served 2 connections, 0 cut off"), "{said}");
+    });
+}
+
 /// Fails by an error that costs the connection, or that another client is told.
 #[test]
 fn an_error_of_redis_is_its_callers() {

@@ -7,17 +7,18 @@
 use gmp::chan::{self, Receiver, Sender};
 use gmp::context::Context;
 use gmp::net::TcpStream;
-use gmp_interop::{Args, serve};
+use gmp_interop::{Args, answer_lines, serve};
 use redis::{Cmd, ConnectionLike, FromRedisValue, Parser, RedisResult, Value};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-redis_count [--listen ADDR] [--redis ADDR] [--pool COUNT] [--patience MS] [--std]
+redis_count [--listen ADDR] [--redis ADDR] [--pool COUNT] [--patience MS] [--idle MS] [--std]
   A client sends names, a line each, and has back how often each was sent so far.
   --pool      how many connections to Redis there are at most (8)
   --patience  how long an answer may take, with the wait for a connection (5,000)
+  --idle      how long a client may take for a line, or for its answer (600,000)
   --std       the crate's own sockets, by a thread for each call, one connection for each client
 ";
 
@@ -91,16 +92,17 @@ impl Drop for Place<'_> {
 }
 
 /// Answers each line of `client`.
-fn answer(client: &TcpStream, mut ask: impl FnMut(&Cmd) -> RedisResult<Value>) -> io::Result<()> {
-    for name in BufReader::new(client).lines() {
-        let times = ask(redis::cmd("INCR").arg(name?)).and_then(|answer| Ok(u64::from_redis_value(answer)?));
-        let line = match times {
+fn answer(
+    client: &TcpStream,
+    idle: Duration,
+    mut ask: impl FnMut(&Cmd) -> RedisResult<Value>,
+) -> io::Result<()> {
+    answer_lines(client, idle, |name| {
+        match ask(redis::cmd("INCR").arg(name)).and_then(|answer| Ok(u64::from_redis_value(answer)?)) {
             Ok(times) => format!("{times}\n"),
             Err(refused) => format!("error: {}\n", refused.to_string().replace('\n', " ")),
-        };
-        (&mut &*client).write_all(line.as_bytes())?;
-    }
-    Ok(())
+        }
+    })
 }
 
 fn run() -> io::Result<()> {
@@ -109,6 +111,7 @@ fn run() -> io::Result<()> {
     let redis: String = args.value("--redis").unwrap_or("127.0.0.1:6379".into());
     let size = args.value("--pool").unwrap_or(8);
     let patience = Duration::from_millis(args.value("--patience").unwrap_or(5_000));
+    let idle = Duration::from_millis(args.value("--idle").unwrap_or(600_000));
     let std = args.flag("--std");
     args.finish();
     let pool = Pool::new(redis.clone(), size, patience);
@@ -118,9 +121,9 @@ fn run() -> io::Result<()> {
                 redis::Client::open(format!("redis://{redis}/")).and_then(|client| client.get_connection());
             opened
                 .map_err(io::Error::other)
-                .and_then(|mut connection| answer(stream, |cmd| connection.req_command(cmd)))
+                .and_then(|mut connection| answer(stream, idle, |cmd| connection.req_command(cmd)))
         } else {
-            answer(stream, |cmd| pool.query(context, cmd))
+            answer(stream, idle, |cmd| pool.query(context, cmd))
         };
         if let Err(broken) = ended {
             eprintln!("{broken}");

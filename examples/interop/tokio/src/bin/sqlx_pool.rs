@@ -4,19 +4,20 @@
 
 use gmp::context::Context;
 use gmp::net::TcpStream;
-use gmp_interop::{Args, serve_in};
+use gmp_interop::{Args, answer_lines, serve_in};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-sqlx_pool [--listen ADDR] [--database URL] [--pool COUNT] [--patience MS]
+sqlx_pool [--listen ADDR] [--database URL] [--pool COUNT] [--patience MS] [--idle MS]
   A client sends names, a line each, and has back how often each was sent so far. The counts are in the table `counts`.
   --database  where PostgreSQL is (postgres://postgres@127.0.0.1/postgres)
   --pool      how many connections to PostgreSQL there are at most (8)
   --patience  how long an answer may take, with the wait for a connection (5,000)
+  --idle      how long a client may take for a line, or for its answer (600,000)
 ";
 
 const TABLE: &str = "create table if not exists counts (name text primary key, count bigint not null)";
@@ -34,15 +35,15 @@ fn count(pool: &PgPool, context: &Context, patience: Duration, name: &str) -> Re
 }
 
 /// Answers each line of `client`.
-fn answer(client: &TcpStream, mut count: impl FnMut(&str) -> Result<i64, String>) -> io::Result<()> {
-    for name in BufReader::new(client).lines() {
-        let line = match count(&name?) {
-            Ok(times) => format!("{times}\n"),
-            Err(refused) => format!("error: {}\n", refused.replace('\n', " ")),
-        };
-        (&mut &*client).write_all(line.as_bytes())?;
-    }
-    Ok(())
+fn answer(
+    client: &TcpStream,
+    idle: Duration,
+    mut count: impl FnMut(&str) -> Result<i64, String>,
+) -> io::Result<()> {
+    answer_lines(client, idle, |name| match count(name) {
+        Ok(times) => format!("{times}\n"),
+        Err(refused) => format!("error: {}\n", refused.replace('\n', " ")),
+    })
 }
 
 fn run() -> io::Result<()> {
@@ -52,6 +53,7 @@ fn run() -> io::Result<()> {
         args.value("--database").unwrap_or("postgres://postgres@127.0.0.1/postgres".into());
     let size = args.value("--pool").unwrap_or(8);
     let patience = Duration::from_millis(args.value("--patience").unwrap_or(5_000));
+    let idle = Duration::from_millis(args.value("--idle").unwrap_or(600_000));
     args.finish();
 
     let reactor = gmp_tokio::Reactor::start()?;
@@ -70,7 +72,7 @@ fn run() -> io::Result<()> {
     let pool = pool.map_err(|refused: sqlx::Error| io::Error::other(format!("{database}: {refused}")))?;
     let theirs = pool.clone();
     let served = serve_in(reactor.install(gmp::Runtime::builder()), &listen, move |stream, context| {
-        if let Err(broken) = answer(stream, |name| count(&theirs, context, patience, name)) {
+        if let Err(broken) = answer(stream, idle, |name| count(&theirs, context, patience, name)) {
             eprintln!("{broken}");
         }
     })?;
