@@ -139,6 +139,8 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
         (400, chunked("10000000000000000\r\ntrue\r\n")),
         (413, chunked("ffffffffffffffff\r\ntrue\r\n")),
         (400, chunked("4\r\ntrue\r\n0\r\nno trailer\r\n\r\n")),
+        (400, chunked("4\r\ntrue\r\n0\r\n\n")),
+        (400, chunked("4\r\ntrue\r\n0\r\nA: b\n\r\n")),
         (400, chunked(&format!("4;{long}\r\ntrue\r\n0\r\n\r\n"))),
         (400, chunked(&format!("4\r\ntrue\r\n0\r\nLong: {long}\r\n\r\n"))),
         // Heads.

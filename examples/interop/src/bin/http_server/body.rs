@@ -1,7 +1,7 @@
 //! The body of a request, read when the handler asks for it.
 
 use crate::input::Input;
-use crate::request::{Framing, Request};
+use crate::request::{Framing, Request, has_bare_line_feed};
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The longest body.
@@ -76,6 +76,10 @@ impl<'a, 'i> Body<'a, 'i> {
             let length = self.parse(|text| {
                 let mut trailers = [httparse::EMPTY_HEADER; 16];
                 match httparse::parse_headers(text, &mut trailers) {
+                    // The parser takes a bare line feed for the end of a line, others may not.
+                    Ok(httparse::Status::Complete((length, _))) if has_bare_line_feed(&text[..length]) => {
+                        Err(bad("a line without a carriage return"))
+                    }
                     Ok(httparse::Status::Complete((length, _))) => Ok(Some(length)),
                     Ok(httparse::Status::Partial) => Ok(None),
                     Err(_) => Err(bad("no trailers")),

@@ -34,7 +34,7 @@ impl<'h> Request<'h> {
             return bad("an incomplete head");
         };
         // The parser takes a bare line feed for the end of a line, others may not.
-        if head.iter().enumerate().any(|(at, &byte)| byte == b'\n' && (at == 0 || head[at - 1] != b'\r')) {
+        if has_bare_line_feed(head) {
             return bad("a line without a carriage return");
         }
         let headers = parsed.headers.to_vec();
@@ -105,6 +105,11 @@ impl<'h> Request<'h> {
             .flat_map(|value| value.split(|&byte| byte == b','))
             .map(|token| token.trim_ascii().to_ascii_lowercase())
     }
+}
+
+/// Whether a line feed stands in the text without a carriage return before it.
+pub fn has_bare_line_feed(text: &[u8]) -> bool {
+    text.iter().enumerate().any(|(at, &byte)| byte == b'\n' && (at == 0 || text[at - 1] != b'\r'))
 }
 
 /// The segments of a path; `None` if it is none, or leads out of the folder.
