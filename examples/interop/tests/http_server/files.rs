@@ -73,6 +73,30 @@ fn conditions_and_ranges_are_weighed() {
     });
 }
 
+/// Fails by an answer that leads to another host, as `//folder/` does, or without the query; and by one that leads to itself.
+#[test]
+fn a_folder_is_found_behind_a_slash() {
+    everywhere(|procs| {
+        let site = Site::start(procs);
+        site.scratch.file("www/sub/index.html/not an index", "");
+        let mut client = Client::new(&site);
+        for (asked, leads_to) in [
+            ("/sub", "/sub/"),
+            ("/sub?a=b", "/sub/?a=b"),
+            ("//sub", "/sub/"),
+            ("///sub?a=//b", "/sub/?a=//b"),
+            ("/a%20folder", "/a%20folder/"),
+            ("http://proxied/sub?a", "/sub/?a"),
+        ] {
+            let answer = client.ask(get(asked));
+            assert_eq!((answer.status, answer.header("location")), (301, Some(leads_to)), "{asked}");
+        }
+        assert_eq!(client.ask(get("/sub/")).status, 404);
+        drop(client);
+        site.stop();
+    });
+}
+
 /// The names of the files that hold uploads under way, or were left behind.
 fn parts(site: &Site) -> Vec<String> {
     let names = fs::read_dir(site.scratch.join("www")).expect("it is there");

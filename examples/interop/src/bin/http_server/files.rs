@@ -59,12 +59,16 @@ impl Files {
     }
 
     fn get(&self, request: &Request, segments: &[String]) -> Result<Response, Response> {
-        let index = request.path.ends_with('/').then(|| "index.html".to_owned());
+        let is_folder = request.path.ends_with('/');
+        let index = is_folder.then(|| "index.html".to_owned());
         let segments: Vec<_> = segments.iter().cloned().chain(index).collect();
         let file = self.open(&segments, 0)?;
         let about = file.metadata()?;
-        if about.is_dir() {
-            return Err(Response::text(301, "it is a folder").with("Location", format!("{}/", request.path)));
+        // An index that is a folder is none.
+        if about.is_dir() && !is_folder {
+            // Two slashes at the beginning would name another host.
+            let location = format!("/{}/{}", request.path.trim_matches('/'), request.query);
+            return Err(Response::text(301, "it is a folder").with("Location", location));
         }
         if !about.is_file() {
             return Err(not_found());
@@ -159,8 +163,16 @@ fn not_found() -> Response {
 /// The tag, and the time of the last change in whole seconds.
 fn validators(about: &Metadata) -> (String, SystemTime) {
     let tag = format!("\"{:x}-{:x}-{:x}\"", about.mtime(), about.mtime_nsec(), about.len());
-    let seconds = Duration::from_secs(about.mtime().try_into().unwrap_or(0));
-    (tag, SystemTime::UNIX_EPOCH + seconds)
+    (tag, in_a_date(about.mtime()))
+}
+
+/// The last second of the year 9999, behind which there is no date of HTTP.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The time of a change, so many seconds after 1970, or the next to it that has a date.
+fn in_a_date(seconds: i64) -> SystemTime {
+    let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_SECOND);
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
 /// Whether the client has it. The tag decides where one is given.
@@ -215,5 +227,25 @@ fn content_type(name: &str) -> &'static str {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails by a panic of what writes the date: file systems know later years.
+    #[test]
+    fn each_time_of_a_file_has_a_date() {
+        for (seconds, date) in [
+            (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (1, "Thu, 01 Jan 1970 00:00:01 GMT"),
+            (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (253_402_300_800, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(httpdate::fmt_http_date(in_a_date(seconds)), date);
+        }
     }
 }

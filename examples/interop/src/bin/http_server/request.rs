@@ -8,6 +8,8 @@ pub struct Request<'h> {
     pub method: &'h str,
     /// The path as it stands there, without the query.
     pub path: &'h str,
+    /// The query with its question mark, or nothing.
+    pub query: &'h str,
     /// The decoded segments of the path, without empty ones. None of them leads up or holds a separator.
     pub segments: Vec<String>,
     headers: Vec<httparse::Header<'h>>,
@@ -38,11 +40,13 @@ impl<'h> Request<'h> {
             return bad("a line without a carriage return");
         }
         let headers = parsed.headers.to_vec();
-        let path = origin_form(target).split(['?', '#']).next().unwrap_or_default();
+        let target = origin_form(target).split('#').next().unwrap_or_default();
+        let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let Some(segments) = segments(path) else { return bad("not a path") };
         let mut request = Request {
             method,
             path,
+            query,
             segments,
             headers,
             framing: Framing::Length(0),
