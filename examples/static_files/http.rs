@@ -102,7 +102,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
         _ => return Err(NoRequest::Refused("505 HTTP Version Not Supported")),
     };
     let needs_host = request.keep;
-    let (mut hosts, mut conditional) = (0, false);
+    let (mut hosts, mut conditional, mut closes) = (0, false, false);
     loop {
         next(&mut line)?;
         if line.is_empty() {
@@ -112,8 +112,12 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
             "host" => hosts += 1,
-            "connection" if value.eq_ignore_ascii_case("close") => request.keep = false,
-            "connection" if value.eq_ignore_ascii_case("keep-alive") => request.keep = true,
+            "connection" => {
+                for token in value.split(',').map(str::trim) {
+                    closes |= token.eq_ignore_ascii_case("close");
+                    request.keep |= token.eq_ignore_ascii_case("keep-alive");
+                }
+            }
             "range" => request.range = Some(value.to_owned()),
             // Files have no tags here, so none can be the right one.
             "if-range" => conditional = true,
@@ -128,6 +132,8 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
     if needs_host && hosts != 1 {
         return Err(MALFORMED);
     }
+    // Wherever it stands in the lists, and whatever else does.
+    request.keep &= !closes;
     if conditional {
         request.range = None;
     }

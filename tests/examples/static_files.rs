@@ -301,6 +301,34 @@ fn idle_and_slow_clients_are_ended() {
     }
 }
 
+/// Fails by a connection that is kept although its client has said that it ends, or is not kept although it may be.
+#[test]
+fn the_header_of_the_connection_is_a_list() {
+    for procs in PROCS {
+        let folder = Folder::new(&format!("list-{procs}"));
+        let (program, addr) = folder.serve(procs, &[]);
+        for (headers, kept) in [
+            ("", "keep-alive"),
+            ("Connection: TE\r\n", "keep-alive"),
+            ("Connection: Close\r\n", "close"),
+            ("Connection: close, TE\r\n", "close"),
+            ("Connection: TE ,close\r\n", "close"),
+            ("Connection: close\r\nConnection: keep-alive\r\n", "close"),
+            ("Connection: keep-alive, close\r\n", "close"),
+        ] {
+            let (status, head, _) = ask(&connect(&addr), "/", headers);
+            assert_eq!((status, header(&head, "Connection")), (200, Some(kept)), "{headers:?}");
+        }
+        for (headers, kept) in [("", "close"), ("Connection: TE, Keep-Alive\r\n", "keep-alive")] {
+            let stream = connect(&addr);
+            write!(&stream, "GET / HTTP/1.0\r\n{headers}\r\n").expect("it is sent");
+            assert_eq!(header(&answer(&stream).1, "Connection"), Some(kept), "{headers:?}");
+        }
+        program.signal(libc::SIGTERM);
+        program.end();
+    }
+}
+
 /// Fails by a third connection that is served beside two, or is not served after one.
 #[test]
 fn above_the_limit_of_connections_the_next_one_waits() {
