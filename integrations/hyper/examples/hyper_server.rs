@@ -8,8 +8,10 @@
 //! `--http2` speaks HTTP/2 alone (`curl --http2-prior-knowledge`). SIGTERM and SIGINT have it answer what was asked, for at
 //! most half a second, and end.
 //!
-//! Limits of time: hyper's own, of 30 s, for the head of a request of HTTP/1, and `--body-ms` for its body, 10 s if not given.
-//! A client that takes longer for its body is answered without what is missing. One that gets no goroutine is closed.
+//! Limits of time: `--head-ms` for the head of a request of HTTP/1, and for the first request of HTTP/2, 30 s if not given;
+//! and `--body-ms` for a body, 10 s if not given. A client that takes longer for its body is answered without what is missing.
+//! After the first request of HTTP/2 a client may be silent, as long as it answers when it is asked whether it is there. One
+//! that gets no goroutine is closed.
 
 use gmp::context::{Context, with_signals};
 use gmp::net::{TcpListener, TcpStream};
@@ -24,13 +26,26 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long connections have to end when the server is to.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long a full table of descriptors is given to empty.
+const PAUSE: Duration = Duration::from_millis(50);
+/// After so much silence a client of HTTP/2 is asked whether it is there, and has as long to answer.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// How long a client may take.
+#[derive(Copy, Clone, Debug)]
+struct Limits {
+    head: Duration,
+    body: Duration,
+}
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Version {
@@ -46,7 +61,7 @@ struct Time {
 
 fn main() -> ExitCode {
     let (mut address, mut version) = ("127.0.0.1:8080".to_owned(), Version::Http1);
-    let mut body = Duration::from_secs(10);
+    let mut limits = Limits { head: Duration::from_secs(30), body: Duration::from_secs(10) };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match &*arg {
@@ -55,15 +70,16 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--http2" => version = Version::Http2,
-            "--body-ms" => match args.next().and_then(|given| given.parse().ok()) {
-                Some(ms) => body = Duration::from_millis(ms),
+            "--head-ms" | "--body-ms" => match args.next().and_then(|given| given.parse().ok()) {
+                Some(ms) if arg == "--head-ms" => limits.head = Duration::from_millis(ms),
+                Some(ms) => limits.body = Duration::from_millis(ms),
                 None => return usage(),
             },
             _ => return usage(),
         }
     }
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-    match unsafe { gmp::run(|| serve(&address, version, body)) } {
+    match unsafe { gmp::run(|| serve(&address, version, limits)) } {
         Ok(()) => ExitCode::SUCCESS,
         Err(refused) => {
             eprintln!("hyper_server: {refused}");
@@ -73,7 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2] [--body-ms MS]");
+    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2] [--head-ms MS] [--body-ms MS]");
     ExitCode::from(2)
 }
 
@@ -93,12 +109,13 @@ impl Drop for Counted {
     }
 }
 
-fn serve(address: &str, version: Version, body: Duration) -> io::Result<()> {
+fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
     let (stops, _cancel) = with_signals(&Context::background(), &[SIGINT, SIGTERM])?;
     let listener = TcpListener::bind(address)?;
     println!("listening on {}", listener.local_addr()?);
     let (lives, ends_all) = Context::background().with_cancel();
     let connections = WaitGroup::new();
+    let mut told = None;
     while stops.err().is_none() {
         // The end of the context ends the wait, by an error.
         match stops.run(|| listener.accept()) {
@@ -108,13 +125,16 @@ fn serve(address: &str, version: Version, body: Duration) -> io::Result<()> {
                 let _refused = gmp::Builder::new().go(move || {
                     let _counted = counted;
                     // The end of this one closes the connection, wherever it is.
-                    let _ended = lives.run(|| connection(stream, version, body, &stops));
+                    let _ended = lives.run(|| connection(stream, version, limits, &stops));
                 });
             }
             // Too many descriptors: there are fewer in a moment.
             Ok(Err(refused)) if stops.err().is_none() => {
-                eprintln!("hyper_server: accept: {refused}");
-                gmp::time::sleep(Duration::from_millis(10));
+                if told != refused.raw_os_error() {
+                    eprintln!("hyper_server: accept: {refused}; trying on");
+                    told = refused.raw_os_error();
+                }
+                gmp::time::sleep(PAUSE);
             }
             Ok(Err(_)) | Err(_) => {}
         }
@@ -128,20 +148,35 @@ fn serve(address: &str, version: Version, body: Duration) -> io::Result<()> {
     Ok(())
 }
 
-fn connection(stream: TcpStream, version: Version, body: Duration, stops: &Context) {
+fn connection(stream: TcpStream, version: Version, limits: Limits, stops: &Context) {
     let _only_slower = stream.set_nodelay(true);
     let io = GmpIo::new(stream);
-    let service = service_fn(move |request| answer(request, body));
+    // Of this goroutine: a service is called on the goroutine of its connection.
+    let has_asked = &Cell::new(false);
+    let service = service_fn(move |request| {
+        has_asked.set(true);
+        answer(request, limits.body)
+    });
     let _the_client_has_gone = match version {
         Version::Http1 => {
-            // With a timer a request's head has 30 s to come.
-            let connection = http1::Builder::new().timer(GmpTimer).serve_connection(io, service);
+            let mut server = http1::Builder::new();
+            let connection =
+                server.timer(GmpTimer).header_read_timeout(limits.head).serve_connection(io, service);
             gmp::block_on(serve_until(connection, stops))
         }
         Version::Http2 => {
             let mut server = http2::Builder::new(GmpExecutor);
-            let connection = server.timer(GmpTimer).serve_connection(io, service);
-            gmp::block_on(serve_until(connection, stops))
+            server.timer(GmpTimer).keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
+            let connection = server.serve_connection(io, service);
+            gmp::block_on(async {
+                let mut served = pin!(serve_until(connection, stops));
+                match timeout_async(limits.head, served.as_mut()).await {
+                    Err(_) if has_asked.get() => served.await,
+                    // The client has not come as far as a request; hyper has no limit for that.
+                    Err(_) => Ok(()),
+                    Ok(ended) => ended,
+                }
+            })
         }
     };
 }

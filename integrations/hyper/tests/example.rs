@@ -128,6 +128,24 @@ fn a_body_that_takes_too_long_is_waited_for_no_longer() {
     }
 }
 
+/// Fails by a connection that stays for as long as its client is there, without a request.
+#[test]
+fn who_asks_nothing_is_ended() {
+    for procs in ["1", "4"] {
+        for args in [&["--head-ms", "200"][..], &["--head-ms", "200", "--http2"]] {
+            let server = Server::start(procs, args);
+            for said in [&b""[..], b"PRI * HT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+                let mut stream = connect(&server);
+                stream.write_all(said).unwrap();
+                // What hyper says by itself is read; at the end a reset tells of what it has not read.
+                let ended = stream.read_to_end(&mut Vec::new()).map_err(|broken| broken.kind());
+                assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}, {args:?}");
+            }
+            assert!(server.stop().0.success());
+        }
+    }
+}
+
 /// Fails by a server that ends, or ends a connection that it has served, when the next goroutine can't be had; or that serves
 /// nobody afterwards.
 #[test]
