@@ -25,8 +25,14 @@
 //!         let address = listener.local_addr().unwrap();
 //!         gmp::go(move || {
 //!             for stream in listener.incoming() {
-//!                 let io = GmpIo::new(stream.unwrap());
-//!                 gmp::go(|| {
+//!                 // Mostly there are too many descriptors: fewer in a moment.
+//!                 let Ok(stream) = stream else {
+//!                     gmp::time::sleep(std::time::Duration::from_millis(50));
+//!                     continue;
+//!                 };
+//!                 // A goroutine that can't be had is a connection that is closed.
+//!                 let _refused = gmp::Builder::new().go(|| {
+//!                     let io = GmpIo::new(stream);
 //!                     let connection = hyper::server::conn::http1::Builder::new()
 //!                         .timer(GmpTimer)
 //!                         .serve_connection(io, service_fn(greet));
