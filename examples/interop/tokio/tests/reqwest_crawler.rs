@@ -69,6 +69,11 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
         let (status, body) = match path.parse() {
             Ok(page) if page < PAGES => ("200 OK", text(page)),
             _ if path == "never" => ("", String::new()),
+            _ if path == "folder" => ("301 Moved Permanently\r\nLocation: /folder/", String::new()),
+            _ if path == "folder/" => {
+                ("200 OK", "<a href=\"page\">on</a><a href=\"/folder\">here</a>".into())
+            }
+            _ if path == "folder/page" => ("200 OK", "<a href=\".\">back</a>".into()),
             _ => ("404 Not Found", String::new()),
         };
         state.lock().expect("nobody panics under it").under_way -= 1;
@@ -114,6 +119,24 @@ fn a_thousand_pages_are_fetched_once_each_and_so_many_at_once() {
             assert!(counted.asked.values().all(|&times| times == 1), "{:?}", counted.asked);
             assert!(counted.most <= at_once, "{} at once, not {at_once}", counted.most);
         }
+    });
+}
+
+/// Fails by a link that is looked up beside the page that led on, or by a page that is fetched again under its own name.
+#[test]
+fn links_of_a_page_that_has_moved_are_those_of_its_place() {
+    let site = Site::new();
+    everywhere(|procs| {
+        let mut command = example!("reqwest_crawler");
+        // One at a time: the page behind the redirection is known when the link back to it is found.
+        command.args(["--at-once", "1", &site.url("folder")]);
+        let said = run(command.env("GMPMAXPROCS", procs.to_string())).good();
+        assert!(said.starts_with("2 pages, ") && said.ends_with(", 0 broken links\n"), "{said}");
+        let asked: Vec<_> = site.counted().asked.into_iter().collect();
+        assert_eq!(
+            asked,
+            [("folder", 1), ("folder/", 1), ("folder/page", 1)].map(|(path, times)| (path.to_owned(), times))
+        );
     });
 }
 

@@ -20,7 +20,8 @@ reqwest_crawler [--at-once COUNT] [--patience MS] URL
 
 struct Crawl {
     client: Client,
-    host: Option<String>,
+    /// Where it began.
+    start: Url,
     at_once: Semaphore,
     pages: WaitGroup,
     seen: Mutex<BTreeSet<Url>>,
@@ -36,33 +37,48 @@ impl Crawl {
             let crawl = Arc::clone(self);
             self.pages.go(move || {
                 match crawl.fetch(&page) {
-                    Ok(text) => crawl.links(&page, &text).into_iter().for_each(|link| crawl.visit(link)),
+                    Ok((place, text)) => {
+                        crawl.links(&place, &text).into_iter().for_each(|link| crawl.visit(link));
+                    }
                     Err(refused) => crawl.broken.lock().push(format!("{page}: {refused}")),
                 };
             });
         }
     }
 
-    /// Waits for its turn, and for the page. The permit goes back however this ends.
-    fn fetch(&self, page: &Url) -> reqwest::Result<String> {
+    /// Waits for its turn, and for the page. The permit goes back however this ends. Returns the text, and where it was found:
+    /// the page may have moved.
+    fn fetch(&self, page: &Url) -> reqwest::Result<(Url, String)> {
         let _turn = self.at_once.acquire_guard(1);
         let (client, page) = (self.client.clone(), page.clone());
-        let text =
-            gmp_tokio::run(async move { client.get(page).send().await?.error_for_status()?.text().await })?;
+        let (place, text) = gmp_tokio::run(async move {
+            let response = client.get(page).send().await?.error_for_status()?;
+            let place = response.url().clone();
+            Ok::<_, reqwest::Error>((place, response.text().await?))
+        })?;
+        self.seen.lock().insert(place.clone());
         // Relaxed: read when all pages have ended.
         self.fetched.fetch_add(1, Relaxed);
         self.bytes.fetch_add(text.len() as u64, Relaxed);
-        Ok(text)
+        Ok((place, text))
     }
 
-    /// Where `text` leads, on the same host.
+    /// Whether the page is one of the host with which it began.
+    fn is_own(&self, page: &Url) -> bool {
+        page.host_str() == self.start.host_str() && page.port() == self.start.port()
+    }
+
+    /// Where `text` leads, which was found at `page`, on the same host.
     fn links(&self, page: &Url, text: &str) -> Vec<Url> {
+        if !self.is_own(page) {
+            return Vec::new();
+        }
         let links = text.split("href=\"").skip(1).filter_map(|rest| rest.split_once('"'));
         let links = links.filter_map(|(link, _)| page.join(link).ok()).map(|mut link| {
             link.set_fragment(None);
             link
         });
-        links.filter(|link| link.host_str() == self.host.as_deref() && link.port() == page.port()).collect()
+        links.filter(|link| self.is_own(link)).collect()
     }
 }
 
@@ -83,7 +99,7 @@ fn run() -> io::Result<()> {
         let client = Client::builder().no_proxy().timeout(patience).build().map_err(io::Error::other)?;
         let crawl = Arc::new(Crawl {
             client,
-            host: url.host_str().map(str::to_owned),
+            start: url.clone(),
             at_once: Semaphore::new(at_once),
             pages: WaitGroup::new(),
             seen: Mutex::default(),
