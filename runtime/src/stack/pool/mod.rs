@@ -263,11 +263,13 @@ impl StackPool {
             let more = class.batch().saturating_sub(magazine.reservations + 1);
             magazine.reservations += inner.reserve_of_stock(class, more);
         }
-        // The caller's reservation is served last; first, one stack for each reservation in the magazine.
+        // The caller's reservation is served last; first, one stack for each reservation in the magazine. If there are no more,
+        // as there is no memory for their guards, one of these is the caller's.
         let more = (0..magazine.reservations.min(class.batch() - 1))
             .map_while(|_| inner.take(class, self.guard).ok()?);
         magazine.stacks.extend(more);
-        let stack = inner.take_reserved(class, self.guard)?;
+        let stack = inner.take_reserved(class, self.guard);
+        let stack = stack.or_else(|refused| magazine.stacks.pop().ok_or(refused))?;
         let issued = inner.stocks[class.index()].issued - issued;
         drop(inner);
         if storm && issued > 1 {

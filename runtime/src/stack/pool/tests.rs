@@ -218,6 +218,33 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
     others.iter().chain([&first]).for_each(write_through);
 }
 
+/// Takes what the slab has above its first stacks away from the process: the kernel makes no guards there.
+fn refuse_guards(pool: &StackPool, size: usize) {
+    let (base, bytes) = extent(pool);
+    let from = base + FIRST_BATCH * size;
+    // SAFETY: nobody has a stack there yet, nor gets one.
+    assert_eq!(unsafe { libc::munmap(from as *mut _, bytes - (from - base)) }, 0);
+}
+
+/// Fails by an error: the stack that came back lies in the magazine then, for a reservation of which no goroutine has need.
+#[test]
+fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
+    if !alone("where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks") {
+        return;
+    }
+    let (pool, mut cache, size) = (StackPool::new(None, PAGE), StackCache::default(), 64 << 10);
+    let mut stacks: Vec<_> = (0..FIRST_BATCH).map(|_| take(&pool, size).unwrap()).collect();
+    refuse_guards(&pool, size);
+    let spare = stacks.pop().unwrap();
+    let top = spare.top();
+    // SAFETY: nothing ever ran there.
+    unsafe { give(&pool, spare) };
+    pool.reserve(Some(&mut cache), size).unwrap();
+    assert!(cache.0[Class::of(size).unwrap().index()].reservations > 0);
+    assert_eq!(pool.take(&mut cache, size).unwrap().top(), top);
+    assert_eq!(pool.take(&mut cache, size).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+}
+
 /// Fails if a batch guards another number of slots than it says, or a few stacks get many guards. By `mprotect` the guards
 /// are visible.
 #[test]
