@@ -4,4 +4,5 @@
 mod limits;
 mod overflow;
 mod refusals;
+mod short;
 mod with_stack;

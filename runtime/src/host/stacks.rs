@@ -52,6 +52,8 @@ pub(crate) trait Stacks: Threads {
     fn new_stack(&self, cache: &mut Self::StackCache, size: usize) -> io::Result<Self::Stack>;
     /// Takes back the stack of a goroutine that has ended, and its reservation.
     fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
+    /// Takes back a stack of `new_stack` on which nothing has run. Its reservation stands: the goroutine takes a stack later.
+    fn put_back(&self, stack: Self::Stack);
     /// Takes all stacks out of the cache. Returns `true` if there was one.
     fn empty(&self, cache: &mut Self::StackCache) -> bool;
     /// Says that a period has passed: stacks that were not needed in it may be trimmed. Returns `false` if none is left that

@@ -1,8 +1,10 @@
 //! Goroutines that wait for a stack, where the host has fewer than there are goroutines (`sched/stacks.rs`).
 
 use super::caught;
+use crate::host::model::reserved_stacks;
 use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, runtime};
 use crate::{Runtime, chan};
+use std::time::Duration;
 
 /// Two goroutines that need one stack, each of which ends.
 fn two_for_one_stack(runtime: &Runtime) {
@@ -10,6 +12,13 @@ fn two_for_one_stack(runtime: &Runtime) {
     let [first, second] = [both.clone(), both].map(|part| runtime.go(move || part.held()));
     first.join().unwrap();
     second.join().unwrap();
+}
+
+/// The end of a runtime whose goroutines have all ended: none has a stack reserved.
+fn end(runtime: Runtime) {
+    let sched = runtime.sched();
+    super::cover::leave(runtime, Duration::from_secs(1));
+    assert_eq!(reserved_stacks(&sched), 0, "reservations were not given back");
 }
 
 /// Two goroutines on two Ms, and one stack. Fails when no M sees a stack that comes back, as it is in the cache of a
@@ -20,12 +29,13 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
         let runtime = at_rest::<2>();
         limit_stacks(&runtime, 1, true);
         two_for_one_stack(&runtime);
+        end(runtime);
     });
 }
 
 /// As `a_stack_that_comes_back_is_had_by_who_waits_for_it`, while a third goroutine sleeps on a stack of its own, so
 /// that one may always come back; and with a host without caches. Fails when neither the M that asks nor the one that
-/// gives back sees the other.
+/// gives back sees the other; and when a goroutine's reservation is given back twice, which the host counts.
 #[test]
 fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
     Model::new().preemptions(2).check("one_stack_for_two_beside_a_sleeper", || {
@@ -38,6 +48,7 @@ fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
         two_for_one_stack(&runtime);
         drop(wakes);
         sleeper.join().unwrap().unwrap_err();
+        end(runtime);
     });
 }
 
@@ -49,6 +60,7 @@ fn mutants() {
             (Mutant::IdlePKeepsStacks, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
             (Mutant::StacksOfBusyPsForgotten, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
             (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
+            (Mutant::AskedForIsRetired, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
         ],
     );
 }

@@ -712,6 +712,8 @@ pub enum Mutant {
     StacksOfBusyPsForgotten,
     /// A goroutine that finds no stack says so when it has asked for the last time.
     StackWantedLate,
+    /// An M that asks once more for a stack gives what it gets back with the reservation.
+    AskedForIsRetired,
 
     // Channels (`models/chan.rs`).
     /// A holder that gives a reserved slot back offers it to no waiter.

@@ -11,7 +11,7 @@
 //!   W2  `wanted` := true                   R2  `wanted`?  empty the cache,         empty the P's cache: was a
 //!   W3  empty the caches of idle Ps            all try again                       stack there?  all try again
 //!   W4  ask once more: got a stack?
-//!       all try again
+//!       put it back; all try again
 //! ```
 //! No other M can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
 //! cache while neither M knows. The next goroutine that ends on that P sees W2, or the P becomes idle.
@@ -20,6 +20,9 @@
 //!   goroutine in `stackless`.
 //! * Without a cache, as the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if
 //!   W4 does, R2 sees W2.
+//!
+//! W4 puts back the stack alone. The goroutine, which may run on another M by now, keeps its reservation, and gives that back
+//! at its end: a host that counts less than what is reserved refuses spawns for good once the count has wrapped.
 //!
 //! So the process ends for want of a stack only where no goroutine has a stack and all other Ps are idle. Two Ms at W4 at
 //! once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by `models/stacks.rs`.
@@ -143,7 +146,8 @@ impl<H: Host> Sched<H> {
         self.empty_idle_stack_caches();
         let again = p.with_stack_cache(|cache| {
             let again = self.host.new_stack(cache, size);
-            again.map(|there_is_one| self.host.retire(cache, there_is_one))
+            mutant!(AskedForIsRetired: return again.map(|there_is_one| self.host.retire(cache, there_is_one)));
+            again.map(|there_is_one| self.host.put_back(there_is_one))
         });
         mutant!(StackWantedLate: self.stacks.wanted.store(true, Relaxed));
         if again.is_ok() {

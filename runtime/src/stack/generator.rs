@@ -215,8 +215,15 @@ impl Coro {
     /// None is needed here.
     pub(crate) unsafe fn frames(&self, _frames: &mut Frames) {}
 
-    /// Gives the stack back: the entry has returned, or never began.
-    pub(crate) fn retire(mut self, pool: &StackPool, _cache: &mut StackCache) {
+    /// Gives the stack back, and its reservation: the entry has returned, or never began.
+    pub(crate) fn retire(self, pool: &StackPool, _cache: &mut StackCache) {
+        let size = self.size;
+        self.put_back(pool);
+        pool.in_use.fetch_sub(size, Relaxed);
+    }
+
+    /// As `retire`, and the reservation stands.
+    pub(crate) fn put_back(mut self, _pool: &StackPool) {
         // SAFETY: `new` made the cell, which is freed below.
         let never_began = unsafe { (*self.link).get().is_null() };
         assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
@@ -228,7 +235,6 @@ impl Coro {
         // A stack that was used to the last word without an overflow makes the crate panic here, after the hook's
         // message; the memory goes back all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(generator)));
-        pool.in_use.fetch_sub(self.size, Relaxed);
     }
 }
 
@@ -377,6 +383,22 @@ mod tests {
         // SAFETY: the frame of `park_once` was leaked with the stack.
         assert_eq!(unsafe { value.read_volatile() }, 7);
         assert_eq!(started(&pool, 0, park_once).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+    }
+
+    /// Fails by a count that is less than none: the goroutine, which has not run, gives its reservation back at its end.
+    #[test]
+    fn a_stack_that_is_put_back_leaves_its_reservation() {
+        extern "C" fn at_once(home: usize) -> End {
+            end(home, 7)
+        }
+        let pool = StackPool::new(Some(64 << 10), GUARD);
+        started(&pool, 64 << 10, at_once).unwrap().put_back(&pool);
+        assert_eq!(pool.in_use.load(Relaxed), 64 << 10);
+        let mut coro = Coro::new(&pool, &mut StackCache, 64 << 10, at_once).unwrap();
+        assert_eq!(resume_from(&mut coro, &Home::new()), 7);
+        coro.retire(&pool, &mut StackCache);
+        assert_eq!(pool.in_use.load(Relaxed), 0);
+        started(&pool, 64 << 10, at_once).unwrap().retire(&pool, &mut StackCache);
     }
 
     /// Fails if a stack that never ran cannot go back, or one with frames in use can.

@@ -218,6 +218,14 @@ impl Coro {
         unsafe { pool.give(cache, self.stack) };
     }
 
+    /// As `retire`, of a stack on which nothing has run: the reservation stands.
+    pub(crate) fn put_back(self, pool: &StackPool) {
+        assert!(self.sp == Coro::fresh(&self.stack), "Coro::put_back: it has run (sp {:p})", self.sp.0);
+        self.told.retire();
+        // SAFETY: there was never a frame on the stack, see the assertion.
+        unsafe { pool.put_back(self.stack) };
+    }
+
     /// The stack pointer of a coroutine that has not run yet; a suspended one lies lower.
     fn fresh(stack: &StackMem) -> Sp {
         Sp(stack.start().cast::<usize>().wrapping_sub(FRESH))

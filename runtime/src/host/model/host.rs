@@ -322,7 +322,9 @@ impl Stacks for ModelHost {
     type StackCache = StackCache;
 
     fn reserve_stack(&self, cache: Option<&mut StackCache>, size: usize) -> io::Result<()> {
-        stacks().reserve(cache.map(|cache| &mut cache.real), size)
+        stacks().reserve(cache.map(|cache| &mut cache.real), size)?;
+        self.reserved.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
     }
 
     fn new_stack(&self, cache: &mut StackCache, size: usize) -> io::Result<ModelStack> {
@@ -336,12 +338,19 @@ impl Stacks for ModelHost {
     }
 
     fn retire(&self, cache: &mut StackCache, stack: ModelStack) {
+        let reserved = self.reserved.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        assert_ne!(reserved, 0, "retire: no goroutine has a reservation");
         if self.is_short_of_stacks() && self.caches_stacks.load(std::sync::atomic::Ordering::Relaxed) {
             cache.spare += 1;
         } else if self.is_short_of_stacks() {
             self.world().stacks += 1;
         }
         stack.coro.retire(stacks(), &mut cache.real);
+    }
+
+    fn put_back(&self, stack: ModelStack) {
+        self.world().stacks += 1;
+        stack.coro.put_back(stacks());
     }
 
     fn empty(&self, cache: &mut StackCache) -> bool {

@@ -73,6 +73,8 @@ pub(crate) use barrier::switch_point;
 pub use host::{Local, SleepState};
 pub use schedule::note;
 pub use search::{Model, grant_threads, refuse_threads};
+#[cfg(test)]
+pub(crate) use stack::reserved_stacks;
 pub use stack::{ModelStack, StackCache, limit_stacks};
 pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 pub use wait::{Parked, Waiter, park};

@@ -18,6 +18,12 @@ pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
     host.short_of_stacks.store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
+/// How many goroutines have a stack, or are to get one, as the runtime's host counts them.
+#[cfg(test)]
+pub(crate) fn reserved_stacks(sched: &crate::sched::Sched<ModelHost>) -> usize {
+    sched.host.reserved.load(std::sync::atomic::Ordering::Relaxed)
+}
+
 /// A P's stacks.
 #[derive(Default)]
 pub struct StackCache {

@@ -40,6 +40,8 @@ pub struct ModelHost {
     pub(super) happened: Condvar,
     /// Whether stacks are limited. A model sets this before the search begins; loom does not see it.
     pub(super) short_of_stacks: std::sync::atomic::AtomicBool,
+    /// Reservations of goroutines. As the two around it, loom does not see it.
+    pub(super) reserved: std::sync::atomic::AtomicUsize,
     /// Whether a limited stack that comes back goes to a cache.
     pub(super) caches_stacks: std::sync::atomic::AtomicBool,
 }
@@ -61,6 +63,7 @@ impl ModelHost {
             world: Mutex::new(World::default()),
             happened: Condvar::new(),
             short_of_stacks: Default::default(),
+            reserved: Default::default(),
             caches_stacks: Default::default(),
         })
     }

@@ -450,6 +450,10 @@ impl Stacks for Native {
         stack.coro.retire(&self.stacks, cache);
     }
 
+    fn put_back(&self, stack: NativeStack) {
+        stack.coro.put_back(&self.stacks);
+    }
+
     fn empty(&self, cache: &mut StackCache) -> bool {
         self.stacks.empty(cache)
     }

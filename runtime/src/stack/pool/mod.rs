@@ -6,6 +6,7 @@
 //!   first run  take:    T1 of the P's magazine · T2 a batch from the pool: of the free, of those at rest, fresh ones;
 //!                       in a storm with reservations for the whole batch, and the top pages of the fresh (`populate`)
 //!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
+//!   no run yet put_back:   to the pool, without the reservation
 //! ```
 //! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings,
 //! is asked for in P2, so that a refusal is an error of the spawn; a reserved stack is there. What is left is memory: page by
@@ -288,6 +289,16 @@ impl StackPool {
         let class = stack.class;
         cache.0[class.index()].stacks.push(stack);
         self.give_reservation(cache, class);
+    }
+
+    /// Takes a stack back that a goroutine was to get, without the reservation, which the goroutine keeps. Not into a magazine,
+    /// which would have more stacks than reservations. Panics if the stack is another pool's.
+    ///
+    /// # Safety
+    /// As `give`.
+    #[cold]
+    pub(crate) unsafe fn put_back(&self, stack: StackMem) {
+        self.inner.lock().give(stack);
     }
 
     /// Takes back a reservation: with the stack, which is in the magazine by now, or one that `take` could not keep.

@@ -245,6 +245,29 @@ fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
     assert_eq!(pool.take(&mut cache, size).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
 }
 
+/// Fails by a count that is less than none, by a reservation that is lost, or by a magazine with a stack too many.
+#[test]
+fn a_stack_that_is_put_back_leaves_its_reservation() {
+    let size = 64 << 10;
+    let (pool, mut cache) = (StackPool::new(Some(size), PAGE), StackCache::default());
+    let count = || {
+        let stock = &pool.inner.lock().stocks[Class::of(size).unwrap().index()];
+        (pool.accepted.load(Relaxed), stock.reserved, stock.out)
+    };
+    pool.reserve(None, size).unwrap();
+    let stack = pool.take(&mut cache, size).unwrap();
+    assert_eq!(count(), (size, 1, 1));
+    // SAFETY: nothing ever ran there.
+    unsafe { pool.put_back(stack) };
+    assert_eq!(count(), (size, 1, 0));
+    assert!(cache.0.iter().all(|magazine| magazine.stacks.is_empty() && magazine.reservations == 0));
+    let stack = pool.take(&mut cache, size).unwrap();
+    // SAFETY: nothing ever ran there.
+    unsafe { pool.give(&mut cache, stack) };
+    pool.empty(&mut cache);
+    assert_eq!(count(), (0, 0, 0));
+}
+
 /// Fails if a batch guards another number of slots than it says, or a few stacks get many guards. By `mprotect` the guards
 /// are visible.
 #[test]
