@@ -67,6 +67,11 @@ fn caught(_interrupts: Interrupts, _blocks: impl Fn(c_int) -> bool) -> Option<c_
     None
 }
 
+/// Lets a signal through on the calling thread. A signal handler may call this.
+pub(super) fn unblock(signal: c_int) {
+    change(libc::SIG_UNBLOCK, &set_of([Some(signal), None, None]));
+}
+
 fn set_of(signals: [Option<c_int>; 3]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the first call fills the set; the others get numbers that signals have.

@@ -9,6 +9,7 @@
 //! from the beginning of the object.
 
 use super::{Fault, Runs, exchange};
+use crate::host::native::mask::unblock;
 use crate::stack::pool::Bytes;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -108,16 +109,6 @@ fn abort() -> ! {
     unsafe {
         libc::raise(libc::SIGABRT);
         libc::_exit(128 + libc::SIGABRT)
-    }
-}
-
-fn unblock(signal: c_int) {
-    // SAFETY: a struct of integers, which the calls write and read.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
     }
 }
 
