@@ -2,6 +2,7 @@
 
 use crate::prim::{Arc, AtomicU32};
 use crate::runtime::cpu_sets::CpuSet;
+use gmp_timers::Nanos;
 use std::any::Any;
 use std::io;
 use std::time::Duration;
@@ -39,8 +40,9 @@ pub(crate) trait Threads: Sized + 'static {
     fn thread_id() -> Self::ThreadId;
     /// Starts an OS thread.
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
-    /// Waits for the end of a thread whose body is about to return.
-    fn join(thread: Self::Thread);
+    /// Waits until `until`, at most, for the end of a thread whose body is about to return. Gives a thread back that is late:
+    /// behind the body come the destructors of its thread-locals, which are the program's.
+    fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread>;
     /// Runs `f` on a thread that is no runtime's, or on the caller's if no thread can be started.
     fn run_aside(f: impl FnOnce() + Send + 'static);
     /// Runs `f` where there is stack enough for everything, and waits for the end. Returns `None`, without a call, if

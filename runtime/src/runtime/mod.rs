@@ -464,7 +464,7 @@ impl Runtime {
     /// * whose frames such a goroutine borrows: the caller of a `scope`.
     ///
     /// With a `limit` of zero all goroutines are left. A goroutine that does not come back to the runtime keeps its
-    /// thread. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
+    /// thread. A thread whose destructors of `thread_local!`s are not over in time goes on with them. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
     /// frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
     /// **An end that waits is reported.** After 200 ms a line on standard error says for which goroutines the end waits, and

@@ -59,7 +59,9 @@
 //!    lock goes to the next waiter. Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`). Tasks
 //!    that wait for a descriptor are woken (`net/desc/tasks.rs`).
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime
-//!    keeps its M; the goroutine is left behind, with everything that it refers to.
+//!    keeps its M; the goroutine is left behind, with everything that it refers to. Then the ender joins the threads, within
+//!    what is left of that time: the destructors of thread-locals run when a thread has left, and may wait for anything, also
+//!    for a lock that the ender's caller holds.
 //! 5. **Step 3 once more**, for those that ran meanwhile. Goroutines that never ran are dropped. The others stay parked,
 //!    and are counted: their stacks, and all that lies there, are leaked, because other goroutines may still refer to
 //!    values there. An M that leaves later does step 3 for the goroutines that it has parked since.
@@ -130,7 +132,8 @@ impl Report {
         self.goroutines
     }
 
-    /// Returns how many threads did not come back to the runtime in time, each with a goroutine that still runs there.
+    /// Returns how many threads were not gone in time. Each has a goroutine that did not come back to the runtime; or, if no
+    /// thread has one, it still runs the destructors of its `thread_local!`s.
     pub fn threads_left(&self) -> usize {
         self.threads
     }
@@ -237,13 +240,24 @@ impl<H: Host> Sched<H> {
                 break self.central.lock().alive == 0;
             }
         };
-        if all {
-            let threads = self.central.lock().take_threads();
-            threads.into_iter().for_each(H::join);
-        }
-        self.tell_what_the_end_leaves(patience);
-        let threads = self.forget_threads();
+        let late = if all { self.join_threads(until, patience) } else { 0 };
+        self.tell_what_the_end_leaves(patience, late);
+        let threads = self.forget_threads() + late;
         self.report(self.leave_goroutines(), threads)
+    }
+
+    /// Joins the threads, which have all left. Returns how many still run the destructors of their thread-locals when the time
+    /// is over; these are detached.
+    fn join_threads(&self, until: Nanos, patience: &mut Patience) -> usize {
+        let mut threads = self.central.lock().take_threads();
+        loop {
+            let wakes = patience.wakes(until);
+            threads = threads.into_iter().filter_map(|thread| H::join(thread, wakes).err()).collect();
+            if threads.is_empty() || H::now() >= until {
+                return threads.len();
+            }
+            patience.tell_threads::<H>(threads.len());
+        }
     }
 
     /// Closes the descriptors of threads that have not come back. Returns how many threads there are. What these park later,

@@ -3,6 +3,7 @@
 mod destructors;
 mod programs;
 mod stays;
+mod thread_locals;
 mod told;
 mod waits;
 

@@ -101,6 +101,34 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     assert!(!stderr.contains("all threads"), "{stderr}");
 }
 
+/// Fails when nothing is said, or what is left is not.
+#[test]
+fn threads_in_destructors_of_thread_locals_are_counted() {
+    struct Sleeps;
+    impl Drop for Sleeps {
+        fn drop(&mut self) {
+            std::thread::sleep(HOUR);
+        }
+    }
+    std::thread_local! {
+        static SLEEPS: Sleeps = const { Sleeps };
+    }
+    if child::is_child() {
+        let rt = runtime(400 * MS);
+        rt.run(|| SLEEPS.with(|_| ()));
+        return drop(rt);
+    }
+    let stderr = child::passes("threads_in_destructors_of_thread_locals_are_counted", &[]);
+    let whom = "1 thread with destructors of its thread-locals";
+    assert_eq!(
+        told(&stderr),
+        [
+            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime has ended, and left {whom}")
+        ]
+    );
+}
+
 /// The destructor waits until the line is read. Fails by a hang when a wait in a destructor is not told; and when an end that
 /// was waited for with success is said to have left something.
 #[test]

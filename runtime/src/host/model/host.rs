@@ -92,10 +92,9 @@ impl Threads for ModelHost {
         Ok(loom::thread::spawn(body))
     }
 
-    fn join(thread: Self::Thread) {
-        if let Err(payload) = thread.join() {
-            resume_unwind(payload);
-        }
+    fn join(thread: Self::Thread, _until: Nanos) -> Result<(), Self::Thread> {
+        // No thread of a model is late: what its body leaves for later ends by itself.
+        thread.join().map_err(|payload| resume_unwind(payload))
     }
 
     fn run_aside(f: impl FnOnce() + Send + 'static) {

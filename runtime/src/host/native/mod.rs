@@ -204,9 +204,8 @@ impl Threads for Native {
         thread::start(name, body)
     }
 
-    fn join(thread: Self::Thread) {
-        // The thread's body ends the process rather than unwind, so there is no error.
-        let _ended = thread.join();
+    fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread> {
+        thread::join(thread, until)
     }
 
     fn run_aside(f: impl FnOnce() + Send + 'static) {

@@ -1,24 +1,51 @@
 //! Threads and futexes.
 
+use super::clock;
 use crate::prim::{Mutex, Rank};
+use gmp_timers::Nanos;
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// How long `join` sleeps between two looks, at first and at most: a thread without destructors of the program's needs little.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Starts an M's thread. A panic that leaves the thread's body is a broken invariant of the scheduler, as goroutines
 /// catch their own: it ends the process, after the panic hook has printed it.
-pub(crate) fn start(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<std::thread::JoinHandle<()>> {
+pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             super::say(format_args!("fatal error: the scheduler panicked"));
             std::process::abort();
         }
     })
+}
+
+/// Waits for the end of a thread with all its destructors, until `until` at most; gives a thread back that is late.
+///
+/// std's `join` has no limit, and its `is_finished` tells of the end of the body. The C library waits with a limit, but on the
+/// clock that an operator may set (`pthread_timedjoin_np`), or in glibc alone (`pthread_clockjoin_np`): so this looks again and
+/// again.
+pub(crate) fn join(thread: JoinHandle<()>, until: Nanos) -> Result<(), JoinHandle<()>> {
+    let mut pause = FIRST_PAUSE;
+    // SAFETY: the handle has a thread that was neither joined nor detached.
+    while unsafe { libc::pthread_tryjoin_np(thread.as_pthread_t(), ptr::null_mut()) } != 0 {
+        let left = until.saturating_since(clock::now());
+        if left.is_zero() {
+            return Err(thread);
+        }
+        std::thread::sleep(pause.min(left));
+        pause = LONGEST_PAUSE.min(2 * pause);
+    }
+    // It was joined: the handle's drop would detach it. Its body ends the process rather than unwind, so there is no error.
+    let _joined = thread.into_pthread_t();
+    Ok(())
 }
 
 /// Runs `f` on a thread of its own, or on the caller's if no thread can be started.

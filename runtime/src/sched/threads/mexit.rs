@@ -22,8 +22,8 @@
 //! The record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
 //! record counts goroutines and stacks: the record is `spare`, and the next thread that is started gets it. So there
 //! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
-//! puts the handle into `ended`, and joins the threads whose handles are there. So one handle is left at most, and the
-//! kernel frees each thread soon.
+//! puts the handle into `ended`, and joins the threads whose handles are there, but for those that run destructors of
+//! thread-locals for long. So one handle is left at most besides theirs, and the kernel frees each thread soon.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until the last
 //! step, so that the ender waits also for threads that are about to end.
@@ -37,6 +37,10 @@ use crate::prim::hooks::*;
 use crate::runtime::thread_start::ThreadGuards;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
+use std::time::Duration;
+
+/// So long a thread that ends waits for those that have ended before.
+const FOR_OTHERS: Duration = Duration::from_millis(10);
 
 /// Names one start of a thread: a record is used again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -108,11 +112,23 @@ impl<H: Host> Sched<H> {
         if let Some(guards) = guards {
             guards.drop_on_m::<H>();
         }
-        before.into_iter().for_each(H::join);
+        self.join_ended(before);
         if stopping {
             self.leave_late();
         }
         self.thread_left();
+    }
+
+    /// Joins threads that have ended. One that is late, by destructors of the program's, is left to who ends next.
+    fn join_ended(&self, threads: Vec<H::Thread>) {
+        if threads.is_empty() {
+            return;
+        }
+        let until = H::now().saturating_add(FOR_OTHERS);
+        let late: Vec<_> = threads.into_iter().filter_map(|thread| H::join(thread, until).err()).collect();
+        if !late.is_empty() {
+            self.central.lock().ended.extend(late);
+        }
     }
 
     /// Returns `true` if there may be one thread more.

@@ -1,4 +1,5 @@
-//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator.
+//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator. Where all have ended,
+//! and threads are not gone, as the destructors of their thread-locals take long, the lines have the number of these.
 //!
 //! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. A parked or
 //! queued goroutine is held and read, as by a dump. A running one is not read while it could end meanwhile. But the monitor
@@ -57,6 +58,14 @@ impl Patience {
     pub(crate) fn wakes(&self, until: Nanos) -> Nanos {
         self.next.map_or(until, |next| until.min(next))
     }
+
+    /// Tells the operator that no more than so many threads keep the ender, once the ender has waited long enough.
+    pub(crate) fn tell_threads<H: Host>(&mut self, threads: usize) {
+        if self.next.take_if(|next| H::now() >= *next).is_some() {
+            self.told = true;
+            H::warn(&format!("a runtime ends, and waits {:?} at most, for {}", self.limit, Threads(threads)));
+        }
+    }
 }
 
 /// A goroutine that has not ended.
@@ -95,6 +104,18 @@ impl fmt::Display for List {
     }
 }
 
+/// Threads that have left their runtime.
+struct Threads(usize);
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => write!(f, "1 thread with destructors of its thread-locals"),
+            more => write!(f, "{more} threads with destructors of their thread-locals"),
+        }
+    }
+}
+
 /// Which goroutines are listed.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum Which {
@@ -125,12 +146,16 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Says what is left, when the ender has said that it waits. Before the goroutines are marked as left.
-    pub(crate) fn tell_what_the_end_leaves(&self, patience: &Patience) {
+    /// Says what is left, so many threads among that, when the ender has said that it waits. Before the goroutines are marked
+    /// as left.
+    pub(crate) fn tell_what_the_end_leaves(&self, patience: &Patience, threads: usize) {
         if patience.told {
             let left = self.left(Which::All);
-            if !left.is_empty() {
-                H::warn(&format!("a runtime has ended, and left {}", List(left)));
+            let goroutines = (!left.is_empty()).then(|| List(left).to_string());
+            let threads = (threads > 0).then(|| Threads(threads).to_string());
+            let all: Vec<_> = goroutines.into_iter().chain(threads).collect();
+            if !all.is_empty() {
+                H::warn(&format!("a runtime has ended, and left {}", all.join(", and ")));
             }
         }
     }

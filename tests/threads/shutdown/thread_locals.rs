@@ -1,0 +1,110 @@
+//! The destructors of `thread_local!`s run when their thread has left the runtime, and are the program's, too.
+
+use super::{HOUR, MS};
+use common::{everywhere, gate::Gate, until};
+use gmp::{Runtime, go, lock_os_thread};
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Much longer than a limit of this file, on a machine that others use too.
+const PROMPT: Duration = Duration::from_secs(30);
+
+/// A destructor that takes a lock, and the lock.
+#[derive(Clone, Default)]
+struct Slow {
+    begun: Gate,
+    lock: Arc<Mutex<()>>,
+    over: Gate,
+}
+
+/// Its destructor.
+struct OnDrop(Slow);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.begun.open();
+        drop(self.0.lock.lock().unwrap());
+        self.0.over.open();
+    }
+}
+
+thread_local! {
+    static OF_THREAD: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
+}
+
+/// Leaves it with the thread of a goroutine.
+fn leave_with_a_thread(rt: &Runtime, slow: &Slow) {
+    let on_drop = OnDrop(slow.clone());
+    rt.go(move || OF_THREAD.set(Some(on_drop))).join().unwrap();
+}
+
+/// The caller has the lock for which the destructor waits. Fails by a hang, or by a thread that is counted as gone.
+#[test]
+fn shutdown_waits_for_them_only_so_long() {
+    everywhere(|rt| {
+        let slow = Slow::default();
+        leave_with_a_thread(&rt, &slow);
+        let held = slow.lock.lock().unwrap();
+        let begun = Instant::now();
+        let report = rt.shutdown(100 * MS);
+        assert!((100 * MS..PROMPT).contains(&begun.elapsed()));
+        // On a busy machine one that has nothing to do may be late as well.
+        assert!(report.threads_left() >= 1 && !report.is_clean(), "{report:?}");
+        assert_eq!(report.goroutines_left(), 0);
+        drop(held);
+        until(|| slow.over.is_open());
+    });
+}
+
+/// Fails by a shutdown that does not wait, or by one that is not clean.
+#[test]
+fn one_that_ends_in_time_is_waited_for() {
+    everywhere(|rt| {
+        let slow = Slow::default();
+        leave_with_a_thread(&rt, &slow);
+        thread::scope(|scope| {
+            let (begun, over) = (slow.begun.clone(), slow.over.clone());
+            let held = slow.lock.lock().unwrap();
+            let ends = scope.spawn(move || {
+                let report = rt.shutdown(HOUR);
+                (report, over.is_open())
+            });
+            begun.pass();
+            drop(held);
+            let (report, over) = ends.join().unwrap();
+            assert!(report.is_clean() && over, "{report:?}");
+        });
+    });
+}
+
+/// A thread that ends joins those that have ended before. Fails by a hang: the second waits for the first one's destructor.
+#[test]
+fn a_thread_that_ends_waits_for_those_of_no_other() {
+    everywhere(|rt| {
+        let slow = Slow::default();
+        let held = slow.lock.lock().unwrap();
+        let ends_with_its_thread = |on_drop: Option<OnDrop>| {
+            let tid = rt.go(move || {
+                let bound = go(move || {
+                    lock_os_thread();
+                    OF_THREAD.set(on_drop);
+                    // SAFETY: no preconditions.
+                    unsafe { libc::gettid() }
+                });
+                bound.join().unwrap()
+            });
+            tid.join().unwrap()
+        };
+        ends_with_its_thread(Some(OnDrop(slow.clone())));
+        slow.begun.pass();
+        let second = ends_with_its_thread(None);
+        until(|| !Path::new(&format!("/proc/self/task/{second}")).exists());
+        let report = rt.shutdown(100 * MS);
+        assert!(report.threads_left() >= 1, "{report:?}");
+        drop(held);
+        until(|| slow.over.is_open());
+    });
+}
