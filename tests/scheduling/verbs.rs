@@ -397,6 +397,31 @@ fn go_fair_progresses_while_hogs_hold_every_p() {
     }
 }
 
+/// Another keeps the only P while a goroutine spawns in a blocking call. Fails where what it spawns overtakes what it has
+/// spawned before.
+#[test]
+fn what_is_spawned_without_a_p_runs_in_its_order() {
+    let _alone = alone();
+    on_one_p(|order| {
+        let (keeps, over): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+        let (keeper_runs, ends) = (Arc::clone(&keeps), Arc::clone(&over));
+        let keeper = go(move || {
+            keeper_runs.store(true, SeqCst);
+            stay_until(|| ends.load(SeqCst));
+        });
+        let spawned = gmp::blocking(|| {
+            stay_until(|| keeps.load(SeqCst));
+            let verbs = [go_fair, go, go_fair, gmp::go_lifo, go_fair, go, gmp::go_lifo];
+            let spawned = Vec::from_iter((0..).zip(verbs).map(|(n, verb)| verb(order.noting(n.to_string()))));
+            over.store(true, SeqCst);
+            spawned
+        });
+        join_all(spawned.into_iter().chain([keeper]));
+        let order = order.so_far();
+        assert!(order.is_sorted_by_key(|who| who.parse::<u32>().unwrap()), "{order:?}");
+    });
+}
+
 /// As `go_fair_progresses_while_hogs_hold_every_p`, for a goroutine that is mailed to a P that a hog holds; and under each
 /// policy.
 #[test]

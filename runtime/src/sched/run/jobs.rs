@@ -46,6 +46,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Acquire, Relaxed, Release, event, fence_after_exchange};
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
+use crate::sched::run::place::Place;
 use record::Job;
 use std::io;
 use std::ptr::NonNull;
@@ -337,9 +338,10 @@ impl<H: Host> Sched<H> {
         Ok(g)
     }
 
-    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room.
+    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room; and the last of the
+    /// global queue without a P.
     fn submit_lifo(&self, m: &M<H>, g: GRef<H>) {
-        let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
+        let Some(inside) = m.look_in() else { return self.send(g, Place::Shared) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the newest job of {:?}", inside.p));
         let has_room = self.put_in(inside.p, Entry::Goroutine(g)).is_some();
@@ -347,7 +349,7 @@ impl<H: Host> Sched<H> {
         if has_room {
             self.wakep_beside_own();
         } else {
-            self.submit_on(m, g);
+            self.submit_at(m, g, Place::Next);
         }
     }
 }

@@ -48,14 +48,15 @@ impl<H: Host> Sched<H> {
     #[inline(always)]
     pub(crate) fn submit_at(&self, m: &M<H>, g: GRef<H>, place: Place) {
         match place {
-            Place::Next => self.submit_on(m, g),
+            Place::Next => self.submit_on_or(m, g, |g| self.send(g, Place::Shared)),
             Place::Shared | Place::Mail(_) | Place::Line(_) => self.send(g, place),
         }
     }
 
+    /// S1 to S3, through the lock.
     #[cold]
     #[inline(never)]
-    fn send(&self, g: GRef<H>, place: Place) {
+    pub(crate) fn send(&self, g: GRef<H>, place: Place) {
         let mut central = self.central.lock();
         self.put_at(&mut central, g, place);
         drop(central);

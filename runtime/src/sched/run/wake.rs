@@ -175,11 +175,17 @@ impl<H: Host> Sched<H> {
     /// As `submit`, on the thread of `m`, which is one of this scheduler's Ms.
     #[inline]
     pub(crate) fn submit_on(&self, m: &M<H>, g: GRef<H>) {
+        self.submit_on_or(m, g, |g| self.inject(GList::one(g)));
+    }
+
+    /// As `submit_on`; if `m` has no P, `without_p` does S1 to S3.
+    #[inline(always)]
+    pub(crate) fn submit_on_or(&self, m: &M<H>, g: GRef<H>, without_p: impl FnOnce(GRef<H>)) {
         if self.detours.get() != 0 && self.takes_detour_from(m, g) {
             return self.inject(GList::one(g));
         }
         mutant!(SubmitWakeFirst: self.wakep());
-        let Some(inside) = m.look_in() else { return self.inject(GList::one(g)) };
+        let Some(inside) = m.look_in() else { return without_p(g) };
         inside.p.owner.touch();
         event(format_args!("queues {g:?} as the next of {:?}", inside.p));
         // SubmitFence, as in `wakep`, with the same partners.
