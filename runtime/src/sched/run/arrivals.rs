@@ -19,14 +19,15 @@
 //! ends when none waits, or after [`TURN`]. The ring then has its turn for as long as that of the arrivals has taken, up to
 //! [`MOST_TURN`]: so arrivals take at most about half of the time, and a ring takes about twice as long at most as without
 //! them. Where other programs take the CPU away during a turn of the arrivals the ring gets more. A turn is told by two times,
-//! so it goes on, and ends, whichever M has the P. A visit (`look.rs`) takes no arrival, and what it takes counts as of the
-//! turn in which it runs.
+//! so it goes on, and ends, whichever M has the P. Beside a ring that has goroutines of its own a visit (`look.rs`) takes no
+//! arrival, and what it takes counts as of the turn in which it runs.
 //!
 //! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the
-//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the
-//! arrivals' turns have made these longer, as far as they have not become shorter since. While that is more than
-//! [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood there when the
-//! turn began. Beside a higher class there is no such bound.
+//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much these have
+//! become longer in the arrivals' turns, as far as the owner itself has queued as many, and as they have not become shorter
+//! since. What plain threads and other Ps add to the global queue is no debt of the arrivals of this P. While they owe more
+//! than [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood in the ring,
+//! and in the global queue for each P in use, when the turn began. Beside a higher class there is no such bound.
 //!
 //! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has
 //! ended; what an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so
@@ -76,6 +77,10 @@ pub(crate) struct Seen {
     pub(crate) now: Nanos,
     /// How many stand in the ring and in the global queue, without the arrivals.
     pub(crate) waiting: usize,
+    /// How many of those a round of this P has.
+    pub(crate) round: usize,
+    /// See [`Arrivals::queued`].
+    pub(crate) queued: u32,
 }
 
 /// Owner: whose turn it is on a P, and what the P's ring is made of.
@@ -88,6 +93,10 @@ pub(crate) struct Arrivals {
     round: Cell<(u32, usize)>,
     /// How many stood there when this turn began; or the fewest since, in a turn of the ring.
     waiting: Cell<usize>,
+    /// How many the owner had queued when the arrivals' turn began.
+    queued: Cell<u32>,
+    /// How many of the ring's positions were filled by others than the owner, less those that the owner has queued elsewhere.
+    by_others: Cell<u32>,
     /// How many the arrivals' turns have added that are there still.
     added: Cell<usize>,
     /// The next look reads the clock.
@@ -105,6 +114,8 @@ impl Arrivals {
             ring_until: Cell::new(Nanos::ZERO),
             round: Cell::new((0, 0)),
             waiting: Cell::new(0),
+            queued: Cell::new(0),
+            by_others: Cell::new(0),
             added: Cell::new(0),
             settles: Cell::new(false),
             ring_is_next: Cell::new(false),
@@ -164,6 +175,7 @@ impl Arrivals {
         if self.began.get().is_none() {
             self.began.set(Some(seen.now));
             self.waiting.set(seen.waiting);
+            self.queued.set(seen.queued);
         }
     }
 
@@ -171,8 +183,9 @@ impl Arrivals {
     pub(crate) fn end_turn(&self, seen: Seen) {
         if let Some(began) = self.began.take() {
             self.ring_until.set(seen.now.saturating_add(seen.now.saturating_since(began).min(MOST_TURN)));
-            self.round.set((seen.tick, seen.waiting));
-            self.added.set(self.added.get() + seen.waiting.saturating_sub(self.waiting.get()));
+            self.round.set((seen.tick, seen.round));
+            let queued = (seen.queued.wrapping_sub(self.queued.get()) as i32).max(0) as usize;
+            self.added.set(self.added.get() + seen.waiting.saturating_sub(self.waiting.get()).min(queued));
             self.waiting.set(seen.waiting);
         }
     }
@@ -182,9 +195,21 @@ impl Arrivals {
         self.began.get().is_some()
     }
 
+    /// How many goroutines owners have queued in the ring, which ends at `tail`, and in the global queue. Wraps.
+    fn queued(&self, tail: u32) -> u32 {
+        tail.wrapping_sub(self.by_others.get())
+    }
+
+    /// The tail of the ring has moved so far, and the owner has queued so many.
+    #[inline]
+    pub(crate) fn note_queued(&self, moved: u32, queued: u32) {
+        self.by_others.set(self.by_others.get().wrapping_add(moved).wrapping_sub(queued));
+    }
+
     /// The ring had these ends, and was then filled from elsewhere up to this tail.
     #[inline]
     pub(crate) fn fill(&self, (head, tail): (u32, u32), filled: u32) {
+        self.note_queued(filled.wrapping_sub(tail), 0);
         let (from, to) = self.filled.get();
         if head == tail {
             self.filled.set((tail, filled));
@@ -244,8 +269,11 @@ impl<H: Host> Sched<H> {
             return None;
         }
         // The whole of the global queue: what moves between that and the ring changes nothing then.
-        let waiting = p.runq.len() as usize + self.globrunq_len();
-        let seen = Seen { tick, now, waiting };
+        let (ring, global) = (p.runq.len() as usize, self.globrunq_len());
+        // All Ps in use take of the global queue; the caller's is one of them.
+        let ps = self.census.read().nbusy().max(1) as usize;
+        let (waiting, round) = (ring + global, ring + global.div_ceil(ps));
+        let seen = Seen { tick, now, waiting, round, queued: arrivals.queued(p.runq.ends().1) };
         if !self.has_own_ring(p) {
             arrivals.have_no_ring(seen);
             return None;
@@ -297,9 +325,11 @@ impl<H: Host> Sched<H> {
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
     use super::*;
+    use crate::host::Active;
     use crate::prim::capacity;
     use crate::runtime::policy::Policy;
     use crate::sched::run::look::PollSchedule;
+    use crate::{Runtime, go, go_fair, yield_now};
 
     /// How long goroutines of the ring run, arrivals, and what a visit takes, which is always there unless it takes no time; in
     /// nanoseconds.
@@ -326,7 +356,7 @@ mod tests {
         let arrivals = &schedule.arrivals;
         for tick in 1..=ticks {
             let (mut of_visit, mut of_arrivals) = (false, false);
-            let seen = |now| Seen { tick, now, waiting: 100 };
+            let seen = |now| Seen { tick, now, waiting: 100, round: 100, queued: 0 };
             if schedule.is_due(tick) {
                 let due = schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock)));
                 let during_turn = arrivals.have_their_turn();
@@ -477,7 +507,7 @@ mod tests {
     fn turns_end() {
         let arrivals = Arrivals::new();
         let at = |micros: u64| Nanos::from_nanos(1_000_000_000 + 1_000 * micros);
-        let seen = |micros| Seen { tick: 7, now: at(micros), waiting: 9 };
+        let seen = |micros| Seen { tick: 7, now: at(micros), waiting: 9, round: 9, queued: 9 };
         let may = |micros| arrivals.may_go_first(seen(micros));
         assert!(may(0));
         arrivals.go_first(seen(0));
@@ -506,6 +536,8 @@ mod tests {
             tick: (u32::MAX - 100).wrapping_add(tick),
             now: Nanos::from_nanos(1_000_000 * millis),
             waiting,
+            round: waiting,
+            queued: waiting as u32,
         };
         let may = |tick, millis, waiting| arrivals.may_go_first(seen(tick, millis, waiting));
         // What the ring has added itself.
@@ -540,16 +572,19 @@ mod tests {
         const ARRIVAL: u64 = 2_000;
         for (crowd, adds, at_once) in [(1, 1, 300), (100, 2, 300), (100, 8, 10_000), (1_000, 2, 100)] {
             let (arrivals, mut clock, mut left, mut spawned) = (Arrivals::new(), 0, 0, 0);
+            let mut queued = 0;
             let mut queue: std::collections::VecDeque<_> = std::iter::repeat_n(true, crowd).collect();
             let mut most = 0;
             for tick in 0..2_000_000 {
-                let seen = Seen { tick, now: Nanos::from_nanos(clock), waiting: queue.len() };
+                let (now, waiting) = (Nanos::from_nanos(clock), queue.len());
+                let seen = Seen { tick, now, waiting, round: waiting, queued };
                 if arrivals.may_go_first(seen) {
                     // So many come at once, after each turn of the ring.
                     if left > 0 {
                         (left, clock, spawned) = (left - 1, clock + ARRIVAL, spawned + adds);
                         arrivals.go_first(seen);
                         queue.extend(std::iter::repeat_n(false, adds));
+                        queued += adds as u32;
                         most = most.max(queue.len());
                         continue;
                     }
@@ -558,12 +593,109 @@ mod tests {
                 }
                 if queue.pop_front() == Some(true) {
                     queue.push_back(true);
+                    queued += 1;
                 }
                 clock += 30_000;
             }
             let of_a_turn = adds * at_once.min((nanos(TURN) / ARRIVAL) as usize + 1);
             assert!(most <= crowd + MOST_ADDED + 2 * of_a_turn, "{crowd}, {adds}, {at_once}: {most}");
             assert!(spawned > 100_000, "{crowd}, {adds}, {at_once}: {spawned}");
+        }
+    }
+
+    /// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or goroutines that are gone
+    /// before the next turn. Fails when the ring's turn is longer than the one of the arrivals before it.
+    #[test]
+    fn what_others_add_is_no_debt_of_arrivals() {
+        const ARRIVAL: u64 = 2_000;
+        const RING: u64 = 10_000;
+        for (each_milli, own) in [(0, 0), (10, 0), (400, 0), (400, 1), (100_000, 3)] {
+            let (arrivals, mut clock, mut queued, mut turns, mut begins, mut ends) =
+                (Arrivals::new(), 0, 0, 0, 0, 0);
+            for tick in 0..100_000 {
+                let waiting = 100_000 + (clock * each_milli / 1_000_000) as usize;
+                let seen = Seen { tick, now: Nanos::from_nanos(clock), waiting, round: waiting, queued };
+                if arrivals.may_go_first(seen) {
+                    if !arrivals.have_their_turn() {
+                        let (turn, waited) = (ends - begins, clock - ends);
+                        assert!(waited <= turn + RING, "{each_milli}, {own}: {waited} after {turn}");
+                        (turns, begins) = (turns + 1, clock);
+                        queued += own;
+                    }
+                    arrivals.go_first(seen);
+                    (clock, ends) = (clock + ARRIVAL, clock + ARRIVAL);
+                } else {
+                    clock += RING;
+                }
+            }
+            assert!(turns > 100, "{each_milli}, {own}: {turns}");
+        }
+    }
+
+    /// Fails when arrivals that have added too many wait for all that stand in the global queue, of which other Ps take, too.
+    #[test]
+    fn a_round_is_what_one_p_runs_of_the_global_queue() {
+        let arrivals = Arrivals::new();
+        let seen = |tick, waiting: usize| Seen {
+            tick,
+            now: Nanos::from_nanos(1_000_000 * u64::from(tick)),
+            waiting,
+            round: 1_000,
+            queued: waiting as u32,
+        };
+        arrivals.go_first(seen(0, 10_000));
+        arrivals.end_turn(seen(1, 20_000));
+        assert!(!arrivals.may_go_first(seen(1_000, 20_000)) && arrivals.may_go_first(seen(1_001, 20_000)));
+    }
+
+    /// Spawns on one P, beside goroutines of a plain thread; each yields so often. Returns how many the owner has queued, and how
+    /// many its positions say.
+    fn queue_on_one_p(handle: &crate::Handle, times: u32) -> (u32, u32) {
+        const OWN: u32 = 600;
+        const OTHERS: u32 = 300;
+        let queued = || {
+            let inside = M::<Active>::current().and_then(M::look_in).expect("it has just yielded");
+            inside.p.poll_schedule.arrivals.queued(inside.p.runq.ends().1)
+        };
+        let yields = move || (0..times).for_each(|_| yield_now());
+        yield_now();
+        let before = queued();
+        let others = handle.clone();
+        std::thread::spawn(move || (0..OTHERS).for_each(|_| drop(others.go(yields)))).join().unwrap();
+        let mut all = OTHERS * times;
+        for n in 0..OWN {
+            drop(if n % 8 == 0 { go_fair(yields) } else { go(yields) });
+            all += 1 + times;
+        }
+        while handle.num_goroutines() > 1 {
+            if times > 0 {
+                yield_now();
+                all += 1;
+            } else {
+                // A yield would begin a round, and visits take no share.
+                crate::time::sleep(Duration::from_millis(1));
+            }
+        }
+        (all, queued().wrapping_sub(before))
+    }
+
+    /// Fails when what comes into a ring from elsewhere counts as queued by its owner, or what is queued globally does not. Where
+    /// the monitor takes the P meanwhile it does not: it never takes the P ten times.
+    #[test]
+    fn an_owner_counts_what_it_has_queued_itself() {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+        let handle = runtime.handle();
+        for times in [0, 2] {
+            let mut counted = Vec::new();
+            let exact = runtime.run(|| {
+                (0..10).any(|_| {
+                    counted.push(queue_on_one_p(&handle, times));
+                    // One may stand in `runnext`, or have stood there.
+                    counted.last().is_some_and(|&(all, counted)| all.abs_diff(counted) <= 1)
+                })
+            });
+            assert!(exact, "{times} times: {counted:?}");
         }
     }
 

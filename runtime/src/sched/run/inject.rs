@@ -279,7 +279,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
-        let policy = self.config.policy;
+        let (policy, tail) = (self.config.policy, p.runq.ends().1);
         let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
         if policy.has_one_queue() {
             central.globq.push_yielded(g);
@@ -292,6 +292,7 @@ impl<H: Host> Sched<H> {
         } else {
             round.take_in(p.runq.ends().1);
         }
+        p.poll_schedule.arrivals.note_queued(p.runq.ends().1.wrapping_sub(tail), 1);
         mutant!(SpillKeepsTheLength: return);
         self.publish_len(&central);
     }
@@ -310,7 +311,9 @@ impl<H: Host> Sched<H> {
                 let Some(all) = p.runq.take_all() else { return false };
                 central.globq.extend(all);
             }
-            central.globq.move_to(&p.runq, takes.min(p.runq.room() as usize));
+            let takes = takes.min(p.runq.room() as usize);
+            central.globq.move_to(&p.runq, takes);
+            p.poll_schedule.arrivals.note_queued(takes as u32, 0);
             event(format_args!("ends a round of {p:?}: {gives_all}, takes {takes}"));
             true
         });
@@ -416,8 +419,11 @@ impl<H: Host> Sched<H> {
             most = most.checked_sub(1)?;
             central.globq.pop_of(arrivals_too)
         });
+        let (arrivals, filled) = (&p.poll_schedule.arrivals, p.runq.ends().1);
         if arrivals_too {
-            p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
+            arrivals.fill(ends, filled);
+        } else {
+            arrivals.note_queued(filled.wrapping_sub(ends.1), 0);
         }
     }
 

@@ -49,8 +49,21 @@ impl<H: Host> Sched<H> {
     pub(crate) fn submit_at(&self, m: &M<H>, g: GRef<H>, place: Place) {
         match place {
             Place::Next => self.submit_on_or(m, g, |g| self.send(g, Place::Shared)),
-            Place::Shared | Place::Mail(_) | Place::Line(_) => self.send(g, place),
+            Place::Shared | Place::Mail(_) | Place::Line(_) => self.send_from(m, g, place),
         }
+    }
+
+    /// As `send`, on the thread of `m`, whose P may have its arrivals' turn.
+    #[cold]
+    #[inline(never)]
+    fn send_from(&self, m: &M<H>, g: GRef<H>, place: Place) {
+        if place == Place::Shared
+            && let Some(inside) = m.look_in()
+        {
+            inside.p.owner.touch();
+            inside.p.poll_schedule.arrivals.note_queued(0, 1);
+        }
+        self.send(g, place);
     }
 
     /// S1 to S3, through the lock.
