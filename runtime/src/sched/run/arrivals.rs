@@ -603,8 +603,8 @@ mod tests {
         }
     }
 
-    /// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or goroutines that are gone
-    /// before the next turn. Fails when the ring's turn is longer than the one of the arrivals before it.
+    /// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or few. Fails when the
+    /// ring's turn is longer than the one of the arrivals before it.
     #[test]
     fn what_others_add_is_no_debt_of_arrivals() {
         const ARRIVAL: u64 = 2_000;
@@ -648,8 +648,8 @@ mod tests {
         assert!(!arrivals.may_go_first(seen(1_000, 20_000)) && arrivals.may_go_first(seen(1_001, 20_000)));
     }
 
-    /// Spawns on one P, beside goroutines of a plain thread; each yields so often. Returns how many the owner has queued, and how
-    /// many its positions say.
+    /// Spawns on one P, beside goroutines of a plain thread; each yields so often. Returns how many the owner has queued, and
+    /// how many its positions say.
     fn queue_on_one_p(handle: &crate::Handle, times: u32) -> (u32, u32) {
         const OWN: u32 = 600;
         const OTHERS: u32 = 300;
@@ -679,8 +679,8 @@ mod tests {
         (all, queued().wrapping_sub(before))
     }
 
-    /// Fails when what comes into a ring from elsewhere counts as queued by its owner, or what is queued globally does not. Where
-    /// the monitor takes the P meanwhile it does not: it never takes the P ten times.
+    /// Fails when what comes into a ring from elsewhere counts as queued by its owner, or what is queued globally does not. A
+    /// count in which the monitor has taken the P is not exact; ten in a row are no accident.
     #[test]
     fn an_owner_counts_what_it_has_queued_itself() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

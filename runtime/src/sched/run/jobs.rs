@@ -338,8 +338,8 @@ impl<H: Host> Sched<H> {
         Ok(g)
     }
 
-    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room; and the last of the
-    /// global queue without a P.
+    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room; and the last of
+    /// the global queue without a P.
     fn submit_lifo(&self, m: &M<H>, g: GRef<H>) {
         let Some(inside) = m.look_in() else { return self.send(g, Place::Shared) };
         inside.p.owner.touch();
