@@ -85,6 +85,21 @@ fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
     });
 }
 
+/// A `Normal` goroutine yields, and one of `High` that stood in the batch takes its place, and keeps the M until the first has
+/// run on. The other M gives up. Fails by deadlock when that M looks at the ring before the yield, and at the batch after it.
+#[test]
+fn one_that_yields_before_the_batch_is_run_elsewhere() {
+    Model::new().preemptions(3).check("gosched_before_batch", || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        yield_before_one_that_stays(&runtime, move |stays| {
+            handle.fill_batch_in_silence(Priority::High, [handle.make(stays)]);
+            handle.wake();
+        });
+    });
+}
+
 /// `queues` places two goroutines, and wakes nobody: the first keeps its M until the second has run. No M polls, and the other
 /// one sleeps.
 fn the_first_waits_for_the_second(queues: fn(&Handle, Made, Made)) -> impl Fn() + Send + Sync + 'static {
@@ -190,6 +205,7 @@ fn mutants() {
         &[
             (Mutant::BatchUnseen, THIEF),
             (Mutant::BatchNeverStolen, THIEF),
+            (Mutant::BatchReadLast, "one_that_yields_before_the_batch_is_run_elsewhere"),
             (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
             (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),
             (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),

@@ -148,6 +148,8 @@ pub enum Mutant {
     // Classes: who runs next, and who is forgotten (`models/classes.rs`).
     /// An M that gives up, and every check whether a P has work, leave out its batch.
     BatchUnseen,
+    /// Every check whether a P has work looks at its ring before its batch.
+    BatchReadLast,
     /// A thief takes nothing from a batch.
     BatchNeverStolen,
     /// A P that retires keeps its batch.
