@@ -195,31 +195,54 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     });
 }
 
-/// Goroutines that yield fill the ring, and the end of their round puts others before them, one of which blocks its M until
-/// the next has run. The other M sleeps, as if it had looked at the global queue before they came there, and at the ring
-/// when they had left it. Fails by deadlock when no M is woken.
+/// A goroutine yields beside others in the global queue, and the end of its round brings them into the ring; one of them
+/// blocks its M until the next has run. The other M sleeps, as if it had looked at the global queue before they came there,
+/// and at the ring when they had left it. Fails by deadlock when no M is woken.
 #[test]
 fn those_that_a_round_brings_are_run_by_another_m() {
     Model::new().preemptions(1).check("round_ends", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
         let (handle, ran) = (Handle::of(&runtime), Flag::default());
+        let (waits, raises) = (ran.clone(), ran.clone());
         let first = runtime.go(move || {
             have_no_m_poll(&handle);
-            let (waits, raises) = (ran.clone(), ran);
-            // When this goroutine yields, the ring overflows: these two and this one go to the global queue, the others are
-            // the round.
-            handle.queue_in_silence([
+            handle.queue_globally_in_silence([
                 handle.make(move || waits.wait_on_thread()),
                 handle.make(move || raises.raise()),
-                handle.make(yield_now),
-                handle.make(yield_now),
             ]);
+            // The round of this yield ends after the next.
+            yield_now();
             loom::explore();
             yield_now();
+        });
+        ran.wait_on_thread();
+        done();
+        first.join().unwrap();
+    });
+}
+
+/// A goroutine yields where the ring is full: the ring's older half goes to the global queue, and the goroutine with it. The
+/// last of those that stay keeps its M until the goroutine has run on. The other M sleeps, as if it had looked at the global
+/// queue before that, and at the ring when it was empty. Fails by deadlock when no M is woken.
+#[test]
+fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
+    Model::new().preemptions(1).check("yield_spills", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let handle = Handle::of(&runtime);
+        let yields = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let ran_on = Flag::default();
+            let waits = ran_on.clone();
+            let [a, b, c] = [(); 3].map(|()| handle.make(|| ()));
+            handle.queue_in_silence([a, b, c, handle.make(move || waits.wait_on_thread())]);
+            loom::explore();
+            yield_now();
+            ran_on.raise();
             done();
         });
-        first.join().unwrap();
+        yields.join().unwrap();
     });
 }
 
@@ -314,6 +337,7 @@ fn mutants() {
             ),
             (Mutant::ArrivalWakesNobody, "one_before_which_an_arrival_goes_is_run_by_another_m"),
             (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
+            (Mutant::SpillWakesNobody, "those_that_a_full_ring_sends_away_are_run_by_another_m"),
             (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
         ],
     );

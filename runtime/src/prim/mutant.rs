@@ -274,6 +274,8 @@ pub enum Mutant {
     SleeperQueuedInSilence,
     /// An M that has moved goroutines at the end of a round wakes no M for them.
     RoundWakesNobody,
+    /// An M whose goroutine yields into a full ring wakes no M for those that go to the global queue.
+    SpillWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).
     /// An M goes idle with a surplus P, also when the runtime ends.

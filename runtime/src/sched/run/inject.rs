@@ -2,8 +2,14 @@
 //!
 //! The queue is under the lock; its length is read without the lock, as a hint. Goroutines move from the global queue to a
 //! ring, and an M that looks at the ring before such a move, and at the queue afterwards, sees them in neither: so an M that is
-//! about to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3). Checked by
-//! `models/submit_vs_idle.rs`.
+//! about to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3).
+//!
+//! Goroutines move the other way when a ring is full (`spill`) and when a round ends. Such an M may look at the queue before
+//! that, and at the ring when those that stayed there have been taken out; the number of queued goroutines has not changed,
+//! and yet the M sees none. So S2 and S3 (`wake.rs`) follow each of these moves, also where no goroutine was submitted: one
+//! yields, or goes from `runnext` to the end of the ring (`spill_and_wake`).
+//!
+//! Checked by `models/submit_vs_idle.rs` and `models/visits.rs`.
 
 use crate::g::list::GList;
 use crate::g::pool::GPool;
@@ -273,7 +279,7 @@ impl<H: Host> Sched<H> {
 
     /// By the owner of `p`: `g` found the ring full. Half of the ring goes with `g`, or, as the policy has it, `g` alone: then
     /// a round goes on as it was, and `g`, the youngest, stands behind those that the round has still to exchange. Where the
-    /// policy has no rings `g` has yielded.
+    /// policy has no rings `g` has yielded. S2 and S3 follow, by the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
@@ -295,6 +301,18 @@ impl<H: Host> Sched<H> {
         p.poll_schedule.arrivals.note_queued(p.runq.ends().1.wrapping_sub(tail), 1);
         mutant!(SpillKeepsTheLength: return);
         self.publish_len(&central);
+    }
+
+    /// As `spill`, with S2 and S3, where the caller has submitted nothing. Where there is one queue `g` only goes to its end,
+    /// in the lock, where an M that gives up looks.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn spill_and_wake(&self, p: &P<H>, g: GRef<H>) {
+        self.spill(p, g);
+        mutant!(SpillWakesNobody: return);
+        if !self.config.has_one_queue {
+            self.wakep();
+        }
     }
 
     /// By the owner of `p`: a round is over, see `round.rs`.

@@ -135,7 +135,7 @@ impl<H: Host> Sched<H> {
                 return Some(next);
             }
             if let Some(next) = p.runq.push(next) {
-                self.spill(p, next);
+                self.spill_and_wake(p, next);
             }
         } else {
             p.begin_slice();
@@ -265,8 +265,9 @@ impl<H: Host> Sched<H> {
     }
 
     /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
-    /// before its next turn but one (`round.rs`). No M is woken: in exchange for `g` this M takes a goroutine that was
-    /// queued before, so the number of queued goroutines stays the same, and the submitters have woken an M for those.
+    /// before its next turn but one (`round.rs`). While `g` finds room there no M is woken: in exchange for `g` this M takes
+    /// a goroutine that was queued on the same P before, for which the submitter has woken an M; and an M that gives up, and
+    /// sees that one gone, sees `g` (`has_work`). For what a full ring sends to the global queue an M is woken (`inject.rs`).
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     pub(super) fn requeue(&self, m: &M<H>, g: GRef<H>) {
@@ -281,7 +282,7 @@ impl<H: Host> Sched<H> {
             None if elsewhere.is_nothing() || !elsewhere.is_for_all() => return,
             None => {}
             // What does not fit goes to the global queue.
-            Some(g) => self.spill(p, g),
+            Some(g) => self.spill_and_wake(p, g),
         }
         p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));
     }

@@ -55,7 +55,7 @@ impl<H: Host> Sched<H> {
         event(format_args!("gives its turn to {first:?}"));
         // Without a fence: no M is to be woken, or `wakep` has one.
         if let Some(g) = p.runq.push_next(first, || ()) {
-            self.spill(p, g);
+            self.spill_and_wake(p, g);
         }
         if hid {
             mutant!(PickWakesNobody: return);

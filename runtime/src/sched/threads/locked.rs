@@ -342,7 +342,7 @@ impl<H: Host> Sched<H> {
             && let Some(found) = self.look_elsewhere_when_due(m, p, tick, false)
             && let Some(found) = p.runq.push(found)
         {
-            self.spill(p, found);
+            self.spill_and_wake(p, found);
         }
         // All are surplus when the runtime ends.
         let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
@@ -356,7 +356,7 @@ impl<H: Host> Sched<H> {
             return false;
         }
         if let Some(g) = p.runq.push(g) {
-            self.spill(p, g);
+            self.spill_and_wake(p, g);
         }
         false
     }
