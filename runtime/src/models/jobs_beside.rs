@@ -217,7 +217,8 @@ fn a_visit_queues_the_job_of_a_forker_of_a_class() {
 }
 
 /// A forker blocks its M in its own branch, at the limit of threads, and its P goes without an M. The goroutine of the other
-/// P is always ready. Fails by an assertion when no visit of that P brings the record in.
+/// P is always ready, and that P has a job of its own at each visit. Fails by an assertion when no visit of that P brings the
+/// record in.
 #[test]
 fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
     Model::new().check("left_job", || {
@@ -236,6 +237,7 @@ fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
                 loom::thread::yield_now();
             }
             for _ in 0..3 {
+                handle.put_job_in_silence(handle.make(|| ()));
                 handle.have_a_visit_come();
                 yield_now();
             }
@@ -308,6 +310,7 @@ fn mutants() {
             (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),
             (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
             (Mutant::LeftJobsUnnoted, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
+            (Mutant::LeftJobsComeLast, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
             (Mutant::EndOverlooksStarting, STARTING),
             (Mutant::StartingEndsRelaxed, STARTING),
             (Mutant::EndLooksForStartingRelaxed, STARTING),

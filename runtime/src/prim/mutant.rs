@@ -116,6 +116,8 @@ pub enum Mutant {
     JobsOfTheRetiredUnseen,
     /// A P goes without an M, and its jobs are left to Ms that have nothing else to do.
     LeftJobsUnnoted,
+    /// A visit takes such a job only where the P has none of its own.
+    LeftJobsComeLast,
     /// A visit queues a job, and wakes no M.
     QueuedJobWakesNobody,
     /// The ender does not ask whether a job is about to become a goroutine.

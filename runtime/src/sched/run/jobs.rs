@@ -22,12 +22,12 @@
 //! already goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the
 //! number of live goroutines in the order of the tree's depth. Where all other Ps have work as well, a P whose own queue
 //! is never empty would keep its jobs waiting for ever. So a visit moves the oldest job to the end of the ring
-//! (`look.rs`), if the M has come to no job since the last visit; or it moves the oldest job of a P without an M, which
-//! has retired, or was given away when there was no M for it: goroutines that are always ready on the Ps in use would
-//! keep that job waiting for ever. (If the M has come to its own jobs, a tree goes on depth first, and another branch
-//! begun at each visit would be one more path of live goroutines. So newer jobs that never end keep the oldest one
-//! waiting, until another P takes it.) While the mover has a job in hand, an M that gives up sees the job in neither
-//! place: so the mover does S2 and S3 once more.
+//! (`look.rs`), if the M has come to no job since the last visit; and it moves the oldest job of a P without an M, which
+//! has retired, or was given away when there was no M for it: goroutines that are always ready on the Ps in use, or jobs
+//! that are put in there again and again, would keep that job waiting for ever. (If the M has come to its own jobs, a tree
+//! goes on depth first, and another branch begun at each visit would be one more path of live goroutines. So newer jobs
+//! that never end keep the oldest one waiting, until another P takes it.) While the mover has a job in hand, an M that gives
+//! up sees the job in neither place: so the mover does S2 and S3 once more.
 //!
 //! *A program without forks* pays for none of this: `forks` is set with the first job, and all looks beyond the M's own P
 //! ask that first.
@@ -207,23 +207,34 @@ impl<H: Host> Sched<H> {
     }
 
     /// Owner, at a visit: the oldest of the jobs of `p` goes to the end of the ring, as a goroutine, unless the owner comes to
-    /// its jobs by itself.
+    /// its jobs by itself; and so does the oldest job of a P that no M has: no more are put in there.
     pub(crate) fn queue_oldest_job(&self, p: &P<H>) {
         mutant!(VisitLeavesJobs: return);
         if p.jobs.is_empty() && !self.has_left_jobs() {
             return;
         }
         let starting = Starting::begin(self);
-        let entry = p.jobs.take_starving().or_else(|| self.take_left_job());
-        let Some(g) = entry.and_then(|entry| self.start_job(entry)) else { return };
-        if self.detours.get() != 0 && self.takes_detour(Some(p), g) {
-            return self.inject(GList::one(g));
-        }
-        p.owner.touch();
-        if let Some(g) = p.runq.push(g) {
-            self.spill(p, g);
+        let own = p.jobs.take_starving();
+        // Also beside an own one: a P that has one at each visit would keep the other waiting for ever.
+        let takes_left = true;
+        mutant!(LeftJobsComeLast: let takes_left = own.is_none());
+        let left = if takes_left { self.take_left_job() } else { None };
+        let mut queued = false;
+        for g in [left, own].into_iter().flatten().filter_map(|entry| self.start_job(entry)) {
+            if self.detours.get() != 0 && self.takes_detour(Some(p), g) {
+                self.inject(GList::one(g));
+                continue;
+            }
+            queued = true;
+            p.owner.touch();
+            if let Some(g) = p.runq.push(g) {
+                self.spill(p, g);
+            }
         }
         drop(starting);
+        if !queued {
+            return;
+        }
         mutant!(QueuedJobWakesNobody: return);
         self.wakep();
     }
