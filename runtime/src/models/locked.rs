@@ -312,6 +312,36 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
     });
 }
 
+/// The only M that could run another goroutine brings a bound one the P in whose ring that goroutine stands, while the other
+/// P is idle. Fails by deadlock when the M then sleeps: the bound goroutine waits for the other one.
+#[test]
+fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
+    Model::new().preemptions(1).check("bringer_gives_ring", || {
+        let runtime = runtime(2, 2);
+        let (place, ran) = (Place::default(), Flag::default());
+        let bound = runtime.go({
+            let (there, ran) = (place.clone(), ran.clone());
+            move || {
+                let own = Own::lock();
+                there.park();
+                own.check();
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        place.wait_on_thread();
+        while !Handle::of(&runtime).somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let _wakes = runtime.go(move || {
+            loom::explore();
+            drop(go(move || ran.raise()));
+            place.wake();
+        });
+        bound.join().unwrap();
+    });
+}
+
 /// Fails by deadlock, or an assertion: the calling thread is not brought its main goroutine, or is not released.
 #[test]
 fn main_runs_locked_to_its_caller() {
@@ -428,6 +458,7 @@ fn mutants() {
             (Mutant::StopForgetsTheBound, on_its_way),
             (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
             (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
+            (Mutant::StopmSkipsRings, "at_the_limit_who_brings_a_bound_goroutine_sees_the_ring"),
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),

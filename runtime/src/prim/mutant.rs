@@ -80,6 +80,8 @@ pub enum Mutant {
     EmptyIgnoresRunnext,
     /// An M without a P goes to sleep beside an idle P, for which no M was found, and beside a goroutine in the global queue.
     StopmSkipsGlobal,
+    /// Such an M does not look at the queues of the Ps.
+    StopmSkipsRings,
 
     // Jobs (`models/jobs.rs`).
     /// A forker reads the census without SubmitFence.

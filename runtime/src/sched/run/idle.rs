@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
+use crate::prim::{Ordering, fence};
 use crate::sched::poll::Poller;
 use crate::sched::run::classes::Heeded;
 use crate::sched::{Central, Sched};
@@ -144,7 +145,8 @@ impl<H: Host> Sched<H> {
 
     /// Puts `m`, which has given up or lost the P, on the idle set; or returns an idle P for `m`. An M that idled a P has
     /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on the idle set
-    /// yet. So `m` checks the global queue, and the jobs, in the critical section in which `m` joins the idle set.
+    /// yet. So `m` checks the global queue, and the jobs, in the critical section in which `m` joins the idle set, and the
+    /// queues of the Ps after that, in the order of I1 and I3 (`sleep_unless`).
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
         if (!central.globq.is_empty() || self.jobs_somewhere())
@@ -158,12 +160,23 @@ impl<H: Host> Sched<H> {
 
     /// After `mput`, without the lock.
     pub(crate) fn sleep_unless(&self, m: &M<H>, p: Option<NonNull<P<H>>>) {
-        match p {
-            Some(p) => {
-                m.acquire(p);
-                self.become_spinning(m);
-            }
-            None => self.sleep_on_note(m),
+        let Some(p) = p else {
+            self.wake_for_the_idle();
+            return self.sleep_on_note(m);
+        };
+        m.acquire(p);
+        self.become_spinning(m);
+    }
+
+    /// By an M that has joined the idle set without idling a P: wakes an M, itself maybe, if there is a goroutine beside an
+    /// idle P for which there was no M. A submitter may also have left one to a claim to spin that was undone for want of an M.
+    fn wake_for_the_idle(&self) {
+        mutant!(StopmSkipsRings: return);
+        // StopmFence. SeqCst: others' stores to the census, seen by way of the lock, then loads from the queues; partner:
+        // SubmitFence in `wakep`.
+        fence(Ordering::SeqCst);
+        if self.census.lacks_a_spinner() && self.work_somewhere(&self.idle_mask) {
+            self.wakep();
         }
     }
 }

@@ -20,8 +20,11 @@
 //! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
 //!   through I1 to I3 itself, or finds work, stops spinning, and then looks at every queue (L1 to L3 of `spin.rs`). So the G
 //!   that a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
-//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps. (It may nap before that,
-//!   for microseconds: `nap.rs`.)
+//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps, or gives the P away, and
+//!   looks as at I3 then (`handoffp`), or hands that on with the P. (It may nap before that, for microseconds: `nap.rs`.)
+//!
+//! *At `max_threads`* there may be no M for an idle P. The M that comes next to the idle set looks at all queues (`mput` and
+//! `sleep_unless` in `idle.rs`).
 //!
 //! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
 //! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
@@ -279,8 +282,8 @@ impl<H: Host> Sched<H> {
     #[inline]
     pub(crate) fn wakep(&self) {
         mutant!(SubmitNoWake: return);
-        // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`
-        // and in `handoffp`, SpinnerFence in `end_spinning`, and StopFence in `begin_stop`.
+        // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`,
+        // HandoffpFence, StopmFence in `wake_for_the_idle`, SpinnerFence in `end_spinning`, and StopFence in `begin_stop`.
         fence(Ordering::SeqCst.unless(SubmitNoFence));
         if self.census.lacks_a_spinner() {
             self.wake_one();
@@ -336,7 +339,7 @@ impl<H: Host> Sched<H> {
 
     /// Chooses an M for an assignment: a sleeping one, else the one in the poller, else a new one. If there may be no more
     /// threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or comes
-    /// without a P, and looks at the global queue (`mput`); or waits for its bound goroutine, which may be in the global
+    /// without a P, and looks as well (`mput`, `sleep_unless`); or waits for its bound goroutine, which may be in the global
     /// queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
