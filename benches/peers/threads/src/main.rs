@@ -1,8 +1,8 @@
 //! The floors: std's threads and mutex, crossbeam's channels, rayon, the kernel's own sleep, one thread around an epoll; and
 //! those of the shapes (`floors`).
 //!
-//! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds. `peer-threads distance` tells how
-//! far the first core and the last are apart.
+//! `peer-threads costs` prints what a few things cost that every runtime is made of, in nanoseconds. `peer-threads distance`
+//! tells how far the first core and the last are apart.
 
 mod costs;
 mod echo;
