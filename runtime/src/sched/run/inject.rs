@@ -283,6 +283,12 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
+        self.spill_here(p, g);
+    }
+
+    /// As `spill`, compiled into each of its two callers: where there is one queue each yield comes here.
+    #[inline(always)]
+    fn spill_here(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
         let (policy, tail) = (self.config.policy, p.runq.ends().1);
@@ -308,7 +314,7 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     pub(crate) fn spill_and_wake(&self, p: &P<H>, g: GRef<H>) {
-        self.spill(p, g);
+        self.spill_here(p, g);
         mutant!(SpillWakesNobody: return);
         if !self.config.has_one_queue {
             self.wakep();
