@@ -291,20 +291,23 @@ impl<H: Host> Sched<H> {
     fn spill_here(&self, p: &P<H>, g: GRef<H>) {
         let mut central = self.central.lock();
         event(format_args!("queues {g:?} globally, and what {p:?} can't hold"));
-        let (policy, tail) = (self.config.policy, p.runq.ends().1);
-        let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
+        let policy = self.config.policy;
         if policy.has_one_queue() {
             central.globq.push_yielded(g);
-        } else if policy.stealing().overflow == Overflow::PutOne {
-            central.globq.push(g);
-        } else if !round.is_on() {
-            p.runq.spill(g, out);
-        } else if let Some(head) = p.runq.spill_newer(g, out) {
-            round.keep_older_half(head);
         } else {
-            round.take_in(p.runq.ends().1);
+            let tail = p.runq.ends().1;
+            let (round, out) = (&p.poll_schedule.round, |g| central.globq.push(g));
+            if policy.stealing().overflow == Overflow::PutOne {
+                central.globq.push(g);
+            } else if !round.is_on() {
+                p.runq.spill(g, out);
+            } else if let Some(head) = p.runq.spill_newer(g, out) {
+                round.keep_older_half(head);
+            } else {
+                round.take_in(p.runq.ends().1);
+            }
+            p.poll_schedule.arrivals.note_queued(p.runq.ends().1.wrapping_sub(tail), 1);
         }
-        p.poll_schedule.arrivals.note_queued(p.runq.ends().1.wrapping_sub(tail), 1);
         mutant!(SpillKeepsTheLength: return);
         self.publish_len(&central);
     }
