@@ -240,9 +240,11 @@ impl<H: Host> Sched<H> {
         }
         let p = m.p().expect("send_on: an M runs goroutines with a P");
         g.word.requeue();
-        // Without a fence: this wakes no M but the one that gets the P.
+        // Without a fence: this wakes no M but the one that gets the P, or `wakep` has one.
+        let mut spilled = false;
         if let Some(g) = p.runq.push_next(g, || ()) {
             p.runq.spill(g, |g| central.globq.push(g));
+            spilled = true;
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Assignment::P(m.release()));
@@ -251,6 +253,9 @@ impl<H: Host> Sched<H> {
         central.idle.put_m(m);
         drop(central);
         self.start_woken(wake);
+        if spilled {
+            self.wakep();
+        }
         self.sleep_on_note(m);
         true
     }
