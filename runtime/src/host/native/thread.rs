@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long `join` sleeps between two looks, at first and at most: a thread without destructors of the program's needs little.
+/// So long `join` stays awake: a thread without destructors of the program's is gone before, and a sleep would be longer.
+const AWAKE: Duration = Duration::from_micros(200);
+/// How long `join` then sleeps between two looks, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -33,15 +35,20 @@ pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
 /// clock that an operator may set (`pthread_timedjoin_np`), or in glibc alone (`pthread_clockjoin_np`): so this looks again and
 /// again.
 pub(crate) fn join(thread: JoinHandle<()>, until: Nanos) -> Result<(), JoinHandle<()>> {
-    let mut pause = FIRST_PAUSE;
+    let (awake, mut pause) = (clock::now().saturating_add(AWAKE), FIRST_PAUSE);
     // SAFETY: the handle has a thread that was neither joined nor detached.
     while unsafe { libc::pthread_tryjoin_np(thread.as_pthread_t(), ptr::null_mut()) } != 0 {
-        let left = until.saturating_since(clock::now());
+        let now = clock::now();
+        let left = until.saturating_since(now);
         if left.is_zero() {
             return Err(thread);
         }
-        std::thread::sleep(pause.min(left));
-        pause = LONGEST_PAUSE.min(2 * pause);
+        if now < awake {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(pause.min(left));
+            pause = LONGEST_PAUSE.min(2 * pause);
+        }
     }
     // It was joined: the handle's drop would detach it. Its body ends the process rather than unwind, so there is no error.
     let _joined = thread.into_pthread_t();
