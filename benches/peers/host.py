@@ -94,10 +94,10 @@ def distance() -> float:
 
 class Quiet:
     """How much of the machine others used while a program ran, their CPU time and what the hypervisor kept; and how far the cores were
-    apart before or after it."""
+    apart before and after it, which matters where the program uses two."""
 
-    def __init__(self) -> None:
-        self.apart = distance()
+    def __init__(self, cores: int = 2) -> None:
+        self.apart = [distance()] if cores > 1 else []
         self.before = self.look()
 
     @staticmethod
@@ -115,7 +115,8 @@ class Quiet:
 
     def told(self, took: float) -> dict[str, float | list[float]]:
         """Of a run that took so many seconds and has just ended."""
-        return {"others": self.others(took), "apart": [self.apart, distance()]}
+        others = self.others(took)
+        return {"others": others, "apart": [*self.apart, distance()]} if self.apart else {"others": others}
 
 
 class Calm:

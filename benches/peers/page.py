@@ -86,7 +86,7 @@ def head(data: dict) -> str:
     of = ", ".join(f"{name} {versions[key]}" for key, name in named.items() if key in versions)
     return (
         f"{data['date']}: {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}. {of}. "
-        f"Medians of up to {data['reps']} runs, interleaved: a run beside which other programs used the machine is left out; * "
+        f"Medians of up to {data['reps']} runs, interleaved: a run beside which other programs used the machine, or its cores were moved, is left out; * "
         f"marks a figure for which there are only such runs. Less is better in every row.\n"
     )
 
@@ -138,7 +138,7 @@ def table(data: dict) -> str:
         runs = "one run" if times == 1 else f"{times} runs"
         text += f"\n## More processors than cores\n\n{' / '.join(map(str, more))} processors, {runs} of each.\n\n"
         text += main_table(figures, more, ROWS)
-    text += "\n## Every figure\n\nmedian (least .. most); d: runs beside which others used the machine, and which do not count "
+    text += "\n## Every figure\n\nmedian (least .. most); d: runs beside which others used the machine, or its cores were moved, and which do not count "
     text += "as long as there are others.\n\n| row | P | program | figure | d |\n| --- | --- | --- | --- | --- |\n"
     for row in ROWS:
         for procs in procs_of(row, figures):

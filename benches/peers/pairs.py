@@ -146,7 +146,7 @@ def table(data: dict) -> str:
     text = f"# Shapes of real programs: gmp beside Go, tokio and may\n\n{head(data)}\n"
     text += (
         "Medians of the rounds (least .. most). The ratio is the median of gmp's figure over that of the peer with the least median, "
-        "each in the same round; * where others used the machine beside all rounds but a few. "
+        "each in the same round; * where others used the machine, or its cores were moved, beside all rounds but a few. "
         "A limit counts as kept, or as missed, when the 95 % interval of that median lies wholly on one side. *To the floor* is gmp's "
         f"figure over that of the program without a runtime (threads, where the row has one), likewise; {OF_FLOOR} keeps a limit, too.\n\n"
     )

@@ -95,7 +95,7 @@ def run_cost(row: Row, peer: str, procs: int) -> dict:
 
 
 def page(data: dict, head: str) -> str:
-    text = f"# What is paid before anything runs\n\n{head}\nMedians (least .. most); * where others used the machine beside all runs.\n\n"
+    text = f"# What is paid before anything runs\n\n{head}\nMedians (least .. most); * where others used the machine, or its cores were moved, beside all runs.\n\n"
     text += f"| | P | {' | '.join(NAMES[peer] for peer in ALL)} | {' | '.join(f'`{of}` × `{beside}`' for of, beside in RATIOS)} | goal |\n{'| --- ' * (len(ALL) + len(RATIOS) + 3)}|\n"
     is_calm = Calm(data["runs"], data["disturbed"])
     for _, run_of, figure, title, unit, goal in COSTS:

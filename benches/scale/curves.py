@@ -199,7 +199,7 @@ def lines(curve: Curve, data: dict) -> dict[tuple[str, int], list[tuple[int, flo
 def disturbed(data: dict) -> str:
     is_calm = Calm(data["runs"], data["disturbed"])
     loud = sum(not is_calm(run) for run in data["runs"])
-    return f"{loud} of {len(data['runs'])} runs were beside others on the machine" + ("; they count where a point has no other." if loud else ".")
+    return f"{loud} of {len(data['runs'])} runs were beside others on the machine, or its cores were moved" + ("; they count where a point has no other." if loud else ".")
 
 
 def page(data: dict, head: str, out: Path) -> str:

@@ -78,7 +78,7 @@ def page(data: dict, head: str) -> str:
     text = f"# Tails: from ready to run\n\n{head}\n"
     probes = data["probes"] // CONNECTIONS * CONNECTIONS
     text += (
-        f"µs: p50 / p99 / p99.9 of {probes:,} probes a run, each the median of the runs; beside which others used the machine they count "
+        f"µs: p50 / p99 / p99.9 of {probes:,} probes a run, each the median of the runs; those beside which others used the machine, or its cores were moved, count "
         f"where there are no others, with *. The ratio is gmp's p99.9 over the best one's of the others, and is to be at most {LIMIT}. "
         "never: not all probes were read in time.\n\n"
     )
