@@ -23,11 +23,16 @@
 //! arrival, and what it takes counts as of the turn in which it runs.
 //!
 //! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the
-//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much these have
-//! become longer in the arrivals' turns, as far as the owner itself has queued as many, and as they have not become shorter
-//! since. What plain threads and other Ps add to the global queue is no debt of the arrivals of this P. While they owe more
-//! than [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as many goroutines have run as stood in the ring,
-//! and in the global queue for each P in use, when the turn began. Beside a higher class there is no such bound.
+//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the ring and
+//! the global queue have become longer in the arrivals' turns, and have not become shorter since. What others add, plain
+//! threads and other Ps, counts at most as far as the owner has queued as many, and then until the queues have become shorter,
+//! or a round is over. While the arrivals owe more than [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as
+//! many goroutines have run as stood in the ring, and in the global queue for each P that an M has, when the turn began. Where
+//! the other Ps take none of that queue, it may become longer by as many times [`MOST_ADDED`]. Beside a higher class there is
+//! no such bound.
+//!
+//! *To pay by each goroutine that this P runs*, less those that it queues, would end a debt sooner beside what others add. But
+//! two that ready each other run again and again within one slice, and no queue becomes shorter for that.
 //!
 //! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has
 //! ended; what an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so
@@ -89,15 +94,15 @@ pub(crate) struct Arrivals {
     began: Cell<Option<Nanos>>,
     /// The ring has its turn until then.
     ring_until: Cell<Nanos>,
-    /// The tick at which the ring's turn began, and how many stood there.
+    /// The tick at which the ring's turn began, and how many a round had then.
     round: Cell<(u32, usize)>,
     /// How many stood there when this turn began; or the fewest since, in a turn of the ring.
     waiting: Cell<usize>,
     /// How many the owner had queued when the arrivals' turn began.
-    queued: Cell<u32>,
-    /// How many of the ring's positions were filled by others than the owner, less those that the owner has queued elsewhere.
-    by_others: Cell<u32>,
-    /// How many the arrivals' turns have added that are there still.
+    queued_before: Cell<u32>,
+    /// How many of the ring's positions have Gs from elsewhere, less those that the owner has queued elsewhere. Wraps.
+    from_elsewhere: Cell<u32>,
+    /// How many the arrivals' turns have added that may be there still.
     added: Cell<usize>,
     /// The next look reads the clock.
     settles: Cell<bool>,
@@ -114,8 +119,8 @@ impl Arrivals {
             ring_until: Cell::new(Nanos::ZERO),
             round: Cell::new((0, 0)),
             waiting: Cell::new(0),
-            queued: Cell::new(0),
-            by_others: Cell::new(0),
+            queued_before: Cell::new(0),
+            from_elsewhere: Cell::new(0),
             added: Cell::new(0),
             settles: Cell::new(false),
             ring_is_next: Cell::new(false),
@@ -175,7 +180,7 @@ impl Arrivals {
         if self.began.get().is_none() {
             self.began.set(Some(seen.now));
             self.waiting.set(seen.waiting);
-            self.queued.set(seen.queued);
+            self.queued_before.set(seen.queued);
         }
     }
 
@@ -184,7 +189,7 @@ impl Arrivals {
         if let Some(began) = self.began.take() {
             self.ring_until.set(seen.now.saturating_add(seen.now.saturating_since(began).min(MOST_TURN)));
             self.round.set((seen.tick, seen.round));
-            let queued = (seen.queued.wrapping_sub(self.queued.get()) as i32).max(0) as usize;
+            let queued = (seen.queued.wrapping_sub(self.queued_before.get()) as i32).max(0) as usize;
             self.added.set(self.added.get() + seen.waiting.saturating_sub(self.waiting.get()).min(queued));
             self.waiting.set(seen.waiting);
         }
@@ -197,13 +202,14 @@ impl Arrivals {
 
     /// How many goroutines owners have queued in the ring, which ends at `tail`, and in the global queue. Wraps.
     fn queued(&self, tail: u32) -> u32 {
-        tail.wrapping_sub(self.by_others.get())
+        tail.wrapping_sub(self.from_elsewhere.get())
     }
 
     /// The tail of the ring has moved so far, and the owner has queued so many.
     #[inline]
     pub(crate) fn note_queued(&self, moved: u32, queued: u32) {
-        self.by_others.set(self.by_others.get().wrapping_add(moved).wrapping_sub(queued));
+        let before = self.from_elsewhere.get();
+        self.from_elsewhere.set(before.wrapping_add(moved).wrapping_sub(queued));
     }
 
     /// The ring had these ends, and was then filled from elsewhere up to this tail.
@@ -224,6 +230,12 @@ impl Arrivals {
         let (from, to) = self.filled.get();
         head == tail || to == tail && head.wrapping_sub(from) as i32 >= 0
     }
+}
+
+/// How many goroutines one P runs until each of these has had a turn, if all Ps that an M has take of the global queue; the
+/// caller's is one of them.
+fn round_of(ring: usize, global: usize, busy: usize) -> usize {
+    ring + global.div_ceil(busy)
 }
 
 impl<H: Host> Sched<H> {
@@ -270,10 +282,9 @@ impl<H: Host> Sched<H> {
         }
         // The whole of the global queue: what moves between that and the ring changes nothing then.
         let (ring, global) = (p.runq.len() as usize, self.globrunq_len());
-        // All Ps in use take of the global queue; the caller's is one of them.
-        let ps = self.census.read().nbusy().max(1) as usize;
-        let (waiting, round) = (ring + global, ring + global.div_ceil(ps));
-        let seen = Seen { tick, now, waiting, round, queued: arrivals.queued(p.runq.ends().1) };
+        let round = round_of(ring, global, self.census.read().nbusy() as usize);
+        let seen =
+            Seen { tick, now, waiting: ring + global, round, queued: arrivals.queued(p.runq.ends().1) };
         if !self.has_own_ring(p) {
             arrivals.have_no_ring(seen);
             return None;
@@ -325,11 +336,14 @@ impl<H: Host> Sched<H> {
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
     use super::*;
+    use crate::g::{Birth, drop_handle};
     use crate::host::Active;
     use crate::prim::capacity;
     use crate::runtime::policy::Policy;
     use crate::sched::run::look::PollSchedule;
+    use crate::sched::run::place::Place;
     use crate::{Runtime, go, go_fair, yield_now};
+    use std::panic::Location;
 
     /// How long goroutines of the ring run, arrivals, and what a visit takes, which is always there unless it takes no time; in
     /// nanoseconds.
@@ -603,8 +617,8 @@ mod tests {
         }
     }
 
-    /// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or few. Fails when the
-    /// ring's turn is longer than the one of the arrivals before it.
+    /// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or no more than
+    /// [`MOST_ADDED`] in all. Fails when the ring's turn is longer than the one of the arrivals before it.
     #[test]
     fn what_others_add_is_no_debt_of_arrivals() {
         const ARRIVAL: u64 = 2_000;
@@ -632,36 +646,74 @@ mod tests {
         }
     }
 
+    /// Others make the queue longer all the time, and each turn of the arrivals adds a few. Fails when what the owner has
+    /// queued is a debt for longer than a round, or is none.
+    #[test]
+    fn beside_what_others_add_a_debt_lasts_for_a_round() {
+        const EACH: u32 = 300;
+        const ROUND: u32 = 5_000;
+        let (arrivals, mut queued, mut ticks) = (Arrivals::new(), 0, 0);
+        let mut waits = Vec::new();
+        for turn in 0..100 {
+            let seen = |tick: u32, queued| {
+                let now = Nanos::from_nanos(1_000_000 * u64::from(tick));
+                Seen { tick, now, waiting: 1_000 * tick as usize, round: ROUND as usize, queued }
+            };
+            assert!(arrivals.may_go_first(seen(ticks, queued)), "turn {turn}");
+            arrivals.go_first(seen(ticks, queued));
+            (ticks, queued) = (ticks + 1, queued + EACH);
+            arrivals.end_turn(seen(ticks, queued));
+            let ended = ticks;
+            while !arrivals.may_go_first(seen(ticks, queued)) && ticks - ended <= ROUND {
+                ticks += 1;
+            }
+            waits.push(ticks - ended);
+        }
+        let rounds = waits.iter().filter(|&&wait| wait == ROUND).count();
+        assert!(waits.iter().all(|&wait| wait == ROUND || wait <= 1), "{waits:?}");
+        assert_eq!(rounds, 100 / (MOST_ADDED / EACH as usize + 1), "{waits:?}");
+    }
+
     /// Fails when arrivals that have added too many wait for all that stand in the global queue, of which other Ps take, too.
     #[test]
     fn a_round_is_what_one_p_runs_of_the_global_queue() {
+        assert_eq!(round_of(7, 21, 1), 28);
         let arrivals = Arrivals::new();
-        let seen = |tick, waiting: usize| Seen {
+        let seen = |tick, global: usize| Seen {
             tick,
             now: Nanos::from_nanos(1_000_000 * u64::from(tick)),
-            waiting,
-            round: 1_000,
-            queued: waiting as u32,
+            waiting: 10 + global,
+            round: round_of(10, global, 20),
+            queued: global as u32,
         };
         arrivals.go_first(seen(0, 10_000));
-        arrivals.end_turn(seen(1, 20_000));
-        assert!(!arrivals.may_go_first(seen(1_000, 20_000)) && arrivals.may_go_first(seen(1_001, 20_000)));
+        arrivals.end_turn(seen(1, 19_790));
+        assert!(!arrivals.may_go_first(seen(1_000, 19_790)) && arrivals.may_go_first(seen(1_001, 19_790)));
     }
 
-    /// Spawns on one P, beside goroutines of a plain thread; each yields so often. Returns how many the owner has queued, and
-    /// how many its positions say.
-    fn queue_on_one_p(handle: &crate::Handle, times: u32) -> (u32, u32) {
+    /// Spawns on one P, beside goroutines that stand in the global queue as if a plain thread had spawned them; each yields so
+    /// often. Returns how many the owner has queued, and how many its positions say; `None` if the monitor has taken the P just
+    /// then.
+    fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
         const OWN: u32 = 600;
         const OTHERS: u32 = 300;
         let queued = || {
-            let inside = M::<Active>::current().and_then(M::look_in).expect("it has just yielded");
-            inside.p.poll_schedule.arrivals.queued(inside.p.runq.ends().1)
+            let inside = M::<Active>::current().and_then(M::look_in)?;
+            Some(inside.p.poll_schedule.arrivals.queued(inside.p.runq.ends().1))
         };
         let yields = move || (0..times).for_each(|_| yield_now());
         yield_now();
-        let before = queued();
-        let others = handle.clone();
-        std::thread::spawn(move || (0..OTHERS).for_each(|_| drop(others.go(yields)))).join().unwrap();
+        let before = queued()?;
+        // By the goroutine itself: it keeps its P, which it would lose while it waits for a thread.
+        let sched = handle.sched("arrivals").unwrap();
+        for _ in 0..OTHERS {
+            let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
+            // SAFETY: the closure is 'static.
+            let g = unsafe { sched.make(birth, yields) }.unwrap();
+            drop_handle(g);
+            sched.send(g, Place::Shared);
+        }
+        drop(sched);
         let mut all = OTHERS * times;
         for n in 0..OWN {
             drop(if n % 8 == 0 { go_fair(yields) } else { go(yields) });
@@ -676,7 +728,7 @@ mod tests {
                 crate::time::sleep(Duration::from_millis(1));
             }
         }
-        (all, queued().wrapping_sub(before))
+        Some((all, queued()?.wrapping_sub(before)))
     }
 
     /// Fails when what comes into a ring from elsewhere counts as queued by its owner, or what is queued globally does not. A
@@ -692,7 +744,7 @@ mod tests {
                 (0..10).any(|_| {
                     counted.push(queue_on_one_p(&handle, times));
                     // One may stand in `runnext`, or have stood there.
-                    counted.last().is_some_and(|&(all, counted)| all.abs_diff(counted) <= 1)
+                    counted.last().is_some_and(|last| last.is_some_and(|(all, own)| all.abs_diff(own) <= 1))
                 })
             });
             assert!(exact, "{times} times: {counted:?}");
