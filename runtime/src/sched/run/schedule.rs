@@ -92,7 +92,7 @@ impl<H: Host> Sched<H> {
             Some(found) => {
                 p.owner.touch();
                 if let Some(sleeper) = p.runq.push(sleeper) {
-                    self.spill(p, sleeper);
+                    self.spill_and_wake(p, sleeper);
                 }
                 mutant!(SleeperQueuedInSilence: return found);
                 found
