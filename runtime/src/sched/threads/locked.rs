@@ -244,19 +244,26 @@ impl<H: Host> Sched<H> {
         let mut spilled = false;
         if let Some(g) = p.runq.push_next(g, || ()) {
             p.runq.spill(g, |g| central.globq.push(g));
+            p.poll_schedule.arrivals.note_queued(0, 1);
             spilled = true;
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Assignment::P(m.release()));
-        // Before the other M is started: if that fails, `m` is found. No look at the global queue (`mput`): if a P were
-        // idle beside a goroutine there, for want of an M, there would have been no other M for `g` either.
-        central.idle.put_m(m);
+        // Before the other M is started: if that fails, `m` is found, or has taken an idle P, and looks. The global queue may
+        // have goroutines for which a thread was refused.
+        let idle_p = self.mput(m, &mut central);
         drop(central);
         self.start_woken(wake);
+        // No model has a mutant of this, or of the look in `mput`: none runs under `migrate=1`.
         if spilled {
             self.wakep();
         }
-        self.sleep_on_note(m);
+        match idle_p {
+            Some(_) => self.sleep_unless(m, idle_p),
+            // Without a look at the rings (`sleep_unless`), which would see `g`, and wake `m` for it each time. What stands in
+            // a ring has another M, as `g` has; or, if the thread was refused, waits for the next M that comes.
+            None => self.sleep_on_note(m),
+        }
         true
     }
 
