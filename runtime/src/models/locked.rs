@@ -342,6 +342,38 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
     });
 }
 
+/// A P is idle for which there is no M. One goroutine readies a bound one, and so claims to spin and undoes that; its M brings
+/// the bound one the P, and stands by. Another goroutine has read the claim, and so left to it what it has spawned. Fails by
+/// deadlock when the M that stands by does not see that in the ring.
+#[test]
+fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
+    Model::new().preemptions(1).check("claim_undone_at_limit", || {
+        let runtime = runtime(3, 3);
+        let (place, ran) = (Place::default(), Flag::default());
+        let bound = runtime.go({
+            let (there, ran) = (place.clone(), ran.clone());
+            move || {
+                let own = Own::lock();
+                there.park();
+                own.check();
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        place.wait_on_thread();
+        while !Handle::of(&runtime).somebody_polls() {
+            loom::thread::yield_now();
+        }
+        let spawns = move || {
+            let raised = ran.clone();
+            drop(go(move || raised.raise()));
+            ran.wait_on_thread();
+        };
+        let _both = together(&runtime, [Box::new(spawns), Box::new(move || place.wake())]);
+        bound.join().unwrap();
+    });
+}
+
 /// Fails by deadlock, or an assertion: the calling thread is not brought its main goroutine, or is not released.
 #[test]
 fn main_runs_locked_to_its_caller() {
@@ -459,6 +491,7 @@ fn mutants() {
             (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
             (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
             (Mutant::StopmSkipsRings, "at_the_limit_who_brings_a_bound_goroutine_sees_the_ring"),
+            (Mutant::StopmNoFence, "at_the_limit_who_stands_by_sees_what_was_left_to_a_claim"),
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),

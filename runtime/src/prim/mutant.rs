@@ -82,6 +82,8 @@ pub enum Mutant {
     StopmSkipsGlobal,
     /// Such an M does not look at the queues of the Ps.
     StopmSkipsRings,
+    /// Such an M looks at the queues of the Ps without StopmFence.
+    StopmNoFence,
 
     // Jobs (`models/jobs.rs`).
     /// A forker reads the census without SubmitFence.
@@ -152,7 +154,7 @@ pub enum Mutant {
     // Classes: who runs next, and who is forgotten (`models/classes.rs`).
     /// An M that gives up, and every check whether a P has work, leave out its batch.
     BatchUnseen,
-    /// Every check whether a P has work looks at its ring before its batch.
+    /// Whoever asks `has_work`, to sleep or to let a P go idle, is told of the ring before the batch.
     BatchReadLast,
     /// A thief takes nothing from a batch.
     BatchNeverStolen,
@@ -278,7 +280,8 @@ pub enum Mutant {
     SleeperQueuedInSilence,
     /// An M that has moved goroutines at the end of a round wakes no M for them.
     RoundWakesNobody,
-    /// An M whose goroutine yields into a full ring wakes no M for those that go to the global queue.
+    /// An M that submits nothing, and finds its ring full, wakes no M for those that go to the global queue: the model has a
+    /// goroutine that yields, of all callers of `spill_and_wake`.
     SpillWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).

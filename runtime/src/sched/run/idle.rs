@@ -149,6 +149,7 @@ impl<H: Host> Sched<H> {
     /// queues of the Ps after that, in the order of I1 and I3 (`sleep_unless`).
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
+        // The look after the lock would see jobs, too, and wake an M for them; here `m` itself takes the P.
         if (!central.globq.is_empty() || self.jobs_somewhere())
             && let Some(p) = self.pidleget_or(central, m.last_p())
         {
@@ -174,7 +175,7 @@ impl<H: Host> Sched<H> {
         mutant!(StopmSkipsRings: return);
         // StopmFence. SeqCst: others' stores to the census, seen by way of the lock, then loads from the queues; partner:
         // SubmitFence in `wakep`.
-        fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst.unless(StopmNoFence));
         if self.census.lacks_a_spinner() && self.work_somewhere(&self.idle_mask) {
             self.wakep();
         }
