@@ -20,11 +20,14 @@
 //! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
 //!   through I1 to I3 itself, or finds work, stops spinning, and then looks at every queue (L1 to L3 of `spin.rs`). So the G
 //!   that a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
-//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps, or gives the P away, and
-//!   looks as at I3 then (`handoffp`), or hands that on with the P. (It may nap before that, for microseconds: `nap.rs`.)
+//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps, or gives the P away: to an
+//!   M, which holds it then; or idles it (`handoffp`), and looks as at I3, unless it has claimed to spin. Where that claim is
+//!   undone for want of an M: below. (A holder may nap before that, for microseconds: `nap.rs`.)
 //!
 //! *At `max_threads`* there may be no M for an idle P. The M that comes next to the idle set looks at all queues (`mput` and
-//! `sleep_unless` in `idle.rs`).
+//! `sleep_unless` in `idle.rs`), unless the lock shows it that no P is idle (`sleep_without_p` in `threads/procs.rs`): then an
+//! M that idles one later looks. An M that takes a caller in place of that looks at the global queue and at the jobs, and not
+//! at the rings: `threads/callers.rs`. So does one that sends its goroutine on under `migrate=1`.
 //!
 //! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
 //! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
@@ -181,7 +184,7 @@ impl<H: Host> Sched<H> {
         self.submit_on_or(m, g, |g| self.inject(GList::one(g)));
     }
 
-    /// As `submit_on`; if `m` has no P, `without_p` does S1 to S3.
+    /// As `submit_on`; if `m` has no P, `without_p` does S1 to S3, unless `g` takes a detour.
     #[inline(always)]
     pub(crate) fn submit_on_or(&self, m: &M<H>, g: GRef<H>, without_p: impl FnOnce(GRef<H>)) {
         if self.detours.get() != 0 && self.takes_detour_from(m, g) {
@@ -339,8 +342,8 @@ impl<H: Host> Sched<H> {
 
     /// Chooses an M for an assignment: a sleeping one, else the one in the poller, else a new one. If there may be no more
     /// threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or comes
-    /// without a P, and looks as well (`mput`, `sleep_unless`); or waits for its bound goroutine, which may be in the global
-    /// queue (`rescue`).
+    /// without a P, and looks as well before it sleeps (`mput`, `sleep_unless`), though not before it takes a caller; or waits
+    /// for its bound goroutine, which may be in the global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler.

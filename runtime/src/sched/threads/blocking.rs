@@ -15,7 +15,8 @@
 //! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to
 //! I3). If a claim to spin was made but `max_threads` allows no further M, the claim is undone under the same lock, and
 //! nobody rechecks, as there is no M to wake: what stands in a held P's queue, or in the global queue, is found by the
-//! next M that comes without a P, before it sleeps (`mput`, `sleep_unless`).
+//! next M that comes without a P, before it sleeps (`mput`, `sleep_unless`). One that takes a caller in place of that looks
+//! at the global queue alone (`callers.rs`).
 //!
 //! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
 //! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the

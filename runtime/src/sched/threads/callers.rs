@@ -30,7 +30,9 @@
 //! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
 //! M that comes without a P looks for an idle P and the global queue before it takes a caller, as it would before it stands by
 //! (`mput`), and after it has sent the other callers back there: at the limit it may be the only one that comes, beside a P
-//! that has gone idle meanwhile. The M in the poller is not taken for a caller.
+//! that has gone idle meanwhile. It does not look at the rings: the caller, which would go to the global queue, would be the
+//! first that an M with that P runs, and would block that M. So at the limit a goroutine in the ring of a P whose owner does
+//! not come back may wait beside an idle P until a call ends. The M in the poller is not taken for a caller.
 //!
 //! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
 //! `gmp::hooks` are registered, which would have to be called around the change of the thread: `gmp::hooks` promises that a
