@@ -29,13 +29,14 @@
 //! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and
 //! `GlobalQueue::is_empty`, at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global
 //! queue: an M that looks at the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3,
-//! and every other question whether a P has work, goes through [`has_work`](Sched::has_work), which looks at the batch
-//! before the ring: a `Normal` goroutine that yields goes into the ring, its M takes one out of the batch instead, and
-//! wakes no M; so it is when a look finds one goroutine for the ring of an owner that has a batch (`submit_found`). A
-//! goroutine of another class that yields goes into its class's queue, and its M takes another: if that comes from the
-//! P's own ring, batch or jobs, an M that gave up may have looked at the queue before and at the others after: S2 and S3
-//! follow. S2 and S3 also follow when a batch goes back into its queue, as a goroutine of a higher class has come; when a
-//! sleeper goes first (`others_wait`); and when the same look finds one more goroutine for the ring (`submit_found`).
+//! and every question whose answer lets an M sleep, or a P go idle, goes through [`has_work`](Sched::has_work), which looks
+//! at the batch before the ring: a `Normal` goroutine that yields goes into the ring, its M takes one out of the batch
+//! instead, and wakes no M; so it is when a look finds one goroutine for the ring of an owner that has a batch
+//! (`submit_found`). A goroutine of another class that yields goes into its class's queue, and its M takes another: if that
+//! comes from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before and at the others
+//! after: S2 and S3 follow. S2 and S3 also follow when a batch goes back into its queue, as a goroutine of a higher class
+//! has come; when a sleeper goes first (`others_wait`); and when the same look finds one more goroutine for the ring
+//! (`submit_found`).
 //!
 //! *A reader that sees `detours` without classes* has learned of no goroutine with a class: `detours` is set, under the
 //! lock, before the first goroutine is given one. A class that is changed beside a submission counts from the next one
@@ -164,7 +165,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// As `has_work`, for a caller that takes a P from a goroutine that runs on: what stands in the background waits for that
-    /// goroutine.
+    /// goroutine. A hint, in either order: asked again at the next look.
     pub(crate) fn has_work_for_now(&self, p: &P<H>) -> bool {
         !p.runq.is_empty()
             || self.has_batch(p) && p.batch.class() != Priority::Background

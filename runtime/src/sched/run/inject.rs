@@ -6,8 +6,9 @@
 //!
 //! Goroutines move the other way when a ring is full (`spill`) and when a round ends. Such an M may look at the queue before
 //! that, and at the ring when those that stayed there have been taken out; the number of queued goroutines has not changed,
-//! and yet the M sees none. So S2 and S3 (`wake.rs`) follow each of these moves, also where no goroutine was submitted: one
-//! yields, or goes from `runnext` to the end of the ring (`spill_and_wake`).
+//! and yet the M sees none. The move is in the lock. If I1 comes after it, I1 sees the goroutines; if before, the census in
+//! that lock shows the idle P, and S3, which follows each such move, reads that: also where no goroutine was submitted, but
+//! one yields, or goes from `runnext` to the end of the ring (`spill_and_wake`).
 //!
 //! Checked by `models/submit_vs_idle.rs` and `models/visits.rs`.
 
@@ -279,7 +280,7 @@ impl<H: Host> Sched<H> {
 
     /// By the owner of `p`: `g` found the ring full. Half of the ring goes with `g`, or, as the policy has it, `g` alone: then
     /// a round goes on as it was, and `g`, the youngest, stands behind those that the round has still to exchange. Where the
-    /// policy has no rings `g` has yielded. S2 and S3 follow, by the caller.
+    /// policy has no rings `g` goes where one goes that yields. S2 and S3 follow, by the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {

@@ -207,7 +207,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Owner, at a visit: the oldest of the jobs of `p` goes to the end of the ring, as a goroutine, unless the owner comes to
-    /// its jobs by itself; and so does the oldest job of a P that no M has: no more are put in there.
+    /// its jobs by itself; and so does the oldest job of a P that no M has: no M puts jobs into such a P.
     pub(crate) fn queue_oldest_job(&self, p: &P<H>) {
         mutant!(VisitLeavesJobs: return);
         if p.jobs.is_empty() && !self.has_left_jobs() {

@@ -20,9 +20,9 @@
 //!
 //! *Which M is woken.* As in any yield, this M takes a goroutine that was queued before in exchange for the caller, so no
 //! M has to be woken. A goroutine is in the owner's hand for a moment, and an M that gives up just then may find the
-//! queue empty; but then this M runs the goroutine that it has in hand. Only when Y1 has found the ring full, and has
-//! sent the caller to the global queue, the goroutines before the picked one may be all that is left in the ring, and be
-//! seen by no M: for those S2 and S3 follow (`wake.rs`).
+//! queue empty; but then this M runs the goroutine that it has in hand. S2 and S3 (`wake.rs`) follow where the ring was
+//! full, at Y1 or at Y3 (`spill_and_wake`), and where it seemed empty for a moment (`Picked::hid`): the goroutines before
+//! the picked one may be all that is left in the ring.
 //!
 //! Checked by `models/turn.rs`.
 
