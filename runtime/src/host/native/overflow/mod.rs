@@ -46,25 +46,28 @@ use std::sync::{Once, OnceLock};
 /// How far below the stack pointer an instruction may touch the stack: a red zone of 128 bytes, a push.
 const BELOW: usize = 256;
 
-/// The previous disposition of SIGSEGV.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// The disposition of SIGSEGV that was seen before ours was installed: for a fault that comes before `REPLACED` is known.
+static SEEN: OnceLock<libc::sigaction> = OnceLock::new();
+/// The disposition of SIGSEGV that ours has replaced.
+static REPLACED: OnceLock<libc::sigaction> = OnceLock::new();
+
+fn before() -> &'static libc::sigaction {
+    REPLACED.get().or_else(|| SEEN.get()).expect("before: seen before the handler is installed")
+}
 
 /// Installs the handler, once in the process. A handler that the program installs later replaces ours.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         report::prepare();
-        let before = *BEFORE.get_or_init(|| exchange(libc::SIGSEGV, None));
-        let mut ours = before;
+        let seen = *SEEN.get_or_init(|| exchange(libc::SIGSEGV, None));
+        let mut ours = seen;
         ours.sa_sigaction = on_fault as *const () as usize;
         // The previous handler's mask, and the flags that it asked for.
-        let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+        let kept = seen.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
-        let replaced = exchange(libc::SIGSEGV, Some(&ours));
-        if replaced.sa_sigaction != before.sa_sigaction {
-            // Another thread has installed a handler since the look: that one is the later one, and replaces ours.
-            exchange(libc::SIGSEGV, Some(&replaced));
-        }
+        // Where the program has installed a handler since the look, that one came before ours all the same.
+        REPLACED.get_or_init(|| exchange(libc::SIGSEGV, Some(&ours)));
     });
 }
 
@@ -169,7 +172,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 /// # Safety
 /// The arguments of a handler of this signal.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
-    let before = BEFORE.get().expect("pass_on: known before the handler is installed");
+    let before = before();
     match before.sa_sigaction {
         libc::SIG_IGN if !is_fault => {}
         handler
