@@ -1,6 +1,7 @@
 //! A test that needs a process of its own: it calls itself there. It names itself by its function's name; the module is that of
 //! the calling file.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::panic::Location;
 use std::path::PathBuf;
@@ -120,4 +121,33 @@ pub fn in_order(test: &str, f: impl FnOnce()) {
     } else {
         passes(test, &[("GMPDEBUG", "handoff=0,helping=0")]);
     }
+}
+
+/// The child becomes the first process of a PID namespace of its own; what is between ends as that one does.
+pub fn as_init(command: &mut Command) -> io::Result<Output> {
+    let enter = || {
+        // SAFETY: this process has one thread, between fork and exec; all are system calls.
+        unsafe {
+            if libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let init = libc::fork();
+            if init == 0 {
+                return Ok(());
+            }
+            if init < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The pipe on which the caller waits for the exec, which this process never makes.
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+            let mut status = 0;
+            if libc::waitpid(init, &raw mut status, 0) != init {
+                libc::_exit(99);
+            }
+            let is_exit = libc::WIFEXITED(status);
+            libc::_exit(if is_exit { libc::WEXITSTATUS(status) } else { 100 + libc::WTERMSIG(status) })
+        }
+    };
+    // SAFETY: the function may be called between fork and exec.
+    unsafe { command.pre_exec(enter) }.output()
 }

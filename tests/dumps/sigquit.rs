@@ -9,8 +9,8 @@ use std::fs;
 use std::hint::spin_loop;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Output, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -287,30 +287,6 @@ fn the_second_one_before_the_answer_ends_the_process() {
     assert_eq!(child::run(name, &[]).status.signal(), Some(libc::SIGQUIT));
 }
 
-/// The child becomes the first process of a PID namespace of its own; what is between ends as that one does.
-fn as_init(command: &mut Command) -> io::Result<Output> {
-    let enter = || {
-        // SAFETY: this process has one thread, between fork and exec; all are system calls.
-        unsafe {
-            if libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let init = libc::fork();
-            if init == 0 {
-                return Ok(());
-            }
-            let mut status = 0;
-            if init < 0 || libc::waitpid(init, &raw mut status, 0) != init {
-                return Err(io::Error::last_os_error());
-            }
-            let is_exit = libc::WIFEXITED(status);
-            libc::_exit(if is_exit { libc::WEXITSTATUS(status) } else { 100 + libc::WTERMSIG(status) })
-        }
-    };
-    // SAFETY: the function may be called between fork and exec.
-    unsafe { command.pre_exec(enter) }.output()
-}
-
 /// The kernel ends the first process of a container by no signal that has its default action. Fails by a hang: the signal is
 /// lost, and so is each one after it, as the handler is gone.
 #[test]
@@ -323,7 +299,7 @@ fn as_the_first_process_of_a_container_it_ends_too() {
         send();
         return dies();
     }
-    match as_init(&mut child::command(name)) {
+    match child::as_init(&mut child::command(name)) {
         Ok(output) => assert_eq!(output.status.code(), Some(128 + libc::SIGQUIT), "{output:?}"),
         Err(refused) => skipped(format!("no PID namespace can be had: {refused}")),
     }
