@@ -1,6 +1,6 @@
 //! A stack overflow is told with the name of its goroutine; every other fault goes where it went without a runtime.
 
-use common::{child, mask};
+use common::{child, mask, skipped, watched};
 use gmp::{Builder, Runtime, go, time::sleep, with_stack};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -473,6 +473,34 @@ fn a_signal_that_was_sent_ends_the_process() {
         eprintln!("no overflow is told from here on");
         drop(rt.run(|| go(|| exhaust(0)).join()));
     });
+}
+
+/// Fails by a hang: the kernel ends the first process of a container by no signal that has its default action, so the one that
+/// was sent is lost, and so is each one after it.
+#[test]
+fn a_signal_that_was_sent_ends_the_first_process_of_a_container_too() {
+    let name = "a_signal_that_was_sent_ends_the_first_process_of_a_container_too";
+    if child::is_child() {
+        assert_eq!(std::process::id(), 1);
+        if std::env::var_os("DEFAULT").is_some() {
+            set_action(libc::SIG_DFL, 0);
+        }
+        let rt = runtime(1);
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGSEGV) }, 0);
+        return watched(1, move || rt.run(|| sleep(Duration::from_secs(3600))));
+    }
+    // Without the variable there is std's handler, which sets the default action, and returns.
+    for variables in [&[][..], &["DEFAULT"]] {
+        let mut command = child::command(name);
+        command.envs(variables.iter().map(|variable| (variable, "")));
+        match child::as_init(&mut command) {
+            Ok(output) => {
+                assert_eq!(output.status.code(), Some(128 + libc::SIGSEGV), "{variables:?}: {output:?}")
+            }
+            Err(refused) => return skipped(format!("no PID namespace can be had: {refused}")),
+        }
+    }
 }
 
 /// std's own report, as before: of a plain thread, and of a thread that a goroutine has.

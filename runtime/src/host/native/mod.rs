@@ -10,6 +10,7 @@ pub(crate) mod bench;
 mod clock;
 mod current;
 mod debugger;
+mod end;
 mod frames;
 mod hook;
 mod mask;

@@ -1,7 +1,7 @@
 //! SIGQUIT, as the kernel sends it.
 
 use super::Native;
-use super::mask::unblock;
+use super::end::end_by;
 use crate::host::Process;
 use crate::m::note::Note;
 use crate::sched::watch::quit::Heard;
@@ -22,18 +22,4 @@ extern "C" fn on_quit(signal: libc::c_int) {
     }
     // SAFETY: the address is this thread's errno.
     unsafe { *errno = before };
-}
-
-/// Ends the process by the default action of `signal`. The kernel has none for the first process of a PID namespace, which that
-/// of a container is.
-fn end_by(signal: libc::c_int) -> ! {
-    // SAFETY: no pointers; allowed in a handler.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
-    // The handler's own signal is blocked.
-    unblock(signal);
-    // SAFETY: no pointers; both are allowed in a handler, and the second does not return.
-    unsafe {
-        libc::raise(signal);
-        libc::_exit(128 + signal)
-    }
 }

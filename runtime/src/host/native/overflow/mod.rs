@@ -19,8 +19,8 @@
 //! itself there. The kernel raises SIGBUS for no page of a stack, so that signal is left alone.
 //!
 //! std's handler, and many a handler that reports crashes, sets the default action and returns, for the fault to repeat itself.
-//! A signal that a process has sent does not: so ours raises that signal again, which ends the process, as the sender wants.
-//! Without a runtime std's handler loses the first such signal, and the second one ends the process.
+//! A signal that a process has sent does not: so ours then ends the process by that signal, as the sender wants
+//! (`native/end.rs`). Without a runtime std's handler loses the first such signal, and the second one ends the process.
 //!
 //! * *To return*, with the default action set: the process goes on without our handler, and nobody tells the next overflow.
 //! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the
@@ -35,6 +35,7 @@
 mod report;
 
 use super::Native;
+use super::end::end_by;
 use super::segment;
 use crate::g::GRef;
 use crate::m::M;
@@ -173,6 +174,10 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 /// The arguments of a handler of this signal.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
     let before = before();
+    let now = || exchange(signal, None).sa_sigaction;
+    // Where ours is called by a handler that the program has installed later, that handler knows what follows a signal that was
+    // sent.
+    let was_ours = !is_fault && now() == on_fault as *const () as usize;
     match before.sa_sigaction {
         libc::SIG_IGN if !is_fault => {}
         handler
@@ -180,9 +185,6 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 && handler != libc::SIG_IGN
                 && before.sa_flags & libc::SA_RESETHAND == 0 =>
         {
-            let now = || exchange(signal, None).sa_sigaction;
-            // Where ours is called by a handler that the program has installed later, that handler knows what follows.
-            let was_ours = !is_fault && now() == on_fault as *const () as usize;
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
                 // SAFETY: the installer of the previous handler said by the flag that the handler has this type.
@@ -196,18 +198,20 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 unsafe { handler(signal) };
             }
             if was_ours && now() == libc::SIG_DFL {
-                // SAFETY: no pointers. The signal is delivered when this handler returns.
-                unsafe { libc::raise(signal) };
+                end_by(signal);
             }
         }
-        // The default action; an ignored signal, which is forgotten when it is raised; and a fault, which the kernel
-        // does not let a program ignore.
-        _ => {
+        libc::SIG_DFL if was_ours => end_by(signal),
+        // The default action, or that of an ignored fault, which the kernel does not let a program ignore; or a handler that
+        // is to be called once. The fault repeats itself, so nothing else would end it.
+        _ if is_fault => {
             exchange(signal, Some(before));
-            if !is_fault {
-                // SAFETY: no pointers. The signal is delivered when this handler returns.
-                unsafe { libc::raise(signal) };
-            }
         }
+        _ if was_ours => {
+            exchange(signal, Some(before));
+            // SAFETY: no pointers. The signal is delivered when this handler returns.
+            unsafe { libc::raise(signal) };
+        }
+        _ => {}
     }
 }

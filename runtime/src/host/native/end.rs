@@ -1,0 +1,18 @@
+//! The end of the process by a signal, from that signal's handler.
+
+use super::mask::unblock;
+use std::ffi::c_int;
+
+/// Ends the process by the default action of `signal`; where the kernel has none, for the first process of a PID namespace, by
+/// the status that a shell gives such an end. A signal handler may call this.
+pub(super) fn end_by(signal: c_int) -> ! {
+    // SAFETY: no pointers; allowed in a handler.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // The handler's own signal is blocked.
+    unblock(signal);
+    // SAFETY: no pointers; both are allowed in a handler, and the second does not return.
+    unsafe {
+        libc::raise(signal);
+        libc::_exit(128 + signal)
+    }
+}
