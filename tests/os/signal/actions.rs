@@ -12,7 +12,7 @@ extern "C" fn counts(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
 }
 
-fn counting() -> libc::sighandler_t {
+pub(super) fn counting() -> libc::sighandler_t {
     counts as *const () as usize
 }
 

@@ -1,6 +1,7 @@
 //! Signals. Each test is a process of its own: an action belongs to all of it.
 
 mod actions;
+mod beside;
 mod context;
 mod quit;
 mod receivers;

@@ -15,7 +15,7 @@
 //!                                                      no: raise the signal again
 //! ```
 //! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is ours in the end, too; the signal came
-//! before `notify` had returned.
+//! before `notify` had returned. An action that the program sets between H2 and H3 is put back, and stays.
 
 use super::number::Signal;
 use super::pending::Pending;
@@ -65,7 +65,7 @@ fn exchange(signal: Signal, next: Option<&libc::sigaction>) -> io::Result<libc::
     // SAFETY: a struct of integers, for which zeros are the default action.
     let mut now = unsafe { std::mem::zeroed() };
     let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the call reads and writes what we pass. A handler that is set is `on_signal`, or the one that it has replaced.
+    // SAFETY: the call reads and writes what we pass. A handler that is set is `on_signal`, or one that the program has set.
     match unsafe { libc::sigaction(signal.as_raw(), next, &raw mut now) } {
         0 => Ok(now),
         _ => Err(io::Error::last_os_error()),
@@ -81,7 +81,8 @@ fn set(signal: Signal, action: &libc::sigaction) {
 }
 
 /// Sets `next` if the action is as `expected`; otherwise that action stays, and is returned. The kernel has no such call: where
-/// the program sets an action itself between the look and the change, that one is put back.
+/// the program sets an action itself between the look and the change, that one is put back. An action that is set between the
+/// change and the putting back is lost, and a signal that comes there is ours.
 fn replace(
     signal: Signal,
     expected: impl Fn(&libc::sigaction) -> bool,
@@ -121,6 +122,17 @@ fn is_handler(action: &libc::sigaction) -> bool {
 
 fn is_default(action: &libc::sigaction) -> bool {
     action.sa_sigaction == libc::SIG_DFL
+}
+
+/// Returns `true` for two actions with the same handler, flags and mask.
+fn are_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    let is_in = |action: &libc::sigaction, number| {
+        // SAFETY: a valid set; the numbers are those that a set has, or are refused.
+        unsafe { libc::sigismember(&raw const action.sa_mask, number) }
+    };
+    one.sa_sigaction == other.sa_sigaction
+        && one.sa_flags == other.sa_flags
+        && (1..=64).all(|number| is_in(one, number) == is_in(other, number))
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
@@ -165,19 +177,8 @@ fn block_all_but_faults(mask: &mut libc::sigset_t) {
 /// Makes a copy of `action` that is never freed, or returns the one that was made before: a process has few.
 fn forever(action: libc::sigaction) -> *mut libc::sigaction {
     static KEPT: std::sync::Mutex<Vec<&'static libc::sigaction>> = std::sync::Mutex::new(Vec::new());
-    let mask = |action: &libc::sigaction| {
-        // SAFETY: a valid set; the numbers are those that a set has, or are refused.
-        (1..=64)
-            .map(|number| unsafe { libc::sigismember(&raw const action.sa_mask, number) })
-            .collect::<Vec<_>>()
-    };
-    let same = |kept: &&&libc::sigaction| {
-        kept.sa_sigaction == action.sa_sigaction
-            && kept.sa_flags == action.sa_flags
-            && mask(kept) == mask(&action)
-    };
     let mut kept = KEPT.lock().expect("nobody panics under the lock");
-    let found = kept.iter().find(same).copied();
+    let found = kept.iter().find(|kept| are_same(kept, &action)).copied();
     let it = found.unwrap_or_else(|| Box::leak(Box::new(action)));
     if found.is_none() {
         kept.push(it);
@@ -213,6 +214,7 @@ impl Action {
             return;
         }
         // Again for an action that the program has set since the look.
+        let mut again = false;
         while !is_ours(&before) {
             self.behind = false;
             if anew {
@@ -223,10 +225,16 @@ impl Action {
             let ours = ours(signal, &before);
             let replaced =
                 exchange(signal, Some(&ours)).expect("catch: a signal that exists and can be caught");
-            if replaced.sa_sigaction == before.sa_sigaction {
+            if are_same(&replaced, &before) {
                 return;
             }
-            before = replaced;
+            if again && !is_ours(&replaced) {
+                // It came over ours, and may call it.
+                set(signal, &replaced);
+                self.behind = is_handler(&replaced);
+                return;
+            }
+            (before, again) = (replaced, true);
         }
     }
 
@@ -323,19 +331,26 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
         return;
     }
     // H2.
-    let is_ours = exchange(signal, None).is_ok_and(|now| is_ours(&now));
-    if is_ours {
-        // H3, H4.
-        let _it_exists = exchange(signal, Some(before));
+    let was_ours = exchange(signal, None).is_ok_and(|now| is_ours(&now));
+    if was_ours {
+        // H3. What the program has set since the look stays.
+        let replaced = exchange(signal, Some(before));
+        let others = replaced.ok().filter(|replaced| !is_ours(replaced));
+        if let Some(others) = &others {
+            let _it_exists = exchange(signal, Some(others));
+        }
+        // H4.
         if slot(signal).listens() {
-            let _it_exists = exchange(signal, Some(&ours(signal, before)));
+            if others.is_none() {
+                let _it_exists = exchange(signal, Some(&ours(signal, before)));
+            }
             return tell();
         }
     }
     if is_handler(before) {
         // SAFETY: by this function's contract.
         unsafe { call(before, signal, info, context) };
-    } else if is_ours && is_default(before) {
+    } else if was_ours && is_default(before) {
         // SAFETY: no pointers. The signal is delivered when the handler has returned.
         unsafe { libc::raise(signal.as_raw()) };
     }

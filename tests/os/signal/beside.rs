@@ -1,0 +1,250 @@
+//! The program sets an action while a call of the library looks at that action and changes it: at each `sigaction` of the call.
+
+use super::actions::counting;
+use super::{CALLS, action, alone, handler, install_over, limit, set};
+use common::{child, gate::Gate, runtime, seccomp, until};
+use gmp::signal::{self, SIGQUIT, Signal};
+use std::hint::spin_loop;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// At which call the program sets the action; 0 when it does not.
+static NTH: AtomicUsize = AtomicUsize::new(0);
+/// How many calls were made since `at` was called.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+/// From here on `sets` is called before the `sigaction` of this thread that `at` names, and before those that come after it
+/// there, and is told how many came in between.
+fn hold_all(mut sets: impl FnMut(usize) + Send + 'static) {
+    seccomp::precede(libc::SYS_rt_sigaction, move || {
+        let nth = NTH.load(SeqCst);
+        if nth > 0
+            && let Some(later) = (MADE.fetch_add(1, SeqCst) + 1).checked_sub(nth)
+        {
+            sets(later);
+        }
+    });
+}
+
+/// As `hold_all`, once.
+fn hold(mut sets: impl FnMut() + Send + 'static) {
+    hold_all(move |later| {
+        if later == 0 {
+            sets();
+        }
+    });
+}
+
+/// Has the program set the action at the call `nth`, from 1 on, that `changes` makes. Returns `false` if there are not so many.
+fn at(nth: usize, changes: impl FnOnce()) -> bool {
+    MADE.store(0, SeqCst);
+    NTH.store(nth, SeqCst);
+    changes();
+    NTH.store(0, SeqCst);
+    MADE.load(SeqCst) >= nth
+}
+
+fn nth_signal(nth: usize) -> Signal {
+    Signal::from(libc::SIGRTMIN() + nth as libc::c_int)
+}
+
+fn set_counting(signal: Signal) {
+    set(signal.as_raw(), counting());
+}
+
+/// To this thread, at once.
+fn raise_here(signal: Signal) {
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
+}
+
+/// The signal of this round, for the supervisor.
+static ROUND: AtomicUsize = AtomicUsize::new(0);
+
+fn hold_for_signals() {
+    hold(|| set_counting(nth_signal(ROUND.load(SeqCst))));
+}
+
+/// A signal that no round before had.
+fn next(nth: usize) -> Signal {
+    ROUND.store(nth, SeqCst);
+    nth_signal(nth)
+}
+
+fn is_called(signal: Signal, nth: usize) {
+    let before = CALLS.load(SeqCst);
+    raise_here(signal);
+    until(|| CALLS.load(SeqCst) == before + 1);
+    assert_eq!(CALLS.load(SeqCst), before + 1, "call {nth}");
+}
+
+/// The action that the program has set is there when `changes` is over, which makes `least` calls without it.
+fn stays<T>(least: usize, prepare: impl Fn(Signal) -> T, changes: impl Fn(Signal, T)) {
+    hold_for_signals();
+    for nth in 1.. {
+        let signal = next(nth);
+        let prepared = prepare(signal);
+        if !at(nth, || changes(signal, prepared)) {
+            assert!(nth > least, "{nth}");
+            return;
+        }
+        assert_eq!(handler(signal), counting(), "call {nth}");
+        is_called(signal, nth);
+    }
+}
+
+/// Fails by a handler of the program that is not called, or does not come back.
+#[test]
+fn one_that_is_set_beside_notify_is_passed_on_to() {
+    alone("one_that_is_set_beside_notify_is_passed_on_to", || {
+        hold_for_signals();
+        for nth in 1.. {
+            let (signal, mut receiver) = (next(nth), None);
+            if !at(nth, || receiver = Some(signal::notify(&[signal]).unwrap())) {
+                assert!(nth > 2, "{nth}");
+                return;
+            }
+            let receiver = receiver.expect("it was made");
+            is_called(signal, nth);
+            assert_eq!(receiver.recv_deadline(limit()), Ok(signal));
+            drop(receiver);
+            assert_eq!(handler(signal), counting(), "call {nth}");
+        }
+    });
+}
+
+/// Fails by two handlers that call each other for ever, until the stack is full.
+#[test]
+fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
+    alone("one_that_comes_over_ours_beside_notify_stays_and_passes_on", || {
+        let signal = || nth_signal(ROUND.load(SeqCst));
+        hold_all(move |later| match later {
+            0 => set_counting(signal()),
+            1 => install_over(signal()),
+            _ => {}
+        });
+        // Another signal tells how many calls there are: the last one sets ours.
+        let other = next(1);
+        let mut receivers = Vec::new();
+        assert!(!at(usize::MAX, || receivers.push(signal::notify(&[other]).unwrap())));
+        let (last, signal) = (MADE.load(SeqCst), next(2));
+        assert!(at(last, || receivers.push(signal::notify(&[signal]).unwrap())));
+        assert!(MADE.load(SeqCst) > last);
+        let over = handler(signal);
+        raise_here(signal);
+        assert_eq!(receivers[1].recv_deadline(limit()), Ok(signal));
+        assert_eq!(CALLS.load(SeqCst), 2);
+        drop(receivers);
+        raise_here(signal);
+        assert_eq!((CALLS.load(SeqCst), handler(signal)), (4, over));
+    });
+}
+
+/// Fails by the action from before.
+#[test]
+fn one_that_is_set_beside_the_drop_of_the_receiver_stays() {
+    alone("one_that_is_set_beside_the_drop_of_the_receiver_stays", || {
+        stays(2, |signal| signal::notify(&[signal]).unwrap(), |_, receiver| drop(receiver));
+    });
+}
+
+/// Fails by the action from before.
+#[test]
+fn one_that_is_set_beside_reset_stays() {
+    alone("one_that_is_set_beside_reset_stays", || {
+        stays(
+            2,
+            |signal| signal::notify(&[signal]).unwrap(),
+            |signal, receiver| {
+                signal::reset(&[signal]).unwrap();
+                drop(receiver);
+            },
+        );
+    });
+}
+
+/// Fails by the action from before: another library has put our handler back, which then takes itself out.
+#[test]
+fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
+    extern "C" fn idle(_signal: libc::c_int) {}
+    alone("one_that_is_set_while_our_handler_takes_itself_out_stays", || {
+        let left_behind = |signal: Signal| {
+            set(signal.as_raw(), idle as *const () as usize);
+            let receiver = signal::notify(&[signal]).unwrap();
+            let ours = action(signal);
+            drop(receiver);
+            // SAFETY: what was there before.
+            unsafe { libc::sigaction(signal.as_raw(), &raw const ours, std::ptr::null_mut()) };
+        };
+        stays(2, left_behind, |signal, ()| raise_here(signal));
+    });
+}
+
+/// Runs `test` in children, one for each call that it makes, which get its number; as long as they say that it came.
+fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
+    const NTH: &str = "NTH";
+    const CAME: &str = "the program has set an action";
+    if let Ok(nth) = std::env::var(NTH) {
+        if child(nth.parse().unwrap()) {
+            eprintln!("{CAME}");
+        }
+        return;
+    }
+    let came = |nth: &usize| child::passes(test, &[(NTH, &nth.to_string())]).contains(CAME);
+    let calls = (1..).take_while(came).count();
+    assert!(calls >= least, "{calls}");
+}
+
+/// Fails by a handler that is replaced, or is not called for a SIGSEGV that was sent; and where it came first and our own was
+/// taken out for it, which then reports no overflow.
+#[test]
+fn one_that_is_set_beside_the_first_runtime_stays() {
+    at_each("one_that_is_set_beside_the_first_runtime_stays", 3, |nth| {
+        static BEFORE: AtomicUsize = AtomicUsize::new(0);
+        let fault = Signal::from(libc::SIGSEGV);
+        let from_before = handler(fault);
+        hold(move || {
+            set(SIGQUIT.as_raw(), counting());
+            BEFORE.store(set(libc::SIGSEGV, counting()), SeqCst);
+        });
+        let mut rt = None;
+        if !at(nth, || rt = Some(runtime(2))) {
+            return false;
+        }
+        assert_eq!(handler(SIGQUIT), counting());
+        assert_eq!(handler(fault) != counting(), BEFORE.load(SeqCst) == from_before);
+        is_called(SIGQUIT, nth);
+        is_called(fault, nth);
+        true
+    });
+}
+
+/// Fails by a handler of the program that is replaced, for good.
+#[test]
+fn one_that_is_set_beside_the_first_dump_stays() {
+    alone("one_that_is_set_beside_the_first_dump_stays", || {
+        let rt = runtime(2);
+        let (begun, over) = (Gate::default(), Gate::default());
+        let [begins, ends] = [&begun, &over].map(Gate::clone);
+        let runs = rt.go(move || {
+            begins.open();
+            while !ends.is_open() {
+                spin_loop();
+            }
+        });
+        begun.pass();
+        let asks = Signal::from(libc::SIGRTMIN() + 12);
+        hold(move || set_counting(asks));
+        for nth in 1.. {
+            set(asks.as_raw(), libc::SIG_DFL);
+            if !at(nth, || drop(rt.dump())) {
+                assert!(nth > 2, "{nth}");
+                break;
+            }
+            assert_eq!(handler(asks), counting(), "call {nth}");
+            is_called(asks, nth);
+        }
+        over.open();
+        runs.join().unwrap();
+    });
+}
