@@ -1,8 +1,9 @@
 //! The kernel has no memory left for guards, so a goroutine that was accepted waits for a stack that comes back.
 
-use common::{child, gate::Gate, seccomp, watched};
+use common::{child, gate::Gate, seccomp, until, watched};
 use gmp::sync::Event;
 use gmp::{JoinHandle, Runtime, chan};
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -37,9 +38,37 @@ impl Parked {
     }
 }
 
-/// For what has just parked or ended: its P becomes idle meanwhile, most often.
-fn until_idle() {
-    thread::sleep(Duration::from_millis(2));
+/// Comes back when all Ms sleep but so many: the other Ps are idle then.
+fn until_asleep_but(awake: usize) {
+    // An M that sleeps for a lock is awake again before so many looks, which take a while.
+    const LOOKS: usize = 5;
+    until(|| {
+        let first = sleepers();
+        let still = || {
+            thread::sleep(Duration::from_micros(50));
+            sleepers() == first
+        };
+        first.0 == awake && (1..LOOKS).all(|_| still())
+    });
+}
+
+/// How many Ms are awake; and for each other one how often it has gone to sleep.
+fn sleepers() -> (usize, Vec<String>) {
+    let (mut awake, mut asleep) = (0, Vec::new());
+    for thread in fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
+        let name = status.lines().next().and_then(|line| line.split_once("gmp-"));
+        if name.is_none_or(|(_, number)| number.parse::<u32>().is_err()) {
+            continue;
+        }
+        match status.contains("\nState:\tS") {
+            false => awake += 1,
+            true => {
+                asleep.extend(status.lines().find(|line| line.starts_with("voluntary")).map(str::to_owned))
+            }
+        }
+    }
+    (awake, asleep)
 }
 
 /// Keeps its P from the first gate to the second, and parks then.
@@ -73,9 +102,9 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
             keeps.send([from.clone(), to.clone()]).unwrap();
             from.pass();
             one.end();
-            until_idle();
+            until_asleep_but(1);
             to.open();
-            until_idle();
+            until_asleep_but(0);
             Parked::begin(&rt)
         });
         let asked_twice: Vec<_> = asked_twice.collect();
