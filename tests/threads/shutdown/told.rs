@@ -32,7 +32,7 @@ fn told(stderr: &str) -> Vec<String> {
 #[test]
 fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
     if child::is_child() {
-        let rt = runtime(400 * MS);
+        let rt = runtime(2000 * MS);
         rt.run(|| {
             let begun = [Gate::default(), Gate::default()];
             let [blocks, runs] = begun.clone();
@@ -59,7 +59,7 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
     assert_eq!(
         told(&stderr),
         [
-            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime ends, and waits 2s at most, for {whom}"),
             format!("gmp: a runtime has ended, and left {whom}")
         ]
     );
@@ -71,8 +71,8 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
 fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     if child::is_child() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-        let rt =
-            unsafe { Runtime::builder().procs(1).max_threads(1).shutdown_timeout(400 * MS).build() }.unwrap();
+        let rt = unsafe { Runtime::builder().procs(1).max_threads(1).shutdown_timeout(2000 * MS).build() }
+            .unwrap();
         // For some time slices.
         rt.go(|| std::thread::sleep(60 * MS)).join().unwrap();
         let begun = Gate::default();
@@ -94,7 +94,7 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     assert_eq!(
         told(&stderr),
         [
-            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime ends, and waits 2s at most, for {whom}"),
             format!("gmp: a runtime has ended, and left {whom}")
         ]
     );
@@ -114,7 +114,7 @@ fn threads_in_destructors_of_thread_locals_are_counted() {
         static SLEEPS: Sleeps = const { Sleeps };
     }
     if child::is_child() {
-        let rt = runtime(400 * MS);
+        let rt = runtime(2000 * MS);
         rt.run(|| SLEEPS.with(|_| ()));
         return drop(rt);
     }
@@ -123,7 +123,7 @@ fn threads_in_destructors_of_thread_locals_are_counted() {
     assert_eq!(
         told(&stderr),
         [
-            format!("gmp: a runtime ends, and waits 400ms at most, for {whom}"),
+            format!("gmp: a runtime ends, and waits 2s at most, for {whom}"),
             format!("gmp: a runtime has ended, and left {whom}")
         ]
     );
