@@ -97,6 +97,8 @@ const OFTEN: Duration = Duration::from_millis(10);
 /// What is kept of the time for the Ms to leave, or a part of a shorter time.
 const FOR_MS: Duration = Duration::from_millis(500);
 const PART_FOR_MS: u32 = 4;
+/// So long the threads that have left may take to end before the ender tells how many have not.
+const FOR_THREADS: Duration = Duration::from_millis(10);
 
 /// Whether there is no goroutine to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -251,7 +253,8 @@ impl<H: Host> Sched<H> {
     fn join_threads(&self, until: Nanos, patience: &mut Patience) -> usize {
         let mut threads = self.central.lock().take_threads();
         loop {
-            let wakes = patience.wakes(until);
+            // Where the line was due when the last M left, its thread is told of only if its end takes longer than most.
+            let wakes = patience.wakes(until).max(H::now().saturating_add(FOR_THREADS)).min(until);
             threads = threads.into_iter().filter_map(|thread| H::join(thread, wakes).err()).collect();
             if threads.is_empty() || H::now() >= until {
                 return threads.len();
