@@ -82,7 +82,7 @@ fn one_that_ends_in_time_is_waited_for() {
 
 /// A thread that ends joins those that have ended before. Fails by a hang: the second waits for the first one's destructor.
 #[test]
-fn a_thread_that_ends_waits_for_those_of_no_other() {
+fn a_thread_that_ends_is_not_kept_by_anothers_destructors() {
     everywhere(|rt| {
         let slow = Slow::default();
         let held = slow.lock.lock().unwrap();

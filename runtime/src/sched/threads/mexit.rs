@@ -22,8 +22,9 @@
 //! The record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
 //! record counts goroutines and stacks: the record is `spare`, and the next thread that is started gets it. So there
 //! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
-//! puts the handle into `ended`, and joins the threads whose handles are there, but for those that run destructors of
-//! thread-locals for long. So one handle is left at most besides theirs, and the kernel frees each thread soon.
+//! puts the handle into `ended`, and joins the threads whose handles are there, but for those that still run destructors of
+//! thread-locals, or are about to be gone. So the handles that are left are theirs and those of the last threads that have
+//! ended, at one time, and the kernel frees each other thread soon.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until the last
 //! step, so that the ender waits also for threads that are about to end.
@@ -37,10 +38,6 @@ use crate::prim::hooks::*;
 use crate::runtime::thread_start::ThreadGuards;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
-use std::time::Duration;
-
-/// So long a thread that ends waits for those that have ended before.
-const FOR_OTHERS: Duration = Duration::from_millis(10);
 
 /// Names one start of a thread: a record is used again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -119,12 +116,13 @@ impl<H: Host> Sched<H> {
         self.thread_left();
     }
 
-    /// Joins threads that have ended. One that is late, by destructors of the program's, is left to who ends next.
+    /// Joins threads that have ended, without a wait. One that is late, by destructors of the program's, is left to who ends
+    /// next.
     fn join_ended(&self, threads: Vec<H::Thread>) {
         if threads.is_empty() {
             return;
         }
-        let until = H::now().saturating_add(FOR_OTHERS);
+        let until = H::now();
         let late: Vec<_> = threads.into_iter().filter_map(|thread| H::join(thread, until).err()).collect();
         if !late.is_empty() {
             self.central.lock().ended.extend(late);
