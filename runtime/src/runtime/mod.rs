@@ -58,7 +58,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// * a thread is inside `run`, of this or any other runtime of the process;
 /// * every goroutine of every runtime is parked, by this library: a goroutine that blocks its thread, in a lock of std for
 ///   example, is not;
-/// * none waits for a descriptor or, in [`block_on`](crate::block_on), for a future, and no timer is pending: no `sleep`, time limit, callback, or deadline of a context;
+/// * none waits for a descriptor or, in [`block_on`](crate::block_on), for a future, and no timer is pending: no `sleep`, time
+///   limit, callback, or deadline of a context;
 /// * the process has no threads but the library's own and those that wait inside `run`. Any other thread might still do
 ///   something. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, the harness's, and so has a program
 ///   that calls `run` on a thread and joins that.
@@ -163,8 +164,8 @@ impl Runtime {
         self.run_main(f, block_for_good)
     }
 
-    /// As [`run`](Self::run), for the attribute `gmp::test`: the call panics when `f` calls [`goexit`](crate::goexit). The other
-    /// tests of the process go on, so that no deadlock would be found.
+    /// As [`run`](Self::run), for the attribute `gmp::test`: the call panics when `f` calls [`goexit`](crate::goexit). The
+    /// other tests of the process go on, so that no deadlock would be found.
     ///
     /// # Unwinds
     /// As `run`.
@@ -464,11 +465,13 @@ impl Runtime {
     /// * whose frames such a goroutine borrows: the caller of a `scope`.
     ///
     /// With a `limit` of zero all goroutines are left. A goroutine that does not come back to the runtime keeps its
-    /// thread. A thread whose destructors of `thread_local!`s are not over in time goes on with them. [`shutdown`](Self::shutdown) returns how many were left. The first one in the process for which a
-    /// frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
+    /// thread; a thread that is not done with the destructors of its `thread_local!`s in time goes on with them.
+    /// [`shutdown`](Self::shutdown) returns how many goroutines and threads were left. The first goroutine in the process for
+    /// which a frame is to blame is reported on standard error, with that frame; see [`Report::unwinds_refused`].
     ///
-    /// **An end that waits is reported.** After 200 ms a line on standard error says for which goroutines the end waits, and
-    /// another one at the end which of them were left; with a `limit` of no more than 200 ms there is no such line:
+    /// **An end that waits is reported.** After 200 ms a line on standard error says for which goroutines, or for how many
+    /// threads, the end waits, and another one at the end which of them were left; with a `limit` of no more than 200 ms
+    /// there is no such line:
     ///
     /// ```text
     /// gmp: a runtime ends, and waits 3s at most, for goroutine 2 'reader' [blocks its thread] created at src/main.rs:9:10
@@ -549,7 +552,8 @@ impl Runtime {
 /// monitor, a thread that runs no goroutine; so it works while all other threads are stuck, or asleep.
 /// `GMPDEBUG=sigquit=dump` in the environment has the process go on after the dump, as Java's do. If a second SIGQUIT
 /// comes before the first is taken up, or while the process ends by the first, the kernel's default action ends the
-/// process at once: so there is a way out whatever hangs.
+/// process at once: so there is a way out whatever hangs. The first process of a PID namespace, for which the kernel has
+/// none, exits with status 131.
 ///
 /// The signal is caught when the first runtime of the process starts, unless the program has set the signal's action
 /// before: a handler of the program stays, and so does a signal that is ignored. A handler that the program sets later
