@@ -35,6 +35,9 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
         // SAFETY: `of` passed the search, and waits; the record is the loader's.
         let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
         // SAFETY: as many headers lie there, of a loaded object, which stays while the loader's list is locked.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let base = info.dlpi_addr as usize;
@@ -55,7 +58,7 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     }
 
     let call = pc.wrapping_sub(1);
-    // The room is there before: under the loader's lock nothing is allocated.
+    // Allocated beforehand: under the loader's lock nothing is.
     let mut search = Search { call, base: None, name: Vec::with_capacity(libc::PATH_MAX as usize) };
     // SAFETY: `look` gets the search, as it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
