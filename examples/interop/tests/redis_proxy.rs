@@ -240,7 +240,7 @@ fn a_refused_client_that_goes_on_keeps_nothing() {
         let mut refused = server.connect();
         assert_eq!(all(&refused), b"-ERR too many clients\r\n");
         drop(first);
-        // The pause between two looks, or less, is the one between two bytes.
+        // Each look sends a byte.
         let mut served = None;
         eventually("a place is free", || {
             let _it_may_be_ended_already = refused.write_all(b"x");

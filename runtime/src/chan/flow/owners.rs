@@ -204,7 +204,7 @@ impl<T> Owned<T> {
         state.close(&mut woken);
         let leaked = state.promises + state.reserved > 0;
         drop(state);
-        // Dropped after the wakers were called.
+        // Declared before `ready`, so it is dropped after the wakers were called, which do not unwind.
         let _last = (!leaked).then(|| Last { chan: self.0, party: Party::Sender });
         woken.ready();
     }

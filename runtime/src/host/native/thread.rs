@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So long `join` stays awake: a thread without destructors of the program's is gone before, and a sleep would be longer.
+/// So long `join` stays awake: a thread without destructors of the program's is gone before, and a sleep takes 50 µs more than
+/// asked for, the thread's slack.
 const AWAKE: Duration = Duration::from_micros(200);
 /// How long `join` then sleeps between two looks, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);

@@ -28,7 +28,8 @@
 //!    also one that has interrupted the thread that waits in S2.
 //! 2. No question is lost: R3 finds the new monitor, or S3 finds the question.
 //! 3. A second SIGQUIT that comes before M1 ends the process by the default action, and so does a third one while the
-//!    answer is printed: whatever hangs there, there is a way out.
+//!    answer is printed: whatever hangs there, there is a way out. The first process of a PID namespace, for which the kernel
+//!    has none, exits with status 131.
 //! 4. One monitor answers each question, and one at a time.
 //!
 //! Checked by `models/quit.rs` and `tests/dumps/sigquit.rs`.

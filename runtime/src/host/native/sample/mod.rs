@@ -192,8 +192,8 @@ fn slots() -> Option<&'static [Slot<Sample>]> {
     ASKED.get_or_init(make).as_deref()
 }
 
-/// A1. Checked each time: the program may have set an action for the signal since. Looks first, so that an action of the
-/// program's is there all the time.
+/// A1. Checked each time: the program may have set an action for the signal since. Looks first, so that an action that is there
+/// already is never replaced.
 pub(super) fn catch() -> Result<(), &'static str> {
     // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
     unsafe {

@@ -39,11 +39,10 @@ const FULL: u32 = 2;
 const FEW: usize = 8 << 10;
 /// From file to file so much goes between two looks whether a context is done.
 const RANGE: usize = 16 << 20;
-/// So much of a file is sent between two such looks. A sink that takes all at once ends no call, and neither does a close of
-/// the sink, which waits for the call.
+/// At most so much is asked for in one `sendfile`: a sink that always has room ends no call early, and a context, a limit or a
+/// close waits for the call.
 const SENT: usize = 1 << 20;
-/// So much is sent without announcing a call that blocks, if it is in memory: copying more takes longer than giving the thread
-/// to the call.
+/// At most so much of what is in memory is sent while the P is kept: a longer copy costs more than a hand-off.
 const SENT_CACHED: usize = 256 << 10;
 
 /// How the kernel moves the bytes.
