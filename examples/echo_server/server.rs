@@ -49,6 +49,7 @@ impl Server {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
+                    told = None;
                     let server = Arc::clone(self);
                     // A goroutine that can't be had is a connection that is closed; `gmp::go` would panic.
                     let _refused = gmp::Builder::new().go(move || server.serve_one(Arc::new(stream)));
@@ -58,7 +59,7 @@ impl Server {
                     // Mostly EMFILE: the connection waits in the kernel until there is room.
                     // Asking again at once would spin.
                     if told != refused.raw_os_error() {
-                        eprintln!("echo_server: cannot accept: {refused}; trying on");
+                        eprintln!("echo_server: cannot accept: {refused}; trying again");
                         told = refused.raw_os_error();
                     }
                     gmp::time::sleep(PAUSE);

@@ -167,7 +167,7 @@ fn accept(
             }
             Ok(Err(refused)) if stop.err().is_none() => {
                 // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
-                complaints.tell(format!("cannot accept: {refused}; trying on"));
+                complaints.tell(format!("cannot accept: {refused}; trying again"));
                 gmp::time::sleep(PAUSE);
             }
             _ => break,

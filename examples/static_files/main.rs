@@ -142,6 +142,7 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
     while let Ok(permit) = room.acquire_owned_ctx(&server.stop, 1) {
         match server.stop.run(|| listener.accept()) {
             Ok(Ok((stream, _))) => {
+                told = None;
                 let open = Open::new(Arc::clone(server), connections.clone(), permit);
                 // A goroutine that can't be had is a connection that is closed.
                 let _refused = gmp::Builder::new().go(move || serve_one(&open.server, stream));
@@ -149,7 +150,7 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
             Ok(Err(refused)) if server.stop.err().is_none() => {
                 // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
                 if told != refused.raw_os_error() {
-                    eprintln!("static_files: cannot accept: {refused}; trying on");
+                    eprintln!("static_files: cannot accept: {refused}; trying again");
                     told = refused.raw_os_error();
                 }
                 gmp::time::sleep(PAUSE);

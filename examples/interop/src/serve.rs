@@ -146,6 +146,7 @@ fn accept(listener: &TcpListener, mut each: impl FnMut(TcpStream)) {
     loop {
         match listener.accept() {
             Ok((stream, _)) => {
+                told = None;
                 let _only_slower_without = stream.set_nodelay(true);
                 each(stream);
             }
@@ -153,7 +154,7 @@ fn accept(listener: &TcpListener, mut each: impl FnMut(TcpStream)) {
             Err(refused) => {
                 // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
                 if told != refused.raw_os_error() {
-                    eprintln!("cannot accept: {refused}; trying on");
+                    eprintln!("cannot accept: {refused}; trying again");
                     told = refused.raw_os_error();
                 }
                 gmp::time::sleep(PAUSE);

@@ -120,6 +120,7 @@ fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
         // The end of the context ends the wait, by an error.
         match stops.run(|| listener.accept()) {
             Ok(Ok((stream, _peer))) => {
+                told = None;
                 let (stops, lives, counted) = (stops.clone(), lives.clone(), Counted::new(&connections));
                 // A goroutine that can't be had is a connection that is closed.
                 let _refused = gmp::Builder::new().go(move || {
@@ -131,7 +132,7 @@ fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
             // Too many descriptors: there are fewer in a moment.
             Ok(Err(refused)) if stops.err().is_none() => {
                 if told != refused.raw_os_error() {
-                    eprintln!("hyper_server: accept: {refused}; trying on");
+                    eprintln!("hyper_server: accept: {refused}; trying again");
                     told = refused.raw_os_error();
                 }
                 gmp::time::sleep(PAUSE);

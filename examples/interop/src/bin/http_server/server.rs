@@ -71,6 +71,7 @@ impl Server {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
+                    told = None;
                     let server = Arc::clone(self);
                     // A goroutine that can't be had is a connection that is closed.
                     let _refused = gmp::Builder::new().go(move || server.serve_one(stream));
@@ -79,7 +80,7 @@ impl Server {
                 Err(refused) => {
                     // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
                     if told != refused.raw_os_error() {
-                        eprintln!("http_server: cannot accept: {refused}; trying on");
+                        eprintln!("http_server: cannot accept: {refused}; trying again");
                         told = refused.raw_os_error();
                     }
                     gmp::time::sleep(PAUSE);
