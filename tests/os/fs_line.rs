@@ -188,7 +188,11 @@ fn a_dials_time_ends_the_wait_in_line() {
             let dials: [fn(Gated, Instant) -> io::Result<TcpStream>; 3] = [
                 |gated, at| TcpStream::connect_deadline(gated, at),
                 |gated, at| DialConfig::new().deadline(at).connect(gated),
-                |gated, at| DialConfig::new().timeout(at - Instant::now()).connect(gated),
+                |gated, at| {
+                    DialConfig::new()
+                        .timeout((at - Instant::now()).max(Duration::from_nanos(1)))
+                        .connect(gated)
+                },
             ];
             for dial in dials {
                 // Again with twice the time if the time was over before the call.
