@@ -141,7 +141,7 @@ impl Server {
             match self.stop.run(|| socket.recv_from(&mut buffer)) {
                 Ok(Ok((length, from))) => self.take(socket, &buffer[..length], from),
                 Ok(Err(broken)) if self.stop.err().is_none() => {
-                    self.complaints.tell(format!("cannot receive: {broken}; trying on"));
+                    self.complaints.tell(format!("cannot receive: {broken}; trying again"));
                     gmp::time::sleep(PAUSE);
                 }
                 _ => return,
@@ -198,7 +198,7 @@ impl Server {
                 }
                 Ok(Err(refused)) if self.stop.err().is_none() => {
                     // Mostly EMFILE: the connection waits in the kernel until there is room.
-                    self.complaints.tell(format!("cannot accept: {refused}; trying on"));
+                    self.complaints.tell(format!("cannot accept: {refused}; trying again"));
                     gmp::time::sleep(PAUSE);
                 }
                 _ => return,
@@ -243,8 +243,9 @@ impl Server {
         }
         match self.room.acquire_owned_ctx(&self.cut, 1) {
             Ok(_permit) => self.answered(key),
+            // Given up, as those that are under way then.
             Err(_) => {
-                count(&self.counts.turned_away);
+                count(&self.counts.failed);
                 Arc::new(Answer::failure(key, SERVER_FAILURE))
             }
         }
