@@ -53,8 +53,8 @@ fn each(times: u32, mut f: impl FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(times)
 }
 
-/// How long a cache line takes from the first core to the last and back; zero where there is one core, or threads can't be kept on
-/// theirs.
+/// How long a cache line takes from the first core to the last and back; zero where there is one core, or threads can't be kept
+/// on theirs.
 pub fn distance() -> Found {
     const FEW: u32 = 20_000;
     let cpus = cpus();
