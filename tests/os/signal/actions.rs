@@ -12,8 +12,10 @@ extern "C" fn counts(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
 }
 
+/// From a static: a function may have an address for each codegen unit.
 pub(super) fn counting() -> libc::sighandler_t {
-    counts as *const () as usize
+    static COUNTS: extern "C" fn(libc::c_int) = counts;
+    COUNTS as *const () as usize
 }
 
 /// Fails by an action that is not the one from before, or that is back too early.
