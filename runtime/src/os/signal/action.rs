@@ -300,6 +300,7 @@ fn before(signal: Signal) -> Option<&'static libc::sigaction> {
 }
 
 /// Does what a signal handler may: atomics, a futex wake, `sigaction`, `raise`.
+#[inline(never)] // One address, which is compared.
 unsafe extern "C" fn on_signal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };

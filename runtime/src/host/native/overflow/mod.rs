@@ -155,6 +155,7 @@ pub(super) fn left() -> Option<usize> {
     Runs::here().map(|runs| (&raw const frame).addr().saturating_sub(runs.stack.usable()))
 }
 
+#[inline(never)] // One address, which is compared.
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel calls this as a handler of SIGSEGV; so does a handler that chains to it.
     let fault = unsafe { Fault::of(info, context) };
