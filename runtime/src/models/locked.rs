@@ -2,8 +2,8 @@
 
 use super::caught;
 use super::cover::{Handle, park_for_ever};
-use crate::Runtime;
 use crate::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
+use crate::{JoinHandle, Runtime};
 use crate::{go, lock_os_thread, yield_now};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
@@ -267,6 +267,24 @@ fn a_bound_goroutine_needs_no_other_thread() {
     });
 }
 
+/// A bound goroutine parks in `place`. Once it has been readied it keeps its thread until `ran` is raised. Returns when it has
+/// parked, and an M is in the poller.
+fn bound_in_place(runtime: &Runtime, place: &Place, ran: &Flag) -> JoinHandle<()> {
+    let (there, ran) = (place.clone(), ran.clone());
+    let bound = runtime.go(move || {
+        let own = Own::lock();
+        there.park();
+        own.check();
+        ran.wait_on_thread();
+        done();
+    });
+    place.wait_on_thread();
+    while !Handle::of(runtime).somebody_polls() {
+        loom::thread::yield_now();
+    }
+    bound
+}
+
 /// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
 /// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when
 /// that last M then sleeps: no M runs the goroutine for which the bound one waits.
@@ -275,20 +293,7 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
     Model::new().preemptions(1).check("bringer_at_limit", || {
         let runtime = runtime(2, 3);
         let (place, ran, alone) = (Place::default(), Flag::default(), Flag::default());
-        let bound = runtime.go({
-            let (there, ran) = (place.clone(), ran.clone());
-            move || {
-                let own = Own::lock();
-                there.park();
-                own.check();
-                ran.wait_on_thread();
-                done();
-            }
-        });
-        place.wait_on_thread();
-        while !Handle::of(&runtime).somebody_polls() {
-            loom::thread::yield_now();
-        }
+        let bound = bound_in_place(&runtime, &place, &ran);
         let begun = Flag::default();
         let _wakes = runtime.go({
             let (begun, alone) = (begun.clone(), alone.clone());
@@ -319,20 +324,7 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
     Model::new().preemptions(1).check("bringer_gives_ring", || {
         let runtime = runtime(2, 2);
         let (place, ran) = (Place::default(), Flag::default());
-        let bound = runtime.go({
-            let (there, ran) = (place.clone(), ran.clone());
-            move || {
-                let own = Own::lock();
-                there.park();
-                own.check();
-                ran.wait_on_thread();
-                done();
-            }
-        });
-        place.wait_on_thread();
-        while !Handle::of(&runtime).somebody_polls() {
-            loom::thread::yield_now();
-        }
+        let bound = bound_in_place(&runtime, &place, &ran);
         let _wakes = runtime.go(move || {
             loom::explore();
             drop(go(move || ran.raise()));
@@ -350,20 +342,7 @@ fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
     Model::new().preemptions(1).check("claim_undone_at_limit", || {
         let runtime = runtime(3, 3);
         let (place, ran) = (Place::default(), Flag::default());
-        let bound = runtime.go({
-            let (there, ran) = (place.clone(), ran.clone());
-            move || {
-                let own = Own::lock();
-                there.park();
-                own.check();
-                ran.wait_on_thread();
-                done();
-            }
-        });
-        place.wait_on_thread();
-        while !Handle::of(&runtime).somebody_polls() {
-            loom::thread::yield_now();
-        }
+        let bound = bound_in_place(&runtime, &place, &ran);
         let spawns = move || {
             let raised = ran.clone();
             drop(go(move || raised.raise()));
