@@ -9,16 +9,16 @@
 //! most half a second, and end.
 //!
 //! Limits of time: `--head-ms` for the head of a request of HTTP/1, and for the first request of HTTP/2, 30 s if not given;
-//! and `--body-ms` for a body, 10 s if not given. A client that takes longer for its body is answered without what is missing.
-//! After the first request of HTTP/2 a client may be silent, as long as it answers when it is asked whether it is there. One
-//! that gets no goroutine is closed.
+//! `--idle-ms` for a client of HTTP/2 between its requests, 60 s if not given; and `--body-ms` for a body, 10 s if not given. A
+//! client that takes longer for its body is answered without what is missing. A client of HTTP/2 that does not answer when
+//! it is asked whether it is there is left earlier. A client that gets no goroutine is closed.
 
 use gmp::context::{Context, with_signals};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::signal::{SIGINT, SIGTERM};
 use gmp::sync::WaitGroup;
 use gmp::time::timeout_async;
-use gmp_hyper::{GmpExecutor, GmpIo, GmpTimer, serve_until};
+use gmp_hyper::{GmpExecutor, GmpIo, GmpTimer, Graceful, serve_until};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -26,12 +26,12 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long connections have to end when the server is to.
 const GRACE: Duration = Duration::from_millis(500);
@@ -44,7 +44,39 @@ const SILENCE: Duration = Duration::from_secs(20);
 #[derive(Copy, Clone, Debug)]
 struct Limits {
     head: Duration,
+    idle: Duration,
     body: Duration,
+}
+
+/// The requests of a connection of HTTP/2, for the limit between two of them.
+#[derive(Debug)]
+struct Requests {
+    /// Those that are being answered.
+    open: usize,
+    /// When the last answer was ready.
+    answered: Option<Instant>,
+}
+
+impl Requests {
+    fn new() -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Requests { open: 0, answered: None }))
+    }
+
+    fn one(requests: &Arc<Mutex<Self>>) -> Open {
+        requests.lock().unwrap().open += 1;
+        Open(Arc::clone(requests))
+    }
+}
+
+/// A request, counted until its answer is ready, or given up.
+struct Open(Arc<Mutex<Requests>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut requests = self.0.lock().unwrap();
+        requests.open -= 1;
+        requests.answered = Some(Instant::now());
+    }
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -61,7 +93,11 @@ struct Time {
 
 fn main() -> ExitCode {
     let (mut address, mut version) = ("127.0.0.1:8080".to_owned(), Version::Http1);
-    let mut limits = Limits { head: Duration::from_secs(30), body: Duration::from_secs(10) };
+    let mut limits = Limits {
+        head: Duration::from_secs(30),
+        idle: Duration::from_secs(60),
+        body: Duration::from_secs(10),
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match &*arg {
@@ -70,11 +106,15 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--http2" => version = Version::Http2,
-            "--head-ms" | "--body-ms" => match args.next().and_then(|given| given.parse().ok()) {
-                Some(ms) if arg == "--head-ms" => limits.head = Duration::from_millis(ms),
-                Some(ms) => limits.body = Duration::from_millis(ms),
-                None => return usage(),
-            },
+            "--head-ms" | "--idle-ms" | "--body-ms" => {
+                let Some(ms) = args.next().and_then(|given| given.parse().ok()) else { return usage() };
+                let limit = match &*arg {
+                    "--head-ms" => &mut limits.head,
+                    "--idle-ms" => &mut limits.idle,
+                    _ => &mut limits.body,
+                };
+                *limit = Duration::from_millis(ms);
+            }
             _ => return usage(),
         }
     }
@@ -89,7 +129,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hyper_server [--listen ADDRESS] [--http2] [--head-ms MS] [--body-ms MS]");
+    eprintln!(
+        "usage: hyper_server [--listen ADDRESS] [--http2] [--head-ms MS] [--idle-ms MS] [--body-ms MS]"
+    );
     ExitCode::from(2)
 }
 
@@ -152,11 +194,13 @@ fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
 fn connection(stream: TcpStream, version: Version, limits: Limits, stops: &Context) {
     let _only_slower = stream.set_nodelay(true);
     let io = GmpIo::new(stream);
-    // Of this goroutine: a service is called on the goroutine of its connection.
-    let has_asked = &Cell::new(false);
-    let service = service_fn(move |request| {
-        has_asked.set(true);
-        answer(request, limits.body)
+    let requests = Requests::new();
+    let service = service_fn(|request| {
+        let open = Requests::one(&requests);
+        async move {
+            let _counted = open;
+            answer(request, limits.body).await
+        }
     });
     let _the_client_has_gone = match version {
         Version::Http1 => {
@@ -169,17 +213,37 @@ fn connection(stream: TcpStream, version: Version, limits: Limits, stops: &Conte
             let mut server = http2::Builder::new(GmpExecutor);
             server.timer(GmpTimer).keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
             let connection = server.serve_connection(io, service);
-            gmp::block_on(async {
-                let mut served = pin!(serve_until(connection, stops));
-                match timeout_async(limits.head, served.as_mut()).await {
-                    Err(_) if has_asked.get() => served.await,
-                    // The client has not come as far as a request; hyper has no limit for that.
-                    Err(_) => Ok(()),
-                    Ok(ended) => ended,
-                }
-            })
+            gmp::block_on(while_it_asks(connection, &requests, limits, stops))
         }
     };
+}
+
+/// Serves a connection of HTTP/2 until it ends, or for as long as its client asks; hyper has no limit for that.
+async fn while_it_asks(
+    connection: impl Graceful,
+    requests: &Mutex<Requests>,
+    limits: Limits,
+    stops: &Context,
+) -> hyper::Result<()> {
+    let (stops, idle) = stops.with_cancel();
+    let mut served = pin!(serve_until(connection, &stops));
+    let mut until = Instant::now() + limits.head;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        // The first request may be answered, and the limit for the next one over, before the limit of the head is.
+        if let Ok(ended) = timeout_async(left.min(limits.idle), served.as_mut()).await {
+            return ended;
+        }
+        let now = requests.lock().unwrap();
+        if now.open > 0 {
+            until = Instant::now() + limits.idle;
+        } else if let Some(answered) = now.answered {
+            until = answered + limits.idle;
+        }
+    }
+    // The client learns that it is to ask by another connection.
+    idle.cancel();
+    let _in_order = timeout_async(GRACE, served).await;
+    Ok(())
 }
 
 /// As many bytes of a request's body are read that nobody wants, so that the client has sent it before the answer comes.

@@ -146,6 +146,45 @@ fn who_asks_nothing_is_ended() {
     }
 }
 
+/// Fails by a client of HTTP/2 that stays, with its last request long answered; or that is sent away while it asks.
+#[test]
+fn a_client_that_asks_no_more_is_ended() {
+    for procs in ["1", "4"] {
+        let server = Server::start(procs, &["--idle-ms", "300", "--http2"]);
+        let mut stream = connect(&server);
+        // The preface, and settings that say nothing.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        // Three times as long as the limit, a request each third of it.
+        for id in (1..20).step_by(2) {
+            // GET, http, the path, the host; the end of the headers and of the stream.
+            let block = b"\x82\x86\x04\x09/api/time\x41\x04here";
+            let mut frame = vec![0, 0, block.len() as u8, 1, 5, 0, 0, 0, id];
+            frame.extend_from_slice(block);
+            stream.write_all(&frame).unwrap();
+            while next_frame(&mut stream).expect("it still asks") != (0, u32::from(id)) {}
+            thread::sleep(Duration::from_millis(100));
+        }
+        // A GOAWAY comes, and then the end.
+        let told: Vec<_> = std::iter::from_fn(|| next_frame(&mut stream)).collect();
+        assert!(told.contains(&(7, 0)), "{told:?}");
+        assert!(server.stop().0.success());
+    }
+}
+
+/// Type and stream of the next frame, whose contents are dropped; nothing at the end.
+fn next_frame(stream: &mut TcpStream) -> Option<(u8, u32)> {
+    let mut head = [0; 9];
+    let got = stream.read(&mut head).unwrap();
+    if got == 0 {
+        return None;
+    }
+    stream.read_exact(&mut head[got..]).unwrap();
+    let [long, of, length, kind, _flags, id @ ..] = head;
+    let length = u32::from_be_bytes([0, long, of, length]);
+    std::io::copy(&mut stream.take(u64::from(length)), &mut std::io::sink()).unwrap();
+    Some((kind, u32::from_be_bytes(id)))
+}
+
 /// Fails by a server that ends, or ends a connection that it has served, when the next goroutine can't be had; or that serves
 /// nobody afterwards.
 #[test]

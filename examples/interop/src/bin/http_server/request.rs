@@ -40,8 +40,7 @@ impl<'h> Request<'h> {
             return bad("a line without a carriage return");
         }
         let headers = parsed.headers.to_vec();
-        let target = origin_form(target).split('#').next().unwrap_or_default();
-        let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+        let (path, query) = path_and_query(target);
         let Some(segments) = segments(path) else { return bad("not a path") };
         let mut request = Request {
             method,
@@ -125,12 +124,17 @@ fn segments(path: &str) -> Option<Vec<String>> {
     (!segments.iter().any(leads_out)).then_some(segments)
 }
 
-/// The path and query of a target, which a client of a proxy gives with scheme and host before.
-fn origin_form(target: &str) -> &str {
-    match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
-        None => target,
-    }
+/// The path of a target, and the query with its `?`. A client of a proxy gives scheme and host before them.
+fn path_and_query(target: &str) -> (&str, &str) {
+    let target = target.split('#').next().unwrap_or_default();
+    let (target, default) = match target.split_at_checked("http://".len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => {
+            (&rest[rest.find(['/', '?']).unwrap_or(rest.len())..], "/")
+        }
+        _ => (target, ""),
+    };
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    (if path.is_empty() { default } else { path }, query)
 }
 
 /// Undoes percent encoding; nothing when that is no text.
@@ -149,4 +153,27 @@ fn decode(segment: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails by a slash of the query that is taken for the begin of the path.
+    #[test]
+    fn a_target_has_a_path_and_a_query() {
+        for (target, parts) in [
+            ("/a/b?c=/d", ("/a/b", "?c=/d")),
+            ("http://host/a?b", ("/a", "?b")),
+            ("HTTP://host:80/a", ("/a", "")),
+            ("http://host?b=/c", ("/", "?b=/c")),
+            ("http://host#/a", ("/", "")),
+            ("http://host", ("/", "")),
+            ("/http://host", ("/http://host", "")),
+            ("?a", ("", "?a")),
+            ("*", ("*", "")),
+        ] {
+            assert_eq!(path_and_query(target), parts, "{target}");
+        }
+    }
 }
