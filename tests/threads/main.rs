@@ -7,6 +7,7 @@ mod handoff;
 mod left_behind;
 mod lifecycle;
 mod locked;
+mod machine;
 mod migrate;
 mod procs;
 mod refused;

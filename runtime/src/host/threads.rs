@@ -99,8 +99,8 @@ pub(crate) trait Threads: Sized + 'static {
     /// Returns `true` if `settle` was called.
     fn is_settled() -> bool;
     /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
-    /// the number may change.
-    fn parallelism() -> usize;
+    /// the number may change. `Err`: at most so many, as a limit could not be read.
+    fn parallelism() -> Result<usize, usize>;
     /// Returns `true` if Ms may count on `heavy_barrier` from now on. The answer changes to `false` once at most: when the
     /// first barrier was refused.
     fn heavy_barrier_exists() -> bool;

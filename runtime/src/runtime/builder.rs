@@ -77,7 +77,8 @@ impl RuntimeBuilder {
     /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the environment,
     /// else what the machine allows the process, by the affinity mask and by the CPU quotas of the cgroup and those above
     /// ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again about once a
-    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs).
+    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs). While the process has
+    /// no descriptor left to read the quotas by, the number does not rise.
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
@@ -480,7 +481,8 @@ pub(super) fn knobs() -> io::Result<Knobs> {
 pub(super) fn default_procs() -> io::Result<(u32, bool)> {
     match std::env::var("GMPMAXPROCS") {
         Err(std::env::VarError::NotPresent) => {
-            Ok((Active::parallelism().clamp(1, capacity::PROCS) as u32, true))
+            let (Ok(procs) | Err(procs)) = Active::parallelism();
+            Ok((procs.clamp(1, capacity::PROCS) as u32, true))
         }
         Err(std::env::VarError::NotUnicode(text)) => {
             Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))

@@ -195,8 +195,8 @@ impl Threads for ModelHost {
         Ok(*cpus)
     }
 
-    fn parallelism() -> usize {
-        2
+    fn parallelism() -> Result<usize, usize> {
+        Ok(2)
     }
 
     fn heavy_barrier_exists() -> bool {

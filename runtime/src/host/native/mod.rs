@@ -327,10 +327,8 @@ impl Threads for Native {
         SETTLED.load(Relaxed)
     }
 
-    fn parallelism() -> usize {
-        // The smaller of the number of CPUs in the calling thread's affinity mask and of the quotas of its cgroup and
-        // of all visible cgroups above (v1 and v2), each rounded down, and at least one.
-        std::thread::available_parallelism().map_or(1, usize::from)
+    fn parallelism() -> Result<usize, usize> {
+        topology::parallelism()
     }
 
     #[inline]

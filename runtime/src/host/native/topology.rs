@@ -3,6 +3,8 @@
 //! A cache is named by the lowest CPU online that it serves. A CPU of which nothing can be read has a cache of its own.
 //! If nothing can be read of any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache; so they do
 //! where all CPUs online share one.
+//!
+//! And how many threads the CPUs run for this process.
 
 use std::fs::File;
 use std::io::Read;
@@ -43,6 +45,24 @@ pub(super) fn has_several_caches() -> bool {
 /// Returns the number of the CPU's cache.
 pub(super) fn cache_of(cpu: u32) -> u32 {
     CACHES.get().and_then(|caches| caches.get(cpu as usize)).copied().unwrap_or(0)
+}
+
+/// How many threads of the process the machine runs at the same time; `Err`: at most so many, as the quotas could not be read.
+pub(super) fn parallelism() -> Result<usize, usize> {
+    let could_be_read = quotas_can_be_read();
+    // The smaller of the number of CPUs in the calling thread's affinity mask and of the quotas of its cgroup and
+    // of all visible cgroups above (v1 and v2), each rounded down, and at least one.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Asked again: the table of descriptors may have been full just then.
+    if could_be_read && quotas_can_be_read() { Ok(threads) } else { Err(threads) }
+}
+
+/// std takes a quota whose file it can't open for none. It opens one file at a time, and this one first.
+fn quotas_can_be_read() -> bool {
+    match File::open("/proc/self/cgroup") {
+        Ok(_there) => true,
+        Err(refused) => !matches!(refused.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)),
+    }
 }
 
 /// Reads two files where one cache serves all CPUs, as on most machines; else some four small files for each cache, not for

@@ -119,7 +119,12 @@ impl<H: Host> Sched<H> {
         self.procs_read.store(now.as_nanos(), Relaxed);
         if self.central.lock().procs_follow {
             // Not under the lock: the host reads files.
-            self.change_procs(H::parallelism().clamp(1, capacity::PROCS) as u32, Says::Machine);
+            let procs = match H::parallelism() {
+                Ok(procs) => procs,
+                // The limit that could not be read may be what keeps the number low.
+                Err(at_most) => at_most.min(self.procs()),
+            };
+            self.change_procs(procs.clamp(1, capacity::PROCS) as u32, Says::Machine);
         }
     }
 
