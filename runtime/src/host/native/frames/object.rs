@@ -39,6 +39,12 @@ mod tag {
     pub(super) const PLTGOT: u64 = 3;
 }
 
+/// The places from `at` on that are so far apart, up to the end of all addresses: any constant of a function's code may be
+/// taken for the address of a table.
+fn places(at: usize, step: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(at), move |at| at.checked_add(step))
+}
+
 fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
@@ -158,8 +164,7 @@ impl Object {
             self.constant(at, 4).then(|| unsafe { (at as *const i32).read_unaligned() })
         };
         let code = code.start..=code.end;
-        (at..)
-            .step_by(4)
+        places(at, 4)
             .map_while(move |next| entry(next).map(|distance| at.wrapping_add_signed(distance as isize)))
             .take_while(move |to| code.contains(to))
     }
@@ -171,7 +176,7 @@ impl Object {
             self.constant(at, 8).then(|| unsafe { (at as *const usize).read_unaligned() })
         };
         let code = code.start..=code.end;
-        (at..).step_by(8).map_while(entry).take_while(move |to| code.contains(to))
+        places(at, 8).map_while(entry).take_while(move |to| code.contains(to))
     }
 
     /// Returns `true` if an aligned constant of this size lies there.
@@ -256,5 +261,19 @@ mod tests {
         let at = looks_like_a_stub as *const () as usize;
         assert!(object.stub(at).is_some(), "it does not look like one");
         assert!(!object.leads(at, Object::of as *const () as usize));
+    }
+
+    /// Fails, in a build that checks sums, by a panic in the unwinder's callback, which ends the process: the constant -1 of a
+    /// function's code is looked at as if it were the address of a table.
+    #[test]
+    fn no_table_lies_at_the_end_of_all_addresses() {
+        let function =
+            Function::at(Object::of as *const () as usize).expect("a function of this program has a table");
+        let object = Object::of(&function).expect("its code is readable");
+        for at in [usize::MAX, usize::MAX - 3, usize::MAX - 7, 0] {
+            let (near, far) =
+                (object.near_table(at, &(0..usize::MAX)), object.far_table(at, &(0..usize::MAX)));
+            assert_eq!((near.count(), far.count()), (0, 0), "{at:x}");
+        }
     }
 }
