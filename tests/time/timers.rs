@@ -256,6 +256,40 @@ fn callbacks_outlive_their_runtime() {
     });
 }
 
+/// Fails by time: a callback waits for as long as callbacks of another heap set themselves again.
+#[test]
+fn callbacks_that_go_on_keep_no_other_from_its_time() {
+    static TIMERS: OnceLock<Vec<Timer>> = OnceLock::new();
+    static GOES_ON: AtomicBool = AtomicBool::new(true);
+    let _alone = alone();
+    let (rt, other) = (runtime(1), Count::default());
+    let outlives = {
+        let other = other.clone();
+        rt.run(|| after_func(50 * MS, move || other.add()))
+    };
+    drop(rt);
+    // So many that one is always due: each firing starts a thread.
+    let goes_on = |n: usize| {
+        after_func(HOUR, move || {
+            if GOES_ON.load(SeqCst) {
+                TIMERS.get().unwrap()[n].reset(Duration::ZERO);
+            }
+        })
+    };
+    let timers = TIMERS.get_or_init(|| (0..1000).map(goes_on).collect());
+    let start = Instant::now();
+    for timer in timers {
+        timer.reset(Duration::ZERO);
+    }
+    other.reaches(1);
+    assert!(start.elapsed() < 2 * LATE, "{:?}", start.elapsed());
+    GOES_ON.store(false, SeqCst);
+    assert!(!outlives.stop());
+    for timer in timers {
+        timer.stop();
+    }
+}
+
 /// The runtime ends while callbacks are due, are being set and fire. Fails by one that is lost or called twice.
 #[test]
 fn each_callback_is_called_once_whenever_its_runtime_ends() {

@@ -17,6 +17,9 @@
 //! thread is about to sleep, and an alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list: a
 //! setter that puts one in comes to T2 after that.
 //!
+//! A heap is left when all is fired that was due at B1: callbacks that set themselves again can't keep the thread from a heap
+//! with an earlier one.
+//!
 //! The thread exists as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that a
 //! program that sets and stops one timer at a time does not start a thread for each. The thread ends in B1, in the
 //! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless the
@@ -60,7 +63,8 @@ pub(crate) struct TimerThread<H: Host> {
 
 /// What the thread is to do next.
 enum Next<H: Host> {
-    Fire(Arc<Timers<H>>),
+    /// What is due in this heap at this time.
+    Fire(Arc<Timers<H>>, Nanos),
     Sleep(Nanos),
     End,
 }
@@ -159,8 +163,9 @@ impl<H: Host> TimerThread<H> {
         let mut idle_since = None;
         loop {
             match self.next(&mut idle_since) {
-                Next::Fire(timers) => {
-                    while let Some(call) = timers.pop_orphan(H::now()) {
+                Next::Fire(timers, now) => {
+                    // What becomes due meanwhile waits for B1: another heap's callback may be earlier.
+                    while let Some(call) = timers.pop_orphan(now) {
                         self.run(call);
                     }
                 }
@@ -186,7 +191,7 @@ impl<H: Host> TimerThread<H> {
                 *idle_since = None;
                 let timers = Arc::clone(timers);
                 state.fires = true;
-                return Next::Fire(timers);
+                return Next::Fire(timers, now);
             }
             Some((due, _)) => {
                 *idle_since = None;
