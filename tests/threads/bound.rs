@@ -1,16 +1,19 @@
 //! `RuntimeBuilder::cpu_sets`: the CPUs of a P are those of the thread that has it, and of no other thread.
 
+use common::child;
 use common::cpu::{confine, cpus};
 use common::{until, watched};
-use gmp::time::sleep;
+use gmp::time::{after_func, sleep};
 use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, unlock_os_thread, yield_now};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Calls `test` with two CPUs. On a machine that has one alone nothing can be told apart.
 fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
@@ -69,6 +72,42 @@ fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
         assert_eq!(cpus(), all, "of the thread that has built the runtime");
         assert!(rt.shutdown(Duration::from_secs(60)).refused().is_empty());
     });
+}
+
+/// The timer thread is the whole process's. Fails by a callback that has the CPUs of the P whose goroutine has the thread started.
+#[test]
+fn callbacks_outside_of_runtimes_have_no_ps_cpus() {
+    const TEST: &str = "callbacks_outside_of_runtimes_have_no_ps_cpus";
+    if !child::is_child() {
+        return drop(child::passes(TEST, &[]));
+    }
+    with_two_cpus(1, |_, b| {
+        let (all, (tell, told)) = (cpus(), mpsc::channel());
+        let mut timers = Vec::new();
+        let rt = build(bound([&[b]]));
+        // Made by a plain thread, so a callback of no runtime; set by a goroutine, which finds no thread.
+        let timer = after_func(HOUR, {
+            let tell = tell.clone();
+            move || tell.send(cpus()).unwrap()
+        });
+        assert!(timer.stop());
+        until(|| !has_thread("gmp-timers"));
+        timers.push(rt.run(move || {
+            timer.reset(MS);
+            timer
+        }));
+        assert_eq!(told.recv().unwrap(), all);
+        timers.push(after_func(MS, move || tell.send(cpus()).unwrap()));
+        assert_eq!(told.recv().unwrap(), all);
+    });
+}
+
+/// Whether the process has a thread of this name.
+fn has_thread(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let named =
+        |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.unwrap().path().join("comm"));
+    tasks.map(named).any(|comm| comm.is_ok_and(|comm| comm.trim() == name))
 }
 
 /// A goroutine runs on and on, and loses its P to another one. Fails by a hang where its thread stays on the P's CPUs, or

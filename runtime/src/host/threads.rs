@@ -88,6 +88,8 @@ pub(crate) trait Threads: Sized + 'static {
     fn affinity(local: &Self::Local, thread: u32) -> io::Result<CpuSet>;
     /// Sets the CPUs on which the thread of an M may run, as `affinity` names it.
     fn set_affinity(local: &Self::Local, thread: u32, cpus: &CpuSet) -> io::Result<()>;
+    /// Sets the CPUs on which the calling thread, which is no M's, may run.
+    fn set_own_affinity(cpus: &CpuSet) -> io::Result<()>;
     /// Returns the CPUs that a thread of this process has after it has asked for `cpus`.
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet>;
     /// Gets ready what the first goroutine of a runtime needs, and the runtime's threads do not: the scheduler calls this while

@@ -147,6 +147,12 @@ impl<H: Host> M<H> {
     }
 }
 
+/// The CPUs of a thread that the caller starts for the whole process: `None`, those that the caller has. Where that is an M,
+/// they may be those of a P.
+pub(crate) fn cpus_of_the_process<H: Host>() -> Option<CpuSet> {
+    M::<H>::current()?.sched().config.cpu_sets.as_ref().map(|sets| sets.base)
+}
+
 impl<H: Host> Sched<H> {
     /// The calling thread begins, and has the CPUs of the one that has started it, which may be those of a P.
     pub(crate) fn begin_where_the_runtime_was_built(&self, m: &M<H>) {

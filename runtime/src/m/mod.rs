@@ -37,6 +37,7 @@ pub(crate) mod handoff;
 pub(crate) mod note;
 mod window;
 
+pub(crate) use bound::cpus_of_the_process;
 pub(crate) use window::{Inside, Window};
 
 use crate::g::{G, GRef};

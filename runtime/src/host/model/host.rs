@@ -191,6 +191,10 @@ impl Threads for ModelHost {
         Ok(())
     }
 
+    fn set_own_affinity(_: &CpuSet) -> io::Result<()> {
+        Ok(())
+    }
+
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet> {
         Ok(*cpus)
     }

@@ -306,6 +306,10 @@ impl Threads for Native {
         affinity::set(thread, cpus)
     }
 
+    fn set_own_affinity(cpus: &CpuSet) -> io::Result<()> {
+        affinity::set(0, cpus)
+    }
+
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet> {
         affinity::on_trial(cpus)
     }

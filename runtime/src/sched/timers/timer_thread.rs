@@ -33,6 +33,7 @@
 //! Checked by `models/timer.rs`.
 
 use crate::host::Host;
+use crate::m::cpus_of_the_process;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, AtomicBool, Mutex, MutexGuard, Rank, Relaxed, capacity};
@@ -115,7 +116,14 @@ impl<H: Host> TimerThread<H> {
         if !state.thread {
             state.thread = true;
             // In the lock: the first setter that finds no thread, and that setter alone, starts it.
-            let started = H::start("gmp-timers", || self.serve());
+            let cpus = cpus_of_the_process::<H>();
+            let started = H::start("gmp-timers", move || {
+                if let Some(cpus) = cpus {
+                    // Refused where none of these CPUs is left: then it has those of the caller.
+                    let _set = H::set_own_affinity(&cpus);
+                }
+                self.serve()
+            });
             // Relaxed: a hint, the lock decides.
             let told = self.refused.load(Relaxed);
             self.refused.store(started.is_err(), Relaxed);
