@@ -74,7 +74,8 @@ fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
     });
 }
 
-/// The timer thread is the whole process's. Fails by a callback that has the CPUs of the P whose goroutine has the thread started.
+/// The timer thread is the whole process's. Fails by a callback that has the CPUs of the P whose goroutine has that thread
+/// started.
 #[test]
 fn callbacks_outside_of_runtimes_have_no_ps_cpus() {
     const TEST: &str = "callbacks_outside_of_runtimes_have_no_ps_cpus";

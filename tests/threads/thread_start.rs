@@ -7,7 +7,7 @@ use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, yield_now};
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -300,4 +300,33 @@ fn the_end_of_the_runtime_waits_for_the_guards() {
             assert_eq!(*alive.lock().unwrap(), 0);
         });
     }
+}
+
+/// Fails if the functions live as long as a thread that the end has left: its last waker, of another runtime, would drop them.
+#[test]
+fn the_end_of_the_runtime_drops_the_functions() {
+    struct TellsWhere(mpsc::Sender<ThreadId>);
+    impl Drop for TellsWhere {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).unwrap();
+        }
+    }
+    let (tell, told) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let captured = TellsWhere(tell);
+    let rt = build(Runtime::builder().procs(1).on_thread_start(move || {
+        let _captured = &captured;
+    }));
+    let (begin, begun) = mpsc::channel();
+    drop(rt.go(move || {
+        blocking(|| {
+            begin.send(()).unwrap();
+            let _ended = ends.recv();
+        })
+    }));
+    begun.recv().unwrap();
+    // By then no thread begins any more.
+    assert!(rt.shutdown(Duration::from_millis(300)).threads_left() >= 1);
+    assert_eq!(told.try_recv(), Ok(thread::current().id()));
+    drop(end);
 }

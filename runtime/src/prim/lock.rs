@@ -45,6 +45,8 @@ pub(crate) enum Rank {
     Copies,
     /// Which semaphore limits a group: `sync/err_group.rs`.
     ErrGroup,
+    /// What the threads of a runtime call first: `runtime/thread_start.rs`.
+    ThreadStarts,
     /// A part of a `sync::Pool`.
     PoolShard,
     /// The queue of an I/O lock: `net/io_lock.rs`.

@@ -260,7 +260,7 @@ impl Runtime {
             "run_locked: called on a goroutine; it needs a plain thread, most often the process's first"
         );
         // First, so that they are dropped last, when the thread is no M any more.
-        let _guards = self.sched.config.thread_starts.call();
+        let _guards = self.sched.thread_starts.get().call();
         let birth = self.birth(Some("main"));
         let presence = Presence::<Active>::begin_as_m();
         // SAFETY: as in `run`.

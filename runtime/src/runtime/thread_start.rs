@@ -6,9 +6,12 @@
 //! The functions, and the drops of what they return, are user code, on the thread's own stack. So they run where the thread is
 //! no M: to the library it is a plain thread there, which blocks where a goroutine would park. The thread counts in `alive`
 //! from before the functions until after the drops, so that the end of the runtime waits for both.
+//!
+//! The ender drops the functions, when no thread begins any more. The last owner of the scheduler may be a waker, on an M of
+//! another runtime, with a goroutine of that one parked: there no code of the user's may run.
 
 use crate::host::{Host, Process};
-use crate::prim::Arc;
+use crate::prim::{Arc, Mutex, Rank};
 use std::any::Any;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -18,6 +21,9 @@ type Start = dyn Fn() -> Box<dyn Any> + Send + Sync;
 /// The functions that each thread of a runtime calls when it begins.
 #[derive(Clone, Default)]
 pub(crate) struct ThreadStarts(Vec<Arc<Start>>);
+
+/// The functions of a runtime, until its end.
+pub(crate) struct UntilTheEnd(Mutex<ThreadStarts>);
 
 /// What the functions have returned. The drop, on the same thread, drops the last one first.
 pub(crate) struct ThreadGuards(Vec<Box<dyn Any>>);
@@ -44,6 +50,24 @@ impl ThreadStarts {
             );
         }
         guards.expect("call_on_m: the functions have returned")
+    }
+}
+
+impl UntilTheEnd {
+    pub(crate) fn new(starts: ThreadStarts) -> Self {
+        UntilTheEnd(Mutex::new(Rank::ThreadStarts, starts))
+    }
+
+    /// Returns the functions; none when the end of the runtime is over.
+    pub(crate) fn get(&self) -> ThreadStarts {
+        self.0.lock().clone()
+    }
+
+    /// Drops the functions. The end of the runtime is over.
+    pub(crate) fn end(&self) {
+        let starts = std::mem::take(&mut *self.0.lock());
+        // Without the lock: what the functions have captured is the user's.
+        drop(starts);
     }
 }
 

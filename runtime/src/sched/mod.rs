@@ -76,7 +76,7 @@ use crate::runtime::cpu_sets::CpuSets;
 use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::runtime::lines::Lines;
 use crate::runtime::policy::Policy;
-use crate::runtime::thread_start::ThreadStarts;
+use crate::runtime::thread_start::{ThreadStarts, UntilTheEnd};
 use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
 use crate::sched::run::class_queues::WaitingClasses;
@@ -119,7 +119,7 @@ pub(crate) struct Config {
     pub(crate) end_limit: Duration,
     /// What the runtime's threads are called, followed by their number.
     pub(crate) thread_name: String,
-    /// What each thread of an M calls first.
+    /// What each thread of an M calls first. `Sched::thread_starts` takes it.
     pub(crate) thread_starts: ThreadStarts,
     /// How goroutines are queued and taken. Read in cold places only.
     pub(crate) policy: Policy,
@@ -261,6 +261,7 @@ pub(crate) struct Sched<H: Host> {
     /// See `dump`.
     coarse_now: SingleWriterWord,
     told: Told,
+    pub(crate) thread_starts: UntilTheEnd,
     /// Where goroutines wait for their turn to block a thread.
     pub(crate) lines: Lines,
     pub(crate) monitor_note: Note<H>,
@@ -313,11 +314,17 @@ impl<H: Host> Sched<H> {
         (ps, idle)
     }
 
-    fn new(weak: &Weak<Self>, host: H, config: Config, (ps, idle_ps): (Ps<H>, Vec<NonNull<P<H>>>)) -> Self {
+    fn new(
+        weak: &Weak<Self>,
+        host: H,
+        mut config: Config,
+        (ps, idle_ps): (Ps<H>, Vec<NonNull<P<H>>>),
+    ) -> Self {
         let procs = config.procs;
         let central = Central::new(&config, idle_ps);
         let detours = if config.has_one_queue { ONE_QUEUE } else { 0 };
         let lines = Lines::new(config.max_file_calls, config.max_lookups);
+        let thread_starts = UntilTheEnd::new(std::mem::take(&mut config.thread_starts));
         Sched {
             host,
             config,
@@ -348,6 +355,7 @@ impl<H: Host> Sched<H> {
             serving: AtomicU64::new(0),
             coarse_now: SingleWriterWord::new(H::now().as_nanos()),
             told: Told::new(),
+            thread_starts,
             lines,
             monitor_note: Note::new(),
             ender: Note::new(),

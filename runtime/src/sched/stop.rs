@@ -245,7 +245,9 @@ impl<H: Host> Sched<H> {
         let late = if all { self.join_threads(until, patience) } else { 0 };
         self.tell_what_the_end_leaves(patience, late);
         let threads = self.forget_threads() + late;
-        self.report(self.leave_goroutines(), threads)
+        let goroutines = self.leave_goroutines();
+        self.thread_starts.end();
+        self.report(goroutines, threads)
     }
 
     /// Joins the threads, which have all left. Returns how many still run the destructors of their thread-locals when the time

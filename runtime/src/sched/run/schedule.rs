@@ -16,7 +16,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn mstart(&self, m: &M<H>) {
         self.begin_where_the_runtime_was_built(m);
         // The user's code, on what is no M yet: `runtime/thread_start.rs`.
-        let guards = self.config.thread_starts.call_on_m::<H>();
+        let guards = self.thread_starts.get().call_on_m::<H>();
         if let Some(seed) = self.config.policy.seed() {
             // The same on each M: which one comes for the only P may depend on time.
             H::seed_random(Dice::new(seed).next() as u32 | 1);
