@@ -1,7 +1,7 @@
 //! The lock of an [`RwLock`](super::RwLock) without the value.
 //!
 //! ```text
-//!   word:  READER ×     the number of readers
+//!   word:  READER ×     the number of readers: from `MANY` on no further one is let in
 //!          UPGRADABLE   a reader that may become the writer has the lock: beside readers, never beside a writer
 //!          WRITER       a writer has the lock
 //!          QUEUED       a waiter stands in a queue. Changes under the lock of the queues
@@ -46,6 +46,8 @@
 //! Checked by `models/rwlock.rs`.
 
 mod future;
+#[cfg(all(test, not(gmp_loom)))]
+mod tests;
 
 use crate::host::Active;
 use crate::prim::hooks::*;
@@ -64,10 +66,10 @@ const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const UPGRADABLE: u32 = 4;
 const READER: u32 = 8;
-/// The limit of the count above which no reader takes the lock by itself: so many guards can only have been leaked.
-/// The other half of the range is for waiters in the queue, which are granted the lock without a check; each has a
-/// stack, a thread or a future, so they never fill it.
-const MOST: u32 = 1 << 31;
+/// From here on there are so many readers that guards must have been leaked. Another one waits, as it does for a writer, until
+/// these have gone: the count must not wrap, and a lock behind `unlocked` must not panic. An upgradable reader waits, too, since
+/// it becomes a plain one without a look at the count: so at most one is added at `MANY`, by the upgradable reader before.
+const MANY: u32 = 1 << 31;
 
 /// What a caller wants the lock for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -221,9 +223,9 @@ impl RawRwLock {
     #[inline(always)]
     fn admits(seen: u32, kind: Kind) -> bool {
         match kind {
-            Kind::Read | Kind::Recursive => seen & WRITER == 0,
+            Kind::Read | Kind::Recursive => seen & (WRITER | MANY) == 0,
             Kind::Write => seen & !QUEUED == 0,
-            Kind::Upgradable => seen & (WRITER | UPGRADABLE) == 0,
+            Kind::Upgradable => seen & (WRITER | UPGRADABLE | MANY) == 0,
             Kind::Upgrade => seen & !QUEUED == UPGRADABLE,
         }
     }
@@ -231,10 +233,7 @@ impl RawRwLock {
     #[inline(always)]
     fn with(seen: u32, kind: Kind) -> u32 {
         match kind {
-            Kind::Read | Kind::Recursive => {
-                assert!(seen < MOST, "RwLock: too many readers");
-                seen + READER
-            }
+            Kind::Read | Kind::Recursive => seen + READER,
             Kind::Write => seen | WRITER,
             Kind::Upgradable => seen | UPGRADABLE,
             Kind::Upgrade => seen ^ (UPGRADABLE | WRITER),
@@ -296,8 +295,7 @@ impl RawRwLock {
         let queued = if queues.nobody_waits() { 0 } else { QUEUED };
         let mut seen = self.word.load(Relaxed);
         loop {
-            // With too many readers the caller waits: there must be no panic under the lock.
-            let takes = first && Self::admits(seen, kind) && seen < MOST;
+            let takes = first && Self::admits(seen, kind);
             let next = if takes { Self::with(seen & !QUEUED, kind) | queued } else { seen | mark };
             // Acquire: as in `try_lock`, with the same partners.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
@@ -334,7 +332,12 @@ impl RawRwLock {
         if !writes && (readers_first || no_writer_waits) {
             let try_it = no_writer_waits && seen & !QUEUED == 0;
             mutant!(RwLockReadersTryBesideAWriter: let try_it = true);
-            while let Some(reader) = queues.readers.notify(notified) {
+            // Those that wait behind MANY readers go when these have left.
+            let mut room = MANY.saturating_sub(seen).div_ceil(READER);
+            while room > 0
+                && let Some(reader) = queues.readers.notify(notified)
+            {
+                room -= 1;
                 if try_it && !reader.want.insists {
                     continue;
                 }
@@ -342,7 +345,8 @@ impl RawRwLock {
                 // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_add(READER, Relaxed);
             }
-            if seen & UPGRADABLE == 0 && queues.upgradables.notify(notified).map(granted).is_some() {
+            let admits = seen & (UPGRADABLE | MANY) == 0;
+            if admits && queues.upgradables.notify(notified).map(granted).is_some() {
                 // Relaxed: the notified waiter learns of the grant by the wake.
                 self.word.fetch_or(UPGRADABLE, Relaxed);
             }

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 /// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new
 /// readers, so a goroutine with a read guard must not call [`read`](Self::read) again: with a writer waiting in
 /// between, the goroutine would wait for itself. After a writer all waiting readers go together, so neither side
-/// starves (the order of Go's `sync.RWMutex`).
+/// starves (the order of Go's `sync.RWMutex`). A reader also waits where the lock has 2²⁸ readers, whose guards must have been
+/// leaked.
 ///
 /// The guards may be held across calls that park, and may be dropped on another thread. A goroutine that has a read
 /// guard and may read again uses [`read_recursive`](Self::read_recursive); one that reads to decide whether it writes uses
