@@ -2,7 +2,7 @@
 //! checked by `models/join.rs`.
 
 use super::GRef;
-use super::root::drop_undisturbed;
+use super::root::call_undisturbed;
 use crate::g::pool::GPool;
 use crate::g::task::Failure;
 use crate::host::Host;
@@ -146,7 +146,7 @@ pub(crate) fn mark_left<H: Host>(g: GRef<H>) {
 /// The end of a goroutine that never ran: the closure is dropped here, on the calling thread.
 pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     // SAFETY: the caller took the G from a queue, or never queued it; the goroutine did not run.
-    drop_undisturbed::<H>(|| unsafe { g.task.discard() });
+    call_undisturbed::<H>(|| unsafe { g.task.discard() });
     // SAFETY: the closure is gone, the space is empty.
     unsafe { g.task.fail(Failure::Shutdown) };
     // Release: as in `root`, with the same partners.

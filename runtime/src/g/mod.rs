@@ -51,7 +51,7 @@ pub(crate) mod task;
 
 mod root;
 
-pub(crate) use root::{drop_undisturbed, root};
+pub(crate) use root::{call_undisturbed, root};
 mod class;
 mod life;
 

@@ -99,11 +99,12 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     }
 }
 
-/// As `drop_quietly`, in the middle of a goroutine that goes on afterwards: no interrupt ends a wait of the drop, as none does
-/// while a panic unwinds.
-pub(crate) fn drop_undisturbed<H: Host>(forget: impl FnOnce()) {
+/// Calls foreign code in the middle of what a goroutine, or a plain thread, does for others: the call of a waker, the drop of
+/// a value. As `drop_quietly`; and no interrupt ends a wait of that code, as none does while a panic unwinds: what the code was
+/// to do would be left half done, and the interrupt swallowed.
+pub(crate) fn call_undisturbed<H: Host>(f: impl FnOnce()) {
     let _undisturbed = Undisturbed::<H>::begin();
-    drop_quietly::<H>(forget);
+    drop_quietly::<H>(f);
 }
 
 /// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there

@@ -4,7 +4,7 @@
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
-use crate::g::{Birth, drop_undisturbed};
+use crate::g::{Birth, call_undisturbed};
 use crate::host::{Active, Host};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
@@ -135,7 +135,7 @@ where
     let settled = b.map_or_else(|| unsafe { record.settled() }, Err);
     if let Err(payload) = ran {
         // A panic of these drops gives way to the one that is under way.
-        drop_undisturbed::<H>(|| drop(settled));
+        call_undisturbed::<H>(|| drop(settled));
         resume_unwind(payload);
     }
     let left = left.expect("join: `a` has returned");
@@ -242,7 +242,7 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
             }
             // A panic of these drops gives way to the one that is under way. Nothing unwinds here, not even the drop of its
             // payload: other records may still be in their slots.
-            (settled, false) => drop_undisturbed::<Active>(|| drop(settled)),
+            (settled, false) => call_undisturbed::<Active>(|| drop(settled)),
         }
     }
 }

@@ -31,8 +31,12 @@
 //! window nor on an M's own stack: what is readied there has a goroutine of the library call the waker ([`wake`]). A waker of
 //! [`block_on`](crate::block_on) is known by its table, and is a plain ready, which may be done anywhere.
 //!
+//! No interrupt ends a wait of a waker. Its caller, which may run under a context that is done, does not block, and goes on; a
+//! waker that was unwound from the lock of its executor's queue has not queued the task, and no other call comes.
+//!
 //! Checked by `models/task.rs`.
 
+use crate::g::call_undisturbed;
 use crate::g::list::GList;
 use crate::goroutine::waker::is_of_block_on;
 use crate::host::Host;
@@ -108,11 +112,17 @@ impl<H: Host> Drop for Bed<H> {
 /// Drops a waker, which is foreign code. A panic of it ends here, as in `call`: the caller goes on, and takes its record out of
 /// the queue, say.
 pub(crate) fn discard<H: Host>(waker: Option<Waker>) {
-    if let Some(waker) = waker
-        && let Err(payload) = H::catch(move || drop(waker))
-    {
-        std::mem::forget(payload);
+    if let Some(waker) = waker {
+        call_foreign::<H>(waker, drop);
     }
+}
+
+/// A waker of `block_on` neither waits nor panics, and may be called and dropped where others may not.
+fn call_foreign<H: Host>(waker: Waker, f: fn(Waker)) {
+    if is_of_block_on(&waker) {
+        return f(waker);
+    }
+    call_undisturbed::<H>(move || f(waker));
 }
 
 /// What a notifier of several has readied: goroutines that are to be queued, all at once, and tasks whose wakers are to be
@@ -294,8 +304,5 @@ fn wake_on_goroutine<H: Host>(m: &M<H>, waker: Waker) {
 /// A panic of the waker's ends here: the panic hook has printed it, and the caller's own work goes on.
 fn call<H: Host>(waker: Waker) {
     assert_none_held();
-    if let Err(payload) = H::catch(move || waker.wake()) {
-        // The payload's own drop may panic again: leak it instead.
-        std::mem::forget(payload);
-    }
+    call_foreign::<H>(waker, Waker::wake);
 }

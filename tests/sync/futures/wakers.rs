@@ -1,8 +1,11 @@
 //! Wakers that do what a waker should not, and polls that panic: no other waiter suffers from them.
 
 use super::*;
+use common::crew::{Member, on_thread};
 use common::futures::falls;
+use common::{PROCS, runtime};
 use gmp::chan::watch;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// A waker that drops futures.
 struct Drops(StdMutex<Vec<Waits<'static>>>);
@@ -199,6 +202,105 @@ fn a_waker_whose_drop_panics_leaves_no_record_behind() {
     }
     permits.release(1);
     assert_eq!(permits.available_permits(), 1);
+}
+
+/// A waker that takes a permit, as the queue of an executor may take a lock, and does so in its drop as well.
+struct Takes(Arc<Semaphore>, Arc<AtomicUsize>);
+
+impl Takes {
+    fn take(&self) {
+        self.0.acquire(1);
+        self.1.fetch_add(1, SeqCst);
+    }
+}
+
+impl Wake for Takes {
+    fn wake(self: Arc<Self>) {
+        self.take();
+    }
+}
+
+impl Drop for Takes {
+    fn drop(&mut self) {
+        self.take();
+    }
+}
+
+fn no_permits() -> Arc<Semaphore> {
+    let permits = Semaphore::new(100);
+    permits.acquire(100);
+    Arc::new(permits)
+}
+
+/// Lets wakers that take a permit wait for it until `caller`, which has called or dropped them, is over.
+fn give_permits<T>(permits: &Semaphore, caller: &Member<'_, T>) {
+    while !caller.is_finished() {
+        until(|| waiting(permits) > 0 || caller.is_finished());
+        permits.release(waiting(permits));
+    }
+}
+
+/// The context of a caller is done before it wakes tasks, and drops the futures of others. Fails by the count: a wait of a
+/// waker is unwound, and the task is not queued. Or by a hang: what the wakers were thrown counts for the caller.
+#[test]
+fn a_waker_waits_on_where_its_caller_is_to_be_unwound() {
+    everyone(|crew| {
+        let (permits, taken) = (no_permits(), Arc::new(AtomicUsize::new(0)));
+        let taker = || Waker::from(Arc::new(Takes(Arc::clone(&permits), Arc::clone(&taken))));
+        let event = Arc::new(Event::new());
+        let mut waits = [(); 8].map(|()| {
+            let event = Arc::clone(&event);
+            Box::pin(async move { event.wait_async().await })
+        });
+        for waits in &mut waits {
+            assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&taker())).is_pending());
+        }
+        let caller = crew.go(move || {
+            let (context, cancel) = Context::background().with_cancel();
+            context.run(|| {
+                cancel.cancel();
+                let mut waits = waits.into_iter();
+                waits.by_ref().take(4).for_each(drop);
+                event.notify_all();
+                gmp::time::sleep(Duration::from_secs(3600));
+            })
+        });
+        give_permits(&permits, &caller);
+        assert!(caller.join().is_err());
+        // Four were dropped, and four called and dropped.
+        assert_eq!(taken.load(SeqCst), 12);
+    });
+}
+
+/// A goroutine that computes wakes a task while its runtime ends. Fails by the count, as above.
+#[test]
+fn a_waker_waits_on_where_its_callers_runtime_ends() {
+    for procs in PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let (permits, taken) = (no_permits(), Arc::new(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::new(Takes(Arc::clone(&permits), Arc::clone(&taken))));
+            let event = Arc::new(Event::new());
+            let wakes = Arc::clone(&event);
+            let mut waits = pin!(event.wait_async());
+            assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            let (ends, begun) = (rt.handle(), Arc::new(AtomicBool::new(false)));
+            let begins = Arc::clone(&begun);
+            drop(rt.go(move || {
+                begins.store(true, SeqCst);
+                while !ends.is_ended() {
+                    thread::yield_now();
+                }
+                wakes.notify_one();
+            }));
+            until(|| begun.load(SeqCst));
+            let over = on_thread(move || rt.shutdown(Duration::from_secs(3600)));
+            drop(waker);
+            give_permits(&permits, &over);
+            assert_eq!(over.join().goroutines_left(), 0);
+            assert_eq!(taken.load(SeqCst), 2);
+        });
+    }
 }
 
 /// A waker whose clone panics.

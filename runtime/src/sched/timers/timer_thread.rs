@@ -32,6 +32,7 @@
 //!
 //! Checked by `models/timer.rs`.
 
+use crate::g::call_undisturbed;
 use crate::host::Host;
 use crate::m::cpus_of_the_process;
 use crate::m::note::Note;
@@ -250,10 +251,8 @@ impl<H: Host> Drop for OnItsWay<H> {
     }
 }
 
-/// Runs user's code, whose panic ends here: the panic hook has printed it.
+/// Runs user's code, whose panic ends here: the panic hook has printed it. Where there is no thread for it, the caller may be
+/// one that ends a runtime, under a context.
 fn call_and_drop<H: Host>(call: Shared<Callback<H>>) {
-    if let Err(payload) = H::catch(move || call.call()) {
-        // The payload's own drop may panic again: leak it instead.
-        std::mem::forget(payload);
-    }
+    call_undisturbed::<H>(move || call.call());
 }
