@@ -4,6 +4,7 @@ use common::child;
 use common::loopback::pair;
 use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::context::Context;
 use gmp::{Refused, Runtime, chan, go, time, yield_now};
 use std::fs::File;
 use std::future::poll_fn;
@@ -525,5 +526,46 @@ fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
         // As before: the thread is there, and is started again when it has ended.
         assert!(!first.reset(MS) && !second.reset(MS));
         until(|| called.load(SeqCst) == 5);
+    });
+}
+
+/// Functions of a plain thread wait for the end of a context, which a goroutine under that context ends, and no thread can be
+/// had for them. Fails by the count, or by the panic: one of them panics, or its wait is unwound, and takes the others and the
+/// canceler with it.
+#[test]
+fn functions_of_a_context_are_called_where_a_thread_is_refused() {
+    const NAME: &str = "functions_of_a_context_are_called_where_a_thread_is_refused";
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    watched(1, || {
+        let (context, cancel) = Context::background().with_cancel();
+        let called = Arc::new(AtomicUsize::new(0));
+        let (s, r) = chan::bounded(0);
+        for round in 0..4 {
+            let (called, r) = (Arc::clone(&called), r.clone());
+            drop(context.after_func(move || {
+                r.recv().unwrap();
+                called.fetch_add(1, SeqCst);
+                if round % 2 == 0 {
+                    std::panic::resume_unwind(Box::new("the panic of a function"));
+                }
+            }));
+        }
+        drop(r);
+        let rt = runtime(1);
+        let canceler = rt.go(move || {
+            let mut returned = false;
+            let ended = context.run(|| {
+                refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+                cancel.cancel();
+                returned = true;
+            });
+            (returned, ended)
+        });
+        (0..4).for_each(|_| s.send(()).unwrap());
+        assert_eq!(canceler.join().unwrap(), (true, Ok(())));
+        assert_eq!(called.load(SeqCst), 4);
     });
 }

@@ -312,6 +312,91 @@ fn a_call_outlives_the_runtime_in_which_it_was_asked_for() {
     assert!(!call.stop());
 }
 
+/// A cause whose drop does something.
+struct Falls<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Falls<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+impl<F: Fn()> fmt::Debug for Falls<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a cause")
+    }
+}
+
+impl<F: Fn()> fmt::Display for Falls<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a cause")
+    }
+}
+
+impl<F: Fn()> Error for Falls<F> {}
+
+/// A context with three below it, of which each has a deadline with a cause whose drop calls `falls`. Another goroutine runs
+/// under the last of these, and a function waits for the end. The caller cancels them under the context itself, and what is said
+/// of the end is checked where the first cause falls, and when `cancel` has returned.
+fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
+    let (context, cancel) = Context::background().with_cancel();
+    let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();
+    let (all_done, fallen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let derive = || {
+        let (falls, below, all, fallen) =
+            (falls.clone(), Arc::clone(&below), Arc::clone(&all_done), Arc::clone(&fallen));
+        let cause = Falls(move || {
+            let done = below.get().is_some_and(|below| below.iter().all(|it| it.err().is_some()));
+            all.fetch_add(usize::from(done), SeqCst);
+            fallen.fetch_add(1, SeqCst);
+            falls();
+        });
+        context.with_timeout_cause(LONG, cause)
+    };
+    let ([first, second, third], _cancels): ([_; 3], Vec<_>) = {
+        let (contexts, cancels): (Vec<_>, Vec<_>) = (0..3).map(|_| derive()).unzip();
+        (contexts.try_into().expect("three"), cancels)
+    };
+    let called = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&called);
+    let _call = context.after_func(move || tell.store(true, SeqCst));
+    let under = third.clone();
+    let runs = rt.go(move || under.run(|| gmp::time::sleep(LONG)));
+    below.set([first, second, third]).expect("set once");
+    let canceler = rt.go(move || {
+        let mut returned = false;
+        let ended = context.run(|| {
+            cancel.cancel();
+            returned = true;
+        });
+        (returned, ended)
+    });
+    assert_eq!(canceler.join().expect("no panic of a drop comes through"), (true, Ok(())));
+    assert!(below.get().expect("set").iter().all(|it| it.err() == Some(ContextError::Canceled)));
+    assert_eq!((all_done.load(SeqCst), fallen.load(SeqCst)), (3, 3));
+    assert_eq!(runs.join().unwrap(), Err(ContextError::Canceled));
+    until(|| called.load(SeqCst));
+}
+
+/// Fails by the panic, by a context that stays open, or by a hang: the end of a tree stops where a cause falls.
+#[test]
+fn an_end_comes_to_all_where_a_cause_panics_as_it_falls() {
+    everywhere(|rt| {
+        ends_in_spite_of(&rt, || std::panic::resume_unwind(Box::new("the panic of a cause's drop")));
+    });
+}
+
+/// As above, where the drop of a cause waits.
+#[test]
+fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
+    everywhere(|rt| {
+        let (s, r) = gmp::chan::bounded(0);
+        let gives = rt.go(move || (0..3).for_each(|_| s.send(()).expect("a cause takes it")));
+        ends_in_spite_of(&rt, move || r.recv().expect("it is given"));
+        gives.join().unwrap();
+    });
+}
+
 /// Fails by a deadlock, a crash, or a context that is open below one that is done: children come, go and are looked at
 /// while their parent ends.
 #[test]

@@ -14,7 +14,7 @@
 //!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, tasks readied, nodes go on this
 //!            walk's list · C4 the channel is closed · C5 done, without ENDING        (C1 to C5 under the node's lock)
 //!            after the walk: S1 `swept` in each node of it · the wakers of the tasks are called · the calls that were asked
-//!            for start
+//!            for start · what the nodes have kept is dropped
 //!   err():   done? with ENDING: takes the lock, and so waits for C5
 //!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
 //! ```
@@ -40,8 +40,8 @@ use super::deadline::{self, Alarm};
 use super::done::Done;
 use super::{Cause, ContextError};
 use crate::chan::{Receiver, Woken};
-use crate::g::Birth;
 use crate::g::list::GList;
+use crate::g::{Birth, call_undisturbed};
 use crate::goroutine;
 use crate::host::{Active, Clock, Host, Threads};
 use crate::prim::hooks::*;
@@ -115,6 +115,27 @@ impl<'a> Walk<'a> {
     fn note(&mut self, earlier: Verdict) -> Of {
         self.earlier.push(earlier);
         Of::Earlier(self.earlier.len() - 1)
+    }
+}
+
+/// What a node keeps until it is done. The drop is the user's code, and so comes after the walk.
+#[derive(Default)]
+struct Kept {
+    /// Has the cause that the user gave with the deadline.
+    alarm: Option<Alarm>,
+    it: Option<Box<dyn Send>>,
+}
+
+impl Kept {
+    fn drop_parts(self) {
+        drop_foreign(self.alarm);
+        drop_foreign(self.it);
+    }
+}
+
+fn drop_foreign<T>(it: Option<T>) {
+    if it.is_some() {
+        call_undisturbed::<Active>(move || drop(it));
     }
 }
 
@@ -366,28 +387,33 @@ impl Node {
         }
         // Most nodes have none below: these then allocate nothing.
         let (mut walk, mut walked) = (Walk::new(verdict), Vec::new());
-        self.end_one(&mut walk, Of::Ender);
+        let kept = self.end_one(&mut walk, Of::Ender);
         while let Some((node, of)) = walk.open.pop() {
-            node.end_one(&mut walk, of);
-            walked.push(node);
+            let kept = node.end_one(&mut walk, of);
+            walked.push((node, kept));
         }
-        for node in walked.iter().chain([self]) {
+        for node in walked.iter().map(|(node, _)| node).chain([self]) {
             // S1. Release: they are done: partner `end`.
             node.swept.store(true, Release);
         }
-        // The nodes are dropped here, without a lock.
-        drop(walked);
-        let Walk { calls, tasks, .. } = walk;
+        let Walk { earlier, calls, tasks, .. } = walk;
         unless!(ContextWakesNoTask, tasks.call_wakers());
         calls.into_iter().for_each(AfterEnd::start);
+        // Without a lock, and last: a drop of the user's may wait, and panic.
+        kept.drop_parts();
+        for (node, kept) in walked {
+            kept.drop_parts();
+            drop_foreign(Some(node));
+        }
+        earlier.into_iter().for_each(|verdict| drop_foreign(verdict.cause));
     }
 
     /// Ends this node by the verdict that came from above, unless the node is done. Adds to the walk what is below, with the
-    /// verdict of this node, the functions to be called, and the tasks to be woken.
-    fn end_one(&self, walk: &mut Walk<'_>, of: Of) {
+    /// verdict of this node, the functions to be called, and the tasks to be woken. Returns what the node has kept until now.
+    fn end_one(&self, walk: &mut Walk<'_>, of: Of) -> Kept {
         let mut state = self.state.lock();
         let before = error_of(self.done.load(Relaxed));
-        mutant!(ContextSecondEndLeaves: if before.is_some() { return });
+        mutant!(ContextSecondEndLeaves: if before.is_some() { return Kept::default() });
         let ends = before.is_none();
         let mut of = of;
         if let Some(error) = before {
@@ -416,9 +442,9 @@ impl Node {
             }
         }
         if !ends {
-            return;
+            return Kept::default();
         }
-        let (alarm, kept) = (state.alarm.take(), state.kept.take());
+        let kept = Kept { alarm: state.alarm.take(), it: state.kept.take() };
         walk.calls.extend(std::mem::take(&mut state.calls).into_values());
         // C4. Those that wait are readied after the lock, and tasks among them are told after the walk: their wakers are
         // foreign code.
@@ -434,7 +460,7 @@ impl Node {
         queue_nudged(nudged);
         woken.ready_with(&mut walk.tasks);
         walk.tasks.queue();
-        drop((alarm, kept));
+        kept
     }
 
     /// Keeps the call until the node is done, and returns the call's key; starts the call at once if the node is done.
@@ -517,9 +543,15 @@ impl AfterEnd {
                     }
                 }));
             }
-            _ => Active::run_aside(f),
+            _ => run_aside(f),
         }
     }
+}
+
+/// Runs the function on a thread of its own. Where there is none, this thread runs it, in the middle of an ender's work: a panic
+/// of the function ends here, and no interrupt ends its waits.
+fn run_aside(f: Box<dyn FnOnce() + Send>) {
+    Active::run_aside(move || call_undisturbed::<Active>(f));
 }
 
 /// A call on the way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
@@ -529,7 +561,7 @@ struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 impl Drop for Unrun {
     fn drop(&mut self) {
         if let Some(f) = self.0.take() {
-            Active::run_aside(f);
+            run_aside(f);
         }
     }
 }
