@@ -3,7 +3,8 @@
 use common::bolt::bolted;
 use common::{PROCS, runtime, until, watched};
 use gmp::Runtime;
-use gmp::sync::{Barrier, Mutex, RwLock, RwLockUpgradableReadGuard, Semaphore};
+use gmp::sync::{Barrier, Mutex, Once, RwLock, RwLockUpgradableReadGuard, Semaphore, SingleFlight};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -132,6 +133,60 @@ fn who_is_left_at_a_barrier_does_not_count() {
             let mut leaders = usize::from(barrier.wait().is_leader());
             leaders += others.map(|other| other.join().unwrap()).iter().sum::<usize>();
             assert_eq!(leaders, 1);
+        });
+    }
+}
+
+/// Does what waits for ever, in a goroutine that is left behind.
+fn forever() {
+    gmp::time::sleep(Duration::from_secs(3600));
+}
+
+/// Fails by a hang: a closure that will never end counts as one that runs.
+#[test]
+fn a_closure_that_is_left_poisons_its_once() {
+    for procs in PROCS {
+        watched(procs, || {
+            let once = Arc::new(Once::new());
+            let (theirs, waits) = (Arc::clone(&once), Arc::clone(&once));
+            let mut waiter = None;
+            let second = runtime(procs);
+            let starts = || {
+                waiter = Some(second.go(move || waits.call_once(|| unreachable!("another one runs"))));
+                second.run(|| (0..100).for_each(|_| gmp::yield_now()));
+            };
+            let rt = leave_behind(procs, move || theirs.call_once(forever), starts);
+            assert!(waiter.unwrap().join().unwrap_err().is_panic());
+            assert!(catch_unwind(AssertUnwindSafe(|| once.call_once(|| ()))).is_err());
+            assert!(catch_unwind(AssertUnwindSafe(|| once.wait())).is_err());
+            rt.run(move || once.call_once_force(|state| assert!(state.is_poisoned())));
+        });
+    }
+}
+
+/// Fails by a hang: the callers wait for one that will never have a value.
+#[test]
+fn a_call_that_is_left_is_made_by_the_next_caller() {
+    for procs in PROCS {
+        watched(procs, || {
+            let flight = Arc::new(SingleFlight::new());
+            let (theirs, waits) = (Arc::clone(&flight), Arc::clone(&flight));
+            let mut waiter = None;
+            let second = runtime(procs);
+            let starts = || {
+                waiter = Some(second.go(move || waits.work(&1, || 2).0));
+                second.run(|| (0..100).for_each(|_| gmp::yield_now()));
+            };
+            let leaves = move || {
+                theirs.work(&1, || {
+                    forever();
+                    3
+                });
+            };
+            let rt = leave_behind(procs, leaves, starts);
+            assert_eq!(waiter.unwrap().join().unwrap(), 2);
+            assert_eq!(flight.work(&1, || 4), (4, false));
+            assert_eq!(rt.run(move || flight.work(&1, || 5)), (5, false));
         });
     }
 }

@@ -336,8 +336,8 @@ impl<F: Fn()> fmt::Display for Falls<F> {
 impl<F: Fn()> Error for Falls<F> {}
 
 /// A context with three below it, of which each has a deadline with a cause whose drop calls `falls`. Another goroutine runs
-/// under the last of these, and a function waits for the end. The caller cancels them under the context itself, and what is said
-/// of the end is checked where the first cause falls, and when `cancel` has returned.
+/// under the last of these, and a function waits for the end. A goroutine under the context itself cancels them; all are to be
+/// done where the first cause falls.
 fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
     let (context, cancel) = Context::background().with_cancel();
     let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();

@@ -270,7 +270,9 @@ impl<E: Send + 'static> ErrGroup<E> {
         });
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until all tasks have ended.
+    /// Blocks the calling goroutine, or the plain thread, until all tasks have ended. A task that the end of its runtime leaves
+    /// behind, since it can't be unwound, never ends: a caller of another runtime that is to go on has a limit
+    /// ([`time::timeout`](crate::time::timeout)).
     ///
     /// In a destructor of a goroutine that its runtime ends, `Ok` does not say that all tasks have succeeded: the
     /// runtime ends the group's goroutines too, and a task that was ended in this way has neither an error of type `E`

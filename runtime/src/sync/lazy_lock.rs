@@ -22,7 +22,8 @@ enum State<T, F> {
 /// assert_eq!(SQUARES[9], 81);
 /// ```
 ///
-/// If the closure unwinds, the value is poisoned: every later access panics.
+/// If the closure unwinds, or its goroutine is left behind by the end of its runtime, the value is poisoned: every later access
+/// panics.
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     state: UnsafeCell<State<T, F>>,

@@ -5,7 +5,9 @@ use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::waiter::{How, Wait};
+use std::cell::Cell;
 use std::fmt;
 
 const NEW: u32 = 0;
@@ -18,7 +20,7 @@ const POISONED: u32 = 3;
 /// thread blocks.
 ///
 /// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for
-/// its own end.
+/// its own end. A closure whose goroutine is left behind by the end of its runtime poisons the `Once`, as one that unwinds.
 ///
 /// ```
 /// use gmp::sync::Once;
@@ -70,21 +72,30 @@ impl fmt::Debug for OnceState {
     }
 }
 
-/// Ends the run of a closure, also of a closure that unwinds.
+/// Ends the run of a closure, also of a closure that unwinds, or that never goes on: its hook is noted when the closure begins.
+#[repr(C)]
 struct Run<'a> {
+    hook: StandingHook,
     once: &'a Once,
-    leaves: u32,
+    leaves: Cell<u32>,
+}
+
+impl Run<'_> {
+    /// For a closure whose goroutine is left behind.
+    ///
+    /// # Safety
+    /// `hook` is that of a `Run`.
+    unsafe fn is_left(hook: *const AbandonHook) {
+        // SAFETY: by this function's contract. The goroutine's stack stays, and with it the loan of the `Once`.
+        unsafe { &*hook.cast::<Self>() }.once.end(POISONED);
+    }
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let mut notified = Notified::new();
-        let mut waiters = self.once.waiters.lock();
-        // Release: what the closure did, for the callers that find the `Once` done: partners `is_completed` and `call`.
-        self.once.word.store(self.leaves, Release.unless(OnceDoneRelaxed));
-        waiters.0.notify_all(&mut notified);
-        drop(waiters);
-        notified.ready();
+        // SAFETY: the hook was noted, and is still there.
+        unsafe { StandingHook::take_back(&raw const self.hook) };
+        self.once.end(self.leaves.get());
     }
 }
 
@@ -128,7 +139,7 @@ impl Once {
     /// Returns `true` if a closure has run to its end.
     #[inline]
     pub fn is_completed(&self) -> bool {
-        // Acquire: what the closure did: partner the end of `Run`.
+        // Acquire: what the closure did: partner `end`.
         self.word.load(Acquire.unless(OnceLookRelaxed)) == DONE
     }
 
@@ -167,14 +178,17 @@ impl Once {
                 RUNNING => self.park_while(|word| word == RUNNING),
                 POISONED if !force => panic!("{poisoned}"),
                 seen => {
-                    // Acquire: what an earlier closure did before unwinding: partner the end of `Run`.
+                    // Acquire: what an earlier closure did before unwinding: partner `end`.
                     if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
                         continue;
                     }
-                    let mut run = Run { once: self, leaves: POISONED };
+                    let (hook, leaves) = (StandingHook::new(Run::is_left), Cell::new(POISONED));
+                    let run = Run { hook, once: self, leaves };
+                    // SAFETY: the hook is the first field of `run`, whose drop takes it back.
+                    unsafe { StandingHook::note((&raw const run).cast()) };
                     let state = OnceState { poisoned: seen == POISONED };
                     f(&state);
-                    run.leaves = DONE;
+                    run.leaves.set(DONE);
                     return;
                 }
             }
@@ -182,6 +196,17 @@ impl Once {
     }
 
     /// Waits until a closure ends, as long as `so` holds for the word.
+    /// The run of a closure is over.
+    fn end(&self, leaves: u32) {
+        let mut notified = Notified::new();
+        let mut waiters = self.waiters.lock();
+        // Release: what the closure did, for the callers that find the `Once` done: partners `is_completed` and `call`.
+        self.word.store(leaves, Release.unless(OnceDoneRelaxed));
+        waiters.0.notify_all(&mut notified);
+        drop(waiters);
+        notified.ready();
+    }
+
     fn park_while(&self, so: impl Fn(u32) -> bool) {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();

@@ -3,6 +3,7 @@
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::is_interrupt;
 use std::any::Any;
 use std::collections::HashMap;
@@ -23,6 +24,30 @@ struct Call<V> {
     outcome: OnceLock<Outcome<V>>,
     /// The number of other callers that wait for the outcome. Grows under the lock of the calls.
     waiting: AtomicU32,
+}
+
+/// The caller that does the work. When it is left behind by its runtime, those that wait begin a call of their own.
+#[repr(C)]
+struct Flies<'a, V> {
+    hook: StandingHook,
+    call: &'a Call<V>,
+}
+
+impl<V> Flies<'_, V> {
+    /// # Safety
+    /// `hook` is that of a `Flies`.
+    unsafe fn is_left(hook: *const AbandonHook) {
+        // Without the lock: the next caller removes a call that has its outcome. SAFETY: by this function's contract. The
+        // goroutine's stack stays, and with it its share of the call. No value goes to this thread.
+        let _set = unsafe { &*hook.cast::<Self>() }.call.outcome.set(Outcome::Ended);
+    }
+}
+
+impl<V> Drop for Flies<'_, V> {
+    fn drop(&mut self) {
+        // SAFETY: the hook was noted, and is still there.
+        unsafe { StandingHook::take_back(&raw const self.hook) };
+    }
 }
 
 /// A caller that waits for another's call. The drop takes that caller off the count.
@@ -79,7 +104,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     ///
     /// # Panics
     /// If `f` panics, the panic goes on in the caller that ran `f`; callers that waited panic with the same text. If
-    /// the caller that runs `f` is ended from outside, the waiting callers begin again, with closures of their own.
+    /// the caller that runs `f` is ended from outside, or left behind by the end of its runtime, the waiting callers begin
+    /// again, with closures of their own.
     #[track_caller]
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
@@ -116,6 +142,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 
     fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
+        let flies = Flies { hook: StandingHook::new(Flies::<V>::is_left), call };
+        // SAFETY: the hook is the first field of `flies`, whose drop takes it back.
+        unsafe { StandingHook::note((&raw const flies).cast()) };
         // A panic of the clone is caught too, as that is the user's code.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f();
@@ -129,6 +158,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         // The outcome is set, and the entry removed, under one lock: a later caller begins a new call.
         let mut calls = self.calls.lock_surely();
         let set = call.outcome.set(outcome);
+        drop(flies);
         // Relaxed: the lock orders the callers that came; with or without a caller that is just leaving, the count is
         // right.
         let shared = call.waiting.load(Relaxed) > 0;

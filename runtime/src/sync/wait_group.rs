@@ -139,7 +139,9 @@ impl WaitGroup {
     }
 
     /// Adds one to the count, and runs `f` in a new goroutine. The count is decremented when `f` has ended, also if
-    /// `f` unwinds, or never runs because the runtime ends. Does not block.
+    /// `f` unwinds, or never runs because the runtime ends. Does not block. A goroutine that the end of its runtime leaves
+    /// behind, since it can't be unwound, stays counted: a waiter of another runtime that is to go on has a limit
+    /// ([`time::timeout`](crate::time::timeout)).
     ///
     /// # Panics
     /// Outside of a goroutine, as [`gmp::go`](crate::go); the count has not changed then.
