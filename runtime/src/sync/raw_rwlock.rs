@@ -67,8 +67,8 @@ const QUEUED: u32 = 2;
 const UPGRADABLE: u32 = 4;
 const READER: u32 = 8;
 /// From here on there are so many readers that guards must have been leaked. Another one waits, as it does for a writer, until
-/// these have gone: the count must not wrap, and a lock behind `unlocked` must not panic. An upgradable reader waits, too, as it
-/// becomes a plain one without a look at the count: so at most one is added at `MANY`, by the upgradable reader before.
+/// these have gone: the count must not wrap, and a lock behind `unlocked` must not panic. An upgradable reader waits, too: it
+/// becomes a plain one without a look at the count. So at most one is added at `MANY`, by the upgradable reader before.
 const MANY: u32 = 1 << 31;
 
 /// What a caller wants the lock for.
