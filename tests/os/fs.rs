@@ -114,6 +114,39 @@ fn directories_are_made_and_removed() {
     });
 }
 
+/// Fails by an overflow of the stack, or by a part of the tree that is left: a call for each level would take more than the
+/// stack of a goroutine.
+#[test]
+fn a_tree_of_many_levels_is_removed() {
+    in_rooms(|room| {
+        let mut path = room.join("tree");
+        (0..600).for_each(|_| path.push("a"));
+        fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("file"), "").unwrap();
+        fifo(&path.join("fifo"));
+        symlink(room, path.join("link")).unwrap();
+        fs::create_dir(path.join("beside")).unwrap();
+        fs::remove_dir_all(room.join("tree")).unwrap();
+        assert!(names(room).is_empty());
+    });
+}
+
+/// Fails by another answer than std's: what is given is a link, a file, or nothing.
+#[test]
+fn what_is_no_directory_is_not_removed_as_one() {
+    in_rooms(|room| {
+        fs::create_dir_all(room.join("kept/inner")).unwrap();
+        symlink("kept", room.join("link")).unwrap();
+        fs::write(room.join("file"), "").unwrap();
+        assert_eq!(fs::remove_dir_all(room.join("file")).unwrap_err().kind(), NotADirectory);
+        assert_eq!(fs::remove_dir_all(room.join("nobody")).unwrap_err().kind(), NotFound);
+        assert_eq!(fs::remove_dir_all("a\0b").unwrap_err().kind(), InvalidInput);
+        fs::remove_dir_all(room.join("link")).unwrap();
+        assert_eq!(names(room), BTreeSet::from(["file".into(), "kept".into()]));
+        assert_eq!(names(&room.join("kept")), BTreeSet::from(["inner".into()]));
+    });
+}
+
 /// Fails by an entry that is lost, told twice, or told to be something else: more entries than one batch, and of each type.
 #[test]
 fn every_entry_of_a_directory_is_told_once() {

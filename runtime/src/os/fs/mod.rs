@@ -72,6 +72,7 @@ mod dir;
 mod file;
 mod kind;
 mod options;
+mod remove;
 mod sys;
 pub mod unix;
 
@@ -210,17 +211,6 @@ in_line! {
     /// ```
     remove_dir[P: AsRef<Path>](path: P) -> ();
 
-    /// Removes a directory and all in it. Follows no symbolic link.
-    ///
-    /// ```
-    /// let dir = std::env::temp_dir().join(format!("gmp-remove-dir-all-{}", std::process::id()));
-    /// gmp::fs::create_dir_all(dir.join("a/b"))?;
-    /// gmp::fs::remove_dir_all(&dir)?;
-    /// assert!(!gmp::fs::exists(&dir)?);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    remove_dir_all[P: AsRef<Path>](path: P) -> ();
-
     /// Removes a name of a file.
     ///
     /// ```
@@ -266,6 +256,29 @@ in_line! {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     symlink_metadata[P: AsRef<Path>](path: P) -> Metadata;
+}
+
+/// Removes a directory and all in it. Follows no symbolic link. Blocks the goroutine, or the plain thread.
+///
+/// A descriptor is open for each level of the tree, as with std's; the stack is not used for them, so a tree may be as deep as
+/// the process may have descriptors.
+///
+/// ```
+/// let dir = std::env::temp_dir().join(format!("gmp-remove-dir-all-{}", std::process::id()));
+/// gmp::fs::create_dir_all(dir.join("a/b"))?;
+/// gmp::fs::remove_dir_all(&dir)?;
+/// assert!(!gmp::fs::exists(&dir)?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Unwinds
+/// When the [wait in line](self#the-line) is ended from outside, except by a context, which gives an error here; see
+/// [`migration`](crate::migration#what-may-unwind).
+///
+/// # Errors
+/// As [`std::fs::remove_dir_all`].
+pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    in_line(|| remove::remove_dir_all(path.as_ref()))
 }
 
 /// Reads a whole file. Blocks the goroutine, or the plain thread.
