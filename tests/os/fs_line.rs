@@ -8,7 +8,7 @@ use common::{dumps, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::fs::unix::FileExt;
 use gmp::fs::{self, File};
-use gmp::net::{DialConfig, TcpStream, UdpSocket};
+use gmp::net::{DialConfig, TcpListener, TcpStream, UdpSocket};
 use gmp::{JoinHandle, Runtime};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -217,6 +217,70 @@ fn a_dials_time_ends_the_wait_in_line() {
             let late = move || TcpStream::connect_deadline(late, Instant::now()).unwrap_err();
             assert_eq!(rt.go(late).join().unwrap().kind(), ErrorKind::TimedOut);
             assert_eq!(gate.came(), [0, 2]);
+        });
+    }
+}
+
+/// Fails by a hang: an address that waits behind a look-up.
+#[test]
+fn an_address_is_no_name_and_does_not_wait_in_line() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = Gated(Arc::clone(&gate), 0);
+            let in_the_call = rt.go(move || drop(UdpSocket::bind(gated).unwrap()));
+            until(|| gate.came().len() == 1);
+            rt.run(|| {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let at = listener.local_addr().unwrap();
+                TcpStream::connect(at.to_string()).unwrap();
+                TcpStream::connect(("127.0.0.1", at.port())).unwrap();
+                let in_time = Instant::now() + Duration::from_secs(60);
+                TcpStream::connect_deadline(&("127.0.0.1".to_owned(), at.port()), in_time).unwrap();
+                DialConfig::new().connect(&*at.to_string()).unwrap();
+                let udp = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+                let to = udp.local_addr().unwrap().to_string();
+                assert_eq!(udp.send_to(b"hello", &to).unwrap(), 5);
+            });
+            gate.let_out(1);
+            in_the_call.join().unwrap();
+        });
+    }
+}
+
+/// Fails by a datagram that waits in line beyond the time of its socket, or that is looked up afterwards.
+#[test]
+fn a_sockets_time_ends_the_wait_of_its_datagram_in_line() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = |who| Gated(Arc::clone(&gate), who);
+            let holds = gated(0);
+            let in_the_call = rt.go(move || drop(UdpSocket::bind(holds).unwrap()));
+            until(|| gate.came().len() == 1);
+            let limits: [fn(&UdpSocket); 2] = [
+                |udp| udp.set_write_timeout(Some(Duration::from_millis(5))).unwrap(),
+                |udp| udp.set_write_deadline(Some(Instant::now() + Duration::from_millis(5))).unwrap(),
+            ];
+            for limit in limits {
+                let gated = gated(1);
+                let sends = rt.go(move || {
+                    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+                    limit(&udp);
+                    udp.send_to(b"late", gated).unwrap_err()
+                });
+                assert_eq!(sends.join().unwrap().kind(), ErrorKind::TimedOut);
+            }
+            let gated = gated(2);
+            let closed = rt.go(move || {
+                let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+                udp.close().unwrap();
+                udp.send_to(b"closed", gated).unwrap_err()
+            });
+            assert!(gmp::net::is_closed(&closed.join().unwrap()));
+            gate.let_out(1);
+            in_the_call.join().unwrap();
+            assert_eq!(gate.came(), [0]);
         });
     }
 }

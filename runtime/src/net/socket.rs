@@ -338,6 +338,20 @@ impl<S: AsFd> Socket<S> {
         self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
+    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts; `find` is told until when the
+    /// operation may last.
+    pub(crate) fn run_to<R, T>(
+        &self,
+        find: impl FnOnce(Option<Nanos>) -> io::Result<T>,
+        mut call: impl FnMut(&S, &T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let begun = self.write.limit.begin();
+        // Before the I/O lock is taken: a close, and other writers, do not wait for a name.
+        let to = find(self.look(&self.write, begun)?)?;
+        let call = || call(&self.inner, &to);
+        self.operate((Direction::Write, begun), ShortRead::Unknown, call, |_| false)
+    }
+
     /// As `run`, with a time limit of this call alone.
     pub(crate) fn run_until<R>(
         &self,

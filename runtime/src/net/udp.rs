@@ -99,7 +99,8 @@ impl UdpSocket {
     }
 
     /// Sends a datagram to the first of `addr`'s addresses. Blocks the goroutine, or the plain thread, while the socket's
-    /// buffer is full, and while a name is looked up.
+    /// buffer is full, and while a name is looked up. The write deadline and timeout count from the call on; a look-up that is
+    /// under way is not ended.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -108,10 +109,12 @@ impl UdpSocket {
     /// # Errors
     /// As with std; `InvalidInput` if `addr` has no address; an expired limit is `TimedOut`.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let Some(addr) = lookup::resolve(&addr)?.next() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"));
+        let find = |until| {
+            lookup::resolve_until(&addr, until)?.next().ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to")
+            })
         };
-        with_a_frame(self.0.run(Direction::Write, |socket| socket.send_to(buf, addr)))
+        with_a_frame(self.0.run_to(find, |socket, addr| socket.send_to(buf, addr)))
     }
 
     /// Receives a datagram, as [`recv_from`](Self::recv_from); on a connected socket from the peer only.

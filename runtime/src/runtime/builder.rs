@@ -196,7 +196,8 @@ impl RuntimeBuilder {
 
     /// Sets the most name look-ups that goroutines have under way at once, at least one. Default: 64. A look-up (`getaddrinfo`)
     /// takes a thread, and a descriptor or two, until the server has answered; the goroutines beyond the bound wait in line,
-    /// parked. Addresses that are no names are not looked up.
+    /// parked. Addresses that are no names are not looked up: a `SocketAddr`, and a text of std's types that is an address, as
+    /// `"127.0.0.1:80"` or `("::1", 80)`.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
