@@ -631,6 +631,46 @@ fn a_foreign_waker_may_block() {
     });
 }
 
+/// Fails by a hang: of two tasks that one look finds, the waker of one waits until that of the other was called, whichever of
+/// the two comes first.
+#[test]
+fn a_waker_that_blocks_holds_no_other_up() {
+    enum Talks {
+        Waits(gmp::chan::Receiver<()>, gmp::chan::Sender<()>),
+        Tells(gmp::chan::Sender<()>),
+    }
+    impl Wake for Talks {
+        fn wake(self: Arc<Self>) {
+            match &*self {
+                Talks::Waits(told, done) => {
+                    told.recv().unwrap();
+                    done.send(()).unwrap();
+                }
+                Talks::Tells(tell) => tell.send(()).unwrap(),
+            }
+        }
+    }
+    everywhere(|rt| {
+        for first_waits in [true, false] {
+            rt.run(move || {
+                let ((tell, told), (done, is_done)) = (gmp::chan::bounded(0), gmp::chan::bounded(1));
+                let mut talks = [Talks::Waits(told, done), Talks::Tells(tell)];
+                if !first_waits {
+                    talks.reverse();
+                }
+                let mut pairs = talks.map(|talks| {
+                    let (near, far) = UnixStream::pair().unwrap();
+                    let waker = Waker::from(Arc::new(talks));
+                    assert!(far.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
+                    (near, far)
+                });
+                pairs.iter_mut().for_each(|(near, _far)| near.write_all(b"x").unwrap());
+                is_done.recv().unwrap();
+            });
+        }
+    });
+}
+
 /// Who waits for a socket by a future waits for the world. Fails by the death of the child, as of a deadlock.
 #[test]
 fn a_task_that_polls_a_socket_is_no_deadlock() {

@@ -296,7 +296,7 @@ fn wake_on_goroutine<H: Host>(m: &M<H>, waker: Waker) {
         // What is queued now may be set aside for long.
         return H::run_aside(move || call::<H>(waker));
     }
-    if let Some(g) = found::caller_of(sched, vec![waker]).pop() {
+    if let Some(g) = found::caller_of(sched, waker).pop() {
         sched.submit_on(m, g);
     }
 }

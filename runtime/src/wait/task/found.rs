@@ -32,8 +32,8 @@ impl FoundTasks {
     }
 
     /// Wakes the tasks, on an M that is in the scheduler, or on the monitor, with none of our locks held. Goroutines of `sched`
-    /// that wait in `block_on` are appended to `found`, as those are that wait for the descriptor; and one more, of the
-    /// library, that calls the wakers of others.
+    /// that wait in `block_on` are appended to `found`, as those are that wait for the descriptor; and for each other waker one
+    /// of the library's, that calls it.
     #[inline(always)]
     pub(crate) fn wake<H: Host>(self, sched: &Sched<H>, found: &mut GList<H>) {
         if !matches!(self, FoundTasks::None) {
@@ -53,7 +53,6 @@ impl FoundTasks {
 }
 
 fn wake_all<H: Host>(sched: &Sched<H>, wakers: impl IntoIterator<Item = Waker>, found: &mut GList<H>) {
-    let mut foreign = Vec::new();
     for waker in wakers {
         match cell_of(&waker) {
             Some(cell) => cell.wake_by(|waiter| {
@@ -73,43 +72,43 @@ fn wake_all<H: Host>(sched: &Sched<H>, wakers: impl IntoIterator<Item = Waker>, 
                     _ => waiter.ready(),
                 }
             }),
-            None => foreign.push(waker),
+            // A waker may block: one goroutine for several would have the others wait for that.
+            None => found.append(&mut caller_of(sched, waker)),
         }
-    }
-    if !foreign.is_empty() {
-        found.append(&mut caller_of(sched, foreign));
     }
 }
 
-/// A goroutine that calls wakers, or none: without a stack, and when the runtime ends, a thread calls them.
-pub(super) fn caller_of<H: Host>(sched: &Sched<H>, wakers: Vec<Waker>) -> GList<H> {
+/// A goroutine that calls the waker, or none: without a stack, and when the runtime ends, a thread calls it.
+pub(super) fn caller_of<H: Host>(sched: &Sched<H>, waker: Waker) -> GList<H> {
     let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
-    let mut calls = Calls::<H>(wakers, PhantomData);
+    let mut call = Call::<H>(Some(waker), PhantomData);
     // SAFETY: the body owns what it uses.
-    match unsafe { sched.make_counting(false, birth, move || calls.arrive()) } {
+    match unsafe { sched.make_counting(false, birth, move || call.arrive()) } {
         Ok(g) => {
             g::drop_handle(g);
             GList::one(g)
         }
-        // The drop of the closure has seen to the wakers.
+        // The drop of the closure has seen to the waker.
         Err(_refused) => GList::new(),
     }
 }
 
-/// Calls of wakers on the way to their goroutine. If that never runs, the drop has a thread make the calls.
-struct Calls<H: Host>(Vec<Waker>, PhantomData<H>);
+/// The call of a waker on the way to its goroutine. If that never runs, the drop has a thread make the call.
+struct Call<H: Host>(Option<Waker>, PhantomData<H>);
 
-impl<H: Host> Calls<H> {
+impl<H: Host> Call<H> {
     fn arrive(&mut self) {
-        while let Some(waker) = self.0.pop() {
+        if let Some(waker) = self.0.take() {
             call::<H>(waker);
         }
     }
 }
 
-impl<H: Host> Drop for Calls<H> {
+impl<H: Host> Drop for Call<H> {
     fn drop(&mut self) {
-        wake_aside::<H>(std::mem::take(&mut self.0));
+        if let Some(waker) = self.0.take() {
+            wake_aside::<H>(vec![waker]);
+        }
     }
 }
 
