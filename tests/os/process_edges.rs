@@ -462,3 +462,29 @@ fn without_a_reaper_the_operator_is_told_once() {
     drop(third);
     until(|| children() == 0);
 }
+
+/// Fails by a mask or an ignored signal that is another one after the call: a write to a broken pipe would end the process.
+#[test]
+fn an_exec_that_fails_leaves_the_signals_as_they_are() {
+    if child::is_child() {
+        let signals = || {
+            let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+            let of_interest = |line: &&str| line.starts_with("SigBlk:") || line.starts_with("SigIgn:");
+            status.lines().filter(of_interest).map(str::to_owned).collect::<Vec<_>>()
+        };
+        // SAFETY: a set of one signal, of this thread.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigaddset(&raw mut set, libc::SIGUSR2);
+            assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()), 0);
+        }
+        let before = signals();
+        assert_eq!(Command::new("/no/such/program").exec().kind(), ErrorKind::NotFound);
+        assert_eq!(signals(), before);
+        let (reader, mut writer) = gmp::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(writer.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        return;
+    }
+    child::passes("an_exec_that_fails_leaves_the_signals_as_they_are", &[]);
+}

@@ -5,9 +5,11 @@ use crate::goroutine::blocking;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process;
+use std::ptr;
 
 /// A builder of child processes.
 ///
@@ -49,7 +51,37 @@ impl From<process::Command> for Command {
 /// Methods that std's builder has, and that return the builder.
 macro_rules! builds {
     ($($(#[$doc:meta])* $method:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*);)+) => {
-        impl Command {
+        /// The thread's signal mask and the process's action for SIGPIPE, which std changes for a program that is to take this
+/// process's place. The drop brings them back.
+struct Signals {
+    mask: libc::sigset_t,
+    pipe: libc::sigaction,
+}
+
+impl Signals {
+    fn now() -> Self {
+        let (mut mask, mut pipe) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: room for both answers. Neither call fails: the signal exists, and without a new set there is no wrong `how`.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+            libc::sigaction(libc::SIGPIPE, ptr::null(), pipe.as_mut_ptr());
+            Signals { mask: mask.assume_init(), pipe: pipe.assume_init() }
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // The action first: a SIGPIPE that waits at the mask is to find it.
+        // SAFETY: the kernel has given both values.
+        unsafe {
+            libc::sigaction(libc::SIGPIPE, &raw const self.pipe, ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut());
+        }
+    }
+}
+
+impl Command {
             $(
                 $(#[$doc])*
                 pub fn $method $(<$($of)*>)? (&mut self $(, $arg: $ty)*) -> &mut Self {
@@ -135,6 +167,10 @@ impl Command {
 
     /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile.
     ///
+    /// After a failure this process goes on with its own signal mask and action for SIGPIPE. What the builder asked for otherwise
+    /// may have been done already, as with std: a working directory, streams, a user, and what [`pre_exec`](Self::pre_exec) has
+    /// called.
+    ///
     /// All other goroutines and threads end without a word, and no destructor runs. Descriptors that are closed on exec, as all
     /// of this library's are, do not outlive the call.
     ///
@@ -145,6 +181,7 @@ impl Command {
     /// assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
     /// ```
     pub fn exec(&mut self) -> io::Error {
+        let _signals = Signals::now();
         self.inner.exec()
     }
 
