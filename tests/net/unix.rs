@@ -162,6 +162,10 @@ fn descriptors_come_with_their_bytes() {
             let many = vec![file.as_fd(); 253];
             assert_eq!(near.send_with_fds(&[IoSlice::new(b"many")], &many).unwrap(), 4);
             (&near).write_all(b"none").unwrap();
+            // The kernel takes 1024 buffers: no byte is among them.
+            let mut late = vec![IoSlice::new(b""); 1024];
+            late.push(IoSlice::new(b"x"));
+            assert_eq!(near.send_with_fds(&late, &many).unwrap_err().kind(), ErrorKind::InvalidInput);
             let too_many = vec![file.as_fd(); 254];
             for (bufs, fds) in [(&b"x"[..], &too_many), (b"", &many)] {
                 let refused = near.send_with_fds(&[IoSlice::new(bufs)], fds).unwrap_err();

@@ -145,10 +145,12 @@ impl UnixStream {
     ///
     /// # Errors
     /// As with `write`; `InvalidInput` for more descriptors than the kernel takes in one message, which are 253, and for
-    /// descriptors without a byte.
+    /// descriptors without a byte in the first 1024 buffers, which are those of one message.
     pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        if !fds.is_empty() && bufs.iter().all(|buf| buf.is_empty()) {
-            let refused = "send_with_fds: a stream carries descriptors with a byte at least";
+        // The buffers beyond the kernel's bound are for another call.
+        if !fds.is_empty() && bufs.iter().take(libc::UIO_MAXIOV as usize).all(|buf| buf.is_empty()) {
+            let refused =
+                "send_with_fds: a stream carries descriptors with a byte at least, in its first 1024 buffers";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
         }
         with_a_frame(self.0.run(Direction::Write, |socket| pass::send_with_fds(socket.as_fd(), bufs, fds)))
