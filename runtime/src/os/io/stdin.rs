@@ -2,6 +2,7 @@
 
 use super::Watched;
 use crate::sync::{Mutex, MutexGuard};
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSliceMut, IsTerminal, Lines, Read};
@@ -17,6 +18,29 @@ fn watched() -> &'static Watched<File> {
 fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
     static BUFFER: OnceLock<Mutex<BufReader<Unbuffered>>> = OnceLock::new();
     BUFFER.get_or_init(|| Mutex::new(BufReader::new(Unbuffered)))
+}
+
+/// Locks the input for `read`. A goroutine that its runtime leaves behind in there, as it waits for input, gives the lock up; the
+/// bytes that it has taken are lost with it.
+fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
+    struct TakesBack<'a>(&'a StandingHook);
+    impl Drop for TakesBack<'_> {
+        fn drop(&mut self) {
+            // SAFETY: the hook was noted below, and still lives.
+            unsafe { StandingHook::take_back(self.0) };
+        }
+    }
+    unsafe fn give_up(_hook: *const AbandonHook) {
+        // SAFETY: the goroutine has locked the buffer, and never runs again. Its `BufReader` has no bytes while it reads, and is
+        // whole.
+        unsafe { buffer().force_unlock() };
+    }
+    let mut input = stdin().lock();
+    let hook = StandingHook::new(give_up);
+    // SAFETY: `give_up` expects nothing behind the hook, which stays where it is until it is taken back: before the lock goes.
+    unsafe { StandingHook::note(&raw const hook) };
+    let _takes_back = TakesBack(&hook);
+    read(&mut input)
 }
 
 /// Reads from the descriptor itself.
@@ -43,7 +67,8 @@ pub struct Stdin(());
 
 /// A locked [`Stdin`], which other readers wait for.
 ///
-/// The value may be kept across calls that park, and dropped on another thread.
+/// The value may be kept across calls that park, and dropped on another thread. A goroutine that has it, and that its runtime
+/// leaves behind at its end, keeps the input locked, as it does any lock.
 pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Unbuffered>>);
 
 /// Returns the process's standard input.
@@ -85,7 +110,7 @@ impl Stdin {
     /// # Errors
     /// Those of reading; `InvalidData` for bytes that are no UTF-8.
     pub fn read_line(&self, buf: &mut String) -> io::Result<usize> {
-        self.lock().read_line(buf)
+        with_the_input(|input| input.read_line(buf))
     }
 
     /// Locks the input, and returns an iterator over its lines. Blocks as [`lock`](Self::lock); each line as
@@ -126,7 +151,7 @@ macro_rules! reads {
             /// When the wait for the input is ended from outside, except by a context, which gives an error here; when the
             /// wait for another reader is. See [`migration`](crate::migration#what-may-unwind).
             fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-                self.lock().read(buf)
+                with_the_input(|input| input.read(buf))
             }
 
             /// Blocks as [`read`](Read::read).
@@ -134,7 +159,7 @@ macro_rules! reads {
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
             fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                self.lock().read_vectored(bufs)
+                with_the_input(|input| input.read_vectored(bufs))
             }
 
             /// As [`read`](Read::read), to the end, with the input locked.
@@ -142,7 +167,7 @@ macro_rules! reads {
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
             fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
-                self.lock().read_to_end(buf)
+                with_the_input(|input| input.read_to_end(buf))
             }
 
             /// As [`read`](Read::read), to the end, with the input locked.
@@ -150,7 +175,7 @@ macro_rules! reads {
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
             fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
-                self.lock().read_to_string(buf)
+                with_the_input(|input| input.read_to_string(buf))
             }
 
             /// As [`read`](Read::read), until `buf` is full, with the input locked.
@@ -158,7 +183,7 @@ macro_rules! reads {
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
             fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()> {
-                self.lock().read_exact(buf)
+                with_the_input(|input| input.read_exact(buf))
             }
         }
     )*};
