@@ -363,6 +363,39 @@ fn a_close_ends_the_waits_of_tasks() {
     });
 }
 
+/// Fails by a hang: the waker of a task that a close ends waits until the peer has seen the end, and until the closer has
+/// returned.
+#[test]
+fn a_waker_may_wait_for_the_closer() {
+    struct Talks(UnixStream, gmp::chan::Sender<usize>);
+    impl Wake for Talks {
+        fn wake(self: Arc<Self>) {
+            let end = (&self.0).read(&mut [0]).unwrap();
+            self.1.send(end).unwrap();
+        }
+    }
+    everywhere(|rt| {
+        for closes_on_thread in [false, true] {
+            rt.run(move || {
+                let (near, far) = UnixStream::pair().unwrap();
+                let (sender, receiver) = gmp::chan::bounded(0);
+                let waker = Waker::from(Arc::new(Talks(far, sender)));
+                assert!(near.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
+                let close = move || {
+                    near.close().unwrap();
+                    receiver.recv().unwrap()
+                };
+                let end = if closes_on_thread {
+                    gmp::blocking(|| thread::spawn(close).join().unwrap())
+                } else {
+                    close()
+                };
+                assert_eq!(end, 0);
+            });
+        }
+    });
+}
+
 /// Fails by an error: the limits are for calls that block.
 #[test]
 fn a_timeout_does_not_end_a_tasks_wait() {

@@ -4,6 +4,7 @@ use common::bolt::bolted;
 use common::child;
 use common::crew::{Crew, everyone};
 use gmp::io::Watched;
+use gmp::net::UdpSocket;
 use gmp::net::unix::UnixStream;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
@@ -104,6 +105,70 @@ fn a_reader_that_is_left_behind_holds_nobody_up() {
     }
 }
 
+/// Fails by a hang, as the one above: the function that was given to the reader waits, after what it called has released a lock,
+/// and a turn of another descriptor.
+#[test]
+fn a_readers_function_that_is_left_behind_holds_nobody_up() {
+    for procs in common::PROCS {
+        common::watched(procs, || {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(b"hello").unwrap();
+            let (reader, first) = (Arc::new(Watched::new(reader)), common::runtime(procs));
+            let same = Arc::clone(&reader);
+            let left = first.go(move || {
+                let (near, _far) = UnixStream::pair().unwrap();
+                let (sender, receiver) = gmp::chan::bounded(0);
+                bolted(|| {
+                    let waits = same.read_with(|_| {
+                        (&near).write_all(b"x")?;
+                        let sender = sender.clone();
+                        gmp::go(move || sender.send(()).unwrap());
+                        receiver.recv().unwrap();
+                        gmp::time::sleep(Duration::MAX);
+                        Ok(())
+                    });
+                    drop(waits);
+                });
+            });
+            common::until(|| common::dumps::read(&first.dump()).iter().any(|g| g.1.starts_with("sleep")));
+            drop(left);
+            first.shutdown(Duration::from_secs(5));
+            let (second, same) = (common::runtime(procs), Arc::clone(&reader));
+            assert_eq!(second.go(move || read(&same).unwrap()).join().unwrap(), b"hello");
+            reader.close().unwrap();
+        });
+    }
+}
+
+/// A socket of this library in a `Watched`, closed underneath. Fails by a panic of the close or the drop, by a reader that waits
+/// on after the close, or by a value that is not dropped.
+#[test]
+fn a_descriptor_that_is_closed_underneath_is_let_go() {
+    common::everywhere(|rt| {
+        let socket = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let never = |_: &Arc<UdpSocket>| Err::<(), _>(ErrorKind::WouldBlock.into());
+        let (first, second) = (socket(), socket());
+        let watched = Arc::new(Watched::new(Arc::clone(&first)));
+        let same = Arc::clone(&watched);
+        let reads = rt.go(move || same.read_with(never).unwrap_err());
+        common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+        first.close().unwrap();
+        watched.close().unwrap();
+        assert!(gmp::net::is_closed(&reads.join().unwrap()));
+        drop(watched);
+
+        let same = Arc::clone(&second);
+        rt.run(move || {
+            let watched = Watched::new(Arc::clone(&same));
+            watched.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            assert_eq!(watched.read_with(never).unwrap_err().kind(), ErrorKind::TimedOut);
+            same.close().unwrap();
+            drop(watched);
+        });
+        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1));
+    });
+}
+
 /// Fails by a number that names something else afterwards, for whoever owns the descriptor and goes on using it.
 #[test]
 fn a_borrowed_descriptor_stays_its_owners() {
@@ -177,6 +242,41 @@ fn standard_input_is_waited_for() {
     drop(writer);
     assert!(said.any(|line| line.contains(r#"lines: ["one", "two"]"#)));
     assert!(child.wait().unwrap().success());
+}
+
+/// Fails by a hang: a reader that its runtime has left behind keeps the input, or its descriptor.
+#[test]
+fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
+    if child::is_child() {
+        let first = common::runtime(1);
+        let left = first.go(|| bolted(|| drop(gmp::io::stdin().read_line(&mut String::new()))));
+        common::until(|| common::dumps::read(&first.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+        drop(left);
+        first.shutdown(Duration::from_secs(5));
+        println!("it is left");
+        let line = || {
+            let mut line = String::new();
+            gmp::io::stdin().read_line(&mut line).unwrap();
+            line
+        };
+        assert_eq!(common::runtime(1).go(line).join().unwrap(), "one\n");
+        assert_eq!(line(), "two\n");
+        println!("all is read");
+        return;
+    }
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut child = child::command("a_reader_of_standard_input_that_is_left_behind_holds_nobody_up")
+        .stdin(reader)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    common::watched(1, move || {
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+        assert!(said.any(|line| line.contains("it is left")));
+        writer.write_all(b"one\ntwo\n").unwrap();
+        assert!(said.any(|line| line.contains("all is read")));
+        assert!(child.wait().unwrap().success());
+    });
 }
 
 /// Lines go to whoever asks for them, one reader at a time, and a copy begins with what the buffer has. Fails by a line that

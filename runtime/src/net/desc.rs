@@ -50,6 +50,7 @@ use crate::wait::task::FoundTasks;
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
 use gmp_timers::Nanos;
+use std::task::Waker;
 
 mod tasks;
 
@@ -405,14 +406,16 @@ impl<H: Host> PollDesc<H> {
         self.watches_writes.store(true, Release);
     }
 
-    /// Empties the pollDesc, which a runtime's poller is to watch: the old runtime, if there was one, is over.
-    pub(crate) fn reset(&self, interest: Interest) {
+    /// Empties the pollDesc, which a runtime's poller is to watch: the old runtime, if there was one, is over. Returns the wakers
+    /// that were left there, for the caller to drop outside of its locks.
+    #[must_use]
+    pub(crate) fn reset(&self, interest: Interest) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {
             // Relaxed: published with the place in the poller's table.
             side.slot.store(Slot::NIL.to_bits(), Relaxed);
         }
-        self.reset_tasks();
         self.seen.store(0, Relaxed);
         self.watches_writes.store(interest == Interest::Both, Relaxed);
+        self.reset_tasks()
     }
 }

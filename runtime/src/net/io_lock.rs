@@ -28,7 +28,8 @@
 //!
 //! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine
 //! parked in the middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using
-//! the socket.
+//! the socket. A function of the user's may wait, and take and release other locks, whose hooks take that one's place: while such
+//! a function runs, a standing hook stands for the lock (`apart`).
 //!
 //! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
 //! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.
@@ -45,7 +46,7 @@ use crate::prim::{
 };
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::switch;
-use crate::wait::abandon::AbandonHook;
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::queue::{Node, Queue};
 use crate::wait::waiter::{How, UpgradedWaiter, Wait, Waiter, Woke};
@@ -297,6 +298,19 @@ impl<H: Host> IoLock<H> {
         self.word.load(Acquire) == FREE
     }
 
+    /// Calls `f`, a function of the user's, which may wait. The caller holds this lock, and does not rest.
+    pub(crate) fn apart<R>(&self, f: impl FnOnce() -> R) -> R {
+        let Some(g) = M::<H>::current().and_then(M::g) else { return f() };
+        let stands = Stands { hook: StandingHook::new(Stands::<H>::give_up), io_lock: self };
+        // Relaxed: as in `note_holder`. One hook releases the lock, and no more than one.
+        g.on_abandon.store(std::ptr::null_mut(), Relaxed);
+        let hook = (&raw const stands).cast();
+        // SAFETY: the first field of what `Stands::give_up` expects; taken back by the drop below.
+        unsafe { StandingHook::note(hook) };
+        let _ends = StandEnds { io_lock: self, g, hook };
+        f()
+    }
+
     /// Nudges every waiter.
     pub(crate) fn nudge_waiters(&self) {
         let waiters = self.waiters.lock();
@@ -365,6 +379,39 @@ impl<H: Host> IoLock<H> {
         // Relaxed: as in `Holder::drop`.
         io_lock.resting.store(false, Relaxed);
         io_lock.pass();
+    }
+}
+
+/// Stands for the abandon hook of an I/O lock whose holder is in a function of the user's.
+#[repr(C)]
+struct Stands<'a, H: Host> {
+    hook: StandingHook,
+    io_lock: &'a IoLock<H>,
+}
+
+impl<H: Host> Stands<'_, H> {
+    /// # Safety
+    /// `hook` is that of such a value, whose goroutine never runs again.
+    unsafe fn give_up(hook: *const AbandonHook) {
+        // SAFETY: by this function's contract: the frame that has the value stays.
+        let io_lock = unsafe { &*hook.cast::<Self>() }.io_lock;
+        // SAFETY: by this function's contract.
+        unsafe { IoLock::<H>::give_up((&raw const *io_lock).cast()) };
+    }
+}
+
+/// The return, or the unwind, from the user's function.
+struct StandEnds<'a, H: Host> {
+    io_lock: &'a IoLock<H>,
+    g: GRef<H>,
+    hook: *const StandingHook,
+}
+
+impl<H: Host> Drop for StandEnds<'_, H> {
+    fn drop(&mut self) {
+        // SAFETY: it was noted by `apart`, which still has it.
+        unsafe { StandingHook::take_back(self.hook) };
+        self.io_lock.note_holder(self.g);
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! *Close.* C1 mark · C2 SocketFence · C3 make all operations call `look`, and wait until no system call is under
 //! way, in either direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the
-//! descriptor. The closer does not wait for a parked goroutine, which has its I/O lock, but is in no system call, and
+//! descriptor · wake the tasks that wait. The closer does not wait for a parked goroutine, which has its I/O lock, but is in no system call, and
 //! calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a goroutine that
 //! wakes from its slot later still reads it.
 //!
@@ -28,8 +28,9 @@
 //! reads, until a write has to wait: W1 the write's system call gets `EAGAIN` · W2 the poller watches both directions · W3
 //! wait. At W2 the kernel reports the room that it has; so room that came between W1 and W2 is reported, too.
 //!
-//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's, and
-//! then wakes the tasks that wait.
+//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's. It wakes
+//! the tasks that wait when all else is done, and has a foreign waker called elsewhere: that may wait for the closer, or for the
+//! peer, which is to see the end.
 
 use crate::host::Active;
 use crate::net::desc::Direction;
@@ -249,7 +250,8 @@ impl<S: AsFd> Socket<S> {
         mutant!(SocketCloseForgetsWrites: let directions = [Direction::Read; 2]);
         directions.into_iter().for_each(|direction| self.lane(direction).io_lock.wait_idle());
         self.users.wait_idle();
-        self.wake_tasks();
+        // Dropped last, also if `inner` panics.
+        let _wakes = WakesTasks(self);
         self.deregister();
         directions.into_iter().for_each(|direction| self.lane(direction).wake_fd.free());
         if self.users.is_lent() {
@@ -352,6 +354,11 @@ impl<S: AsFd> Socket<S> {
         self.operate((Direction::Write, begun), ShortRead::Unknown, call, |_| false)
     }
 
+    /// Calls `f`, a function of the user's, within an operation in this direction.
+    pub(crate) fn apart<R>(&self, direction: Direction, f: impl FnOnce() -> R) -> R {
+        self.lane(direction).io_lock.apart(f)
+    }
+
     /// As `run`, with a time limit of this call alone.
     pub(crate) fn run_until<R>(
         &self,
@@ -419,19 +426,32 @@ impl<S: AsFd> Socket<S> {
     }
 }
 
+/// The end of a close.
+struct WakesTasks<'s, S: AsFd>(&'s Socket<S>);
+
+impl<S: AsFd> Drop for WakesTasks<'_, S> {
+    fn drop(&mut self) {
+        self.0.wake_tasks();
+    }
+}
+
 impl<S: AsFd> Drop for Socket<S> {
     fn drop(&mut self) {
         // Relaxed: the caller has the socket for itself.
-        if !self.freed.load(Relaxed) {
+        let freed = self.freed.load(Relaxed);
+        if !freed {
             self.deregister();
-            // SAFETY: `inner` is not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
         // Acquire: partner `register`.
         let mut at = self.registrations.load(Acquire);
         while !at.is_null() {
             // SAFETY: each entry came from `Box::into_raw`.
             at = unsafe { Box::from_raw(at) }.next;
+        }
+        if !freed {
+            // The user's code, which may panic, comes last.
+            // SAFETY: `inner` is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
     }
 }

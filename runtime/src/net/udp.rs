@@ -110,9 +110,9 @@ impl UdpSocket {
     /// As with std; `InvalidInput` if `addr` has no address; an expired limit is `TimedOut`.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         let find = |until| {
-            lookup::resolve_until(&addr, until)?.next().ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to")
-            })
+            lookup::resolve_until(&addr, until)?
+                .next()
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"))
         };
         with_a_frame(self.0.run_to(find, |socket, addr| socket.send_to(buf, addr)))
     }

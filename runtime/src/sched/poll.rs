@@ -315,7 +315,7 @@ impl<H: Host> PollTable<H> {
     pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>) -> Key {
         let mut entries = self.entries.lock();
         if entries.is_over {
-            // No task waits there yet.
+            // No task waits there yet, and `reset` has taken what an earlier one has left.
             let _none = desc.end_for_tasks();
         }
         let index = entries.free.pop().unwrap_or_else(|| {

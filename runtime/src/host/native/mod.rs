@@ -428,7 +428,7 @@ impl Poll for Native {
     }
 
     fn unwatch(&self, fd: RawFd) -> io::Result<()> {
-        // SAFETY: as in `watch`.
+        // SAFETY: as in `watch`; a number that is no descriptor any more is refused.
         self.poller.remove(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }

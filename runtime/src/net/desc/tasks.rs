@@ -299,11 +299,40 @@ impl<H: Host> PollDesc<H> {
         self.read.tasks.0.load(Relaxed) & OVER != 0
     }
 
-    /// For `reset`: nothing is known of tasks. A task that is in an operation here holds the old runtime.
-    pub(super) fn reset_tasks(&self) {
+    /// For `reset`: nothing is known of tasks. A task that is in an operation here holds the old runtime. One that was, and found
+    /// OVER at T5, has left its waker, which is returned.
+    #[must_use]
+    pub(super) fn reset_tasks(&self) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {
             // Relaxed: published with the place in the poller's table.
             side.tasks.0.store(0, Relaxed);
         }
+        self.take_wakers()
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::host::{Active, Interest};
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    /// Fails by a waker that the descriptor keeps for its next runtime, which would drop it under the table's lock.
+    #[test]
+    fn a_task_that_comes_after_the_end_leaves_no_waker_to_the_next_runtime() {
+        struct Silent;
+        impl Wake for Silent {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (desc, silent) = (PollDesc::<Active>::new(), Arc::new(Silent));
+        let waker = Waker::from(Arc::clone(&silent));
+        assert!(desc.end_for_tasks().into_iter().flatten().next().is_none());
+        let kept = desc.wait_as_task(Direction::Read, &waker, Turn::FIRST, &mut None);
+        assert_eq!((kept, Arc::strong_count(&silent)), (Kept::Over, 3));
+        let stale = desc.reset(Interest::Reads);
+        assert_eq!(stale.into_iter().flatten().count(), 1);
+        assert!(desc.end_for_tasks().into_iter().flatten().next().is_none());
+        assert_eq!(Arc::strong_count(&silent), 2);
     }
 }

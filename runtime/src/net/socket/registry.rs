@@ -10,7 +10,8 @@ use crate::sched::Sched;
 use crate::wait::task;
 use gmp_netpoll::Key;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
+use std::task::Waker;
 
 /// Whether events are marked for tasks from the first on.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -41,6 +42,9 @@ pub(super) struct Watch {
     pub(super) sched: Weak<Sched<Active>>,
     /// The poller's key; `None` once the descriptor is not watched any more.
     pub(super) key: Option<Key>,
+    /// The number under which the descriptor was added. Another library's value is not asked for it again: it may have closed
+    /// the descriptor meanwhile, and panic.
+    fd: RawFd,
     pub(super) entry: *const Registration,
 }
 
@@ -81,6 +85,10 @@ impl<S: AsFd> Socket<S> {
         marks: Marks,
     ) -> io::Result<(&PollDesc<Active>, Fresh)> {
         let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
+        // Not under the lock: the user's code.
+        let fd = self.fd();
+        // Dropped after the locks.
+        let _stale: [Option<Waker>; 2];
         let mut watches = self.watches.lock();
         if let Some(desc) = self.registered(sched) {
             return Ok((desc, Fresh::No));
@@ -97,15 +105,15 @@ impl<S: AsFd> Socket<S> {
             Direction::Read => Interest::Reads,
             Direction::Write => Interest::Both,
         };
-        desc.reset(interest);
+        _stale = desc.reset(interest);
         if marks == Marks::Yes {
             desc.mark_from_the_first();
         }
         let key = sched.descs.insert(Arc::clone(&desc));
-        if let Err(refused) = sched.host.watch(self.fd(), key, interest) {
+        if let Err(refused) = sched.host.watch(fd, key, interest) {
             sched.descs.remove(key);
             return Err(match refused.kind() {
-                io::ErrorKind::AlreadyExists => self.is_watched_already(),
+                io::ErrorKind::AlreadyExists => is_watched_already(fd),
                 _ => refused,
             });
         }
@@ -119,12 +127,13 @@ impl<S: AsFd> Socket<S> {
                 // Dropping the old `Weak` allows the old scheduler's address to be used again, so it comes last.
                 watch.sched = weak;
                 watch.key = Some(key);
+                watch.fd = fd;
                 watch.entry
             }
             None => {
                 let next = self.registrations.load(Relaxed);
                 let entry = Box::into_raw(Box::new(Registration { sched: AtomicPtr::new(this), desc, next }));
-                watches.push(Watch { sched: weak, key: Some(key), entry });
+                watches.push(Watch { sched: weak, key: Some(key), fd, entry });
                 // Release: partner `registered`.
                 self.registrations.store(entry, Release);
                 entry
@@ -159,46 +168,45 @@ impl<S: AsFd> Socket<S> {
         let key = watch.key.expect("watch_writes: a holder's descriptor is watched");
         // Under the lock, as `register`: a task and a goroutine may ask at once.
         if !desc.watches_writes() {
-            sched.host.watch_writes(self.fd(), key)?;
+            sched.host.watch_writes(watch.fd, key)?;
             desc.note_watched_writes();
         }
         Ok(())
     }
 
-    #[cold]
-    fn is_watched_already(&self) -> io::Error {
-        let fd = self.fd();
-        let why = format!(
-            "descriptor {fd} is watched already in this runtime, for another value that has it; duplicate it"
-        );
-        io::Error::new(io::ErrorKind::AlreadyExists, why)
-    }
-
     /// Removes the descriptor from all pollers. The caller ensures that no registration is made meanwhile or later.
     pub(super) fn deregister(&self) {
         let mut watches = self.watches.lock();
-        let watched: Vec<_> =
-            watches.iter_mut().filter_map(|watch| watch.key.take().zip(watch.sched.upgrade())).collect();
+        let live = |watch: &mut Watch| Some((watch.key.take()?, watch.fd, watch.sched.upgrade()?));
+        let watched: Vec<_> = watches.iter_mut().filter_map(live).collect();
         drop(watches);
         // Not under the lock: the upgraded reference may be the last to a runtime.
-        for (key, sched) in watched {
-            // The descriptor is open and was added, so this can only fail if the poller itself is broken, and then
-            // the next wait reports that.
-            let _unwatched = sched.host.unwatch(self.fd());
+        for (key, fd, sched) in watched {
+            // Fails if the poller itself is broken, and then the next wait reports that; or if another library's value has
+            // closed its descriptor, which the kernel has taken out of the set then.
+            let _unwatched = sched.host.unwatch(fd);
             sched.descs.remove(key);
         }
     }
 
-    /// Wakes the tasks that wait, each of which then finds the socket closed. The caller has marked the socket closed, and has
-    /// waited for its users.
+    /// Wakes the tasks that wait, each of which then finds the socket closed, and calls no foreign code. The caller has marked
+    /// the socket closed, and has waited for its users.
     pub(super) fn wake_tasks(&self) {
         mutant!(TaskCloseTellsNobody: return);
         // Acquire: partner `register`.
         let mut at = self.registrations.load(Acquire);
         // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {
-            entry.desc.take_wakers().into_iter().flatten().for_each(task::wake::<Active>);
+            entry.desc.take_wakers().into_iter().flatten().for_each(task::wake_elsewhere::<Active>);
             at = entry.next;
         }
     }
+}
+
+#[cold]
+fn is_watched_already(fd: RawFd) -> io::Error {
+    let why = format!(
+        "descriptor {fd} is watched already in this runtime, for another value that has it; duplicate it"
+    );
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
 }

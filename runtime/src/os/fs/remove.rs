@@ -98,7 +98,8 @@ pub(super) fn remove_dir_all(path: &Path) -> io::Result<()> {
                 }
             }
             None => {
-                let name = open.pop().map(|level| level.name.clone()).expect("remove_dir_all: it was the last");
+                let name =
+                    open.pop().map(|level| level.name.clone()).expect("remove_dir_all: it was the last");
                 let above = open.last().map_or(libc::AT_FDCWD, Level::fd);
                 or_gone(unlink(above, &name, libc::AT_REMOVEDIR))?;
             }

@@ -71,6 +71,10 @@ enum Kind {
 impl<T: AsFd> Watched<T> {
     /// Makes a value that can be waited for. Two of them must not be in use in one runtime for the same descriptor: the
     /// second wait is refused. A duplicate is another descriptor.
+    ///
+    /// `inner` is to keep its descriptor open, under the same number. Where the descriptor is closed underneath, as by the
+    /// [`close`](crate::net::UdpSocket::close) of the socket in a `Watched<Arc<UdpSocket>>`, nothing tells those that wait here:
+    /// they wait on, until a limit or a [`close`](Self::close) of this value. Close this value first.
     pub fn new(inner: T) -> Self {
         let kind = if sys::is_on_disk(inner.as_fd()) { Kind::OnDisk } else { Kind::Waits };
         Watched(Socket::of_borrowed(inner), kind)
@@ -115,6 +119,8 @@ impl<T: AsFd> Watched<T> {
         direction: Direction,
         mut call: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
+        // The user's function, which may wait, and hold other locks.
+        let mut call = |inner: &T| self.0.apart(direction, || call(inner));
         self.0.run(direction, |inner| {
             let fd = inner.as_fd();
             if self.1 == Kind::OnDisk {
