@@ -105,8 +105,8 @@ fn a_reader_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// Fails by a hang, as the one above: the function that was given to the reader waits, after what it called has released a lock,
-/// and a turn of another descriptor.
+/// Fails by a hang, as the one above: the function that was given to the reader waits, after what it called has released a
+/// lock, and a turn of another descriptor.
 #[test]
 fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -140,8 +140,8 @@ fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// A socket of this library in a `Watched`, closed underneath. Fails by a panic of the close or the drop, by a reader that waits
-/// on after the close, or by a value that is not dropped.
+/// A socket of this library in a `Watched`, closed underneath. Fails by a panic of the close or the drop, by a reader that
+/// waits on after the close, or by a value that is not dropped.
 #[test]
 fn a_descriptor_that_is_closed_underneath_is_let_go() {
     common::everywhere(|rt| {

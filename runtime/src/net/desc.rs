@@ -406,8 +406,8 @@ impl<H: Host> PollDesc<H> {
         self.watches_writes.store(true, Release);
     }
 
-    /// Empties the pollDesc, which a runtime's poller is to watch: the old runtime, if there was one, is over. Returns the wakers
-    /// that were left there, for the caller to drop outside of its locks.
+    /// Empties the pollDesc, which a runtime's poller is to watch: the old runtime, if there was one, is over. Returns the
+    /// wakers that were left there, for the caller to drop outside of its locks.
     #[must_use]
     pub(crate) fn reset(&self, interest: Interest) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {

@@ -28,8 +28,8 @@
 //!
 //! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine
 //! parked in the middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using
-//! the socket. A function of the user's may wait, and take and release other locks, whose hooks take that one's place: while such
-//! a function runs, a standing hook stands for the lock (`apart`).
+//! the socket. A function of the user's may wait, and take and release other locks, whose hooks take that one's place: while
+//! such a function runs, a standing hook stands for the lock (`apart`).
 //!
 //! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
 //! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.

@@ -13,9 +13,9 @@
 //!
 //! *Close.* C1 mark · C2 SocketFence · C3 make all operations call `look`, and wait until no system call is under
 //! way, in either direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the
-//! descriptor · wake the tasks that wait. The closer does not wait for a parked goroutine, which has its I/O lock, but is in no system call, and
-//! calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a goroutine that
-//! wakes from its slot later still reads it.
+//! descriptor · wake the tasks that wait. The closer does not wait for a parked goroutine, which has its I/O lock, but is in
+//! no system call, and calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a
+//! goroutine that wakes from its slot later still reads it.
 //!
 //! *Drained without asking.* On a stream a read that filled less than its buffer has emptied the socket, but for what
 //! `net/unix/stream.rs` says of Unix streams. The next read then waits for an event first, which saves a system call
@@ -28,9 +28,9 @@
 //! reads, until a write has to wait: W1 the write's system call gets `EAGAIN` · W2 the poller watches both directions · W3
 //! wait. At W2 the kernel reports the room that it has; so room that came between W1 and W2 is reported, too.
 //!
-//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's. It wakes
-//! the tasks that wait when all else is done, and has a foreign waker called elsewhere: that may wait for the closer, or for the
-//! peer, which is to see the end.
+//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's. It
+//! wakes the tasks that wait when all else is done, and has a foreign waker called elsewhere: that may wait for the closer,
+//! or for the peer, which is to see the end.
 
 use crate::host::Active;
 use crate::net::desc::Direction;
@@ -340,8 +340,8 @@ impl<S: AsFd> Socket<S> {
         self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
-    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts; `find` is told until when the
-    /// operation may last.
+    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts; `find` is told until when
+    /// the operation may last.
     pub(crate) fn run_to<R, T>(
         &self,
         find: impl FnOnce(Option<Nanos>) -> io::Result<T>,

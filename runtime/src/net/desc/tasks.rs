@@ -299,8 +299,8 @@ impl<H: Host> PollDesc<H> {
         self.read.tasks.0.load(Relaxed) & OVER != 0
     }
 
-    /// For `reset`: nothing is known of tasks. A task that is in an operation here holds the old runtime. One that was, and found
-    /// OVER at T5, has left its waker, which is returned.
+    /// For `reset`: nothing is known of tasks. A task that is in an operation here holds the old runtime. One that was, and
+    /// found OVER at T5, has left its waker, which is returned.
     #[must_use]
     pub(super) fn reset_tasks(&self) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {

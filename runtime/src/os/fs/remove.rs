@@ -1,7 +1,7 @@
 //! The removal of a directory and all in it, without recursion.
 //!
-//! *Problem.* `std::fs::remove_dir_all` calls itself for each level of the tree. Some hundred levels fill a goroutine's stack, and
-//! an overflow ends the process; how many levels there are is the choice of what has made the tree.
+//! *Problem.* `std::fs::remove_dir_all` calls itself for each level of the tree. Some hundred levels fill a goroutine's
+//! stack, and an overflow ends the process; how many levels there are is the choice of what has made the tree.
 //!
 //! *Here* the open directories stand in a list, the root of the tree first. All else is as in std: each directory is opened by
 //! its name in the one above, and no symbolic link is followed, so that a name which another process exchanges meanwhile leads

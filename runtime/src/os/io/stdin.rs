@@ -20,8 +20,8 @@ fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
     BUFFER.get_or_init(|| Mutex::new(BufReader::new(Unbuffered)))
 }
 
-/// Locks the input for `read`. A goroutine that its runtime leaves behind in there, as it waits for input, gives the lock up; the
-/// bytes that it has taken are lost with it.
+/// Locks the input for `read`. A goroutine that its runtime leaves behind in there, as it waits for input, gives the lock up;
+/// the bytes that it has taken are lost with it.
 fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
     struct TakesBack<'a>(&'a StandingHook);
     impl Drop for TakesBack<'_> {
@@ -31,8 +31,8 @@ fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
         }
     }
     unsafe fn give_up(_hook: *const AbandonHook) {
-        // SAFETY: the goroutine has locked the buffer, and never runs again. Its `BufReader` has no bytes while it reads, and is
-        // whole.
+        // SAFETY: the goroutine has locked the buffer, and never runs again. Its `BufReader` has no bytes while it reads, and
+        // is whole.
         unsafe { buffer().force_unlock() };
     }
     let mut input = stdin().lock();

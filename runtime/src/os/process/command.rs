@@ -167,9 +167,9 @@ impl Command {
 
     /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile.
     ///
-    /// After a failure this process goes on with its own signal mask and action for SIGPIPE. What the builder asked for otherwise
-    /// may have been done already, as with std: a working directory, streams, a user, and what [`pre_exec`](Self::pre_exec) has
-    /// called.
+    /// After a failure this process goes on with its own signal mask and action for SIGPIPE. What the builder asked for
+    /// otherwise may have been done already, as with std: a working directory, streams, a user, and what
+    /// [`pre_exec`](Self::pre_exec) has called.
     ///
     /// All other goroutines and threads end without a word, and no destructor runs. Descriptors that are closed on exec, as all
     /// of this library's are, do not outlive the call.
