@@ -51,13 +51,14 @@ const CHOOSING: [&str; 5] =
     ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 22] = [
+const ADDING: [(&str, &str); 24] = [
     ("chan/dynamic/selected.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
     ("lib.rs", "which modules there are"),
     ("m/apart.rs", "what an owner does that has waited for long"),
     ("m/bound.rs", "what a thread has"),
+    ("m/handoff.rs", "whether a retaker waits for the holder"),
     ("p/batch.rs", "a turn of `Normal`, which a model makes"),
     ("p/runq.rs", "what mutants do"),
     ("prim/single_writer.rs", "what loom weighs where a model asks for that"),
@@ -68,6 +69,7 @@ const ADDING: [(&str, &str); 22] = [
     ("sched/run/look.rs", "a visit that a model makes, and what it waits for"),
     ("sched/run/mask.rs", "a copy for a mutant"),
     ("sched/threads/procs.rs", "how many Ps are where"),
+    ("sched/threads/retake.rs", "a retake beside an entry, which a model makes"),
     ("sched/timers/timer_thread.rs", "whether its thread is there"),
     ("sched/watch/mod.rs", "what its models alone use"),
     ("sched/watch/sysmon.rs", "one look of the monitor"),

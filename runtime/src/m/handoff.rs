@@ -1,13 +1,21 @@
 //! The hand-off word of a P: whether an M still holds it, told without a lock.
 //!
 //! A P is idle, held by one M, or about to be taken from an M that does not come back to the runtime. The word
-//! holds a generation, how the holder of that generation enters the runtime, and one of three states:
+//! holds a generation, how the holder of that generation enters the runtime, and one of four states:
 //!
 //! | state | meaning |
 //! | --- | --- |
 //! | Idle | the holder of this generation keeps the P, or no M has it |
-//! | Requested | a retaker has asked for the P and looks whether the holder is inside the runtime |
+//! | Requested | a retaker looks whether the holder is inside the runtime; a holder that enters withdraws the request |
+//! | Demanded | as Requested; a holder that enters, and runs the goroutine of the tick in the word, *cedes* the P: Taken |
 //! | Taken | the holder of this generation has lost the P |
+//!
+//! *The obvious way* has Requested alone: a holder that comes back in time keeps its P. But R1 to R3 take microseconds, in
+//! which a goroutine that forks or spawns enters again and again: it would always come in time, and keep the P for ever. So a
+//! retaker demands a P whose goroutine has had its time (`sched/threads/retake.rs`). A holder that cedes does what one does
+//! that comes too late, whose P was taken a moment before, and may be wherever that one may be; the retaker, whose exchange at
+//! R3 finds Taken, does the rest. A demand ends with R3, and names the tick of the P at which the goroutine began: the next
+//! goroutine of the same lease withdraws the demand, as it is not the one that was judged. The word has 16 bits of the tick.
 //!
 //! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that P;
 //! an M that acquires the P moves the word on once more, and remembers that value, its lease. An M that was away for long
@@ -27,9 +35,15 @@ const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
 const REQUESTED: u64 = 1;
 const TAKEN: u64 = 2;
+const DEMANDED: u64 = 3;
 /// `Entries::Quick`, of the last holder when no M holds the P.
 const QUICK: u64 = 4;
-const STEP: u64 = 8;
+/// Of `DEMANDED`: the lower half of the P's tick.
+const TICK: u64 = 0xffff * TICK_STEP;
+const TICK_STEP: u64 = 8;
+const STEP: u64 = 0x1_0000 * TICK_STEP;
+/// All but the lease.
+const ASKED: u64 = STATE | TICK;
 
 /// How the holder of a P enters the runtime.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -38,6 +52,24 @@ pub(crate) enum Entries {
     Quick,
     /// A fence between the two. A retaker fences, too.
     Fenced,
+}
+
+/// What a retaker asks of a holder that enters while the retaker looks.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Ask {
+    /// Nothing: one that comes back keeps the P.
+    IfAway,
+    /// To give the P up, if the goroutine still runs that began at this tick of the P.
+    InAnyCase(u32),
+}
+
+impl Ask {
+    fn state(self) -> u64 {
+        match self {
+            Ask::IfAway => REQUESTED,
+            Ask::InAnyCase(tick) => DEMANDED | (u64::from(tick) * TICK_STEP) & TICK,
+        }
+    }
 }
 
 /// The value of the word that an M remembers on acquiring a P: the lease's generation, Idle.
@@ -79,7 +111,7 @@ impl HandoffWord {
     pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };
-        let fresh = ((word & !(STATE | QUICK)) + STEP) | quick;
+        let fresh = ((word & !(ASKED | QUICK)) + STEP) | quick;
         // A swap and not a store, as in `give_up`. Release: partner `judge`, which reads the holder after this.
         // Acquire: partner the exchanges of `give_up` and of a retaker. No model has either: the exchange continues the release
         // sequence of the last `give_up`, so a retaker that reads it finds this holder or none, and no older one; what was
@@ -100,22 +132,26 @@ impl HandoffWord {
         self.0.load(Relaxed) == lease.0
     }
 
-    /// The rest of an entry that found the word changed.
+    /// The rest of an entry that found the word changed. `tick` is the P's, as the M knows it.
     #[cold]
-    pub(crate) fn enter(&self, lease: Lease) -> Entry {
+    pub(crate) fn enter(&self, lease: Lease, tick: u32) -> Entry {
         loop {
             let word = self.0.load(Relaxed);
             if word == lease.0 {
                 return Entry::In;
             }
-            if word != lease.0 | REQUESTED {
+            if word & !ASKED != lease.0 || word & STATE == TAKEN {
                 return Entry::Lost;
             }
             mutant!(WindowEnterBlind: return Entry::In);
-            // AcqRel: partners R1 of this request and of the next, which sees that this M was inside. The retaker's exchange at
-            // R3 fails after this one, and so tells the retaker.
-            if self.0.compare_exchange(word, lease.0, AcqRel, Relaxed).is_ok() {
-                return Entry::In;
+            let cedes = word == lease.0 | Ask::InAnyCase(tick).state();
+            mutant!(WindowNeverCedes: let cedes = false);
+            let (next, entry) = if cedes { (lease.0 | TAKEN, Entry::Lost) } else { (lease.0, Entry::In) };
+            // AcqRel: partners R1 of this request and of the next, which sees that this M was inside; and R3 of this one, which
+            // fails after this exchange, and so tells the retaker, which sees what was done to a P that was ceded. No model has
+            // that Release, since EntryBarrier is a fence there.
+            if self.0.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                return entry;
             }
         }
     }
@@ -123,8 +159,8 @@ impl HandoffWord {
     /// The P changes hands, or becomes idle: no old lease counts any more.
     pub(crate) fn give_up(&self) {
         let word = self.0.load(Relaxed);
-        let next = (word & !STATE) + STEP;
-        mutant!(WindowSameGeneration: let next = word & !STATE);
+        let next = (word & !ASKED) + STEP;
+        mutant!(WindowSameGeneration: let next = word & !ASKED);
         // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
         // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
         self.0.swap(next, AcqRel);
@@ -153,7 +189,13 @@ impl HandoffWord {
     pub(crate) fn judge(&self) -> Judged {
         // Acquire: partner `take_up`. The holder that is read next is the one of this lease, or a later one; and then
         // the exchange of R1 fails.
-        Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !STATE)
+        Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !ASKED)
+    }
+
+    /// For models: returns `true` if the retaker waits at R3, and the holder has not answered.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.0.load(Relaxed) & STATE, REQUESTED | DEMANDED)
     }
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P is the retaker's, which calls `give_up` before it hands the P on.
@@ -162,23 +204,30 @@ impl HandoffWord {
     pub(crate) fn retake(
         &self,
         judged: Judged,
+        ask: Ask,
         barrier: impl FnOnce() -> bool,
         is_inside: impl FnOnce() -> bool,
     ) -> bool {
         let idle = judged.0;
+        let asked = idle | ask.state();
         // R1. AcqRel: partners `take_up`, and the exchange of `enter` that withdraws the request. Under the generation that was
         // judged: another lease is another judgement.
-        if self.0.compare_exchange(idle, idle | REQUESTED, AcqRel, Relaxed).is_err() {
+        if self.0.compare_exchange(idle, asked, AcqRel, Relaxed).is_err() {
             return false;
         }
         // RetakeBarrier. The request above, then the look at `in_runtime`; partners: EntryBarrier and EntryFence.
         let seen = barrier();
-        // R3. A failed exchange means that the holder has come back, or has given the P up.
+        // R3. A failed exchange means that the holder has come back, has ceded the P, or has given it up.
         let inside = !seen || is_inside().unless(WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
         // AcqRel: partners `enter` and `give_up`, of whose exchange and this one the later fails or sees the other.
-        let held = self.0.compare_exchange(idle | REQUESTED, next, AcqRel, Relaxed).is_ok();
-        held && next != idle
+        // Acquire: partner the exchange of `enter` that cedes.
+        let before = self.0.compare_exchange(asked, next, AcqRel, Acquire.unless(CededUnseen));
+        mutant!(RetakeForgetsTheCeded: return before.is_ok() && next != idle);
+        match before {
+            Ok(_) => next != idle,
+            Err(word) => word == idle | TAKEN,
+        }
     }
 }
 
@@ -193,10 +242,10 @@ mod tests {
         assert!(word.is_held(first));
         word.give_up();
         assert!(!word.is_held(first));
-        assert_eq!(word.enter(first), Entry::Lost);
+        assert_eq!(word.enter(first, 7), Entry::Lost);
         let second = word.take_up(Entries::Quick);
-        assert_eq!(word.enter(first), Entry::Lost);
-        assert_eq!(word.enter(second), Entry::In);
+        assert_eq!(word.enter(first, 7), Entry::Lost);
+        assert_eq!(word.enter(second, 7), Entry::In);
     }
 
     #[test]
@@ -205,11 +254,49 @@ mod tests {
         let held = word.take_up(Entries::Quick);
         let comes_back = || {
             assert!(!word.is_held(held));
-            assert_eq!(word.enter(held), Entry::In);
+            assert_eq!(word.enter(held, 7), Entry::In);
             false
         };
-        assert!(!word.retake(word.judge(), || true, comes_back));
+        assert!(!word.retake(word.judge(), Ask::IfAway, || true, comes_back));
         assert!(word.is_held(held));
+    }
+
+    /// Fails where a goroutine that enters often keeps its P for ever, as it withdraws each request in time.
+    #[test]
+    fn a_holder_that_enters_cedes_a_p_that_is_demanded() {
+        let word = HandoffWord::new();
+        let held = word.take_up(Entries::Quick);
+        let enters = |tick, entry| {
+            let word = &word;
+            move || {
+                assert!(!word.is_held(held));
+                assert_eq!(word.enter(held, tick), entry);
+                true
+            }
+        };
+        // Another goroutine than the one that was judged keeps the P, also if it has left again.
+        for inside in [true, false] {
+            let asked = Ask::InAnyCase(7);
+            assert!(!word.retake(word.judge(), asked, enters(8, Entry::In), || inside));
+            assert!(word.is_held(held));
+        }
+        let asked = Ask::InAnyCase(0x1_0007);
+        assert!(word.retake(word.judge(), asked, enters(0x1_0007, Entry::Lost), || true));
+        assert_eq!(word.enter(held, 0x1_0007), Entry::Lost);
+        let changes = word.changes();
+        word.give_up();
+        let next = word.take_up(Entries::Quick);
+        assert_eq!((word.changes(), word.enter(next, 7)), (changes + 2, Entry::In));
+    }
+
+    /// Fails where a holder that has been inside all the time loses what it uses, or later what nobody asks for any more.
+    #[test]
+    fn a_demand_ends_with_the_look() {
+        let word = HandoffWord::new();
+        let held = word.take_up(Entries::Quick);
+        assert!(!word.retake(word.judge(), Ask::InAnyCase(7), || true, || true));
+        assert!(word.is_held(held));
+        assert!(word.retake(word.judge(), Ask::InAnyCase(7), || true, || false), "the holder is away");
     }
 
     /// Fails where a retaker takes a holder that fences for one that doesn't, or the other way round.
@@ -220,7 +307,7 @@ mod tests {
             let held = word.take_up(entries);
             assert_eq!((held.entries(), word.judge().entries()), (entries, entries));
             let changes = word.changes();
-            assert!(!word.retake(word.judge(), || true, || true), "the holder is inside");
+            assert!(!word.retake(word.judge(), Ask::IfAway, || true, || true), "the holder is inside");
             assert!(word.is_held(held));
             word.give_up();
             assert!(!word.is_held(held));
@@ -233,14 +320,14 @@ mod tests {
         let word = HandoffWord::new();
         let held = word.take_up(Entries::Quick);
         let judged = word.judge();
-        assert!(!word.retake(judged, || true, || true), "the holder is inside");
-        assert!(!word.retake(judged, || false, || false), "nobody can tell where the holder is");
-        assert_eq!(word.enter(held), Entry::In);
-        assert!(word.retake(judged, || true, || false));
-        assert_eq!(word.enter(held), Entry::Lost);
+        assert!(!word.retake(judged, Ask::IfAway, || true, || true), "the holder is inside");
+        assert!(!word.retake(judged, Ask::IfAway, || false, || false), "nobody can tell where the holder is");
+        assert_eq!(word.enter(held, 7), Entry::In);
+        assert!(word.retake(judged, Ask::IfAway, || true, || false));
+        assert_eq!(word.enter(held, 7), Entry::Lost);
         word.give_up();
         let next = word.take_up(Entries::Quick);
-        assert!(!word.retake(judged, || true, || false), "another lease was judged");
-        assert_eq!(word.enter(next), Entry::In);
+        assert!(!word.retake(judged, Ask::IfAway, || true, || false), "another lease was judged");
+        assert_eq!(word.enter(next, 7), Entry::In);
     }
 }

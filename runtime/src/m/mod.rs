@@ -11,11 +11,12 @@
 //!   E1  `in_runtime` := 1                          R1  hand-off word: Idle → Requested
 //!   E2  EntryBarrier                               R2  RetakeBarrier
 //!   E3  the hand-off word as this M left it?       R3  `in_runtime` = 1?  withdraw;
-//!       else `reenter`                                 else Requested → Taken
+//!       else `reenter`                                 else Requested → Taken; ceded meanwhile?  taken
 //!
 //!   leave: `in_runtime` := 0 (Release)
 //! ```
-//! One of the barriers comes first. If EntryBarrier does, R3 sees the M inside; if RetakeBarrier does, E3 sees the request.
+//! One of the barriers comes first. If EntryBarrier does, R3 sees the M inside; if RetakeBarrier does, E3 sees the request:
+//! then the M withdraws it, or cedes the P, as the request says (`handoff.rs`).
 //! EntryBarrier is no instruction: the retaker pays for both, by `membarrier`. Where the kernel refuses that, each side
 //! fences, and an entry takes the way through `settle`.
 //!
@@ -407,7 +408,7 @@ impl<H: Host> M<H> {
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
         match (self.p(), self.lease.get()) {
-            (Some(p), Some(lease)) => p.handoff.enter(lease),
+            (Some(p), Some(lease)) => p.handoff.enter(lease, p.tick()),
             _ => Entry::Lost,
         }
     }

@@ -93,40 +93,51 @@ fn a_job_is_begun_when_its_forkers_p_is_taken() {
     });
 }
 
+fn forks_beside_a_retaker(retake: fn(Held) -> bool) {
+    let runtime = runtime(1, 2);
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let forker = runtime.go({
+        let counts = Arc::clone(&counts);
+        move || {
+            let count = |at: usize| {
+                let counts = Arc::clone(&counts);
+                move || {
+                    counts[at].fetch_add(1, Relaxed);
+                }
+            };
+            let (held, others) = (Held::current(), count(2));
+            let next = go(move || {
+                join(|| (), others);
+            });
+            loom::explore();
+            let retaker = loom::thread::spawn(move || retake(held));
+            // Of these one finds the P lost, or none.
+            join(|| (), count(0));
+            join(|| (), count(1));
+            retaker.join().unwrap();
+            next.join().unwrap();
+        }
+    });
+    forker.join().unwrap();
+    done();
+    assert_eq!(counts.each_ref().map(|count| count.load(Relaxed)), [1; 3]);
+}
+
 /// A forker puts its record in, and comes back to it, while its P is taken: the next owner has a goroutine that forks there,
 /// too. Fails by an assertion, or in `put_in`, when a branch is run twice, or not at all, or one record is put over the other;
 /// and by a causality violation when the forker puts its record into a P that is another M's.
 #[test]
 fn a_forker_whose_p_is_taken_comes_to_its_own_record() {
-    Model::new().with_retaker().preemptions(1).check("retake_vs_fork", || {
-        let runtime = runtime(1, 2);
-        let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
-        let forker = runtime.go({
-            let counts = Arc::clone(&counts);
-            move || {
-                let count = |at: usize| {
-                    let counts = Arc::clone(&counts);
-                    move || {
-                        counts[at].fetch_add(1, Relaxed);
-                    }
-                };
-                let (held, others) = (Held::current(), count(2));
-                let next = go(move || {
-                    join(|| (), others);
-                });
-                loom::explore();
-                let retaker = loom::thread::spawn(move || held.retake());
-                // Of these one finds the P lost, or none.
-                join(|| (), count(0));
-                join(|| (), count(1));
-                retaker.join().unwrap();
-                next.join().unwrap();
-            }
-        });
-        forker.join().unwrap();
-        done();
-        assert_eq!(counts.each_ref().map(|count| count.load(Relaxed)), [1; 3]);
-    });
+    let scene = || forks_beside_a_retaker(Held::retake);
+    Model::new().with_retaker().preemptions(1).check("retake_vs_fork", scene);
+}
+
+/// As `a_forker_whose_p_is_taken_comes_to_its_own_record`, of a forker that has had its time, and cedes the P if it forks
+/// meanwhile.
+#[test]
+fn a_forker_that_cedes_its_p_comes_to_its_own_record() {
+    let scene = || forks_beside_a_retaker(Held::demand);
+    Model::new().with_retaker().preemptions(1).check("demand_vs_fork", scene);
 }
 
 /// A forker of a class keeps its P until its branch has run, while the other M gives up. Fails by deadlock when that M does not

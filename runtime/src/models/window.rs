@@ -7,12 +7,12 @@ use loom::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-fn enters_beside_a_retaker() {
+fn enters_beside_a_retaker(retake: fn(Held) -> bool) {
     let runtime = runtime(1, 2);
     let retaker = runtime.run(|| {
         let held = Held::current();
         loom::explore();
-        let retaker = loom::thread::spawn(move || held.retake());
+        let retaker = loom::thread::spawn(move || retake(held));
         // Each of these calls enters, and finds its P or comes back for one.
         super::cover::touch_window();
         super::cover::touch_window();
@@ -27,14 +27,53 @@ fn enters_beside_a_retaker() {
 /// lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
-    Model::new().with_retaker().check("retake_vs_enter", enters_beside_a_retaker);
+    Model::new().with_retaker().check("retake_vs_enter", || enters_beside_a_retaker(Held::retake));
 }
 
 /// As `a_p_has_one_owner_while_it_is_retaken`, where the kernel has no barrier on all threads: the retaker fences,
 /// and so does each entry.
 #[test]
 fn a_p_has_one_owner_where_both_sides_fence() {
-    Model::new().with_retaker_that_fences().check("retake_by_fences", enters_beside_a_retaker);
+    let scene = || enters_beside_a_retaker(Held::retake);
+    Model::new().with_retaker_that_fences().check("retake_by_fences", scene);
+}
+
+/// As `a_p_has_one_owner_while_it_is_retaken`, of a goroutine that has had its time: it cedes the P if it enters meanwhile.
+#[test]
+fn a_p_has_one_owner_while_it_is_demanded() {
+    Model::new().with_retaker().check("demand_vs_enter", || enters_beside_a_retaker(Held::demand));
+}
+
+/// As `a_p_has_one_owner_while_it_is_demanded`, where both sides fence.
+#[test]
+fn a_p_has_one_owner_where_it_is_demanded_by_fences() {
+    let scene = || enters_beside_a_retaker(Held::demand);
+    Model::new().with_retaker_that_fences().check("demand_by_fences", scene);
+}
+
+/// A goroutine that has had its time enters the runtime each time when the retaker is about to look. Fails by an assertion when
+/// it keeps the P, as it could each time: those that wait would wait for ever.
+#[test]
+fn a_goroutine_that_enters_again_and_again_loses_its_p() {
+    Model::new().with_retaker().preemptions(1).check("demand_vs_entries", || {
+        let runtime = runtime(1, 2);
+        let retaker = runtime.run(|| {
+            let (held, asked, ran) = (Held::current(), Flag::default(), Arc::new(AtomicBool::new(false)));
+            let (at_once, runs) = (asked.clone(), Arc::clone(&ran));
+            // It waits for the P.
+            drop(crate::go(move || runs.store(true, Relaxed)));
+            loom::explore();
+            let retaker =
+                loom::thread::spawn(move || assert!(held.demand_beside_an_entry(&asked), "it keeps its P"));
+            at_once.wait_on_thread();
+            // It comes back behind the one that waits.
+            super::cover::touch_window();
+            assert!(ran.load(Relaxed), "the one that waits has not run");
+            retaker
+        });
+        retaker.join().unwrap();
+        done();
+    });
 }
 
 /// Waits until `over`, while its thread may be switched out at every step, as a real one may be anywhere.
@@ -191,6 +230,9 @@ fn mutants() {
             (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
             (Mutant::RetakeGivesUpLate, "a_p_that_was_retaken_is_the_next_holders"),
             (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
+            (Mutant::WindowNeverCedes, "a_goroutine_that_enters_again_and_again_loses_its_p"),
+            (Mutant::RetakeForgetsTheCeded, "a_goroutine_that_enters_again_and_again_loses_its_p"),
+            (Mutant::CededUnseen, "a_p_has_one_owner_while_it_is_demanded"),
             (Mutant::WindowNoEntryBarrier, model),
             (Mutant::WindowNoRetakeBarrier, model),
             (Mutant::WindowBlind, model),

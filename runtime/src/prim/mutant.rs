@@ -343,6 +343,12 @@ pub enum Mutant {
     WindowBlind,
     /// An M that finds its P requested goes in without taking the request back.
     WindowEnterBlind,
+    /// An M that finds its P demanded withdraws that, as any request.
+    WindowNeverCedes,
+    /// A retaker finds its exchange failed without Acquire.
+    CededUnseen,
+    /// A retaker leaves a P that was ceded where it is.
+    RetakeForgetsTheCeded,
     /// An M that gives its P up keeps the generation.
     WindowSameGeneration,
     /// A retaker judges a lease without Acquire.

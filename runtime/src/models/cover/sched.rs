@@ -4,7 +4,7 @@ use crate::g::list::GList;
 use crate::g::{Birth, GRef};
 use crate::goroutine::JoinHandle;
 use crate::host::{Active, Threads};
-use crate::m::handoff::Judged;
+use crate::m::handoff::{Ask, Judged};
 use crate::m::{M, Window};
 use crate::p::P;
 use crate::p::jobs::Entry;
@@ -290,6 +290,7 @@ pub struct Held {
     sched: Arc<Sched<Active>>,
     p: NonNull<P<Active>>,
     judged: Option<(Judged, NonNull<M<Active>>)>,
+    tick: u32,
 }
 
 // SAFETY: Ms and Ps are Sync, and live as long as their scheduler.
@@ -304,7 +305,7 @@ impl Held {
         let m = M::<Active>::current().expect("current: on a goroutine");
         let p = m.p().expect("current: its M holds a P");
         let sched = m.sched().arc().expect("current: its runtime is alive");
-        let mut held = Held { sched, p: NonNull::from(p), judged: None };
+        let mut held = Held { sched, p: NonNull::from(p), judged: None, tick: 0 };
         held.judge_again();
         held
     }
@@ -317,12 +318,38 @@ impl Held {
     /// Judges the P anew: by now another M may hold it, or none.
     pub fn judge_again(&mut self) {
         self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
+        self.tick = self.p().tick();
+    }
+
+    fn ask(self, ask: Ask) -> bool {
+        // SAFETY: `sched` keeps the M.
+        self.judged
+            .is_some_and(|(judged, m)| self.sched.retake(self.p(), (judged, unsafe { m.as_ref() }), ask))
     }
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P was taken, and handed on.
     pub fn retake(self) -> bool {
+        self.ask(Ask::IfAway)
+    }
+
+    /// As `retake`, for a goroutine that has had its time: it gives the P up if it enters meanwhile.
+    pub fn demand(self) -> bool {
+        let ask = Ask::InAnyCase(self.tick);
+        self.ask(ask)
+    }
+
+    /// As `demand`, for a holder that enters in between, as soon as `asked` is raised.
+    pub fn demand_beside_an_entry(self, asked: &crate::model::Flag) -> bool {
+        let (judged, m) = self.judged.expect("demand_beside_an_entry: the P is held");
+        let answered = || {
+            asked.raise();
+            while self.p().handoff.is_asked() {
+                loom::thread::yield_now();
+            }
+        };
+        let ask = Ask::InAnyCase(self.tick);
         // SAFETY: `sched` keeps the M.
-        self.judged.is_some_and(|(judged, m)| self.sched.retake(self.p(), unsafe { m.as_ref() }, judged))
+        self.sched.retake_and_pause(self.p(), (judged, unsafe { m.as_ref() }), ask, answered)
     }
 }
 

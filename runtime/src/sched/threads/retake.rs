@@ -20,6 +20,11 @@
 //! either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for a time
 //! slice.
 //!
+//! A goroutine may enter the runtime while the monitor takes its P. One that was blocked is back then, and keeps the P. One
+//! that has run for a time slice beside others, or on a surplus P, has no claim to the P: the monitor *demands* that P, and the
+//! goroutine gives it up on entering (`m/handoff.rs`): else one that enters again and again would never be found away. A
+//! demand is in vain if the M was inside all the time; then the next looks come at once.
+//!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spree.rs`). How the P is
 //! taken from an M that may be entering the runtime at the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it,
@@ -32,7 +37,7 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::m::handoff::{Entries, Judged};
+use crate::m::handoff::{Ask, Entries, Judged};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
@@ -51,10 +56,10 @@ const TIME_SLICE: Duration = Duration::from_micros(9_800);
 const HARDLY: Duration = Duration::from_micros(600);
 /// How long that is an excuse. The goroutine that waits for the P may be the one for which those other threads wait.
 const STARVED_LIMIT: Duration = Duration::from_millis(40);
-/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for the P, the next one
-/// comes.
+/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for the P, or has
+/// demanded a P in vain, the next one comes.
 const AT_ONCE: Duration = Duration::from_micros(50);
-/// How long looks go on at that pace after one that took a P.
+/// How long looks go on at that pace after one that took a P, and how often for a P that was demanded in vain.
 const HOT: u32 = 8;
 /// The longest pause. At this pace, looks at Ps that are all at work cost some 0.3 to 0.6 % of a core.
 pub(crate) const SLOWEST: Duration = Duration::from_millis(5);
@@ -72,6 +77,16 @@ struct Stay {
     cpu_first: Option<Duration>,
     /// The thread was found waiting in the kernel.
     suspect: bool,
+    /// So often the P was demanded in vain.
+    demands: u32,
+}
+
+impl Stay {
+    /// The P was demanded, and stays: the M was inside the runtime all the time, or there was no barrier.
+    fn demanded_in_vain(&mut self) -> Found {
+        self.demands = self.demands.saturating_add(1);
+        Found::Awaited { closer: self.demands <= HOT, left: Duration::ZERO }
+    }
 }
 
 /// What the monitor remembers between two looks.
@@ -88,8 +103,9 @@ enum Found {
     Nothing,
     /// The P was taken.
     Taken,
-    /// Others wait for the P. `closer`: the thread may be blocked, which the next look is to see. `left`: so much of the slice;
-    /// nothing, when the P could not be taken: then there is no hurry.
+    /// The P is to be taken at a later look, if that finds the same stay. `closer`: the thread may be blocked, which the next
+    /// look is to see, or the P was demanded in vain. `left`: so much of the slice; nothing, when the P could not be taken:
+    /// then there is no hurry.
     Awaited {
         closer: bool,
         left: Duration,
@@ -200,7 +216,7 @@ impl<H: Host> Sched<H> {
                 // Asked at once: the next look is to judge this stay.
                 let cpu = H::cpu_time(m.thread());
                 let since = watch.since(now);
-                *known = Some(Stay { judged, tick, since, cpu, cpu_first: cpu, suspect: false });
+                *known = Some(Stay { judged, tick, since, cpu, cpu_first: cpu, suspect: false, demands: 0 });
                 return if waits {
                     Found::Awaited { closer: false, left: TIME_SLICE }
                 } else {
@@ -209,13 +225,16 @@ impl<H: Host> Sched<H> {
             }
         };
         let ran = now.saturating_since(stay.since);
-        // Inside the runtime no goroutine keeps the P.
-        if m.is_inside() {
-            return Found::Nothing;
-        }
+        let left = TIME_SLICE.saturating_sub(ran);
         // No M is to have the P after that.
-        if self.is_to_retire(NonNull::from(p)) && self.retake(p, m, judged) {
-            return Found::Taken;
+        if self.is_to_retire(NonNull::from(p)) {
+            let taken = self.retake(p, (judged, m), Ask::InAnyCase(tick));
+            return if taken { Found::Taken } else { stay.demanded_in_vain() };
+        }
+        let overdue = waits && left.is_zero();
+        // Inside the runtime no goroutine keeps the P, unless it is there at each look.
+        if m.is_inside() && !overdue {
+            return if waits { Found::Awaited { closer: false, left } } else { Found::Nothing };
         }
         if !waits && !unless_blocked && ran < TIME_SLICE {
             return Found::Nothing;
@@ -227,15 +246,21 @@ impl<H: Host> Sched<H> {
         let look = Look { ran, waits, state };
         // Without work the P is idle until this M, or another, comes back for it.
         let is_wanted = works || unless_blocked;
-        if look.is_to_go() && (!is_wanted || self.can_hand_off()) && self.retake(p, m, judged) {
-            return Found::Taken;
+        if look.is_to_go() && (!is_wanted || self.can_hand_off()) {
+            let ask = if overdue { Ask::InAnyCase(tick) } else { Ask::IfAway };
+            if self.retake(p, (judged, m), ask) {
+                return Found::Taken;
+            }
+            if overdue {
+                return stay.demanded_in_vain();
+            }
         }
         if !waits {
             return Found::Nothing;
         }
         let closer = !stay.suspect && self.is_blocked(m);
         stay.suspect |= closer;
-        Found::Awaited { closer, left: TIME_SLICE.saturating_sub(ran) }
+        Found::Awaited { closer, left }
     }
 
     fn state_of(&self, m: &M<H>, stay: &mut Stay) -> State {
@@ -271,10 +296,37 @@ impl<H: Host> Sched<H> {
         Some((judged, p.holder()?))
     }
 
-    /// Takes `p` from `m` and has another M take `p`, or makes `p` idle. Returns `false` if `m` has come back to the runtime,
-    /// the P is in another lease by now, or the barrier could not be had.
-    pub(crate) fn retake(&self, p: &P<H>, m: &M<H>, judged: Judged) -> bool {
-        if !p.handoff.retake(judged, || self.barrier_with(m, judged), || m.is_inside()) {
+    /// Takes `p` from `m`, the holder of the lease that was judged, and has another M take `p`, or makes `p` idle. Returns
+    /// `false` if `m` is inside the runtime and has not ceded the P, the P is in another lease by now, or the barrier could not
+    /// be had.
+    pub(crate) fn retake(&self, p: &P<H>, (judged, m): (Judged, &M<H>), ask: Ask) -> bool {
+        self.retake_behind(p, (judged, m), ask, || self.barrier_with(m, judged))
+    }
+
+    /// For models: as `retake`, with a call of `between` between R2 and R3.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn retake_and_pause(
+        &self,
+        p: &P<H>,
+        (judged, m): (Judged, &M<H>),
+        ask: Ask,
+        between: impl FnOnce(),
+    ) -> bool {
+        self.retake_behind(p, (judged, m), ask, || {
+            let seen = self.barrier_with(m, judged);
+            between();
+            seen
+        })
+    }
+
+    fn retake_behind(
+        &self,
+        p: &P<H>,
+        (judged, m): (Judged, &M<H>),
+        ask: Ask,
+        barrier: impl FnOnce() -> bool,
+    ) -> bool {
+        if !p.handoff.retake(judged, ask, barrier, || m.is_inside()) {
             return false;
         }
         p.owner.touch();
