@@ -274,19 +274,20 @@ impl<H: Host> Sched<H> {
         others_first: bool,
     ) -> Option<GRef<H>> {
         let arrivals = &p.poll_schedule.arrivals;
-        if others_first.unless(ArrivalPutsOffTheSleeper) {
-            if self.arrivals_wait() {
-                p.poll_schedule.take_time_next(tick);
-            }
-            return None;
-        }
         // The whole of the global queue: what moves between that and the ring changes nothing then.
         let (ring, global) = (p.runq.len() as usize, self.globrunq_len());
         let round = round_of(ring, global, self.census.read().nbusy() as usize);
         let seen =
             Seen { tick, now, waiting: ring + global, round, queued: arrivals.queued(p.runq.ends().1) };
         if !self.has_own_ring(p) {
+            // Before the next line: a bound goroutine that yields alone promises that again and again.
             arrivals.have_no_ring(seen);
+            return None;
+        }
+        if others_first.unless(ArrivalPutsOffTheSleeper) {
+            if self.arrivals_wait() {
+                p.poll_schedule.take_time_next(tick);
+            }
             return None;
         }
         if self.config.has_one_queue || self.waits_above_normal(p) {

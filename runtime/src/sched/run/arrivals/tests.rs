@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::g::{Birth, drop_handle};
-use crate::host::Active;
+use crate::host::{Active, Clock};
 use crate::prim::capacity;
 use crate::runtime::policy::Policy;
 use crate::sched::run::look::PollSchedule;
 use crate::sched::run::place::Place;
-use crate::{Runtime, go, go_fair, yield_now};
+use crate::{Runtime, go, go_fair, lock_os_thread, yield_now};
 use std::panic::Location;
 
 /// How long goroutines of the ring run, arrivals, and what a visit takes, which is always there unless it takes no time; in
@@ -410,6 +410,36 @@ fn an_owner_counts_what_it_has_queued_itself() {
         });
         assert!(exact, "{times} times: {counted:?}");
     }
+}
+
+/// A bound goroutine, which is itself the arrival whose turn it is, yields alone: its M looks elsewhere for nothing else than
+/// these yields. Fails when the turn goes on without end, and puts visits off as long.
+#[test]
+fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+    let turn = |begins: bool| {
+        let inside = M::<Active>::current().and_then(M::look_in)?;
+        let (schedule, tick) = (&inside.p.poll_schedule, inside.p.tick());
+        if begins {
+            let seen = Seen { tick, now: Active::now(), waiting: 0, round: 0, queued: 0 };
+            schedule.arrivals.go_first(seen);
+            schedule.arrival_runs(tick);
+        }
+        Some(schedule.arrivals.have_their_turn())
+    };
+    // A round in which the monitor has taken the P shows nothing; ten in a row are no accident.
+    let ends = runtime.run(|| {
+        lock_os_thread();
+        (0..10).any(|_| {
+            yield_now();
+            let began = turn(true);
+            yield_now();
+            let goes_on = turn(false);
+            began == Some(true) && goes_on == Some(false)
+        })
+    });
+    assert!(ends, "the turn goes on");
 }
 
 /// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.
