@@ -7,7 +7,7 @@ use common::{PROCS, child, watched};
 use gmp::policy::{Overflow, Policy, WorkStealing};
 use gmp::sync::{Event, Mutex as GMutex, WaitGroup};
 use gmp::time::sleep;
-use gmp::{Runtime, chan, go, yield_now};
+use gmp::{Runtime, chan, go, lock_os_thread, unlock_os_thread, yield_now};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -71,6 +71,31 @@ fn yield_and_fairness() {
         });
         let apart = rt.run(move || both.map(go).map(|one| one.join().unwrap()));
         assert!(apart.iter().all(|&most| most <= 10), "they are {apart:?} turns apart");
+    });
+}
+
+/// A goroutine that is bound to its thread yields beside others, so often that some of its yields are visits. Fails when a
+/// visit sends the first of the only queue to its end.
+#[test]
+fn a_yield_of_a_bound_goroutine_keeps_the_order_of_the_only_queue() {
+    child::without_retakes("a_yield_of_a_bound_goroutine_keeps_the_order_of_the_only_queue", || {
+        watched(1, || {
+            runtime_under(Policy::GlobalFifo, 1).run(|| {
+                lock_os_thread();
+                let order = Order::default();
+                for round in 0..500 {
+                    let noting = |who| {
+                        let order = order.clone();
+                        go(move || order.note(who))
+                    };
+                    let all: Vec<_> = (0..5).map(noting).collect();
+                    yield_now();
+                    all.into_iter().for_each(|one| one.join().unwrap());
+                    assert_eq!(order.taken(), [0, 1, 2, 3, 4], "round {round}");
+                }
+                unlock_os_thread();
+            });
+        });
     });
 }
 

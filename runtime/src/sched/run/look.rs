@@ -103,6 +103,17 @@ pub(crate) enum QueueVisit {
     Share,
 }
 
+/// What a look may let go before the goroutines of the own queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum First {
+    /// What it finds.
+    Any,
+    /// What it finds, but for arrivals: a sleeper is to go first, or after what is found.
+    NoArrival,
+    /// Nothing: the caller queues what is found.
+    Queued,
+}
+
 /// What a look has to do.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Due {
@@ -353,8 +364,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if there is one:
-    /// an arrival only if `arrival_may_go`.
+    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if there is one.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_elsewhere_when_due(
@@ -362,7 +372,7 @@ impl<H: Host> Sched<H> {
         m: &M<H>,
         p: &P<H>,
         tick: u32,
-        arrival_may_go: bool,
+        first: First,
     ) -> Option<GRef<H>> {
         let helps = self.config.knobs.helping && may_help();
         if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
@@ -370,7 +380,7 @@ impl<H: Host> Sched<H> {
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
         let arrivals = &p.poll_schedule.arrivals;
-        let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit));
+        let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit, first));
         if let Some(now) = due.around {
             self.look_after_the_sent(p, now);
         }
@@ -382,7 +392,7 @@ impl<H: Host> Sched<H> {
         }
         if let Some(now) = due.now.filter(|_| found.is_none()) {
             let polls = due.around.is_some() && due.visit.is_none();
-            found = self.first_arrival(m, p, (tick, now, polls), !arrival_may_go);
+            found = self.first_arrival(m, p, (tick, now, polls), first != First::Any);
         }
         if arrivals.have_their_turn() {
             p.poll_schedule.arrival_runs(tick);
@@ -412,14 +422,14 @@ impl<H: Host> Sched<H> {
     pub(crate) fn visit_now(&self, m: &M<H>) {
         let p = m.p().expect("visit_now: its M holds a P");
         assert!(
-            self.visit_global_queue(m, p, QueueVisit::One).is_none(),
+            self.visit_global_queue(m, p, QueueVisit::One, First::Any).is_none(),
             "visit_now: the global queue is empty"
         );
     }
 
     /// Two goroutines that ready each other, on every P, would keep the goroutines in the global queue and in the poller
     /// waiting for ever: a visit ends that.
-    fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit) -> Option<GRef<H>> {
+    fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit, first: First) -> Option<GRef<H>> {
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
             // Not before those that have waited longer: a server with more connections than the ring has room for would
@@ -433,6 +443,10 @@ impl<H: Host> Sched<H> {
         }
         unless!(VisitLeavesTimers, self.run_unserved_timers(m));
         self.queue_oldest_job(p);
+        if first == First::Queued && self.config.has_one_queue {
+            // There is no ring: the first of the queue would become its last.
+            return None;
+        }
         let arrivals_too = !self.has_own_ring(p);
         let first = match visit {
             QueueVisit::One => self.globrunqget_one(p, arrivals_too),

@@ -9,6 +9,7 @@ use crate::sched::Sched;
 use crate::sched::park::{Said, Seldom, Yield};
 use crate::sched::run::classes::Heeded;
 use crate::sched::run::globq::Dice;
+use crate::sched::run::look::First;
 use crate::wait::status::Run;
 
 impl<H: Host> Sched<H> {
@@ -76,8 +77,8 @@ impl<H: Host> Sched<H> {
         let sleeper = self.run_own_timers(m, p, tick);
         let due = p.poll_schedule.is_due(tick);
         // An arrival would put the sleeper off to the ring's end.
-        let arrival_may_go = sleeper.is_none();
-        let found = if due { self.look_elsewhere_when_due(m, p, tick, arrival_may_go) } else { None };
+        let first = if sleeper.is_none() { First::Any } else { First::NoArrival };
+        let found = if due { self.look_elsewhere_when_due(m, p, tick, first) } else { None };
         match sleeper {
             Some(sleeper) => Some(self.put_off_the_queue(p, sleeper, found)),
             None => found,

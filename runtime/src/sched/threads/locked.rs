@@ -55,6 +55,7 @@ use crate::m::{Assignment, M};
 use crate::prim::hooks::*;
 use crate::prim::{assert_none_held, event};
 use crate::sched::park::{Said, Seldom, Yield};
+use crate::sched::run::look::First;
 use crate::sched::run::wake::Wake;
 use crate::sched::switch;
 use crate::sched::{Central, Sched};
@@ -352,7 +353,7 @@ impl<H: Host> Sched<H> {
         self.run_timers(m, p);
         let tick = p.next_tick();
         if p.poll_schedule.is_due(tick)
-            && let Some(found) = self.look_elsewhere_when_due(m, p, tick, false)
+            && let Some(found) = self.look_elsewhere_when_due(m, p, tick, First::Queued)
             && let Some(found) = p.runq.push(found)
         {
             self.spill_and_wake(p, found);
