@@ -122,6 +122,31 @@ fn a_bound_goroutine_that_yields_comes_back() {
     });
 }
 
+/// A bound goroutine yields beside an idle P, and its M finds another one at that moment, which keeps its thread until the
+/// bound one has run on. Fails by deadlock when one M alone is woken for both.
+#[test]
+fn a_bound_goroutine_that_yields_to_what_it_has_found_is_run_beside_it() {
+    Model::new().preemptions(1).check("bound_yield_finds", || {
+        let runtime = runtime(2, 3);
+        let handle = Handle::of(&runtime);
+        let bound = runtime.go(move || {
+            let own = Own::lock();
+            handle.await_poller();
+            let ran_on = Flag::default();
+            let waits = ran_on.clone();
+            // As if the M that was woken for it had looked when it was out of the queue, and not in the ring yet.
+            handle.queue_globally_in_silence([handle.make(move || waits.wait_on_thread())]);
+            handle.have_a_visit_come();
+            loom::explore();
+            yield_now();
+            own.check();
+            ran_on.raise();
+            done();
+        });
+        bound.join().unwrap();
+    });
+}
+
 /// A bound goroutine comes back without a P while the M that has the P goes idle. Fails by deadlock when the
 /// goroutine is queued where no M looks, or its M is not woken.
 #[test]
@@ -474,6 +499,10 @@ fn mutants() {
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
+            (
+                Mutant::BoundYieldsInSilence,
+                "a_bound_goroutine_that_yields_to_what_it_has_found_is_run_beside_it",
+            ),
             (Mutant::BoundRescuedHeld, "a_bound_goroutine_that_a_dump_holds_is_rescued_later"),
         ],
     );

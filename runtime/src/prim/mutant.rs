@@ -421,6 +421,8 @@ pub enum Mutant {
     EndKeepsItsP,
     /// A thread that ends does not look whether a goroutine waits for a place among the threads.
     EndLooksAtNoQueue,
+    /// An M that queues its bound goroutine behind what the yield has found wakes no M.
+    BoundYieldsInSilence,
     /// An M that has given its P to the M of a bound goroutine stands by without a look at the global queue.
     BringerSkipsGlobal,
 

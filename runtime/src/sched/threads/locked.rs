@@ -352,6 +352,7 @@ impl<H: Host> Sched<H> {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         self.run_timers(m, p);
         let tick = p.next_tick();
+        let tail = p.runq.ends().1;
         if p.poll_schedule.is_due(tick)
             && let Some(found) = self.look_elsewhere_when_due(m, p, tick, First::Queued)
             && let Some(found) = p.runq.push(found)
@@ -368,11 +369,16 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         if self.detours.get() != 0 && self.requeue_by_class(p, g) {
             return false;
+        // What was found here was to be run at once, so no M was woken; now `g` stands beside it.
+        let found = p.runq.ends().1 != tail;
+        mutant!(BoundYieldsInSilence: let found = false);
         }
         if let Some(g) = p.runq.push(g) {
             self.spill_and_wake(p, g);
         }
         false
+        } else if found {
+            self.wakep();
     }
 
     /// Called when there is no M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine is
