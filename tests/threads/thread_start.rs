@@ -2,12 +2,15 @@
 //! returned after them.
 
 use common::child;
-use common::{PROCS, watched};
+use common::{PROCS, until, watched};
 use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, yield_now};
 use std::cell::{Cell, RefCell};
+use std::hint::spin_loop;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -158,7 +161,7 @@ fn a_thread_that_ends_with_its_goroutine_drops_the_guard() {
                 thread::current().id()
             });
             let thread = thread.join().unwrap();
-            common::until(|| log.of(thread) == [Step::Enter, Step::Leave]);
+            until(|| log.of(thread) == [Step::Enter, Step::Leave]);
             assert_eq!(rt.run(entered), 1);
         });
     }
@@ -305,19 +308,19 @@ fn the_end_of_the_runtime_waits_for_the_guards() {
 /// Fails if the functions live as long as a thread that the end has left: its last waker, of another runtime, would drop them.
 #[test]
 fn the_end_of_the_runtime_drops_the_functions() {
-    struct TellsWhere(mpsc::Sender<ThreadId>);
+    struct TellsWhere(Sender<ThreadId>);
     impl Drop for TellsWhere {
         fn drop(&mut self) {
             self.0.send(thread::current().id()).unwrap();
         }
     }
-    let (tell, told) = mpsc::channel();
-    let (end, ends) = mpsc::channel::<()>();
+    let (tell, told) = channel();
+    let (end, ends) = channel::<()>();
     let captured = TellsWhere(tell);
     let rt = build(Runtime::builder().procs(1).on_thread_start(move || {
         let _captured = &captured;
     }));
-    let (begin, begun) = mpsc::channel();
+    let (begin, begun) = channel();
     drop(rt.go(move || {
         blocking(|| {
             begin.send(()).unwrap();
@@ -329,4 +332,43 @@ fn the_end_of_the_runtime_drops_the_functions() {
     assert!(rt.shutdown(Duration::from_millis(300)).threads_left() >= 1);
     assert_eq!(told.try_recv(), Ok(thread::current().id()));
     drop(end);
+}
+
+/// Fails by a hang when what is submitted is left to a thread that is being started, beside others that sleep: for as long as
+/// the user's function lasts, and here that waits for what is submitted.
+#[test]
+fn a_thread_whose_function_takes_long_keeps_no_other_asleep() {
+    // The thread is to be started for an idle P, and not for one that was taken from a thread.
+    child::without_retakes("a_thread_whose_function_takes_long_keeps_no_other_asleep", || {
+        watched(3, || {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let (end, ended) = channel::<()>();
+            let (begins, ended) = (Arc::clone(&begun), Mutex::new(ended));
+            let rt = build(Runtime::builder().procs(3).on_thread_start(move || {
+                if begins.fetch_add(1, SeqCst) == 2 {
+                    ended.lock().unwrap().recv().unwrap();
+                }
+            }));
+            let busy = Arc::new(AtomicBool::new(true));
+            rt.run(|| {
+                let is_busy = Arc::clone(&busy);
+                let computes = go(move || {
+                    while is_busy.load(SeqCst) {
+                        spin_loop();
+                    }
+                });
+                // Beside two threads at work a third is started for what comes.
+                until(|| {
+                    drop(go(|| ()));
+                    begun.load(SeqCst) == 3
+                });
+                busy.store(false, SeqCst);
+                computes.join().unwrap();
+            });
+            // Before one of these, at the latest, the two threads have gone to sleep.
+            (0..1000).for_each(|_| rt.go(|| ()).join().unwrap());
+            end.send(()).unwrap();
+            assert!(rt.shutdown_timeout(MINUTE));
+        });
+    });
 }

@@ -339,6 +339,12 @@ impl<H: Host> M<H> {
         self.assignment.with(|slot| unsafe { (*slot).is_some() })
     }
 
+    /// Returns `true` if the M, which is new, was summoned. For its thread.
+    pub(crate) fn is_summoned(&self) -> bool {
+        // SAFETY: the start of the thread came after `assign`, and the M has not taken the assignment yet.
+        self.assignment.with(|slot| matches!(unsafe { &*slot }, Some(Assignment::Summons)))
+    }
+
     /// Takes back the assignment of an M whose thread did not start.
     pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
         // SAFETY: the caller, which was to start the M's thread, is alone with the M.

@@ -3,6 +3,7 @@
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
+use super::summons::runtime_whose_third_thread_waits;
 use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime};
 use std::time::Duration;
 
@@ -120,6 +121,62 @@ fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     });
 }
 
+/// A thread is being started for a caller, and waits in a function of the user's until the call is made. Fails by deadlock when
+/// the M with the P, which goes to sleep on its note, leaves the caller to that thread.
+#[test]
+fn an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started() {
+    Model::new().preemptions(1).check("slow_start_for_a_caller", || {
+        let made = Flag::default();
+        let runtime = runtime_whose_third_thread_waits(1, &made);
+        let handle = Handle::of(&runtime);
+        let blocks = runtime.go(move || {
+            drop(crate::go(|| ()));
+            // The second M makes this call. The first one goes to the poller, and the second one comes back for the P.
+            crate::blocking(|| handle.await_poller());
+            drop(crate::go(|| ()));
+            loom::explore();
+            crate::blocking(|| made.raise());
+            done();
+        });
+        blocks.join().unwrap();
+    });
+}
+
+/// A thread is being started for a caller, which an M that came back has taken; that M sleeps on its note when the next
+/// goroutine blocks. Fails by deadlock when that one is left to the thread, which waits for it.
+#[test]
+fn a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
+    Model::new().preemptions(1).check("slow_start_beside_a_sleeper", || {
+        let made = Flag::default();
+        let runtime = runtime_whose_third_thread_waits(1, &made);
+        let handle = Handle::of(&runtime);
+        let [inside, go_on, first]: [Flag; 3] = Default::default();
+        let _comes_back = runtime.go({
+            let (inside, go_on) = (inside.clone(), go_on.clone());
+            move || {
+                crate::blocking(|| {
+                    inside.raise();
+                    go_on.wait_on_thread();
+                });
+            }
+        });
+        let blocks = runtime.go(move || {
+            inside.wait_on_thread();
+            let raises = first.clone();
+            drop(crate::go(move || crate::blocking(|| raises.raise())));
+            crate::yield_now();
+            go_on.raise();
+            first.wait_on_thread();
+            handle.await_m_on_note();
+            drop(crate::go(|| ()));
+            loom::explore();
+            crate::blocking(|| made.raise());
+            done();
+        });
+        blocks.join().unwrap();
+    });
+}
+
 /// A goroutine becomes a caller as its runtime is left. Fails by deadlock when its joiner is not told, and by an assertion when
 /// the M that is on its way stays.
 #[test]
@@ -152,6 +209,14 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::CallerWakesNobody, BESIDE),
+            (
+                Mutant::CallerAwaitsTheStart,
+                "a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps",
+            ),
+            (
+                Mutant::SleeperLeavesTheCallers,
+                "an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started",
+            ),
             (Mutant::CallerQueuedAtTheLimit, "a_call_at_the_limit_of_threads_is_made"),
             (Mutant::CallersStay, "a_call_for_which_the_thread_is_refused_is_made"),
             (Mutant::CallerLeavesTheRest, TWO),

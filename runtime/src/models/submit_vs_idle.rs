@@ -4,7 +4,7 @@
 //! it the P, until the submitted goroutine has run elsewhere: a lost wake-up is a deadlock.
 
 use super::caught;
-use super::cover::{Handle, Made};
+use super::cover::{Handle, Made, blocking_here};
 use crate::chan::bounded;
 use crate::model::{
     Flag, Model, Mutant, Parts, at_rest, done, fall_asleep, refuse_threads, runtime, together,
@@ -373,8 +373,39 @@ fn work_from_a_thread_is_run_while_two_ms_go_idle() {
     });
 }
 
-/// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits and
-/// leaves its goroutine to the M that is to be started; the start is refused. Fails by deadlock when no M is woken then.
+/// An M is to be started for a P with work, and the start is refused. Meanwhile another M's goroutine comes back from a
+/// blocking call, finds no P, and stands in the global queue. Fails by deadlock when no M is woken for it then.
+#[test]
+fn what_came_while_a_p_waited_for_an_m_that_did_not_start_is_run() {
+    Model::new().preemptions(1).check("refused_start_with_p", || {
+        let runtime = runtime(1, 3);
+        let [away, there, back]: [Flag; 3] = Default::default();
+        let _comes_back = runtime.go({
+            let [away, there, back] = [&away, &there, &back].map(Flag::clone);
+            move || {
+                blocking_here(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                });
+                back.raise();
+            }
+        });
+        let gives = runtime.go(move || {
+            away.wait_on_thread();
+            refuse_threads();
+            drop(go(|| ()));
+            loom::explore();
+            there.raise();
+            blocking_here(|| back.wait_on_thread());
+            done();
+        });
+        gives.join().unwrap();
+    });
+}
+
+/// An M is to be started for a new P, and counts as spinning. Meanwhile the other M goes idle, and a thread submits; the start
+/// is refused. Fails by deadlock when no M is woken then; by an assertion when the claim to spin that the idle M has taken over
+/// is given back once more.
 #[test]
 fn what_was_left_to_an_m_that_did_not_start_is_run() {
     Model::new().preemptions(1).check("refused_start", || {
@@ -562,7 +593,11 @@ fn mutants() {
             (Mutant::WakepUndoesLate, "a_submission_that_finds_no_p_after_all_leaves_no_count"),
             (Mutant::RecheckTakesAnyP, "a_p_without_an_m_changes_nothing"),
             (Mutant::TakeBackLeaksSpinning, "a_p_without_an_m_changes_nothing"),
-            (Mutant::RefusedStartWakesNobody, "what_was_left_to_an_m_that_did_not_start_is_run"),
+            (
+                Mutant::RefusedStartWakesNobody,
+                "what_came_while_a_p_waited_for_an_m_that_did_not_start_is_run",
+            ),
+            (Mutant::TakeBackTakesTwice, "what_was_left_to_an_m_that_did_not_start_is_run"),
             (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_m_goes_idle"),
             (Mutant::StartForgetsSpinning, SPINNER),
             (Mutant::RunnextNeverStolen, SPINNER),

@@ -2,8 +2,23 @@
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
+use crate::Runtime;
 use crate::model::{Flag, Model, Mutant, Parts, done, runtime, together};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+
+/// As `runtime`, with three threads, of which the third calls a function of the user's that waits for the flag.
+pub(super) fn runtime_whose_third_thread_waits(procs: usize, flag: &Flag) -> Runtime {
+    loom::stop_exploring();
+    let (begun, flag) = (AtomicUsize::new(0), flag.clone());
+    let builder = Runtime::builder().procs(procs).max_threads(3).on_thread_start(move || {
+        if begun.fetch_add(1, Relaxed) == 2 {
+            flag.wait_on_thread();
+        }
+    });
+    // SAFETY: the goroutines keep nothing of a thread.
+    unsafe { builder.build() }.expect("a model's runtime starts")
+}
 
 /// An M is summoned, and a goroutine that comes back from a blocking call takes the P first, runs the goroutine of the
 /// summons, ends, and leaves the P idle. Fails by deadlock when the M that came in vain still counts as spinning then:
@@ -138,6 +153,33 @@ fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
     });
 }
 
+/// A third M is being started, and counts as spinning, while the two others go to sleep, and a thread submits. The user's
+/// function waits for what is submitted. Fails by deadlock when the submitter leaves that to the new M; by an assertion when
+/// the new M, whose claim was taken over, gives it back all the same.
+#[test]
+fn an_m_that_is_being_started_keeps_no_m_asleep() {
+    Model::new().preemptions(1).check("slow_start", || {
+        let ran = Flag::default();
+        let runtime = runtime_whose_third_thread_waits(3, &ran);
+        let handle = Handle::of(&runtime);
+        let work = handle.make(move || ran.raise());
+        let there = Flag::default();
+        let raises = there.clone();
+        let waits = runtime.go(move || there.wait_on_thread());
+        let raises = runtime.go(move || raises.raise());
+        waits.join().unwrap();
+        raises.join().unwrap();
+        // Both Ms stand by.
+        handle.await_poller();
+        handle.await_m_on_note();
+        loom::explore();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        done();
+    });
+}
+
 /// Two goroutines give their Ps away at once, with work in the queues, and there may be one thread more. Fails by an assertion
 /// when two threads are started.
 #[test]
@@ -173,6 +215,8 @@ fn mutants() {
             (Mutant::SummonedInVainNoFence, "an_m_that_was_summoned_in_vain_sees_a_timer"),
             (Mutant::SummonedInVainStandsByLate, "at_the_limit_an_m_that_was_summoned_in_vain_is_found"),
             (Mutant::SummonedInVainIgnoresTheEnd, "an_m_that_is_summoned_in_vain_at_the_end_leaves"),
+            (Mutant::StartKeepsItsClaim, "an_m_that_is_being_started_keeps_no_m_asleep"),
+            (Mutant::RelievedStartCountsNot, "an_m_that_is_being_started_keeps_no_m_asleep"),
             (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
         ],
     );

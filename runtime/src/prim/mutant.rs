@@ -48,8 +48,14 @@ pub enum Mutant {
     RecheckTakesAnyP,
     /// A starter whose thread was refused wakes no M for what was left to the new one.
     RefusedStartWakesNobody,
+    /// An M that stands by leaves the claim to spin to an M that is being started.
+    StartKeepsItsClaim,
+    /// A new M whose claim to spin was taken over does not count itself.
+    RelievedStartCountsNot,
     /// A starter that found no M for a P leaves it in the count of spinning Ms.
     TakeBackLeaksSpinning,
+    /// A starter that found no M takes a claim to spin out of the count that another M has taken over.
+    TakeBackTakesTwice,
     /// An M that gives up changes the census after the lock.
     CensusAfterTheLock,
     /// A submitter that finds no idle P after all stays in the count of spinning Ms.
@@ -383,6 +389,10 @@ pub enum Mutant {
     // Goroutines that are about to block, on an M without a P (`models/callers.rs`).
     /// An M queues a caller, and does not wake the M that it has chosen.
     CallerWakesNobody,
+    /// An M that queues a caller leaves it to an M that is being started, although another M sleeps.
+    CallerAwaitsTheStart,
+    /// An M that stands by leaves the callers to an M that is being started.
+    SleeperLeavesTheCallers,
     /// An M queues a caller although there is no M for it.
     CallerQueuedAtTheLimit,
     /// An M that takes a caller sends no M for those that are left.

@@ -87,6 +87,7 @@ use crate::sched::run::mask::Mask;
 use crate::sched::stacks::Stacks;
 use crate::sched::switch::{AtSwitch, Duties};
 use crate::sched::threads::bound::BoundMs;
+use crate::sched::threads::callers::CallerM;
 use crate::sched::threads::ps::Ps;
 use crate::sched::watch::sysmon::Monitor;
 use crate::sched::watch::told::Told;
@@ -141,8 +142,8 @@ pub(crate) struct Central<H: Host> {
     stackless: GList<H>,
     /// Goroutines that are about to block their thread, and wait for an M without a P; see `threads/callers`.
     callers: GList<H>,
-    /// An M is on its way for the callers.
-    caller_m_comes: bool,
+    /// Whether an M is on its way for the callers.
+    caller_m: CallerM,
     /// Goroutines that no M will run, as the runtime ends.
     aside: GList<H>,
     idle: IdleSet<H>,
@@ -171,6 +172,8 @@ pub(crate) struct Central<H: Host> {
     ender_left: bool,
     /// Ms that a `Wake` is on its way to start.
     asked_for: u32,
+    /// An M that is being started counts in `nmspinning`; see `newm`.
+    start_claims: bool,
     monitor: Monitor,
     /// A goroutine that was seen waiting for a descriptor; see `deadlock`.
     waits_for_io: Option<GRef<H>>,
@@ -188,7 +191,7 @@ impl<H: Host> Central<H> {
             globq: GlobalQueue::new(config.policy, config.knobs.helping),
             stackless: GList::new(),
             callers: GList::new(),
-            caller_m_comes: false,
+            caller_m: CallerM::None,
             aside: GList::new(),
             idle: IdleSet::of(idle_ps),
             retired_ps: Vec::new(),
@@ -204,6 +207,7 @@ impl<H: Host> Central<H> {
             alive: 0,
             ender_left: false,
             asked_for: 0,
+            start_claims: false,
             monitor: Monitor::Looking,
             waits_for_io: None,
             warned: false,

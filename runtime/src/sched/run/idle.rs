@@ -17,6 +17,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
 use crate::sched::poll::Poller;
 use crate::sched::run::classes::Heeded;
+use crate::sched::threads::callers::CallerM;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
@@ -105,11 +106,19 @@ impl<H: Host> Sched<H> {
     pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
         if central.poller.get() == Poller::Nobody {
             self.enter_poller(m, central);
+            self.take_claim_over(central);
             IdleSpot::Poller
         } else {
-            central.idle.put_m(m);
+            self.stand_by_on_note(m, central);
             IdleSpot::Note
         }
+    }
+
+    /// As `stand_by`, on the note.
+    pub(crate) fn stand_by_on_note(&self, m: &M<H>, central: &mut Central<H>) {
+        central.idle.put_m(m);
+        self.take_claim_over(central);
+        self.take_start_over(m, central);
     }
 
     /// Takes `m`, which stands by, out again.
@@ -127,7 +136,7 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         if m.sent_for_callers.replace(false).unless(CallerCountedOnLate) {
             // H1 of `threads/callers.rs`.
-            central.caller_m_comes = false;
+            central.caller_m = CallerM::None;
         }
         if self.is_stopping() {
             return Heeded::LooksAgain;
@@ -155,7 +164,7 @@ impl<H: Host> Sched<H> {
         {
             return Some(p);
         }
-        central.idle.put_m(m);
+        self.stand_by_on_note(m, central);
         None
     }
 

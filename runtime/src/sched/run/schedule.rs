@@ -32,7 +32,7 @@ impl<H: Host> Sched<H> {
         M::set_current(Some(m));
         self.thread_begins(m);
         self.refresh_coarse_clock();
-        m.take_assignment();
+        self.take_first_assignment(m);
         while let Some(g) = self.find_runnable(m) {
             self.execute(m, g);
         }

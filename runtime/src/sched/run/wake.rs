@@ -63,6 +63,9 @@
 //! But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted and no M
 //! behind it.
 //!
+//! Where C2 finds no M, it asks for a new one. Its thread may take long to start, so an M that stands by meanwhile takes the
+//! claim over: `threads/newm.rs`.
+//!
 //! Checked by `models/submit_vs_idle.rs`, summonses by `models/summons.rs`.
 
 use crate::g::GRef;
@@ -73,6 +76,7 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence, fence_after_exchange};
 use crate::sched::poll::Poller;
+use crate::sched::threads::callers::CallerM;
 use crate::sched::{Central, Sched};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
@@ -342,8 +346,8 @@ impl<H: Host> Sched<H> {
 
     /// Chooses an M for an assignment: a sleeping one, else the one in the poller, else a new one. If there may be no more
     /// threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or comes
-    /// without a P, and looks as well before it sleeps (`mput`, `sleep_unless`), though not before it takes a caller; or waits
-    /// for its bound goroutine, which may be in the global queue (`rescue`).
+    /// without a P, and looks as well before it sleeps (`mput`, `sleep_unless`), though not before it takes a caller; or is
+    /// being started, and comes for an idle P; or waits for its bound goroutine, which may be in the global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler.
@@ -356,6 +360,13 @@ impl<H: Host> Sched<H> {
             unsafe { m.as_ref() }.assign(Some(assignment));
             return Some(Wake::Poller);
         }
+        if matches!(assignment, Assignment::Summons) {
+            debug_assert!(
+                !central.start_claims,
+                "startm: the caller has claimed to spin, and so has a start"
+            );
+            central.start_claims = true;
+        }
         if self.may_start(central) {
             central.asked_for += 1;
             return Some(Wake::New(assignment));
@@ -365,16 +376,21 @@ impl<H: Host> Sched<H> {
     }
 
     /// There is no M for an assignment. A P becomes idle, or is retired, and the goroutines in its queue go to the global
-    /// queue; a summons leaves the count of spinning Ms; the callers go to the global queue.
+    /// queue; a summons leaves the count of spinning Ms, if no M has taken the claim over; the callers go to the global queue.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {
             Assignment::P(p) => p,
             Assignment::Summons => {
+                let claims = std::mem::take(&mut central.start_claims);
                 mutant!(TakeBackLeaksSpinning: return);
-                return self.census.end_spinning();
+                mutant!(TakeBackTakesTwice: let claims = true);
+                if claims {
+                    self.census.end_spinning();
+                }
+                return;
             }
             Assignment::Caller => {
-                central.caller_m_comes = false;
+                central.caller_m = CallerM::None;
                 return self.callers_go_back(central);
             }
         };

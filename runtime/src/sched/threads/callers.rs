@@ -18,7 +18,12 @@
 //! *One M is on its way for many callers*, as one spinner is for many submissions: a burst of calls costs the M with the P one
 //! futex call, and the Ms that are awake send each other. An M whose goroutine has come back without a P, and stands in the
 //! global queue now, takes a caller before it would sleep, and is not woken at all. An M that idles a P takes none: a caller
-//! waits for the M that was sent, also where its thread has to be started first.
+//! waits for the M that was sent.
+//!
+//! *A thread may take long to start*, as it calls the user's functions first. So where the M on its way is a new one, B1 sends
+//! an M of the idle set, too, and an M that stands by on its note beside callers goes itself (`take_start_over`). The new M
+//! finds no caller at H2, and stands by. If it ends, by H1, the count of an M that was sent after it, then one M more may be
+//! sent.
 //!
 //! *No caller is forgotten*: while callers stand there an M is on its way. B1 and B2 are one section of the lock, and so are H1
 //! and H2: an M that finds no caller at H2 is not counted on by one that comes later. An M on its way comes, unless its
@@ -49,6 +54,17 @@ use crate::sched::run::classes::Heeded;
 use crate::sched::run::wake::Wake;
 use crate::sched::{Central, Sched};
 
+/// The M that is on its way for the callers.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum CallerM {
+    /// None is.
+    None,
+    /// One that was woken, or is awake.
+    Comes,
+    /// One that is being started.
+    Starts,
+}
+
 impl<H: Host> Sched<H> {
     /// Returns `true` if the calling goroutine, which is about to block its thread, is to be a caller: others wait for its P,
     /// in the P's queue, in the global one, or in that of a class above `Background`; or, under `migrate=1`, whenever it may. A
@@ -69,8 +85,14 @@ impl<H: Host> Sched<H> {
         if self.is_stopping() {
             return true;
         }
-        let wake = if central.caller_m_comes { None } else { self.take_m_for_caller(&mut central) };
-        if (!central.caller_m_comes).unless(CallerQueuedAtTheLimit) {
+        let wake = match central.caller_m {
+            CallerM::None => self.take_m_for_caller(&mut central),
+            CallerM::Starts if true.unless(CallerAwaitsTheStart) => {
+                self.take_sleeper_for_caller(&mut central)
+            }
+            CallerM::Comes | CallerM::Starts => None,
+        };
+        if (central.caller_m == CallerM::None).unless(CallerQueuedAtTheLimit) {
             return true;
         }
         event(format_args!("leaves {g:?}, which is to block, to an M without a P"));
@@ -86,18 +108,33 @@ impl<H: Host> Sched<H> {
     /// Takes an M out of the idle set for the callers, or asks for a new one, and counts it as on its way. `start_woken` wakes
     /// or starts that M after the lock.
     fn take_m_for_caller(&self, central: &mut Central<H>) -> Option<Wake<H>> {
-        let wake = if let Some(m) = central.idle.take_m() {
-            // SAFETY: Ms live as long as their scheduler. The lock, and the idle set, give this M to its finder alone.
-            unsafe { m.as_ref() }.assign(Some(Assignment::Caller));
-            Wake::M(m)
-        } else if self.may_start(central) {
+        let sleeper = self.take_sleeper_for_caller(central);
+        if sleeper.is_none() && self.may_start(central) {
             central.asked_for += 1;
-            Wake::New(Assignment::Caller)
-        } else {
-            return None;
-        };
-        central.caller_m_comes = true;
-        Some(wake)
+            central.caller_m = CallerM::Starts;
+            return Some(Wake::New(Assignment::Caller));
+        }
+        sleeper
+    }
+
+    /// As `take_m_for_caller`, of the idle set alone.
+    fn take_sleeper_for_caller(&self, central: &mut Central<H>) -> Option<Wake<H>> {
+        let m = central.idle.take_m()?;
+        // SAFETY: Ms live as long as their scheduler. The lock, and the idle set, give this M to its finder alone.
+        unsafe { m.as_ref() }.assign(Some(Assignment::Caller));
+        central.caller_m = CallerM::Comes;
+        Some(Wake::M(m))
+    }
+
+    /// By `m`, which stands by on its note from here on, under the lock: where callers wait for an M that is being started `m`
+    /// goes in its place, and finds its note woken.
+    pub(crate) fn take_start_over(&self, m: &M<H>, central: &mut Central<H>) {
+        mutant!(SleeperLeavesTheCallers: return);
+        if central.caller_m == CallerM::Starts && !central.callers.is_empty() && central.idle.take_this_m(m) {
+            m.assign(Some(Assignment::Caller));
+            central.caller_m = CallerM::Comes;
+            m.note.wake();
+        }
     }
 
     /// H1 to H3, for `m`, which holds no P, where callers stand.
@@ -105,7 +142,7 @@ impl<H: Host> Sched<H> {
     #[inline(never)]
     pub(crate) fn serve_callers(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) -> Heeded<H> {
         let first = central.callers.pop().expect("serve_callers: a caller stands there");
-        let left = !central.callers.is_empty() && !central.caller_m_comes;
+        let left = !central.callers.is_empty() && central.caller_m == CallerM::None;
         mutant!(CallerLeavesTheRest: let left = false);
         let wake = if left { self.take_m_for_caller(&mut central) } else { None };
         let go_back = left && wake.is_none();
@@ -121,7 +158,7 @@ impl<H: Host> Sched<H> {
             self.publish_len(&central);
         }
         drop(central);
-        mutant!(CallerCountedOnLate: relax(); self.central.lock().caller_m_comes = false);
+        mutant!(CallerCountedOnLate: relax(); self.central.lock().caller_m = CallerM::None);
         match p {
             Some(p) => {
                 m.acquire(p);

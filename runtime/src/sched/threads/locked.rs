@@ -252,11 +252,13 @@ impl<H: Host> Sched<H> {
         let wake = self.startm(&mut central, Assignment::P(m.release()));
         // Before the other M is started: if that fails, `m` is found, or has taken an idle P, and looks. The global queue may
         // have goroutines for which a thread was refused.
+        let wakes = spilled || central.start_claims;
         let idle_p = self.mput(m, &mut central);
         drop(central);
         self.start_woken(wake);
-        // No model has a mutant of this, or of the look in `mput`: none runs under `migrate=1`.
-        if spilled {
+        // Also where `m` has taken the claim of a start over (K1 of `newm.rs`), as `m` does not look. No model has a mutant of
+        // this, or of the look in `mput`: none runs under `migrate=1`.
+        if wakes {
             self.wakep();
         }
         match idle_p {
@@ -350,9 +352,9 @@ impl<H: Host> Sched<H> {
     /// has its turn, and `g` goes on. Returns `false` on a surplus P, which `m` gives up here, as `m` does not look for work.
     fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
+        let tail = p.runq.ends().1;
         self.run_timers(m, p);
         let tick = p.next_tick();
-        let tail = p.runq.ends().1;
         if p.poll_schedule.is_due(tick)
             && let Some(found) = self.look_elsewhere_when_due(m, p, tick, First::Queued)
             && let Some(found) = p.runq.push(found)
@@ -367,18 +369,18 @@ impl<H: Host> Sched<H> {
         }
         g.word.requeue();
         p.owner.touch();
-        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
-            return false;
         // What was found here was to be run at once, so no M was woken; now `g` stands beside it.
         let found = p.runq.ends().1 != tail;
         mutant!(BoundYieldsInSilence: let found = false);
+        if self.detours.get() != 0 && self.requeue_by_class(p, g) {
+            return false;
         }
         if let Some(g) = p.runq.push(g) {
             self.spill_and_wake(p, g);
-        }
-        false
         } else if found {
             self.wakep();
+        }
+        false
     }
 
     /// Called when there is no M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine is

@@ -1,9 +1,34 @@
 //! Starting Ms: a thread for each.
+//!
+//! *The problem.* A new M that is summoned counts in `nmspinning` before it has a thread (C1 and C2 of `run/wake.rs`), so that
+//! one thread is started for many submissions. While it counts, submitters and the monitor leave all to it. But its thread
+//! calls the user's functions first (`runtime/thread_start.rs`), which may take long, and meanwhile other Ms go to sleep.
+//! *The obvious way*, not to count an M that is being started, has each submission start one more. *Here* an M that stands by
+//! takes the claim over: submitters then find that M.
+//!
+//! ```text
+//!   M that stands by                               new M
+//!
+//!   K1  lock: stands by;  a start claims?          N1  the user's functions
+//!       that claim leaves the count                N2  lock: the start claims still?  the claim is the M's now;
+//!   K2  goes on as after its I1, its D2,               no: counts itself
+//!       or `mput`                                  N3  as from D1 on
+//! ```
+//! *No wake-up is lost.* K1 is in the section of I1, D2 or `mput`, and takes the new M's claim out of the count as I1 and D2
+//! take the M's own. So the proof is theirs: a submitter that left its goroutine to the claim read that before K1, and its
+//! SubmitFence comes before the fence of K2, after which the M sees the goroutine; or, at D2, no P is idle. And a submitter
+//! that reads the count after K1 finds an M that stands by. N2 only adds to the count, and D1 and D2 follow.
+//!
+//! Invariants: `start_claims` says that one claim in `nmspinning` is that of an M that is being started; there is one at most,
+//! as a claim is made where none counts. Whichever new M comes first takes it. While it is set no M stands by, as a submitter
+//! would have taken that M.
+//!
+//! Checked by `models/summons.rs`.
 
 use crate::host::{Host, Interrupts, Lack};
 use crate::m::{Assignment, M};
-use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
+use crate::prim::{MutexGuard, event};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use std::io;
@@ -63,6 +88,26 @@ impl<H: Host> Sched<H> {
                 "all threads that a runtime may have are in use: goroutines wait for one (RuntimeBuilder::max_threads is {most})"
             ));
         }
+    }
+
+    /// K1, by an M that stands by from here on, under the lock.
+    pub(crate) fn take_claim_over(&self, central: &mut Central<H>) {
+        mutant!(StartKeepsItsClaim: return);
+        if std::mem::take(&mut central.start_claims) {
+            event(format_args!("takes the claim of a start over"));
+            self.census.end_spinning();
+        }
+    }
+
+    /// N2: `m`, which is new, takes its assignment.
+    pub(crate) fn take_first_assignment(&self, m: &M<H>) {
+        if m.is_summoned() {
+            let mut central = self.central.lock();
+            if !std::mem::take(&mut central.start_claims) {
+                unless!(RelievedStartCountsNot, self.census.begin_spinning());
+            }
+        }
+        m.take_assignment();
     }
 
     /// The calling thread begins to be `m`.

@@ -194,7 +194,7 @@ impl<H: Host> Sched<H> {
         if spun {
             self.census.end_spinning();
         }
-        central.idle.put_m(m);
+        self.stand_by_on_note(m, &mut central);
         drop(central);
         self.sleep_on_note(m);
     }
