@@ -122,6 +122,39 @@ pub fn precede(call: libc::c_long, mut before: impl FnMut() + Send + 'static) {
     give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the thread is there");
 }
 
+/// As `precede`, and such a call fails with `errno` while `refuses` returns true.
+#[track_caller]
+pub fn refuse_while(
+    calls: [libc::c_long; 2],
+    errno: libc::c_int,
+    mut refuses: impl FnMut() -> bool + Send + 'static,
+) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let program = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+        jump(calls[0] as u32, 2, 0),
+        jump(calls[1] as u32, 1, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF),
+    ];
+    let (give, take) = channel();
+    // Started before, as in `precede`.
+    thread::spawn(move || {
+        let listener: OwnedFd = take.recv().expect("the filter is there");
+        loop {
+            if let Some(asked) = asked(&listener) {
+                match refuses() {
+                    true => fails(&listener, asked.id, errno),
+                    false => goes_on(&listener, asked.id),
+                }
+            }
+        }
+    });
+    let listener = install(&program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    // SAFETY: the kernel has just made the descriptor.
+    give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the thread is there");
+}
+
 /// Waits for a call that is held. `None` if its caller was interrupted meanwhile, and will ask again.
 pub(crate) fn asked(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
     // SAFETY: zero is a value of it, and the one that the call asks for.
@@ -136,6 +169,13 @@ pub(crate) fn goes_on(listener: &OwnedFd, id: u64) {
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
     let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
     // SAFETY: the answer is read during the call. It fails if the caller was interrupted meanwhile, and will ask again.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+}
+
+/// Has a call that was held fail.
+fn fails(listener: &OwnedFd, id: u64, errno: libc::c_int) {
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 };
+    // SAFETY: as in `goes_on`.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }
 

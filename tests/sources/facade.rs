@@ -51,7 +51,7 @@ const CHOOSING: [&str; 5] =
     ["prim/mod.rs", "prim/capacity.rs", "prim/hooks.rs", "prim/lock.rs", "host/mod.rs"];
 
 /// The files that add something to the model's build and choose nothing, and what it is.
-const ADDING: [(&str, &str); 24] = [
+const ADDING: [(&str, &str); 25] = [
     ("chan/dynamic/selected.rs", "a message that unwinds"),
     ("chan/mod.rs", "what a mutant does"),
     ("g/mod.rs", "what a mutant does"),
@@ -68,6 +68,7 @@ const ADDING: [(&str, &str); 24] = [
     ("sched/run/jobs.rs", "taking a job slowly, for models"),
     ("sched/run/look.rs", "a visit that a model makes, and what it waits for"),
     ("sched/run/mask.rs", "a copy for a mutant"),
+    ("sched/stacks.rs", "looks of the monitor, and whether they are needed"),
     ("sched/threads/procs.rs", "how many Ps are where"),
     ("sched/threads/retake.rs", "a retake beside an entry, which a model makes"),
     ("sched/timers/timer_thread.rs", "whether its thread is there"),

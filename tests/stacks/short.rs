@@ -1,11 +1,12 @@
-//! The kernel has no memory left for guards, so a goroutine that was accepted waits for a stack that comes back.
+//! The kernel has no memory left for guards, so a goroutine that was accepted waits for a stack that comes back, or for memory.
 
-use common::{child, gate::Gate, seccomp, until, watched};
+use common::{child, gate::Gate, runtime, seccomp, until, watched};
 use gmp::sync::Event;
 use gmp::{JoinHandle, Runtime, chan};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -120,4 +121,44 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
             rt.go(|| ()).join().unwrap();
         }
     });
+}
+
+/// Fails by a hang: those that found no stack wait for one that comes back, and all goroutines that have one are parked.
+#[test]
+fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
+    const NAME: &str = "who_found_no_stack_asks_again_when_no_goroutine_ends";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let short = Arc::new(AtomicBool::new(false));
+    let is_short = Arc::clone(&short);
+    let calls = [libc::SYS_madvise, libc::SYS_process_madvise];
+    seccomp::refuse_while(calls, libc::ENOMEM, move || is_short.load(SeqCst));
+    for procs in common::PROCS {
+        watched(procs, || {
+            let rt = runtime(procs);
+            let first = Parked::begin(&rt);
+            short.store(true, SeqCst);
+            // More than there are guards.
+            let begun: Vec<_> = (0..procs * 2 * STACKS).map(|_| Gate::default()).collect();
+            let end = Arc::new(Event::new());
+            let others = Vec::from_iter(begun.iter().map(|begun| {
+                let (begins, ends) = (begun.clone(), Arc::clone(&end));
+                rt.go(move || {
+                    begins.open();
+                    ends.wait();
+                    // For the next one.
+                    ends.notify_one();
+                })
+            }));
+            // Each has begun, or has been refused a stack twice.
+            until_asleep_but(0);
+            assert!(!begun.iter().all(Gate::is_open), "there were stacks for all");
+            short.store(false, SeqCst);
+            begun.iter().for_each(Gate::pass);
+            end.notify_one();
+            others.into_iter().for_each(|one| one.join().unwrap());
+            first.end();
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! Goroutines that wait for a stack, where the host has fewer than there are goroutines (`sched/stacks.rs`).
 
 use super::caught;
+use super::cover::Handle;
 use crate::host::model::reserved_stacks;
 use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, runtime};
 use crate::{Runtime, chan};
@@ -52,6 +53,32 @@ fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
     });
 }
 
+/// The host has a stack again, and no goroutine ends: a look of the monitor has the one ask again that waits, while its M goes
+/// idle. Fails by deadlock, when no M runs that goroutine.
+#[test]
+fn a_stack_that_is_there_again_is_had_after_a_look() {
+    Model::new().preemptions(2).check("a_look_for_stacks", || {
+        let runtime = runtime(2, 2);
+        let (wakes, sleeps) = chan::bounded::<()>(0);
+        let sleeper = runtime.go(move || sleeps.recv());
+        fall_asleep::<2>(&runtime);
+        limit_stacks(&runtime, 0, false);
+        let waits = runtime.go(|| ());
+        let handle = Handle::of(&runtime);
+        while !handle.wants_stacks() {
+            loom::thread::yield_now();
+        }
+        loom::explore();
+        limit_stacks(&runtime, 1, false);
+        handle.monitor_looks_for_stacks();
+        waits.join().unwrap();
+        drop(wakes);
+        sleeper.join().unwrap().unwrap_err();
+        drop(handle);
+        end(runtime);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -61,6 +88,7 @@ fn mutants() {
             (Mutant::StacksOfBusyPsForgotten, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
             (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
             (Mutant::AskedForIsRetired, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
+            (Mutant::MonitorLeavesStackless, "a_stack_that_is_there_again_is_had_after_a_look"),
         ],
     );
 }

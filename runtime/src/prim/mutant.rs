@@ -743,6 +743,8 @@ pub enum Mutant {
     StackWantedLate,
     /// An M that asks once more for a stack gives what it gets back with the reservation.
     AskedForIsRetired,
+    /// The monitor has no goroutine ask again that waits for a stack.
+    MonitorLeavesStackless,
 
     // Channels (`models/chan.rs`).
     /// A holder that gives a reserved slot back offers it to no waiter.

@@ -12,6 +12,9 @@
 //!   W3  empty the caches of idle Ps            all try again                       stack there?  all try again
 //!   W4  ask once more: got a stack?
 //!       put it back; all try again
+//!   W5  else call the monitor
+//!
+//!   monitor, 1 and 10 ms after it has seen `wanted`, and then every 100 ms:  L1  all try again
 //! ```
 //! No other M can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
 //! cache while neither M knows. The next goroutine that ends on that P sees W2, or the P becomes idle.
@@ -24,6 +27,10 @@
 //! W4 puts back the stack alone. The goroutine, which may run on another M by now, keeps its reservation, and gives that back
 //! at its end: a host that counts less than what is reserved refuses spawns for good once the count has wrapped.
 //!
+//! Where what was short comes back without a goroutine that ends, as memory for page tables does, only L1 asks again. While the
+//! monitor sees `wanted` it does not sleep for good; W5 comes after W2, so a monitor that has missed `wanted` is called, and
+//! looks again before it sleeps for good.
+//!
 //! So the process ends for want of a stack only where no goroutine has a stack and all other Ps are idle. Two Ms at W4 at
 //! once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by `models/stacks.rs`.
 
@@ -35,7 +42,15 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicBool, Relaxed};
 use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
 use std::io;
+use std::time::Duration;
+
+/// L1: how long goroutines have waited when they try again; and again after as long as the last one says.
+const LOOKS: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
+/// When none has waited for so long, the looks begin anew.
+const OVER: Duration = Duration::from_secs(1);
 
 /// Whether goroutines wait for a stack.
 pub(crate) struct Stacks {
@@ -45,6 +60,35 @@ pub(crate) struct Stacks {
 impl Stacks {
     pub(crate) fn new() -> Self {
         Stacks { wanted: AtomicBool::new(false) }
+    }
+}
+
+/// The monitor's state of L1.
+#[derive(Default)]
+pub(crate) struct StackWatch {
+    /// When all try again; `None` while none waits.
+    due: Option<Nanos>,
+    /// How many looks there were, and when the last one was.
+    looks: usize,
+    last: Option<Nanos>,
+}
+
+impl StackWatch {
+    /// Returns how soon the monitor has to look again, which sees whether goroutines wait now; zero: all are to try again.
+    fn look(&mut self, wanted: bool, now: Nanos) -> Option<Duration> {
+        if !wanted {
+            self.due = None;
+            return None;
+        }
+        if self.due.is_none() && self.last.is_none_or(|last| now.saturating_since(last) >= OVER) {
+            self.looks = 0;
+        }
+        let due = *self.due.get_or_insert_with(|| now.saturating_add(LOOKS[self.looks.min(LOOKS.len() - 1)]));
+        let left = due.saturating_since(now);
+        if left.is_zero() {
+            *self = StackWatch { due: None, looks: self.looks + 1, last: Some(now) };
+        }
+        Some(left)
     }
 }
 
@@ -151,8 +195,10 @@ impl<H: Host> Sched<H> {
         });
         mutant!(StackWantedLate: self.stacks.wanted.store(true, Relaxed));
         if again.is_ok() {
-            self.try_again();
-        } else if !self.is_stopping() && self.no_stack_is_left() && self.no_stack_is_left() {
+            return self.try_again();
+        }
+        self.central.lock().call_monitor(&self.monitor_note);
+        if !self.is_stopping() && self.no_stack_is_left() && self.no_stack_is_left() {
             H::fatal(&format!("no stack for a goroutine, and none in use that could come back: {refused}"));
         }
     }
@@ -200,6 +246,34 @@ impl<H: Host> Sched<H> {
         }
     }
 
+    /// For models: whether a goroutine waits for a stack.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn wants_stacks(&self) -> bool {
+        self.stacks.wanted.load(Relaxed)
+    }
+
+    /// For models: the monitor's first looks, the last of which has all try again.
+    #[cfg(all(test, gmp_loom))]
+    pub(crate) fn look_as_monitor(&self) {
+        let mut watch = StackWatch::default();
+        if let Some(left) = self.watch_stackless(&mut watch, Nanos::ZERO) {
+            let _soon = self.watch_stackless(&mut watch, Nanos::ZERO.saturating_add(left));
+        }
+    }
+
+    /// L1. Returns how soon the monitor has to look again; `None` while no goroutine waits.
+    pub(crate) fn watch_stackless(&self, watch: &mut StackWatch, now: Nanos) -> Option<Duration> {
+        mutant!(MonitorLeavesStackless: return None);
+        // Relaxed: W5 follows.
+        let left = watch.look(self.stacks.wanted.load(Relaxed), now)?;
+        if left.is_zero() {
+            // Those that are refused again call the monitor.
+            self.try_again();
+            return None;
+        }
+        Some(left)
+    }
+
     #[cold]
     fn try_again(&self) {
         let mut central = self.central.lock();
@@ -207,5 +281,30 @@ impl<H: Host> Sched<H> {
         let waiting = std::mem::replace(&mut central.stackless, GList::new());
         drop(central);
         self.inject(waiting);
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails by looks that come late, or too often, or that go on when none waits.
+    #[test]
+    fn they_try_again_after_1_and_10_ms_and_then_every_100() {
+        let (mut watch, mut now) = (StackWatch::default(), Nanos::ZERO);
+        let mut after = |wanted, passed: u64| {
+            now = now.saturating_add(Duration::from_millis(passed));
+            watch.look(wanted, now).map(|left| left.as_millis())
+        };
+        assert_eq!(after(false, 5), None);
+        assert_eq!((after(true, 0), after(true, 1)), (Some(1), Some(0)));
+        // It seems that none waits until they are refused again.
+        assert_eq!((after(false, 0), after(true, 1)), (None, Some(10)));
+        assert_eq!((after(true, 9), after(true, 1)), (Some(1), Some(0)));
+        for _ in 0..3 {
+            assert_eq!((after(true, 0), after(true, 100)), (Some(100), Some(0)));
+        }
+        assert_eq!((after(false, 0), after(true, 999)), (None, Some(100)));
+        assert_eq!((after(false, 0), after(true, 1)), (None, Some(1)));
     }
 }

@@ -252,6 +252,14 @@ impl Handle {
     pub fn monitor_looks(&self, unpolled: Duration) {
         self.0.tick_as_monitor(unpolled);
     }
+    /// Returns `true` if a goroutine waits for a stack.
+    pub fn wants_stacks(&self) -> bool {
+        self.0.wants_stacks()
+    }
+    /// Makes the monitor's first looks for goroutines that wait for a stack, the last of which has them ask again.
+    pub fn monitor_looks_for_stacks(&self) {
+        self.0.look_as_monitor();
+    }
     /// Returns `true` if a goroutine sleeps until a time.
     pub fn has_timers(&self) -> bool {
         self.0.earliest_timer().is_some()

@@ -11,11 +11,12 @@
 //!   watched.
 //!
 //! The monitor also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`),
-//! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`) and follows the number of CPUs
-//! (`sched/threads/procs.rs`). When all Ps were idle for some looks, and `deadlock.rs`, `trace.rs` and `trim.rs` need no more,
-//! the monitor sleeps for good; an M that takes a P out of the idle list wakes it. So an idle process makes no system call.
-//! In a model there is no monitor: it would hide what is missing elsewhere. What the monitor decides is a function of what it
-//! sees ([`Sight::decide`]); a model that is about the monitor takes single looks of it (`models/poll.rs`).
+//! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`), has goroutines ask again that found no
+//! stack (`sched/stacks.rs`) and follows the number of CPUs (`sched/threads/procs.rs`). When all Ps were idle for some looks,
+//! and `deadlock.rs`, `trace.rs`, `trim.rs` and `sched/stacks.rs` need no more, the monitor sleeps for good; an M that takes
+//! a P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
+//! what is missing elsewhere. What the monitor decides is a function of what it sees ([`Sight::decide`]); a model that is
+//! about the monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::Assignment;
@@ -24,6 +25,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
+use crate::sched::stacks::StackWatch;
 use crate::sched::threads::retake::Watch;
 use crate::sched::watch::deadlock::DeadlockWatch;
 use crate::sched::watch::trace::Trace;
@@ -179,6 +181,7 @@ impl<H: Host> Sched<H> {
         let mut settles = (!H::is_settled()).then(|| now.saturating_add(SETTLE_AFTER));
         let (mut deadlock_watch, mut trace, mut trim) =
             (DeadlockWatch::default(), Trace::default(), Trim::new());
+        let mut stack_watch = StackWatch::default();
         loop {
             self.set_coarse_clock(now);
             self.answer_quit();
@@ -187,6 +190,7 @@ impl<H: Host> Sched<H> {
                 self.watch_for_deadlock(&mut deadlock_watch, now),
                 self.trace(&mut trace, now),
                 self.trim(&mut trim, now),
+                self.watch_stackless(&mut stack_watch, now),
             ];
             let rest = || match soon.into_iter().flatten().min() {
                 None if self.is_watched(&deadlock_watch) => Rest::ForGood,
