@@ -8,7 +8,7 @@ use std::net::ToSocketAddrs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 fn text(payload: Box<dyn Any + Send>) -> String {
@@ -362,6 +362,10 @@ fn a_panic_with_8_kib_left_stays_in_its_goroutine() {
     }
 }
 
+/// Panics that stay in the hook do so while this is locked.
+static STAYS: Mutex<()> = Mutex::new(());
+static IN_HOOK: AtomicUsize = AtomicUsize::new(0);
+
 /// Fails by SIGABRT, or by silence: no memory is to be had for a stack of the hook's own.
 #[test]
 fn a_panic_is_told_where_the_hook_gets_no_stack() {
@@ -375,10 +379,49 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
         assert!(much.contains("\n49152 left\n") && !much.contains("was not run"), "{stderr}");
         return;
     }
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| match info.payload().downcast_ref() {
+        Some(&"stays") => {
+            IN_HOOK.fetch_add(1, SeqCst);
+            drop(STAYS.lock());
+        }
+        _ => previous(info),
+    }));
     let rt = runtime(1);
     // It has stacks for the two goroutines.
     rt.run(|| ());
-    // What is ready is taken by plain threads, which use the same stacks; and no more can be mapped.
+    // What is ready is taken by goroutines that stay in the hook, on a thread each.
+    let stays = STAYS.lock().unwrap();
+    let in_hook = Vec::from_iter((0..20).map(|_| rt.go(|| panic!("stays"))));
+    until(|| IN_HOOK.load(SeqCst) == in_hook.len());
+    // A further thread is there, too.
+    rt.run(|| ());
+    without_stacks_for_threads(|| {
+        for (name, left) in [("little", 8 << 10), ("much", 48 << 10)] {
+            panics_with_left(&rt, name, left);
+        }
+    });
+    drop(stays);
+    in_hook.into_iter().for_each(|one| drop(one.join().unwrap_err()));
+}
+
+/// Fails by a previous hook that is not run: plain threads have taken the stacks that are ready for it.
+#[test]
+fn stacks_of_plain_threads_are_none_of_the_hooks() {
+    let test = "stacks_of_plain_threads_are_none_of_the_hooks";
+    if !child::is_child() {
+        let stderr = child::passes(test, &[("RUST_BACKTRACE", "0")]);
+        assert!(stderr.contains("\nthread 'gmp-") && !stderr.contains("was not run"), "{stderr}");
+        return;
+    }
+    let rt = runtime(1);
+    // It has stacks for the goroutines.
+    rt.run(|| ());
+    without_stacks_for_threads(|| panics_with_left(&rt, "little", 8 << 10));
+}
+
+/// Runs `f` while plain threads use all stacks that they can get, and no more can be mapped.
+fn without_stacks_for_threads(f: impl FnOnce()) {
     let (begin, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let ready = Arc::new(AtomicUsize::new(0));
     let (inside, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -405,9 +448,7 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
     begin.store(true, SeqCst);
     until(|| inside.load(SeqCst) + refused.load(SeqCst) == 40);
     assert!(refused.load(SeqCst) > 0);
-    for (name, left) in [("little", 8 << 10), ("much", 48 << 10)] {
-        panics_with_left(&rt, name, left);
-    }
+    f();
     drop(full);
     over.store(true, SeqCst);
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -50,20 +50,22 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads, and of the panic hook, which are kept. No monitor trims them: the pages below the uppermost
-/// `KEPT` bytes of a stack go back to the kernel when its user leaves.
+/// The stacks of plain threads, and those of the panic hook, which are kept: see `prepare`. A panic takes one of the latter
+/// where there may be no stack left to map any, so plain threads have others. No monitor trims them: the pages below the
+/// uppermost `KEPT` bytes of a stack go back to the kernel when its user leaves.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
+static OF_HOOK: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
 
-/// A panic takes one of these where there may be no stack left to map any: see `prepare`.
-fn of_threads() -> &'static StackPool {
-    OF_THREADS.get_or_init(|| StackPool::small(GUARD))
+fn pool_of(pool: &'static OnceLock<StackPool>) -> &'static StackPool {
+    pool.get_or_init(|| StackPool::small(GUARD))
 }
 
 /// Has stacks of `size` bytes ready for `call_on_stock`. If there is no memory now, `call_on_stock` finds none.
 pub(super) fn prepare(size: usize) {
-    if Entered::new(of_threads(), size).is_ok() {
-        of_threads().keep(size);
+    let pool = pool_of(&OF_HOOK);
+    if Entered::new(pool, size).is_ok() {
+        pool.keep(size);
     }
 }
 
@@ -74,7 +76,7 @@ pub(super) fn prepare(size: usize) {
 /// Those of `StackPool::reserve` and `StackPool::take_one`; nothing is reserved or taken then.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
-    let entered = Entered::new(pool.unwrap_or_else(|| of_threads()), size)?;
+    let entered = Entered::new(pool.unwrap_or_else(|| pool_of(&OF_THREADS)), size)?;
     entered.call(f);
     Ok(())
 }
@@ -84,8 +86,9 @@ pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
 /// # Errors
 /// When no stack is ready.
 pub(super) fn call_on_stock(size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
-    of_threads().reserve_of_stock(size)?;
-    let entered = Entered::reserved(of_threads(), size)?;
+    let pool = pool_of(&OF_HOOK);
+    pool.reserve_of_stock(size)?;
+    let entered = Entered::reserved(pool, size)?;
     entered.call(f);
     Ok(())
 }
@@ -187,7 +190,12 @@ impl Drop for Entered<'_> {
         let mut cache = StackCache::default();
         // SAFETY: the function has returned or unwound: no frame is left there.
         unsafe {
-            if OF_THREADS.get().is_some_and(|of_threads| ptr::eq(self.pool, of_threads)) {
+            if [&OF_THREADS, &OF_HOOK]
+                .map(OnceLock::get)
+                .into_iter()
+                .flatten()
+                .any(|pool| ptr::eq(self.pool, pool))
+            {
                 return_pages(&stack);
             }
             self.pool.give(&mut cache, stack);
