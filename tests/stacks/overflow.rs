@@ -1,9 +1,13 @@
 //! A stack overflow is told with the name of its goroutine; every other fault goes where it went without a runtime.
 
-use common::{child, mask, skipped, watched};
+use common::{child, mask, skipped, until, watched};
 use gmp::{Builder, Runtime, go, time::sleep, with_stack};
+use std::fs;
 use std::hint::black_box;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use std::{ptr, thread};
@@ -67,6 +71,36 @@ fn exhaust_by_40_kib(depth: usize) -> usize {
 fn write_to_nowhere() {
     // SAFETY: none: it is to fault.
     unsafe { black_box(ptr::without_provenance_mut::<u8>(16)).write_volatile(1) };
+}
+
+/// Whether a thread of the child is inside poll(2); or may be, where the kernel does not say.
+fn polls(child: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{child}/task")) else { return false };
+    threads.flatten().any(|thread| match fs::read_to_string(thread.path().join("syscall")) {
+        Ok(call) => call.split(' ').next() == Some(&libc::SYS_poll.to_string()),
+        Err(refused) => refused.kind() == ErrorKind::PermissionDenied,
+    })
+}
+
+/// Fails by a report that is lost: standard error is a pipe that is full for a moment, and whose writes don't wait.
+#[test]
+fn to_a_reader_that_is_late() {
+    const NAME: &str = "to_a_reader_that_is_late";
+    if child::is_child() {
+        return drop(runtime(2).run(|| go(|| exhaust(0)).join()));
+    }
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    // SAFETY: a flag of a descriptor of ours.
+    assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    let mut child = child::command(NAME).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    until(|| child.try_wait().unwrap().is_some() || polls(child.id()));
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    let said = said.trim_start_matches('.');
+    assert!(said.starts_with("fatal error: stack overflow in goroutine 2 "), "{said}");
+    assert!(said.contains("addr2line") && said.ends_with('\n'), "{said}");
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGABRT));
 }
 
 /// Fails by SIGSEGV, or by a line that does not say whose stack it was, how large, and what to do.

@@ -26,7 +26,7 @@
 //! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the
 //!   default action and raises the signal itself never ends.
 //!
-//! Everything the handler does is async-signal-safe: no lock, no allocation, `write` and `readlink`. The second of two
+//! Everything the handler does is async-signal-safe: no lock, no allocation, `write`, `poll` and `readlink`. The second of two
 //! threads that overflow waits for the end of the process.
 //!
 //! Invariants: the handler is installed once in a process, before any goroutine has a stack. A fault that is not reported

@@ -6,16 +6,22 @@
 //! R4 may fault: the unwinder follows what it finds. R4 does not run where it could wait for a lock: glibc's
 //! `_dl_find_object` (2.35) finds an object without one, and without that function the report has only the address of the
 //! fault; nor where the signal stack is too small. The frames are printed as commands of `addr2line`, whose addresses count
-//! from the beginning of the object.
+//! from the beginning of the object: of one that `_dl_find_object` finds, or else of one that was there when the handler was
+//! installed.
+//!
+//! Standard error may be a pipe whose reader is late. Where writes to the pipe don't wait, the report does, for `PATIENCE` in
+//! all.
 
 use super::{Fault, Runs, exchange};
 use crate::host::native::mask::unblock;
 use crate::stack::pool::Bytes;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::{self, Write};
 use std::io;
+use std::ops::Range;
 use std::ptr;
+use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +37,9 @@ const WALK: usize = 3 << 10;
 static TELLER: AtomicI32 = AtomicI32::new(0);
 
 pub(super) fn prepare() {
-    find_object();
+    if find_object().is_none() {
+        OBJECTS.get_or_init(loaded);
+    }
 }
 
 pub(super) fn tell_and_abort(fault: &Fault, runs: &Runs) -> ! {
@@ -112,15 +120,20 @@ fn abort() -> ! {
     }
 }
 
-/// Standard error, by `write` alone: a line is lost where the write fails.
+/// How long the report waits for a late reader of standard error, in milliseconds: the process ends all the same.
+const PATIENCE: i64 = 5000;
+
+/// Standard error, by `write` and `poll` alone: a line is lost where the write fails.
 struct Stderr {
     text: [u8; 512],
     len: usize,
+    /// When the reader was first seen to be late, in milliseconds.
+    late_since: Option<i64>,
 }
 
 impl Stderr {
     fn new() -> Self {
-        Stderr { text: [0; 512], len: 0 }
+        Stderr { text: [0; 512], len: 0, late_since: None }
     }
 
     fn flush(&mut self) {
@@ -129,13 +142,34 @@ impl Stderr {
             // SAFETY: the text is ours.
             match unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) } {
                 written @ 1.. => rest = &rest[written as usize..],
-                // Another signal interrupted the write; the text is short.
-                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                -1 => match io::Error::last_os_error().kind() {
+                    // Another signal interrupted the write; the text is short.
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock if await_reader(&mut self.late_since) => {}
+                    _ => break,
+                },
                 _ => break,
             }
         }
         self.len = 0;
     }
+}
+
+/// Waits until there is room for more. Returns `false` when the report has waited long enough.
+fn await_reader(late_since: &mut Option<i64>) -> bool {
+    let now = milliseconds();
+    let left = PATIENCE - (now - *late_since.get_or_insert(now));
+    let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one descriptor. After an error, or a signal, the next write tells.
+    left > 0 && unsafe { libc::poll(&raw mut stderr, 1, left as c_int) } != 0
+}
+
+/// Of the system's monotonic clock.
+fn milliseconds() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 impl fmt::Write for Stderr {
@@ -268,6 +302,42 @@ fn find_object() -> Option<FindObject> {
     })
 }
 
+/// What was loaded when the handler was installed, where `_dl_find_object` is not there.
+static OBJECTS: OnceLock<Vec<Loaded>> = OnceLock::new();
+
+/// An object's code, and its name, which outlives the object.
+struct Loaded {
+    code: Vec<Range<usize>>,
+    base: usize,
+    name: CString,
+}
+
+fn loaded() -> Vec<Loaded> {
+    let mut all = Vec::<Loaded>::new();
+    // SAFETY: `note` gets what it expects, during the call.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut all).cast()) };
+    all
+}
+
+unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, all: *mut c_void) -> c_int {
+    // SAFETY: the loader describes an object, which stays during the call; `loaded` waits. The program may have no name.
+    let (info, all, headers, name) = unsafe {
+        let info = &*info;
+        let headers = slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        let name = (!info.dlpi_name.is_null()).then(|| CStr::from_ptr(info.dlpi_name).to_owned());
+        (info, &mut *all.cast::<Vec<Loaded>>(), headers, name)
+    };
+    let base = info.dlpi_addr as usize;
+    let is_code =
+        |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
+    let code = headers.iter().filter(is_code).map(|header| {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        start..start.saturating_add(header.p_memsz as usize)
+    });
+    all.push(Loaded { code: code.collect(), base, name: name.unwrap_or_default() });
+    0
+}
+
 struct Object {
     base: usize,
     name: *const c_char,
@@ -275,6 +345,18 @@ struct Object {
 
 impl Object {
     fn of(pc: usize) -> Option<Object> {
+        match find_object() {
+            Some(find) => Object::found(find, pc),
+            None => Object::among(OBJECTS.get()?, pc),
+        }
+    }
+
+    fn among(objects: &[Loaded], pc: usize) -> Option<Object> {
+        let object = objects.iter().find(|object| object.code.iter().any(|code| code.contains(&pc)))?;
+        Some(Object { base: object.base, name: object.name.as_ptr() })
+    }
+
+    fn found(find: FindObject, pc: usize) -> Option<Object> {
         let null = ptr::null_mut();
         let mut found = Found {
             flags: 0,
@@ -285,7 +367,7 @@ impl Object {
             reserved: [0; 7],
         };
         // SAFETY: the call writes the struct, which is as large as any version's.
-        let done = unsafe { find_object()?(pc as *const c_void, &mut found) };
+        let done = unsafe { find(pc as *const c_void, &mut found) };
         // SAFETY: the record of an object that is loaded, as code of it is being run.
         let object = unsafe { found.link_map.as_ref() }.filter(|_| done == 0)?;
         Some(Object { base: object.base, name: object.name })
@@ -294,7 +376,8 @@ impl Object {
     /// The program itself has no name.
     fn tell_path(&self, to: &mut Stderr) -> fmt::Result {
         let mut own = [0; 256];
-        // SAFETY: the loader's text, which ends with a zero; it stays as long as the object is loaded.
+        // SAFETY: a text that ends with a zero: the loader's, which stays as long as the object is loaded, or one of
+        // `OBJECTS`.
         let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
         let path = if name.is_empty() {
             // SAFETY: the call writes at most so many bytes.
@@ -308,5 +391,27 @@ impl Object {
             name
         };
         path.utf8_chunks().try_for_each(|chunk| to.write_str(chunk.valid()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails where an object is not known, has no code, or has another base or name than the loader's.
+    #[test]
+    fn what_is_loaded_is_found_without_the_loader() {
+        let objects = loaded();
+        let code = [tell_and_abort as *const () as usize, libc::dl_iterate_phdr as *const () as usize];
+        for pc in code {
+            let own = Object::among(&objects, pc).expect("it is loaded");
+            if let Some(find) = find_object() {
+                let known = Object::found(find, pc).expect("it is loaded");
+                // SAFETY: both stay.
+                let names = [own.name, known.name].map(|name| unsafe { CStr::from_ptr(name) });
+                assert_eq!((own.base, names[0]), (known.base, names[1]));
+            }
+        }
+        assert!(Object::among(&objects, (&raw const objects).addr()).is_none(), "the stack is no object");
     }
 }
