@@ -558,3 +558,39 @@ fn many_that_do_not_answer_take_a_second_at_most() {
     over.store(true, SeqCst);
     all.into_iter().for_each(|each| each.join().unwrap());
 }
+
+/// Fails by a hang: no later dump shows frames of what runs, as the first one had no memory for that.
+#[test]
+fn a_dump_that_was_short_of_memory_spoils_no_other() {
+    const NAME: &str = "a_dump_that_was_short_of_memory_spoils_no_other";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let rt = common::runtime(2);
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&over);
+    let begun = Arc::new(AtomicBool::new(false));
+    let begins = Arc::clone(&begun);
+    let spinner = spawn(&rt, "spins", move || {
+        begins.store(true, SeqCst);
+        spins(&ends);
+    });
+    until(|| begun.load(SeqCst));
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: it writes what is passed.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut before) }, 0);
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let set = |limit: &libc::rlimit| {
+        // SAFETY: it reads what is passed.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
+    };
+    // Less than the copies of stacks take.
+    set(&libc::rlimit { rlim_cur: pages * 4096 + (512 << 10), ..before });
+    let short = rt.dump();
+    set(&before);
+    assert!(short.contains("[running, no memory for its stack]"), "{short}");
+    runs_in(&rt, "spins", "spins");
+    over.store(true, SeqCst);
+    spinner.join().unwrap();
+}

@@ -173,23 +173,24 @@ pub(super) fn signal() -> c_int {
     libc::SIGRTMIN() + 12
 }
 
-/// Made by the first dump that asks, before the handler is installed.
-static ASKED: OnceLock<Option<Vec<Slot<Sample>>>> = OnceLock::new();
+/// Made by the first dump that asks and has memory for them, before the handler is installed.
+static ASKED: OnceLock<Vec<Slot<Sample>>> = OnceLock::new();
 /// Counts answers, for a dump that waits for one.
 static ANSWERS: AtomicU32 = AtomicU32::new(0);
 
+/// For the one asker. Returns `None` if there is no memory for the slots now.
 fn slots() -> Option<&'static [Slot<Sample>]> {
-    let make = || {
-        let room = Native::map(SLOTS * ROOM)?.cast::<[u8; ROOM]>();
-        let slot = |at| {
-            // SAFETY: as many were mapped.
-            let room = unsafe { room.add(at) };
-            let parts = [const { 0..0 }; PARTS];
-            Slot::new(Sample { said: Said::Nothing, registers: [0; 17], parts, room })
-        };
-        Some((0..SLOTS).map(slot).collect())
+    if let Some(slots) = ASKED.get() {
+        return Some(slots);
+    }
+    let room = Native::map(SLOTS * ROOM)?.cast::<[u8; ROOM]>();
+    let slot = |at| {
+        // SAFETY: as many were mapped.
+        let room = unsafe { room.add(at) };
+        let parts = [const { 0..0 }; PARTS];
+        Slot::new(Sample { said: Said::Nothing, registers: [0; 17], parts, room })
     };
-    ASKED.get_or_init(make).as_deref()
+    Some(ASKED.get_or_init(|| (0..SLOTS).map(slot).collect()))
 }
 
 /// A1. Checked each time: the program may have set an action for the signal since. Looks first, so that an action that is there
@@ -285,7 +286,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
 }
 
 unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(Some(slots)) = ASKED.get() else { return };
+    let Some(slots) = ASKED.get() else { return };
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the address is this thread's errno.
