@@ -1,13 +1,17 @@
 //! Stacks and the limits of the machine: which spawn is refused one, what its caller is told, and what goes back.
 
 use common::child;
-use common::{PROCS, runtime, until, watched};
+use common::{PROCS, runtime, seccomp, until, watched};
 use gmp::sync::Event;
 use gmp::{Builder, JoinHandle, Runtime, go};
+use std::ffi::CString;
 use std::fs;
 use std::hint::black_box;
 use std::io::{Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
+use std::path::Path;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -267,4 +271,47 @@ fn the_default_stack_can_be_set_from_outside() {
             assert_eq!(std::env::var("GMPSTACK").unwrap(), "much");
         }
     }
+}
+
+/// Fails by a hang: the limit that was met is not the one that the operator has set since.
+#[test]
+fn a_limit_of_mappings_that_is_raised_is_seen() {
+    const NAME: &str = "a_limit_of_mappings_that_is_raised_is_seen";
+    const LIMIT: &str = "/proc/sys/vm/max_map_count";
+    if !child::is_child() {
+        let file = std::env::temp_dir().join(format!("gmp-max-map-count-{}", std::process::id()));
+        fs::write(&file, "400").unwrap();
+        let [limit, place] =
+            [&file, Path::new(LIMIT)].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
+        let said = child::passes_where(NAME, move || {
+            let none = ptr::null();
+            // SAFETY: texts that end in zero, and no data. The first mount is for this namespace alone: it keeps the next one
+            // from others.
+            let is_there = unsafe {
+                (libc::unshare(libc::CLONE_NEWNS) == 0
+                    || libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER) == 0)
+                    && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast())
+                        == 0
+                    && libc::mount(limit.as_ptr(), place.as_ptr(), none, libc::MS_BIND, none.cast()) == 0
+            };
+            if is_there { Ok(()) } else { Err(Error::last_os_error()) }
+        });
+        fs::remove_file(file).unwrap();
+        return if said.is_none() {
+            println!("not tried: no namespace is to be had")
+        };
+    }
+    assert_eq!(fs::read_to_string(LIMIT).unwrap(), "400");
+    // Guards are made by `mprotect`.
+    seccomp::refuse(&[libc::SYS_madvise, libc::SYS_process_madvise], libc::EINVAL);
+    watched(2, || {
+        runtime(2).run(|| {
+            let mut waiting = Waiting::default();
+            let refused = waiting.fill().to_string();
+            assert!(refused.contains("vm.max_map_count = 400 "), "{refused}");
+            fs::write(LIMIT, "65530").unwrap();
+            until(|| waiting.add().is_ok());
+            waiting.end();
+        });
+    });
 }

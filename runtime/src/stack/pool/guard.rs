@@ -15,9 +15,9 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 use super::{BATCH, PAGE};
 
@@ -222,11 +222,14 @@ unsafe fn light(place: *mut u8, bytes: usize) -> io::Result<()> {
 /// # Safety
 /// As `Guard::install`.
 unsafe fn mprotect(place: *mut u8, bytes: usize) -> io::Result<()> {
-    let max = max_map_count();
-    let budget = budget();
-    // Relaxed: a count, it orders nothing.
-    if MPROTECTED.fetch_add(1, Relaxed) >= budget {
-        MPROTECTED.fetch_sub(1, Relaxed);
+    let count_one = || {
+        let below = |guards| (guards < budget()).then_some(guards + 1);
+        // Relaxed: a count, it orders nothing.
+        MPROTECTED.fetch_update(Relaxed, Relaxed, below).is_ok()
+    };
+    let fits = count_one() || MAX_MAP_COUNT.reread() && count_one();
+    if !fits {
+        let (max, budget) = (max_map_count(), budget());
         return Err(io::Error::other(format!(
             "{budget} guards, of two mappings each, are all that vm.max_map_count = {max} allows; \
              from Linux 6.13 on a guard needs no mapping"
@@ -235,6 +238,7 @@ unsafe fn mprotect(place: *mut u8, bytes: usize) -> io::Result<()> {
     // SAFETY: by this function's contract.
     if unsafe { libc::mprotect(place.cast(), bytes, libc::PROT_NONE) } != 0 {
         let error = io::Error::last_os_error();
+        let max = max_map_count();
         MPROTECTED.fetch_sub(1, Relaxed);
         return Err(io::Error::other(format!("{error}; vm.max_map_count = {max}")));
     }
@@ -248,10 +252,54 @@ pub(super) fn budget() -> usize {
 }
 
 pub(super) fn max_map_count() -> usize {
-    static MAX: OnceLock<usize> = OnceLock::new();
-    // Without /proc: the kernel's default.
-    *MAX.get_or_init(|| {
+    MAX_MAP_COUNT.get()
+}
+
+/// `vm.max_map_count`, as it was when it was read last: an operator may set it while the process runs.
+struct MaxMapCount {
+    /// Zero before the first time.
+    count: AtomicUsize,
+    /// When it was read, in milliseconds of the system's monotonic clock.
+    read_at: AtomicU64,
+}
+
+static MAX_MAP_COUNT: MaxMapCount = MaxMapCount { count: AtomicUsize::new(0), read_at: AtomicU64::new(0) };
+
+impl MaxMapCount {
+    /// How long what was read stands where the budget is met: each spawn beyond the budget would read it.
+    const STANDS: Duration = Duration::from_secs(1);
+
+    fn get(&self) -> usize {
+        // Relaxed, here and below: whichever of two readers stores last, the file said so a moment ago.
+        match self.count.load(Relaxed) {
+            0 => self.read(),
+            count => count,
+        }
+    }
+
+    fn read(&self) -> usize {
         let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-        text.trim().parse().unwrap_or(65530)
-    })
+        // Without /proc: the kernel's default.
+        let count = text.trim().parse().unwrap_or(65530).max(1);
+        self.read_at.store(milliseconds(), Relaxed);
+        self.count.store(count, Relaxed);
+        count
+    }
+
+    /// Reads again what was read a while ago. Returns `false` if it was read just now.
+    fn reread(&self) -> bool {
+        let stale =
+            milliseconds().saturating_sub(self.read_at.load(Relaxed)) >= Self::STANDS.as_millis() as u64;
+        if stale {
+            self.read();
+        }
+        stale
+    }
+}
+
+fn milliseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
