@@ -569,3 +569,77 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
         assert_eq!(called.load(SeqCst), 4);
     });
 }
+
+/// All mappings that this process may have but one: pages that differ from their neighbours.
+struct AllMappings {
+    next: *mut libc::c_void,
+}
+
+const PAGE: usize = 4096;
+
+impl AllMappings {
+    fn begin(most: usize) -> Self {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a mapping at an address of the kernel's choice.
+        let next = unsafe { libc::mmap(ptr::null_mut(), most * PAGE, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(next, libc::MAP_FAILED);
+        let full = (1..most).step_by(2).any(|page| {
+            // SAFETY: a page of that mapping.
+            unsafe { libc::mprotect(next.wrapping_byte_add(page * PAGE), PAGE, libc::PROT_READ) != 0 }
+        });
+        assert!(full, "as many mappings as there may be");
+        AllMappings { next }
+    }
+
+    fn give_one_back(&mut self) {
+        // SAFETY: a page of that mapping, which is a mapping of its own.
+        assert_eq!(unsafe { libc::munmap(self.next, PAGE) }, 0);
+        self.next = self.next.wrapping_byte_add(PAGE);
+    }
+}
+
+/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+#[test]
+fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
+    const NAME: &str = "a_thread_for_which_there_are_too_few_mappings_is_refused";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    if most > 1 << 18 {
+        return println!("not tried: there may be {most} mappings");
+    }
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let start = || unsafe { Runtime::builder().procs(1).build() };
+    // What a process maps once is there.
+    drop(start().unwrap());
+    let mut full = AllMappings::begin(most);
+    let refused = start().unwrap_err().to_string();
+    let enough = (1..100).find(|_| {
+        full.give_one_back();
+        (0..20).all(|_| start().is_ok())
+    });
+    assert!(enough.is_some());
+    assert!(refused.contains("vm.max_map_count"), "{refused}");
+}
+
+/// Fails by SIGSEGV: the threads on which a dump looks up symbols have as little stack as the program wants for its own.
+#[test]
+fn threads_that_look_up_symbols_have_a_stack_for_that() {
+    const NAME: &str = "threads_that_look_up_symbols_have_a_stack_for_that";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[("RUST_MIN_STACK", "32768")]));
+    }
+    let dumps = || {
+        everywhere(|rt| {
+            let (_keeps, waits) = chan::bounded::<()>(0);
+            let waits = rt.go(move || waits.recv());
+            let dump = rt.run(gmp::dump);
+            assert!(dump.contains("refused.rs:"), "{dump}");
+            drop(waits);
+        });
+    };
+    // The harness's thread has a small stack here, too.
+    thread::Builder::new().stack_size(1 << 20).spawn(dumps).unwrap().join().unwrap();
+}

@@ -1,5 +1,6 @@
 //! The CPUs on which a thread may run.
 
+use super::thread::Starting;
 use crate::runtime::cpu_sets::CpuSet;
 use std::io;
 
@@ -29,9 +30,13 @@ pub(super) fn set(thread: u32, cpus: &CpuSet) -> io::Result<()> {
 
 /// Returns the CPUs that a thread has which has asked for `cpus`: one of its own, so that no other is moved.
 pub(super) fn on_trial(cpus: &CpuSet) -> io::Result<CpuSet> {
-    let tries = || set(0, cpus).and_then(|()| get(0));
+    let (builder, starting) = Starting::begin("gmp-trial")?;
+    let tries = move || {
+        drop(starting);
+        set(0, cpus).and_then(|()| get(0))
+    };
     std::thread::scope(|scope| {
-        let trial = std::thread::Builder::new().name("gmp-trial".to_owned()).spawn_scoped(scope, tries)?;
+        let trial = builder.spawn_scoped(scope, tries)?;
         trial.join().unwrap_or_else(|_| Err(io::Error::other("the trial has panicked")))
     })
 }

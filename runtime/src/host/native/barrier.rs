@@ -15,6 +15,7 @@
 //! no barrier, as where a visit is refused. There is one visitor at a time: while it waits for a CPU no other sets
 //! out, and no retaker waits.
 
+use super::thread::Starting;
 use std::io;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering, Ordering::Relaxed, fence};
@@ -103,14 +104,17 @@ impl Visits {
             return false;
         }
         let (tell, hear) = sync_channel(1);
-        let visitor = move || {
+        let visitor = move |starting| {
+            drop(starting);
             let passed = visit();
             // Before the answer is sent: a caller that has the answer may ask for the next visit at once.
             self.under_way.store(false, Relaxed);
             // The caller no longer listens after the limit.
             let _heard = tell.send(passed);
         };
-        if std::thread::Builder::new().name("gmp-visitor".to_owned()).spawn(visitor).is_err() {
+        let started = Starting::begin("gmp-visitor")
+            .and_then(|(builder, starting)| builder.spawn(move || visitor(starting)));
+        if started.is_err() {
             self.under_way.store(false, Relaxed);
             return false;
         }

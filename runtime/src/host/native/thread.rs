@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// So long `join` stays awake: a thread without destructors of the program's is gone before, and a sleep takes 50 µs more than
@@ -19,10 +19,93 @@ const AWAKE: Duration = Duration::from_micros(200);
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
+/// std's size of a thread's stack where the environment's `RUST_MIN_STACK` names none; and the least, since on threads of ours
+/// dumps look up symbols.
+const STACK: usize = 2 << 20;
+const LEAST_STACK: usize = 256 << 10;
+/// What a new thread maps, two mappings each, as pages beside it may not be touched: its stack, a heap of the C library's, and
+/// std's signal stack, before the body runs; and soon afterwards a signal stack of ours, which may come between another start's
+/// look and its thread.
+const ISLANDS: usize = 4;
+/// Bytes that are mapped for a new thread besides the stack.
+const BESIDES: usize = 256 << 10;
+/// For so many threads room is looked for at a time, at most.
+const MOST_STARTING: usize = 16;
+
+/// A thread that is to start, or has started and has not come to its body.
+///
+/// std maps a signal stack at the beginning of a thread, and ends the process where the kernel refuses that. So `begin` looks
+/// whether there is room for what all threads map that have not come so far. What the program maps meanwhile may take that
+/// room: then std ends the process all the same.
+pub(super) struct Starting(());
+
+static STARTING: AtomicUsize = AtomicUsize::new(0);
+
+impl Starting {
+    /// To be dropped at the beginning of the thread's body.
+    ///
+    /// # Errors
+    /// When there is no room for one more thread.
+    pub(super) fn begin(name: &str) -> io::Result<(Builder, Starting)> {
+        // Relaxed: a count. A thread that has come to its body and is still counted costs a look for more room than is needed.
+        let starting = STARTING.fetch_add(1, Relaxed) + 1;
+        let this = Starting(());
+        look_for_room(starting.min(MOST_STARTING)).map_err(|refused| {
+            let text = format!("no room for what a thread maps (vm.max_map_count, ulimit -v): {refused}");
+            io::Error::new(refused.kind(), text)
+        })?;
+        Ok((Builder::new().name(name.to_owned()).stack_size(stack_size()), this))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // Relaxed: as in `begin`.
+        STARTING.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Maps as much as so many threads will, in as many mappings, and unmaps that: six system calls for one thread, which take
+/// half the time in which a thread starts and ends.
+fn look_for_room(threads: usize) -> io::Result<()> {
+    // SAFETY: the call only returns a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let islands = threads * ISLANDS;
+    let bytes = (2 * islands + 1) * page + threads * (stack_size() + BESIDES);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping.
+    let at = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let found = (0..islands).try_for_each(|island| {
+        let island = at.wrapping_byte_add((2 * island + 1) * page);
+        // SAFETY: a page of the mapping, which nothing uses.
+        match unsafe { libc::mprotect(island, page, libc::PROT_READ | libc::PROT_WRITE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    });
+    // SAFETY: the mapping is ours.
+    unsafe { libc::munmap(at, bytes) };
+    found
+}
+
+/// As std has it for a thread for which no size is asked, but not less than `LEAST_STACK`.
+fn stack_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let asked = std::env::var("RUST_MIN_STACK").ok().and_then(|text| text.parse().ok());
+        asked.unwrap_or(STACK).max(LEAST_STACK)
+    })
+}
+
 /// Starts an M's thread. A panic that leaves the thread's body is a broken invariant of the scheduler, as goroutines
 /// catch their own: it ends the process, after the panic hook has printed it.
 pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    let (builder, starting) = Starting::begin(name)?;
+    builder.spawn(move || {
+        drop(starting);
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             super::say(format_args!("fatal error: the scheduler panicked"));
             std::process::abort();
@@ -61,10 +144,13 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
     let body = Arc::new(Mutex::new(Rank::Aside, Some(f)));
     let take = |body: &Mutex<Option<_>>| body.lock().take();
     let theirs = Arc::clone(&body);
-    let started = std::thread::Builder::new().name("gmp-aside".to_owned()).spawn(move || {
-        if let Some(f) = take(&theirs) {
-            f();
-        }
+    let started = Starting::begin("gmp-aside").and_then(|(builder, starting)| {
+        builder.spawn(move || {
+            drop(starting);
+            if let Some(f) = take(&theirs) {
+                f();
+            }
+        })
     });
     if started.is_err()
         && let Some(f) = take(&body)
@@ -76,8 +162,12 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
 /// Runs `f` on a thread of its own, while the caller waits. Returns `None` if no thread can be started, or `f` has
 /// panicked.
 pub(crate) fn run_beside<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
-    let start = std::thread::Builder::new().name("gmp-beside".to_owned());
-    std::thread::scope(|scope| start.spawn_scoped(scope, f).ok()?.join().ok())
+    let (builder, starting) = Starting::begin("gmp-beside").ok()?;
+    let body = move || {
+        drop(starting);
+        f()
+    };
+    std::thread::scope(|scope| builder.spawn_scoped(scope, body).ok()?.join().ok())
 }
 
 /// Returns how many threads the process has. A thread that has ended may still count for a moment.
@@ -96,7 +186,7 @@ pub(crate) static FUTEX_CALLS: std::sync::atomic::AtomicU64 = std::sync::atomic:
 fn count_futex_call() {
     if std::thread::current().name() != Some("gmp-sysmon") {
         // Relaxed: a count.
-        FUTEX_CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        FUTEX_CALLS.fetch_add(1, Relaxed);
     }
 }
 
