@@ -2,6 +2,7 @@
 
 use crate::support::{cast, rounds, with_every_cast};
 use common::{PROCS, everywhere, runtime, until, watched};
+use gmp::Runtime;
 use gmp::context::{Context, ContextError};
 use gmp::sync::{ErrGroup, WaitGroup};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -292,4 +293,42 @@ fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {
             assert_eq!((group.wait(), context.err()), (Ok(()), Some(ContextError::Canceled)));
         });
     });
+}
+
+/// Fails if a call that gets no stack leaves its task, its permit or its closure behind, or tells of a task without a result.
+#[test]
+fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
+    const STACK: usize = 64 << 10;
+    for procs in PROCS {
+        watched(procs, || {
+            // Main has the only stack.
+            let builder = Runtime::builder().procs(procs).stack_size(STACK).max_stack_bytes(STACK);
+            // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            let rt = unsafe { builder.build() }.unwrap();
+            rt.run(|| {
+                let (group, context) = ErrGroup::<()>::with_context(&Context::background());
+                group.set_limit(1);
+                let held = Arc::new(());
+                let task = || {
+                    let held = Arc::clone(&held);
+                    move || {
+                        drop(held);
+                        Ok(())
+                    }
+                };
+                for _ in 0..3 {
+                    let refusals = [message(|| group.go(task())), message(|| _ = group.try_go(task()))];
+                    assert!(
+                        refusals.iter().all(|text| text.starts_with("go: a stack of 64 KiB")),
+                        "{refusals:?}"
+                    );
+                }
+                assert_eq!((Arc::strong_count(&held), context.err()), (1, None));
+                assert_eq!(group.wait(), Ok(()));
+                let group = WaitGroup::new();
+                message(|| group.go(|| ()));
+                group.wait();
+            });
+        });
+    }
 }

@@ -81,12 +81,16 @@ where
     accepted("go", spawn(sched, birth, f))
 }
 
-/// As [`go`], on a goroutine of `sched`, without a handle.
+/// As [`go`], on a goroutine of `sched`, without a handle, with the closure that `make` gives. A panic because the goroutine
+/// can get no stack drops `make` uncalled.
 #[track_caller]
-pub(crate) fn go_detached(sched: &Sched<Active>, f: impl FnOnce() + Send + 'static) {
+pub(crate) fn go_detached<F>(sched: &Sched<Active>, make: impl FnOnce() -> F)
+where
+    F: FnOnce() + Send + 'static,
+{
     let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
-    // SAFETY: `f` borrows nothing that ends.
-    accepted("go", unsafe { sched.spawn_detached(birth, f) });
+    // SAFETY: the closure borrows nothing that ends.
+    accepted("go", unsafe { sched.spawn_detached(birth, make) });
 }
 
 /// What starts goroutines where none runs.

@@ -60,10 +60,16 @@ struct First<E> {
 struct Running<E> {
     group: Arc<Group<E>>,
     slot: Slot,
+    /// There is a goroutine for the task. Without one nothing has begun, and so nothing is unfinished: the caller is told.
+    has_goroutine: bool,
 }
 
 impl<E> Drop for Running<E> {
     fn drop(&mut self) {
+        if !self.has_goroutine {
+            drop(Ends { group: &self.group, slot: &mut self.slot });
+            return;
+        }
         // Relaxed: published by the count of the tasks, which falls after this.
         self.group.unfinished.store(true, Relaxed);
         // Also where what the end of the context calls panics.
@@ -108,6 +114,27 @@ impl<E> Group<E> {
 struct Task<E, F> {
     f: F,
     running: Running<E>,
+}
+
+impl<E, F: FnOnce() -> Result<(), E>> Task<E, F> {
+    fn run(self) {
+        let Task { f, running } = self;
+        let first = &running.group.first;
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                drop(First::note(first, |first| &mut first.error, error));
+                running.group.cancel_all();
+            }
+            // An interrupt has ended the task: no result.
+            Err(payload) if is_interrupt(&*payload) => resume_unwind(payload),
+            Err(payload) => {
+                drop(First::note(first, |first| &mut first.panic, payload));
+                running.group.cancel_all();
+            }
+        }
+        running.finish();
+    }
 }
 
 /// A permit for one task.
@@ -205,7 +232,8 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// Outside of a goroutine, as [`gmp::go`](crate::go).
+    /// Outside of a goroutine, and when the goroutine can get no stack, as [`gmp::go`](crate::go). The group is as before then,
+    /// and `f` was dropped.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
         // The scheduler stays the same, on whichever M the wait for a permit goes on.
@@ -249,24 +277,11 @@ impl<E: Send + 'static> ErrGroup<E> {
     #[track_caller]
     fn start(&self, sched: &Sched<Active>, slot: Slot, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
         self.group.tasks.add(1);
-        let task = Task { f, running: Running { group: Arc::clone(&self.group), slot } };
+        let running = Running { group: Arc::clone(&self.group), slot, has_goroutine: false };
+        let mut task = Task { f, running };
         goroutine::go_detached(sched, move || {
-            let Task { f, running } = task;
-            let first = &running.group.first;
-            match catch_unwind(AssertUnwindSafe(f)) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    drop(First::note(first, |first| &mut first.error, error));
-                    running.group.cancel_all();
-                }
-                // An interrupt has ended the task: no result.
-                Err(payload) if is_interrupt(&*payload) => resume_unwind(payload),
-                Err(payload) => {
-                    drop(First::note(first, |first| &mut first.panic, payload));
-                    running.group.cancel_all();
-                }
-            }
-            running.finish();
+            task.running.has_goroutine = true;
+            move || task.run()
         });
     }
 

@@ -144,16 +144,18 @@ impl WaitGroup {
     /// ([`time::timeout`](crate::time::timeout)).
     ///
     /// # Panics
-    /// Outside of a goroutine, as [`gmp::go`](crate::go); the count has not changed then.
+    /// Outside of a goroutine, and when the goroutine can get no stack, as [`gmp::go`](crate::go); the count has not changed
+    /// then.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         let sched = goroutine::here("WaitGroup::go", goroutine::FROM_A_THREAD);
         self.add(1);
         let task = Task { f, done: Done(self.clone()) };
-        goroutine::go_detached(sched, move || {
+        let runs = move || {
             let Task { f, done: _done } = task;
             f();
-        });
+        };
+        goroutine::go_detached(sched, || runs);
     }
 }
 

@@ -58,23 +58,28 @@ impl<H: Host> Sched<H> {
         unsafe { self.spawn_to(birth, place, f) }
     }
 
-    /// As `spawn`, for a goroutine without a handle.
+    /// As `spawn`, for a goroutine without a handle. `make` gives the closure once there is a goroutine for it, and neither
+    /// unwinds nor parks: a refused call drops `make` uncalled.
     ///
     /// # Errors
     /// As `spawn`.
     ///
     /// # Safety
-    /// As `spawn`.
-    pub(crate) unsafe fn spawn_detached<F: FnOnce()>(&self, birth: Birth, f: F) -> io::Result<()> {
+    /// As `spawn`, for what `make` gives.
+    pub(crate) unsafe fn spawn_detached<F: FnOnce()>(
+        &self,
+        birth: Birth,
+        make: impl FnOnce() -> F,
+    ) -> io::Result<()> {
         if self.is_ending() {
             // SAFETY: by this function's contract.
-            g::drop_handle(unsafe { self.spawn_unrun(birth, f) });
+            g::drop_handle(unsafe { self.spawn_unrun(birth, make()) });
             return Ok(());
         }
         let m = M::current_of(self);
         let g = self.blank(m, true, birth)?;
         // SAFETY: as in `spawn_to`.
-        unsafe { g.task.load(f) };
+        unsafe { g.task.load(make()) };
         g.begin_detached();
         self.submit_fresh(m, g, Place::Next);
         Ok(())
