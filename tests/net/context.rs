@@ -1,12 +1,13 @@
 //! Sockets under a context: what waits returns its error, and nothing is lost to the next operation.
 
+use crate::unix::abstract_name;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
 use common::loopback::{listen, pair};
 use gmp::context::{Cancel, Context, ContextError};
-use gmp::net::TcpStream;
+use gmp::net::{TcpStream, UnixListener};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn error_in(refused: &io::Error) -> Option<&ContextError> {
     refused.get_ref().and_then(|inner| inner.downcast_ref())
@@ -30,6 +31,42 @@ fn is_cancelled<'a>(
     for refused in join_all(members) {
         assert_eq!(error_in(&refused), Some(&ContextError::Canceled), "{refused:?}");
     }
+}
+
+/// Fails by a count that has no end: the iterator gives the same error again and again.
+#[test]
+fn incoming_ends_with_the_context_and_not_with_a_deadline() {
+    everyone(|crew| {
+        for waits in [false, true] {
+            let (context, cancel) = Context::background().with_cancel();
+            let theirs = context.clone();
+            let tcp = crew.go(move || {
+                let (listener, _) = listen();
+                let errors = || listener.incoming().take(3).map(|stream| stream.map(drop).unwrap_err());
+                theirs.run(|| Vec::from_iter(errors())).expect("nothing is unwound")
+            });
+            let unix = crew.go(move || {
+                let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+                let errors = || listener.incoming().take(3).map(|stream| stream.map(drop).unwrap_err());
+                context.run(|| Vec::from_iter(errors())).expect("nothing is unwound")
+            });
+            let both = [tcp, unix];
+            if waits {
+                both.iter().for_each(Member::until_it_waits);
+            }
+            cancel.cancel();
+            for errors in join_all(both.into()) {
+                assert_eq!(errors.len(), 1);
+                assert_eq!(error_in(&errors[0]), Some(&ContextError::Canceled));
+            }
+        }
+        let late = crew.run(|| {
+            let (listener, _) = listen();
+            listener.set_deadline(Some(Instant::now())).unwrap();
+            listener.incoming().take(3).count()
+        });
+        assert_eq!(late, 3);
+    });
 }
 
 /// Fails by a hang, by an unwound operation, or by data that went with a read that was cancelled.

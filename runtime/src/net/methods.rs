@@ -143,8 +143,8 @@ macro_rules! ip_options {
 macro_rules! incoming {
     ($incoming:ident of $listener:ident gives $stream:ident, $(#[$doc:meta])*) => {
         impl $listener {
-            /// Returns an iterator over the connections, until the listener is closed. Each step is an
-            /// [`accept`](Self::accept), and may unwind as that does.
+            /// Returns an iterator over the connections, until the listener is closed, or the context is done under which the
+            /// caller runs. Each step is an [`accept`](Self::accept), and may unwind as that does.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming { listener: self, ended: false }
             }
@@ -165,7 +165,8 @@ macro_rules! incoming {
                     return None;
                 }
                 let accepted = self.listener.accept().map(|(stream, _)| stream);
-                self.ended = accepted.as_ref().is_err_and(crate::net::is_closed);
+                // The next step would meet the same end.
+                self.ended = accepted.as_ref().is_err_and(crate::net::is_final);
                 Some(accepted)
             }
         }

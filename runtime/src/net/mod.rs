@@ -61,6 +61,7 @@ pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};
 
+use crate::context::ContextError;
 use std::fmt;
 use std::io;
 
@@ -95,4 +96,9 @@ fn closed() -> io::Error {
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
+}
+
+/// Returns `true` if a call that is made again gives the same error: the socket was closed, or the caller's context is done.
+fn is_final(error: &io::Error) -> bool {
+    is_closed(error) || error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
 }
