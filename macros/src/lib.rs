@@ -57,6 +57,12 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
+/// ```compile_fail
+/// // Each setting once, but for `on_thread_start`, which adds a function each time.
+/// #[gmp::main(unsafe, procs = 1, procs = 2)]
+/// fn main() {}
+/// ```
+///
 /// If the program has gmp under another name, or exports gmp again, `crate` says where: the path of the module in which
 /// `Runtime` is. The default is `::gmp`.
 ///
@@ -217,6 +223,7 @@ impl Settings {
         };
         let path = "::gmp".parse().expect("a path");
         let mut settings = Settings { promise, path, calls: TokenStream::new() };
+        let mut given = Vec::new();
         loop {
             match tokens.next() {
                 None => return Ok(settings),
@@ -237,6 +244,12 @@ impl Settings {
             if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
                 return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
             }
+            let word = setting.to_string();
+            // Each call of this one adds a function; of another setting the builder keeps the last value.
+            if word != "on_thread_start" && given.contains(&word) {
+                return refuse(setting.span(), format!("#[{name}]: {setting} is set twice"));
+            }
+            given.push(word);
             let (mut value, mut angles) = (TokenStream::new(), Angles::default());
             while let Some(token) = tokens.next_if(|token| !angles.end_before(token)) {
                 angles.pass(&token);
@@ -259,10 +272,12 @@ impl Settings {
 /// How deep a place in an expression is within the `<>` of generic arguments, whose commas separate no settings.
 ///
 /// A `<` opens arguments within others, and where no operand stands before it: behind `::`, an operator, or nothing. Behind an
-/// operand it compares, or shifts.
+/// operand it compares, or shifts, but in the type behind `as`.
 #[derive(Default)]
 struct Angles {
     depth: usize,
+    /// In the path behind `as`.
+    casts: bool,
     before: Option<TokenTree>,
 }
 
@@ -276,7 +291,9 @@ impl Angles {
         // Of `<` the second one of a shift; of `=` and `-` arrows; `?` ends an operand.
         let before = self.before.as_ref().map(punct);
         match punct(token) {
-            Some('<') if self.depth > 0 || !matches!(before, Some(None | Some('?' | '<' | '>'))) => {
+            Some('<')
+                if self.depth > 0 || self.casts || !matches!(before, Some(None | Some('?' | '<' | '>'))) =>
+            {
                 self.depth += 1
             }
             Some('>') if !matches!(before, Some(Some('-' | '='))) => {
@@ -284,8 +301,16 @@ impl Angles {
             }
             _ => {}
         }
+        self.casts = match token {
+            TokenTree::Ident(_) => self.casts || is_word(token, "as"),
+            token => self.casts && punct(token) == Some(':'),
+        };
         self.before = Some(token.clone());
     }
+}
+
+fn is_word(token: &TokenTree, word: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
 }
 
 fn punct(token: &TokenTree) -> Option<char> {
@@ -312,7 +337,7 @@ struct Function {
     /// The attributes and the visibility, as written.
     before: TokenStream,
     name: Ident,
-    /// The result type with its arrow; empty if there is none.
+    /// The result type with its arrow, and the `where` clause; empty if there is neither.
     result: TokenStream,
     body: Group,
 }
@@ -366,7 +391,8 @@ impl Function {
 
     /// Returns `false` if the function returns `()`, written or not, or never returns.
     fn tells(&self) -> bool {
-        let behind_the_arrow: Vec<_> = self.result.clone().into_iter().skip(2).collect();
+        let result = self.result.clone().into_iter().take_while(|token| !is_word(token, "where"));
+        let behind_the_arrow: Vec<_> = result.skip(2).collect();
         match &behind_the_arrow[..] {
             [] => false,
             [TokenTree::Punct(never)] => never.as_char() != '!',

@@ -31,6 +31,11 @@ fn a_function_for_each_thread_is_a_setting() {
     assert_eq!(ENTERED.get(), 1);
 }
 
+#[gmp::test(unsafe, on_thread_start = || ENTERED.set(1), procs = 1, on_thread_start = || ENTERED.set(ENTERED.get() + 1))]
+fn a_function_for_each_thread_may_be_set_more_than_once() {
+    assert_eq!(ENTERED.get(), 2);
+}
+
 #[gmp::test(unsafe, shutdown_timeout = Duration::from_millis(20))]
 fn a_test_may_return_a_result() -> Result<(), Box<dyn Error>> {
     let number: u32 = "17".parse()?;
@@ -77,6 +82,32 @@ mod without_a_value {
     #[should_panic(expected = "behind a unit")]
     fn may_write_its_unit() -> () {
         panic!("behind a unit");
+    }
+
+    #[gmp::test(unsafe)]
+    #[should_panic(expected = "behind a clause")]
+    fn may_have_a_clause()
+    where
+        u32: Copy,
+    {
+        panic!("behind a clause");
+    }
+
+    #[gmp::test(unsafe)]
+    #[should_panic(expected = "behind a unit with a clause")]
+    fn may_write_its_unit_before_a_clause() -> ()
+    where
+        u32: Copy,
+    {
+        panic!("behind a unit with a clause");
+    }
+
+    #[gmp::test(unsafe)]
+    fn may_have_a_clause_behind_a_result() -> Result<(), u8>
+    where
+        u32: Copy,
+    {
+        Ok(())
     }
 
     #[gmp::test(unsafe)]
@@ -169,11 +200,21 @@ mod commas {
 
     const FEW: usize = 2;
 
+    trait HasSize<T, U> {
+        type Size;
+    }
+
+    impl<T, U> HasSize<T, U> for () {
+        type Size = usize;
+    }
+
+    type Size<T, U> = <() as HasSize<T, U>>::Size;
+
     #[gmp::test(
         unsafe,
         procs = at_least::<u8, Result<[u8; 1], fn() -> u8>>(0) - at_least::<Vec<u8>, ()>(0) + <u8 as Number<u8, u8>>::shifted(),
         stack_size = if FEW < 3 { 256 << 10 } else { 1 },
-        max_threads = 1 << FEW,
+        max_threads = 1_u8 as Size<u8, u16> << FEW,
         thread_name = String::from("commas-"),
     )]
     fn within_arguments_separate_no_settings() {
