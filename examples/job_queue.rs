@@ -8,13 +8,13 @@
 //! behind two that wait, priorities 1, 5, 3; 3 is aborted: [5, 1] ran
 //! the first of the two is aborted where it waits: Aborted
 //!
-//! The dispatcher takes a permit, which is a guard, before it chooses a job, and starts the job by `go_abortable`: an abort by
-//! number finds the handle in a map. `time::timeout` ends a try; `watch` tells the outcome to whoever asks, then or later.
-//! The program checks what comes out: the status is 1 when it is something else.
+//! The dispatcher takes a permit, which is a guard, before it chooses a job, and starts the job by `Builder::go_abortable`: an
+//! abort by number finds the handle in a map. `time::timeout` ends a try; `watch` tells the outcome to whoever asks, then or
+//! later. The program checks what comes out: the status is 1 when it is something else.
 
 use gmp::chan::{self, watch};
-use gmp::sync::{Condvar, Event, Mutex, Semaphore};
-use gmp::{AbortHandle, Handle, JoinError, Runtime, go, go_abortable, time};
+use gmp::sync::{Condvar, Event, Mutex, OwnedSemaphorePermit, Semaphore};
+use gmp::{AbortHandle, Builder, Handle, JoinError, Runtime, time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -103,19 +103,37 @@ impl Queue {
             self.more.wait_while(&mut state, |state| state.waiting.is_empty());
             let ((_, number), job) = state.waiting.pop_first().expect("it was not empty");
             // Under the lock: an abort finds the job in one of the maps.
-            let (runs, abort) = go_abortable(move || tries(&job));
-            state.running.insert(number, abort);
-            let queue = Arc::clone(&self);
-            go(move || {
-                let _permit = permit;
-                let aborted =
-                    |error: JoinError| if error.is_aborted() { Outcome::Aborted } else { Outcome::Panicked };
-                let outcome = runs.join().unwrap_or_else(aborted);
-                let mut state = queue.state.lock();
-                state.running.remove(&number);
-                state.outcomes[number].send_replace(Some(outcome));
-            });
+            if self.begin(&mut state, number, job, permit).is_err() {
+                // No memory for a stack. The dispatcher goes on: there may be some for the next job.
+                if let Some(alone) = state.running.remove(&number) {
+                    alone.abort();
+                }
+                state.outcomes[number].send_replace(Some(Outcome::Failed));
+            }
         }
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        state: &mut State,
+        number: usize,
+        job: Job,
+        permit: OwnedSemaphorePermit,
+    ) -> io::Result<()> {
+        // Not `gmp::go_abortable`, which panics where a goroutine is refused.
+        let (runs, abort) = Builder::new().go_abortable(move || tries(&job))?;
+        state.running.insert(number, abort);
+        let queue = Arc::clone(self);
+        let waits = Builder::new().go(move || {
+            let _permit = permit;
+            let aborted =
+                |error: JoinError| if error.is_aborted() { Outcome::Aborted } else { Outcome::Panicked };
+            let outcome = runs.join().unwrap_or_else(aborted);
+            let mut state = queue.state.lock();
+            state.running.remove(&number);
+            state.outcomes[number].send_replace(Some(outcome));
+        });
+        waits.map(drop)
     }
 }
 
