@@ -9,6 +9,7 @@ mod lifecycle;
 mod locked;
 mod machine;
 mod migrate;
+mod own_frame;
 mod procs;
 mod refused;
 mod shutdown;

@@ -40,6 +40,7 @@ mod shared;
 pub use err::{RecvError, RecvTimeoutError, SendError};
 
 use crate::chan::several::{self, Bell, Side, wait_for};
+use crate::goroutine::own_frame::in_own_frame;
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use crate::sync::RwLockReadGuard;
@@ -200,7 +201,7 @@ impl<T> Sender<T> {
     /// As [`send`](Self::send).
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         let mut guard = self.shared.value.write();
-        let modified = modify(&mut guard);
+        let modified = in_own_frame(|| modify(&mut guard));
         if modified {
             self.shared.tell(guard);
         }
@@ -406,7 +407,7 @@ impl<T> Receiver<T> {
     pub fn wait_for(&mut self, mut is_right: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, RecvError> {
         loop {
             let value = self.shared.see(self.bell.as_ref(), &mut self.seen);
-            if is_right(&value) {
+            if in_own_frame(|| is_right(&value)) {
                 return Ok(value);
             }
             drop(value);

@@ -22,6 +22,7 @@ mod tree;
 mod values;
 
 use crate::chan::{self, Receiver};
+use crate::goroutine::own_frame::in_own_frame;
 use crate::goroutine::{self, Builder, JoinHandle};
 pub use ended::Ended;
 use error::cause_of;
@@ -321,7 +322,7 @@ impl Context {
         F: FnOnce() -> T,
     {
         match &self.node {
-            None => Ok(f()),
+            None => Ok(in_own_frame(f)),
             Some(node) => run::run(node, f),
         }
     }

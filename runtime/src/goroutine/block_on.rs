@@ -12,6 +12,7 @@
 //! timers and the poller.
 
 use crate::g::GRef;
+use crate::goroutine::own_frame::{DropsInOwnFrame, in_own_frame};
 use crate::goroutine::{let_others_run, waker::waker_of};
 use crate::host::Active;
 use crate::m::M;
@@ -170,12 +171,13 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let used = InUse::begin();
     let (cell, waker) = (&used.cell, waker_of(&used.cell));
     let mut pause = Pause { masked: Masked::new(), alone: 0 };
-    let mut future = pin!(Some(future.into_future()));
-    let mut polled = future.as_mut().as_pin_mut().expect("block_on: dropped only before a throw");
+    let mut future = pin!(Some(DropsInOwnFrame::new(future.into_future())));
+    let dropped = "block_on: dropped only before a throw";
+    let mut polled = future.as_mut().as_pin_mut().expect(dropped).value();
     let mut context = Context::from_waker(&waker);
     let interrupt = loop {
         let seen = cell.take();
-        if let Poll::Ready(output) = polled.as_mut().poll(&mut context) {
+        if let Poll::Ready(output) = in_own_frame(|| polled.as_mut().poll(&mut context)) {
             return output;
         }
         if let Err(interrupt) = pause.pass(used.g, cell, seen) {

@@ -3,6 +3,7 @@
 //! What these do with other Ms stands in `sched/run/jobs.rs`. Here is the forker's way through F1 to F6 of
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
+use super::own_frame::in_own_frame;
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
 use crate::g::{Birth, call_undisturbed};
 use crate::host::{Active, Host};
@@ -110,11 +111,11 @@ where
     // Nothing here unwinds, or moves the record, before the record is the caller's again.
     let slot = Sched::offer(window, record.name());
     let mut left = None;
-    let ran = H::catch(|| left = Some(a()));
+    let ran = H::catch(|| left = Some(in_own_frame(a)));
     mutant!(UnwindingLeavesTheJob: if let Err(payload) = ran { resume_unwind(payload) });
     // SAFETY: once.
     match (unsafe { record.withdraw(slot) }, ran, left) {
-        (Some(b), Ok(()), Some(left)) => (left, b()),
+        (Some(b), Ok(()), Some(left)) => (left, in_own_frame(b)),
         (b, ran, left) => not_alone(&record, b, ran, left),
     }
 }
@@ -144,7 +145,7 @@ where
         Ok(Err(payload)) => pass_on::<H>(payload),
         Err(b) => {
             end_if_ending::<H>();
-            (left, b())
+            (left, in_own_frame(b))
         }
     }
 }
@@ -202,7 +203,7 @@ where
     F: for<'scope> FnOnce(&'scope ForkScope<'scope, 'env>) -> T,
 {
     let scope = ForkScope { forked: RefCell::new(Vec::new()), scope: PhantomData, env: PhantomData };
-    let (value, unwinding) = match catch_unwind(AssertUnwindSafe(|| f(&scope))) {
+    let (value, unwinding) = match catch_unwind(AssertUnwindSafe(|| in_own_frame(|| f(&scope)))) {
         Ok(value) => (Some(value), None),
         Err(payload) => (None, Some(Unwinding::Own(payload))),
     };

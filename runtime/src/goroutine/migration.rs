@@ -18,6 +18,10 @@
 //! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
 //!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
 //!    `#[inline(never)]`. This counts std's inlined uses.
+//!
+//!    A function is what it is [after inlining](#after-inlining): a `next_id` that uses a thread-local and does not park, small
+//!    enough to be inlined into a loop that does, breaks the contract there. So each function that uses a `thread_local!` is
+//!    `#[inline(never)]`, or is called by no function that parks.
 //! 3. **Expect an unwinding.** Every call that may park may also unwind, with destructors and without a panic: [what may
 //!    unwind](#what-may-unwind). Unsafe code that has broken an invariant restores the invariant before such a call, or by a
 //!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
@@ -82,6 +86,40 @@
 //! }
 //! ```
 //!
+//! # After inlining
+//!
+//! Nothing in the source of this loop uses a thread-local, and it breaks the contract all the same: with optimisation `next_id`
+//! is a part of the loop.
+//!
+//! ```no_run
+//! use std::cell::Cell;
+//! thread_local! { static COUNTER: Cell<u64> = const { Cell::new(0) } }
+//!
+//! // Wrong without `#[inline(never)]`.
+//! fn next_id() -> u64 {
+//!     COUNTER.with(|counter| {
+//!         counter.set(counter.get() + 1);
+//!         counter.get()
+//!     })
+//! }
+//!
+//! fn sends(numbers: gmp::chan::Sender<u64>) {
+//!     while numbers.send(next_id()).is_ok() {}
+//! }
+//! ```
+//!
+//! The same holds for a method that is called without its name: a `Drop` of what lives in a function that parks, a `Clone`, an
+//! iterator's `next`, an operator; and for a closure that a function of std or of another crate calls for a caller that parks,
+//! as `Iterator::map` does. The message of a send in [`select!`](crate::select) is computed by the function around the macro.
+//!
+//! *What the library calls* is apart from its own parks: the future of [`block_on`](crate::block_on), its drop among it, and
+//! the closure that is given to a call that may park (a condition of a [`Condvar`](crate::sync::Condvar),
+//! [`scope`](crate::scope()), [`blocking`](crate::blocking), [`join`](crate::join()),
+//! [`OnceLock::get_or_init`](crate::sync::OnceLock::get_or_init)) are called in a function that does not park and is not
+//! inlined. What such a future or closure inlines itself may use thread-locals, as crates do in their futures, as long as no
+//! call in *its* own code parks: an `.await` is none, a `lock` of [`sync`](crate::sync) is one. Methods of its types that a
+//! call of the library uses beside, such as `Clone`, `Hash` and `AsFd`, are meant by the paragraph above.
+//!
 //! Fine, because the C function's large frame has its own stack:
 //!
 //! ```no_run
@@ -102,14 +140,14 @@
 //! [`park_until`](crate::park_until); [`block_on`](crate::block_on); [`JoinHandle::join`](crate::JoinHandle::join),
 //! [`join_timeout`](crate::JoinHandle::join_timeout), [`join_deadline`](crate::JoinHandle::join_deadline) and
 //! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the beginning
-//! and the return of [`blocking`](crate::blocking), and the return of [`scope`](crate::scope()); sends, receives, iterators and selects of
-//! [`chan`](crate::chan); the receives of [`broadcast`](crate::chan::broadcast), its
+//! and the return of [`blocking`](crate::blocking), and the return of [`scope`](crate::scope()); sends, receives, iterators and
+//! selects of [`chan`](crate::chan); the receives of [`broadcast`](crate::chan::broadcast), its
 //! [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
 //! [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,
 //! `send_if_modified`, `send_replace`) and what waits (`changed`, `wait_for`), and `closed` in both; everything in
 //! [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others that wait, a full
-//! [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of
-//! [`net`](crate::net) that wait, `close` among them.
+//! [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of [`net`](crate::net)
+//! that wait, `close` among them.
 //!
 //! Never: a call whose documentation says that it does not block. [`go`](crate::go), [`current`](crate::current),
 //! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and

@@ -7,6 +7,7 @@ pub mod hooks;
 mod join;
 pub mod local;
 pub mod migration;
+pub(crate) mod own_frame;
 pub(crate) mod park;
 mod priority;
 pub(crate) mod scope;
@@ -31,6 +32,7 @@ use crate::sched::run::place::Place;
 use crate::sched::run::spree;
 use crate::sched::switch::{self, Duties};
 use crate::wait::interrupt::{self, Interrupt};
+use own_frame::in_own_frame;
 use scope::{Scope, ScopedJoinHandle};
 use std::fmt;
 use std::io;
@@ -468,7 +470,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
         window.m().sched().entersyscallblock(&window);
         drop(window);
     }
-    let value = f();
+    let value = in_own_frame(f);
     // Takes a P, for which it may park.
     drop(Window::<Active>::enter());
     value

@@ -15,6 +15,7 @@
 //! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the
 //! same runtime, never goes on: what they borrow is never freed.
 
+use crate::goroutine::own_frame::in_own_frame;
 use crate::goroutine::{self, Affinity, Builder, GoroutineId, JoinError, JoinHandle, Priority};
 use crate::host::Active;
 use crate::m::M;
@@ -74,7 +75,7 @@ where
         panicked: AtomicBool::new(false),
     });
     let scope = Scope { children: Arc::clone(&children), scope: PhantomData, env: PhantomData };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_unwind(AssertUnwindSafe(|| in_own_frame(|| f(&scope))));
     children.wait();
     match result {
         Err(payload) => resume_unwind(payload),

@@ -1,5 +1,6 @@
 //! A condition variable: waiting for a change of the value that a mutex protects.
 
+use crate::goroutine::own_frame::in_own_frame;
 use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{Mutex as Lock, Rank, const_fn};
@@ -140,7 +141,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         mut condition: impl FnMut(&mut T) -> bool,
     ) {
-        while condition(guard) {
+        while in_own_frame(|| condition(guard)) {
             self.wait(guard);
         }
     }
@@ -189,7 +190,7 @@ impl Condvar {
         until: Nanos,
     ) -> WaitTimeoutResult {
         let mut last = WaitTimeoutResult(false);
-        while condition(guard) {
+        while in_own_frame(|| condition(guard)) {
             if last.timed_out() {
                 return last;
             }

@@ -1,6 +1,7 @@
 //! What all guards share: a guard dereferences to the value, prints the value, can be narrowed to a part of the value, and
 //! lets others in meanwhile.
 
+use crate::goroutine::own_frame::in_own_frame;
 use crate::sync::raw_rwlock::RawRwLock;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -8,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub(super) fn unlocked<U>(unlock: impl FnOnce(), f: impl FnOnce() -> U, lock: impl FnOnce()) -> U {
     unlock();
     // The lock is not taken in a destructor, as a goroutine does not park while unwinding (`gmp::migration`).
-    let result = catch_unwind(AssertUnwindSafe(f));
+    let result = catch_unwind(AssertUnwindSafe(|| in_own_frame(f)));
     lock();
     result.unwrap_or_else(|payload| resume_unwind(payload))
 }
@@ -135,7 +136,8 @@ macro_rules! writes_meanwhile {
             fn write<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> U {
                 let _downgrades = $crate::sync::guard::Downgrades(&self.lock.raw);
                 // SAFETY: the lock is held for writing until the line above is dropped, and `&mut self` is the only guard.
-                f(self.lock.value.with_mut(|value| unsafe { &mut *value }))
+                let value = self.lock.value.with_mut(|value| unsafe { &mut *value });
+                $crate::goroutine::own_frame::in_own_frame(|| f(value))
             }
         }
     };

@@ -1,5 +1,6 @@
 //! A closure that runs once.
 
+use crate::goroutine::own_frame::in_own_frame;
 use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, Rank, Relaxed, Release, const_fn};
@@ -187,7 +188,7 @@ impl Once {
                     // SAFETY: the hook is the first field of `run`, whose drop takes it back.
                     unsafe { StandingHook::note((&raw const run).cast()) };
                     let state = OnceState { poisoned: seen == POISONED };
-                    f(&state);
+                    in_own_frame(|| f(&state));
                     run.leaves.set(DONE);
                     return;
                 }

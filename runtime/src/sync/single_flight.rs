@@ -1,5 +1,6 @@
 //! One call for all callers that ask for the same key at the same time.
 
+use crate::goroutine::own_frame::in_own_frame;
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
@@ -147,8 +148,10 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         unsafe { StandingHook::note((&raw const flies).cast()) };
         // A panic of the clone is caught too, as that is the user's code.
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let value = f();
-            (value.clone(), value)
+            in_own_frame(|| {
+                let value = f();
+                (value.clone(), value)
+            })
         }));
         let (outcome, result) = match result {
             Ok((copy, value)) => (Outcome::Value(copy), Ok(value)),

@@ -1,6 +1,7 @@
 //! [`Watched`]: how goroutines wait for a descriptor of another library.
 
 use crate::goroutine::blocking;
+use crate::goroutine::own_frame::in_own_frame;
 use crate::net::desc::Direction;
 use crate::net::methods::{limits, with_a_frame};
 use crate::net::socket::Socket;
@@ -120,7 +121,7 @@ impl<T: AsFd> Watched<T> {
         mut call: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
         // The user's function, which may wait, and hold other locks.
-        let mut call = |inner: &T| self.0.apart(direction, || call(inner));
+        let mut call = |inner: &T| self.0.apart(direction, || in_own_frame(|| call(inner)));
         self.0.run(direction, |inner| {
             let fd = inner.as_fd();
             if self.1 == Kind::OnDisk {
