@@ -237,6 +237,51 @@ fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
     });
 }
 
+/// The only place of a buffer is promised. Fails if one that watches is told of a receiver, or of a sender, that waits: nothing
+/// could complete.
+#[test]
+fn one_that_watches_a_promised_place_hears_only_of_what_could_complete() {
+    everyone(|crew| {
+        let (s, r) = bounded(1);
+        let (mut receives, mut watches) = (None, None);
+        let meanwhile = || {
+            let theirs = s.clone();
+            let watcher = waiting(crew, move || {
+                let mut select = Select::new();
+                select.send(&theirs);
+                select.ready();
+                theirs.try_send(2)
+            });
+            let theirs = r.clone();
+            receives = Some(waiting(crew, move || theirs.recv()));
+            watcher.until_it_waits();
+            assert!(!watcher.is_finished());
+            watches = Some(watcher);
+        };
+        in_suspense(crew, &s, meanwhile, |promise, s| promise.send(s, 1).unwrap());
+        assert_eq!((receives.unwrap().join(), watches.unwrap().join()), (Ok(1), Ok(())));
+        assert_eq!(r.recv(), Ok(2));
+
+        let mut watches = None;
+        let meanwhile = || {
+            let theirs = r.clone();
+            let watcher = waiting(crew, move || {
+                let mut select = Select::new();
+                select.recv(&theirs);
+                select.ready();
+                theirs.try_recv()
+            });
+            let sender = waiting_to_send(crew, &s, 4);
+            watcher.until_it_waits();
+            assert!(!watcher.is_finished());
+            watches = Some((watcher, sender));
+        };
+        in_suspense(crew, &s, meanwhile, |promise, s| promise.send(s, 3).unwrap());
+        let (watcher, sender) = watches.unwrap();
+        assert_eq!((watcher.join(), sender.join(), r.recv()), (Ok(3), Ok(()), Ok(4)));
+    });
+}
+
 /// The ways to wait for a message.
 type Way = fn(&Receiver<u32>) -> Result<u32, RecvError>;
 const WAYS: [Way; 2] =

@@ -386,6 +386,24 @@ impl State {
         Self::end_all(&mut self.send_watchers, WaitResult::Done, woken);
     }
 
+    /// As `tell_send_watchers`, where a receiver waits from here on. With a buffer that makes no send possible: if there is a
+    /// watcher, all places are reserved.
+    #[inline]
+    pub(crate) fn tell_of_receiver(&mut self, woken: &mut Woken) {
+        if !self.send_watchers.is_empty() && self.capacity == 0 {
+            Self::end_each(&mut self.send_watchers, WaitResult::Done, woken);
+        }
+    }
+
+    /// As `tell_receive_watchers`, where a sender waits from here on. With a buffer that makes no receive possible: if there is
+    /// a watcher, all places are reserved.
+    #[inline]
+    pub(crate) fn tell_of_sender(&mut self, woken: &mut Woken) {
+        if !self.receive_watchers.is_empty() && self.capacity == 0 {
+            Self::end_each(&mut self.receive_watchers, WaitResult::Done, woken);
+        }
+    }
+
     #[inline]
     fn end_all(queue: &mut Queue<Record>, wait_result: WaitResult, woken: &mut Woken) {
         if !queue.is_empty() {

@@ -171,7 +171,9 @@ impl TaskReceive {
             },
             _ => {}
         }
-        state.tell_send_watchers(&mut woken);
+        if taken == Taken::Nothing {
+            state.tell_of_receiver(&mut woken);
+        }
         drop(state);
         let before = self.wait.replace(wait);
         woken.ready();
@@ -294,7 +296,7 @@ impl<T> TaskSend<T> {
             state.give_place(node);
             unless!(TaskSendKeepsItsMessage, state.senders.push_back(node));
         }
-        state.tell_receive_watchers(&mut woken);
+        state.tell_of_sender(&mut woken);
         drop(state);
         woken.ready();
         None

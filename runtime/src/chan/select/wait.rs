@@ -112,13 +112,13 @@ impl Search<'_, '_> {
                     how.until = earlier(how.until, state.due());
                     how.looks |= state.tick.is_some();
                     if self.intent == Intent::Operate {
-                        state.tell_send_watchers(&mut queued.told);
+                        state.tell_of_receiver(&mut queued.told);
                     }
                 }
                 Direction::Send => {
                     queued.sends = true;
                     if self.intent == Intent::Operate {
-                        unless!(SelectOffersInSilence, state.tell_receive_watchers(&mut queued.told));
+                        unless!(SelectOffersInSilence, state.tell_of_sender(&mut queued.told));
                     }
                 }
             }
