@@ -3,7 +3,7 @@
 use super::{Wakes, offers, parks, poll, waits};
 use crate::every_kind;
 use common::crew::everyone;
-use common::watched;
+use common::{until, watched};
 use gmp::chan::{TryRecvError, after, bounded, never, never_sender, tick, unbounded};
 use gmp::context::Context as Ctx;
 use gmp::time::Timer;
@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// Polls both until both are ready.
@@ -253,6 +253,38 @@ fn a_future_waits_for_a_channel_that_tells_the_time() {
     };
     watched(1, tells);
     everyone(|crew| crew.run(tells));
+}
+
+/// The threads that have woken a task, one for each wake.
+struct WokenBy(Mutex<Vec<ThreadId>>);
+
+impl Wake for WokenBy {
+    fn wake(self: Arc<Self>) {
+        self.0.lock().unwrap().push(thread::current().id());
+    }
+}
+
+/// Outside of any runtime. Fails if a thread is started for each message of a channel that tells the time.
+#[test]
+fn one_thread_wakes_a_task_for_all_that_a_channel_tells() {
+    watched(1, || {
+        // For as long as the timer thread has this, it does not end.
+        let far = Timer::new(Duration::from_secs(3600));
+        let wakes = Arc::new(WokenBy(Mutex::default()));
+        let waker = Waker::from(Arc::clone(&wakes));
+        let ticks = tick(Duration::from_millis(1));
+        let woken = || wakes.0.lock().unwrap().len();
+        while woken() < 8 {
+            let (before, mut told) = (woken(), pin!(ticks.recv_async()));
+            while told.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                until(|| woken() > before);
+            }
+        }
+        let mut threads = wakes.0.lock().unwrap().clone();
+        threads.dedup();
+        assert_eq!(threads.len(), 1, "{threads:?}");
+        assert!(far.stop());
+    });
 }
 
 /// The waker of another executor locks what it likes. Fails by a hang, or by the assertion that none of our locks is held.

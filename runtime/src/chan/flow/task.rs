@@ -178,7 +178,7 @@ impl TaskReceive {
         let before = self.wait.replace(wait);
         woken.ready();
         drop(before);
-        self.alarm = alarm.map(|(due, waiter)| call_at(due, RunMode::Uncounted, move || waiter.nudge()));
+        self.alarm = alarm.map(|(due, waiter)| call_at(due, RunMode::Wakes, move || waiter.nudge()));
         taken
     }
 
