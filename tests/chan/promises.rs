@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// More than the end of a runtime takes.
@@ -234,6 +234,50 @@ fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
         };
         // More often than not, but others use the machine.
         assert!((0..20).any(|_| meet()));
+    });
+}
+
+/// What a receive with a limit, or none that waits, has returned: a message, if any.
+type InTime = fn(&Receiver<u32>) -> Option<u32>;
+const IN_TIME: [InTime; 6] = [
+    |r| r.try_recv().ok(),
+    |r| r.recv_timeout(SHORT_LIMIT).ok(),
+    |r| select! { recv(r) -> got => got.ok(), default => None },
+    |r| select! { recv(r) -> got => got.ok(), default(SHORT_LIMIT) => None },
+    |r| {
+        let mut select = Select::new();
+        select.recv(r);
+        select.try_select().ok().and_then(|chosen| chosen.recv(r).ok())
+    },
+    |r| {
+        let mut select = Select::new();
+        select.recv(r);
+        select.select_timeout(SHORT_LIMIT).ok().and_then(|chosen| chosen.recv(r).ok())
+    },
+];
+
+/// Fails if a receive asks one sender after the other past its limit: these withdraw their promises and come back at once, and
+/// send when that has gone on for long.
+#[test]
+fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
+    everyone(|crew| {
+        for in_time in IN_TIME {
+            let ((s, r), (stop, stopped)) = (bounded(0), bounded::<Infallible>(0));
+            let start = Instant::now();
+            let senders = each(crew, 4, move |_| {
+                let message = || (start.elapsed() > LONG / 2).then_some(1);
+                loop {
+                    select! {
+                        send(s, match message() { Some(message) => message, None => continue }) -> _ => break,
+                        recv(stopped) -> _ => break,
+                    }
+                }
+            });
+            senders.iter().for_each(Member::until_it_waits);
+            assert_eq!(crew.run(move || in_time(&r)), None, "{:?}", start.elapsed());
+            drop(stop);
+            join_all(senders);
+        }
     });
 }
 

@@ -248,7 +248,7 @@ impl<T> Receiver<T> {
 
     /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about to
     /// send, and has yet to evaluate the message. For that message `try_recv` blocks the thread, with the P handed off,
-    /// for some 10 ms at most.
+    /// for some 10 ms at most; or 20 ms, where such a `select!` has no message after all, and others are asked.
     ///
     /// # Errors
     /// No message is there. The error tells whether the channel is closed.
@@ -266,7 +266,7 @@ impl<T> Receiver<T> {
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, if this call has chosen an arm of a `select!`
-    /// whose message is still being evaluated.
+    /// whose message is still being evaluated; or 20 ms, as [`try_recv`](Self::try_recv).
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

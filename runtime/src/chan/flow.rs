@@ -8,7 +8,7 @@ mod task;
 mod tick;
 
 pub(crate) use owners::{Owned, Party, Room};
-pub(crate) use promise::{Ask, Outcome, await_promise};
+pub(crate) use promise::{Ask, LastAsk, Outcome, await_promise};
 pub(crate) use send::Abandoned;
 pub(crate) use task::{TaskReceive, TaskSend};
 

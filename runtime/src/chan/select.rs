@@ -39,7 +39,7 @@ pub(crate) use arm::Inline;
 pub use arm::{Arm, Selected, Space};
 pub(crate) use arm::{Chosen, Direction, Operation};
 
-use crate::chan::flow::Glance;
+use crate::chan::flow::{Glance, LastAsk};
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::state::{Promised, QueueState, RecordPtr, State, Woken};
 use crate::host::{Active, Threads};
@@ -253,6 +253,7 @@ struct Search<'s, 'a> {
     /// The arm whose record keeps its place in the queue, after a promise that was withdrawn.
     kept: Option<usize>,
     early: Option<Opened<Active>>,
+    last_ask: LastAsk,
 }
 
 impl<'s, 'a> Search<'s, 'a> {
@@ -260,7 +261,18 @@ impl<'s, 'a> Search<'s, 'a> {
     fn new(arms: &'s mut [Arm<'a>], space: *mut Space, intent: Intent, limit: Limit, choice: Choice) -> Self {
         let all = 0..arms.len();
         let first = order::chain(arms, all);
-        Search { arms, space, intent, limit, choice, first, alike: false, kept: None, early: None }
+        Search {
+            arms,
+            space,
+            intent,
+            limit,
+            choice,
+            first,
+            alike: false,
+            kept: None,
+            early: None,
+            last_ask: LastAsk::new(),
+        }
     }
 
     /// Waits until an arm is ready and commits to it; `None` once the limit has passed. `first` was the first round.

@@ -1,7 +1,7 @@
 //! Promises of messages: a select's send is chosen before the message is evaluated, and either keeps the promise or
 //! withdraws it. `state.rs` has the protocol. Checked by `models/promise.rs`.
 
-use crate::chan::flow::{Chan, Ended, Raw, WaitBy};
+use crate::chan::flow::{Chan, Ended, Raw, WaitBy, has_passed};
 use crate::chan::select::Limit;
 use crate::chan::state::{Kind, Message, Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Clock};
@@ -12,6 +12,7 @@ use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
+use std::cell::Cell;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -19,6 +20,30 @@ use std::time::Duration;
 /// A receiver waits at least this long for a promised message, even past the receiver's limit: the sender came in time,
 /// and if the receiver left, the sender would have to wait for another one on this channel alone.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// When a receiver with a limit asks no further sender: at the end of its first wait for a promised message. Senders may
+/// withdraw their promises and come back at once; else a receive would ask one after the other, far beyond its limit. A sender
+/// that was asked before has its whole `GRACE`.
+pub(crate) struct LastAsk(Cell<Option<Nanos>>);
+
+impl LastAsk {
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        LastAsk(Cell::new(None))
+    }
+
+    /// A wait for a promised message begins, with this limit. Returns its end.
+    fn wait_from_now(&self, limit: Option<Nanos>) -> Option<Nanos> {
+        let until = limit?.max(Active::now().saturating_add(GRACE));
+        self.0.set(self.0.get().or(Some(until)));
+        Some(until)
+    }
+
+    /// For a receiver whose promise was withdrawn.
+    pub(crate) fn has_passed(&self) -> bool {
+        has_passed(self.0.get())
+    }
+}
 
 /// How a receiver came to a promise.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -124,10 +149,10 @@ pub(crate) unsafe fn await_promise(
     raw: &Raw,
     ask: Ask,
     slot: *mut (),
-    (patience, limit): (WaitBy, Option<Nanos>),
+    (by, limit, last_ask): (WaitBy, Option<Nanos>, &LastAsk),
     holds: Option<RecordPtr>,
 ) -> Outcome {
-    let mut wait = Wait::<Active>::of(match patience {
+    let mut wait = Wait::<Active>::of(match by {
         WaitBy::Parks => open(raw, ask),
         WaitBy::Thread => {
             Sched::<Active>::step_aside();
@@ -156,8 +181,7 @@ pub(crate) unsafe fn await_promise(
             unsafe { sender.as_ref() }.value.ready();
         }
     };
-    let until = limit.map(|limit| limit.max(Active::now().saturating_add(GRACE)));
-    let how = How::new(WaitReason::ChanReceive).until(until);
+    let how = How::new(WaitReason::ChanReceive).until(last_ask.wait_from_now(limit));
     // The lock is released in the commit hook, after this goroutine was saved: a sender may keep the promise as soon as
     // that sender is readied, and has to find the receiver asleep.
     let woke = wait.park(how, move || {

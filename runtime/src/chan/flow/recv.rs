@@ -1,7 +1,9 @@
 //! Receiving: one attempt, and then a wait. The record of the wait keeps its place in the queue while the owner tries
 //! again.
 
-use crate::chan::flow::{Ask, Chan, EndWord, Ended, Outcome, Taken, WaitBy, await_promise, has_passed};
+use crate::chan::flow::{
+    Ask, Chan, EndWord, Ended, LastAsk, Outcome, Taken, WaitBy, await_promise, has_passed,
+};
 use crate::chan::state::{Kind, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::host::{Active, Clock};
 use crate::prim::MutexGuard;
@@ -23,6 +25,7 @@ struct Receive<T> {
     /// Valid for a write of a `T`.
     slot: *mut T,
     limit: Option<Nanos>,
+    last_ask: LastAsk,
     /// Made once. Pointers to the record are made from shared references, as the queue keeps a pointer while others are
     /// made.
     record: OnceCell<Node<Record>>,
@@ -33,7 +36,7 @@ struct Receive<T> {
 impl<T> Receive<T> {
     #[inline(always)]
     fn new(slot: *mut T, limit: Option<Nanos>) -> Self {
-        Receive { slot, limit, record: OnceCell::new(), queued: Cell::new(false) }
+        Receive { slot, limit, last_ask: LastAsk::new(), record: OnceCell::new(), queued: Cell::new(false) }
     }
 
     #[inline(always)]
@@ -225,11 +228,22 @@ impl<T> Chan<T> {
         receive: &Receive<T>,
     ) -> Result<Option<Ended>, Interrupt> {
         let kept = receive.kept();
-        let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, receive.limit));
+        let (ask, how) = (Ask::Sender(sender), (WaitBy::Parks, receive.limit, &receive.last_ask));
         // SAFETY: by this function's contract.
-        let outcome = unsafe { await_promise(&self.raw, ask, receive.slot.cast(), how, kept) };
-        if outcome != Outcome::Withdrawn && kept.is_some() {
-            receive.leave(&mut self.lock());
+        let mut outcome = unsafe { await_promise(&self.raw, ask, receive.slot.cast(), how, kept) };
+        if outcome == Outcome::Withdrawn && receive.last_ask.has_passed() {
+            outcome = Outcome::TimedOut;
+        }
+        if outcome != Outcome::Withdrawn
+            && let Some(node) = kept
+        {
+            let mut state = self.lock();
+            // SAFETY: the record is the caller's, and its state is read under the lock.
+            if unsafe { node.as_ref() }.value.queue_state() == QueueState::Served {
+                // Since the promise was withdrawn.
+                outcome = Outcome::Came;
+            }
+            receive.leave(&mut state);
         }
         match outcome {
             Outcome::Came => Ok(Some(Ended::Done)),
@@ -351,11 +365,13 @@ impl<T> Chan<T> {
         taken
     }
 
-    /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`.
+    /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`; or up to
+    /// twice that, where promises are withdrawn.
     ///
     /// # Safety
     /// As `recv`.
     pub(crate) unsafe fn try_recv(&self, slot: *mut T) -> Ended {
+        let last_ask = LastAsk::new();
         loop {
             let mut woken = Woken::new();
             let mut state = self.lock();
@@ -368,12 +384,13 @@ impl<T> Chan<T> {
                 Taken::Closed => return Ended::Closed,
                 Taken::Nothing => return Ended::TimedOut,
                 Taken::Promise(sender) => {
-                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now())));
+                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now()), &last_ask));
                     // SAFETY: `take` has claimed the sender; the slot is the caller's.
                     match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                         Outcome::Came => return Ended::Done,
                         Outcome::TimedOut => return Ended::TimedOut,
                         Outcome::Interrupted(why) => why.throw::<Active>(),
+                        Outcome::Withdrawn if last_ask.has_passed() => return Ended::TimedOut,
                         Outcome::Withdrawn => {}
                     }
                 }

@@ -5,7 +5,7 @@ use crate::chan::flow::{Chan, Glance, Raw, Taken};
 use crate::chan::select::order::Link;
 use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::select::{Found, Intent, Limit};
-use crate::chan::state::{Promised, Record, RecordPtr, State, WaitResult, Woken};
+use crate::chan::state::{Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::prim::{MutexGuard, UnsafeCell};
 use crate::wait::queue::{Node, Queue};
@@ -320,6 +320,18 @@ impl<'a> Arm<'a> {
 
     pub(super) fn node(&self) -> Option<RecordPtr> {
         self.record.as_ref().map(NonNull::from)
+    }
+
+    /// Gives up the place that the record of this receive keeps. Returns `true` if a message was put into the slot since a
+    /// promise was withdrawn.
+    pub(super) fn leave_place(&self) -> bool {
+        let (Some((raw, ..)), Some(node)) = (self.chan, self.node()) else { return false };
+        let mut state = raw.state.lock();
+        // SAFETY: the record stands in this queue, or in none.
+        unsafe {
+            state.receivers.remove(node);
+            node.as_ref().value.queue_state() == QueueState::Served
+        }
     }
 
     /// Takes the arm's record out of the queue, if the record is there.

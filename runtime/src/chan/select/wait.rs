@@ -226,19 +226,23 @@ impl Search<'_, '_> {
         let own = || Ask::Own(self.arms[index].node().expect("keep: it was queued"));
         let ask = sender.map_or_else(own, Ask::Sender);
         let how = match self.limit {
-            Limit::Now => (WaitBy::Thread, Some(Active::now())),
-            Limit::Until(limit) => (WaitBy::Parks, limit),
+            Limit::Now => (WaitBy::Thread, Some(Active::now()), &self.last_ask),
+            Limit::Until(limit) => (WaitBy::Parks, limit, &self.last_ask),
         };
         let (raw, chan, _) = self.arms[index].chan.expect("keep: a disabled arm is never ready");
         let kept = self.kept.map(|kept| &self.arms[kept]);
         let holds = kept.filter(|arm| arm.address() == chan).and_then(Arm::node);
         let slot = self.arms[index].slot(self.space);
         // SAFETY: `round` has claimed the sender for this arm, or the arm's record was promised the message.
-        let outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
+        let mut outcome = unsafe { await_promise(raw, ask, slot, how, holds) };
+        if outcome == Outcome::Withdrawn && self.last_ask.has_passed() {
+            outcome = Outcome::TimedOut;
+        }
         if outcome != Outcome::Withdrawn
             && let Some(kept) = self.kept.take()
+            && self.arms[kept].leave_place()
         {
-            self.arms[kept].leave(Intent::Operate);
+            return Kept::Came(self.any_alike(kept));
         }
         match outcome {
             Outcome::Came => Kept::Came(self.any_alike(index)),
