@@ -281,6 +281,85 @@ fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
     });
 }
 
+/// A member waits in a `select!` to send, or to be stopped. Fails if `receive`, which is interrupted before it waits, leaves
+/// the sender with its send alone: the sender does not hear that it is to stop.
+fn is_not_bound_by(crew: &Crew<'_>, receive: impl FnOnce(&Receiver<u32>)) {
+    let ((s, r), (stop, stopped)) = (bounded(0), bounded::<Infallible>(0));
+    let sender = waiting(crew, move || {
+        select! { send(s, 1) -> _ => false, recv(stopped) -> _ => true }
+    });
+    receive(&r);
+    sender.until_it_waits();
+    drop(stop);
+    assert_eq!(r.recv(), Err(RecvError));
+    assert!(sender.join());
+}
+
+#[test]
+fn a_receive_under_a_context_that_is_done_binds_no_sender() {
+    everyone(|crew| {
+        for way in WAYS.into_iter().chain([in_the_dynamic_form as Way]) {
+            is_not_bound_by(crew, |r| {
+                let (ctx, cancel) = Context::background().with_cancel();
+                cancel.cancel();
+                let r = r.clone();
+                assert!(crew.run(move || ctx.run(|| way(&r)).is_err()));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_receive_that_the_end_of_its_runtime_meets_binds_no_sender() {
+    everyone(|crew| {
+        for (procs, way) in PROCS.into_iter().flat_map(|procs| WAYS.map(|way| (procs, way))) {
+            is_not_bound_by(crew, |r| {
+                let (rt, runs, gate, r) = (runtime(procs), Gate::default(), Gate::default(), r.clone());
+                drop(rt.go({
+                    let (runs, gate) = (runs.clone(), gate.clone());
+                    move || {
+                        runs.open();
+                        while !gate.is_open() {
+                            thread::yield_now();
+                        }
+                        unreachable!("{:?}", way(&r));
+                    }
+                }));
+                runs.pass();
+                end_of_kept(rt, &gate, true);
+            });
+        }
+    });
+}
+
+/// A thread runs under a context that is done. Fails if a call unwinds that does not say so.
+#[test]
+fn a_receive_that_does_not_wait_is_not_interrupted() {
+    everyone(|crew| {
+        for try_recv in [IN_TIME[0], IN_TIME[2], IN_TIME[4]] {
+            let (s, r) = bounded(0);
+            let goes_on = Gate::default();
+            let sender = waiting(crew, {
+                let goes_on = goes_on.clone();
+                move || {
+                    let message = || {
+                        goes_on.pass();
+                        1
+                    };
+                    select! { send(s, message()) -> sent => sent, default(LONG) => Ok(()) }
+                }
+            });
+            let (ctx, cancel) = Context::background().with_cancel();
+            cancel.cancel();
+            let theirs = r.clone();
+            // The sender does not come before this has given up.
+            assert_eq!(on_thread(move || ctx.run(|| try_recv(&theirs))).join(), Ok(None));
+            goes_on.open();
+            assert_eq!((r.recv(), sender.join()), (Ok(1), Ok(())));
+        }
+    });
+}
+
 /// The only place of a buffer is promised. Fails if one that watches is told of a receiver, or of a sender, that waits: nothing
 /// could complete.
 #[test]
@@ -330,6 +409,12 @@ fn one_that_watches_a_promised_place_hears_only_of_what_could_complete() {
 type Way = fn(&Receiver<u32>) -> Result<u32, RecvError>;
 const WAYS: [Way; 2] =
     [|r| r.recv(), |r| select! { recv(r) -> got => got, recv(never::<()>()) -> _ => unreachable!() }];
+
+fn in_the_dynamic_form(r: &Receiver<u32>) -> Result<u32, RecvError> {
+    let mut select = Select::new();
+    select.recv(r);
+    select.select().recv(r)
+}
 
 /// A goroutine of this runtime does this, and waits.
 fn wait_on(rt: &Runtime, f: impl FnOnce() + Send + 'static) {

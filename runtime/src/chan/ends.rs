@@ -248,7 +248,8 @@ impl<T> Receiver<T> {
 
     /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about to
     /// send, and has yet to evaluate the message. For that message `try_recv` blocks the thread, with the P handed off,
-    /// for some 10 ms at most; or 20 ms, where such a `select!` has no message after all, and others are asked.
+    /// for some 10 ms at most; or 20 ms, where such a `select!` has no message after all, and others are asked. The end of a
+    /// context does not unwind `try_recv`.
     ///
     /// # Errors
     /// No message is there. The error tells whether the channel is closed.

@@ -19,7 +19,8 @@
 //! the record on the receiver's stack is gone then. A receiver gets a promise in one of three ways:
 //!
 //! * A receiver claims a send that waits. The receiver queues a *partner* record, and waits for the message and
-//!   nothing else.
+//!   nothing else. If an interrupt is due to the receiver, it readies the sender with no arm dealt with, and unwinds; the
+//!   sender tries its arms again.
 //! * A sender in a `select!` finds a receiver that waits in this queue alone. The receiver's wait stays open, and the
 //!   receiver sleeps on.
 //! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so that

@@ -116,6 +116,30 @@ fn a_context_that_ends_a_select_meets_its_message() {
     });
 }
 
+/// A receiver whose context is done claims a sender that waits in a select, which is told to stop at the same time. Fails by
+/// deadlock when the sender is not readied, or is left with its send alone, for which no receiver waits.
+#[test]
+fn a_receiver_whose_context_is_done_lets_its_sender_go() {
+    Model::new().preemptions(1).check("promise_let_go", || {
+        let rt = at_rest::<1>();
+        loom::stop_exploring();
+        let ((s, r), (stop, stopped)) = (chan::bounded(0), chan::bounded::<()>(0));
+        let (ctx, cancel) = Context::background().with_cancel();
+        cancel.cancel();
+        let sender = parked(&rt, move || {
+            select! { send(s, 7) -> _ => unreachable!("no receiver waits"), recv(stopped) -> _ => {} }
+        });
+        loom::explore();
+        let theirs = r.clone();
+        let receiver = rt.go(move || ctx.run(|| theirs.recv()).is_err());
+        drop(stop);
+        assert!(receiver.join().unwrap());
+        sender.join().unwrap();
+        drop(r);
+        done();
+    });
+}
+
 /// A message is promised to the first of two receivers, whose limit ends while the message comes. Fails by deadlock
 /// when the sender still waits for the first receiver, by the assertion when both, or none, have the message.
 #[test]
@@ -486,6 +510,8 @@ fn mutants() {
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
             (Mutant::LateParksOpen, "a_message_goes_past_one_that_parks_too_late"),
+            (Mutant::PromiseAskedForNobody, "a_receiver_whose_context_is_done_lets_its_sender_go"),
+            (Mutant::PromiseLetGoSilently, "a_receiver_whose_context_is_done_lets_its_sender_go"),
             (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
             (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),

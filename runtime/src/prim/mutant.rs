@@ -813,6 +813,10 @@ pub enum Mutant {
     PromiseKeptWithoutClaim,
     /// A sender whose receiver has left gives the promised message back to its caller.
     PromiseNotSentOn,
+    /// A receiver that is interrupted already asks the sender that it has claimed.
+    PromiseAskedForNobody,
+    /// Such a receiver does not ready the sender.
+    PromiseLetGoSilently,
     /// The end of a runtime withdraws no promise of a goroutine that it leaves behind.
     StandingHooksForgotten,
     /// A sender puts its message into the slot of a receiver that has come back to its place, and was left behind there.

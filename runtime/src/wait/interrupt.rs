@@ -491,6 +491,20 @@ pub(crate) fn due<H: Host>(g: Option<GRef<H>>, masked: &mut Masked) -> Option<In
     pending.interrupt::<H>(OnInterrupt::Unwinding, masked)
 }
 
+/// As `due`, for the calling goroutine or plain thread, outside of a wait.
+#[cold]
+pub(crate) fn due_here<H: Host>() -> Option<Interrupt> {
+    due(M::<H>::current().and_then(M::g), &mut Masked::new())
+}
+
+/// Returns `true` if `due_here` is certain to find nothing.
+pub(crate) fn is_none_due<H: Host>() -> bool {
+    match M::<H>::current() {
+        Some(m) => m.g().is_none_or(|g| g.has_no_interrupt(m.sched().duties())),
+        None => H::thread_frame().is_null(),
+    }
+}
+
 /// The interrupts that can't end a wait.
 pub(crate) struct Masked {
     to_frame: *const Frame,

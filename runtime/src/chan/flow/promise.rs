@@ -9,7 +9,7 @@ use crate::prim::hooks::*;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::{AbandonHook, StandingHook};
-use crate::wait::interrupt::Interrupt;
+use crate::wait::interrupt::{self, Interrupt, OnInterrupt};
 use crate::wait::waiter::{How, Opened, Wait, Woke};
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -96,46 +96,56 @@ pub(crate) enum Outcome {
     Interrupted(Interrupt),
 }
 
-/// The standing hook of a receiver that has claimed a send and may have to park before opening the wait for the
-/// message.
+/// The standing hook of a receiver that has claimed a send and may have to park, or stay, before it asks for the message.
 #[repr(C)]
-struct Asks<'a> {
+struct Asks {
     hook: StandingHook,
-    raw: &'a Raw,
     sender: RecordPtr,
 }
 
-impl Asks<'_> {
-    /// Answers the sender for a receiver that never runs again: with a ticket under which no receiver waits.
+impl Asks {
+    /// For a receiver that never runs again.
     ///
     /// # Safety
     /// `hook` is that of an `Asks`.
     unsafe fn run(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract.
-        let this = unsafe { &*hook.cast::<Self>() };
-        // SAFETY: the receiver claimed the sender's wait, and the sender sleeps until it is readied below.
-        let sender = unsafe { &this.sender.as_ref().value };
-        sender.set_wait_result(WaitResult::Partner(this.raw.state.lock().promise_nobody()));
-        sender.ready();
+        // SAFETY: by this function's contract. The receiver has claimed the sender's wait, and has not readied the sender.
+        unsafe { (*hook.cast::<Self>()).let_go() };
+    }
+
+    /// The receiver asks for nothing. The sender finds no arm dealt with, and begins another round of its select. A ticket
+    /// under which no receiver waits would bind the sender to this arm instead.
+    ///
+    /// # Safety
+    /// The receiver has claimed the sender's wait, and has not readied the sender.
+    unsafe fn let_go(&self) {
+        // SAFETY: by this function's contract the sender sleeps until this.
+        unless!(PromiseLetGoSilently, unsafe { self.sender.as_ref() }.value.ready());
     }
 }
 
-/// Opens the wait of a receiver for a promised message.
-fn open(raw: &Raw, ask: Ask) -> Opened<Active> {
-    match (Wait::try_open(), ask) {
-        (Some(opened), _) => opened,
-        (None, Ask::Own(_)) => Wait::open(),
-        (None, Ask::Sender(sender)) => {
-            let asks = Asks { hook: StandingHook::new(Asks::run), raw, sender };
-            let hook = (&raw const asks).cast();
-            // SAFETY: `hook` is the first field of `asks`, and is taken back before `asks` is dropped.
-            unsafe { StandingHook::note(hook) };
-            let opened = Wait::open();
-            // SAFETY: the hook was noted with this pointer, and `asks` still lives.
-            unsafe { StandingHook::take_back(hook) };
-            opened
-        }
+/// Opens the wait of a receiver for a promised message. The error is an interrupt that has come before: the receiver is to
+/// unwind, and has bound no sender.
+fn open(ask: Ask) -> Result<Opened<Active>, Interrupt> {
+    let Ask::Sender(sender) = ask else { return Ok(Wait::open()) };
+    let is_calm = interrupt::is_none_due::<Active>();
+    mutant!(PromiseAskedForNobody: let is_calm = true);
+    if is_calm && let Some(opened) = Wait::try_open() {
+        return Ok(opened);
     }
+    let asks = Asks { hook: StandingHook::new(Asks::run), sender };
+    let hook = (&raw const asks).cast();
+    // SAFETY: `hook` is the first field of `asks`, and is taken back before `asks` is dropped.
+    unsafe { StandingHook::note(hook) };
+    let due = if is_calm { None } else { interrupt::due_here::<Active>() };
+    let opened = due.map_or_else(|| Ok(Wait::open()), Err);
+    // SAFETY: the hook was noted with this pointer, and `asks` still lives.
+    unsafe { StandingHook::take_back(hook) };
+    if opened.is_err() {
+        // SAFETY: `take` has claimed the sender.
+        unsafe { asks.let_go() };
+    }
+    opened
 }
 
 /// Waits for a message that was promised to the caller; the sender puts it into `slot`. `holds` is the caller's record
@@ -152,13 +162,18 @@ pub(crate) unsafe fn await_promise(
     (by, limit, last_ask): (WaitBy, Option<Nanos>, &LastAsk),
     holds: Option<RecordPtr>,
 ) -> Outcome {
-    let mut wait = Wait::<Active>::of(match by {
-        WaitBy::Parks => open(raw, ask),
+    let (opened, ends) = match by {
+        WaitBy::Parks => match open(ask) {
+            Ok(opened) => (opened, OnInterrupt::Unwinding),
+            Err(why) => return Outcome::Interrupted(why),
+        },
         WaitBy::Thread => {
             Sched::<Active>::step_aside();
-            Wait::open_on_thread()
+            // Short, and in a call that says of itself that it does not wait.
+            (Wait::open_on_thread(), OnInterrupt::Never)
         }
-    });
+    };
+    let mut wait = Wait::<Active>::of(opened);
     let record = Record::new(wait.waiter(), slot, Kind::Partner(holds));
     let partner = NonNull::from(&record);
     let mut state = raw.state.lock();
@@ -181,7 +196,7 @@ pub(crate) unsafe fn await_promise(
             unsafe { sender.as_ref() }.value.ready();
         }
     };
-    let how = How::new(WaitReason::ChanReceive).until(last_ask.wait_from_now(limit));
+    let how = How::new(WaitReason::ChanReceive).until(last_ask.wait_from_now(limit)).ends(ends);
     // The lock is released in the commit hook, after this goroutine was saved: a sender may keep the promise as soon as
     // that sender is readied, and has to find the receiver asleep.
     let woke = wait.park(how, move || {

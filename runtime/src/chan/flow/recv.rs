@@ -389,7 +389,7 @@ impl<T> Chan<T> {
                     match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                         Outcome::Came => return Ended::Done,
                         Outcome::TimedOut => return Ended::TimedOut,
-                        Outcome::Interrupted(why) => why.throw::<Active>(),
+                        Outcome::Interrupted(why) => unreachable!("try_recv: interrupted by {why:?}"),
                         Outcome::Withdrawn if last_ask.has_passed() => return Ended::TimedOut,
                         Outcome::Withdrawn => {}
                     }

@@ -156,8 +156,8 @@ impl Search<'_, '_> {
         if let Woke::Interrupted(why) = woke {
             return Round::Interrupted(why);
         }
-        // No counterpart ended the wait: the limit has passed, or a channel's tick is due. The next round finds out
-        // which.
+        // No counterpart ended the wait: the limit has passed, a channel's tick is due, or a receiver has claimed a send and
+        // asks for nothing. The next round finds out which.
         let Some((index, wait_result)) = ended else { return Round::Again };
         let chosen = match (wait_result, self.arms[index].direction) {
             (WaitResult::Withdrawn, _) => {

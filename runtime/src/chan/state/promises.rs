@@ -2,7 +2,6 @@
 
 use super::{Kind, Promised, QueueState, RecordPtr, State, Ticket, WaitResult, Woken};
 use crate::prim::hooks::*;
-use std::num::NonZeroU64;
 
 impl State {
     /// Makes a promise for the send of a running select; `None` if the send has to wait. A receiver that waits in a
@@ -95,13 +94,6 @@ impl State {
             let it = unsafe { &at.as_ref().value };
             it.kind == Kind::OfTask && it.ticket() == ticket
         })
-    }
-
-    /// A ticket under which no receiver waits.
-    pub(crate) fn promise_nobody(&mut self) -> Ticket {
-        self.promises += 1;
-        self.places += 1;
-        Ticket(NonZeroU64::new(self.places).expect("promise_nobody: counted just now"))
     }
 
     /// Lets a Coming receiver wait on: the partner record takes over the ticket, and the receiver's own record goes
