@@ -371,30 +371,54 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `recv`.
     pub(crate) unsafe fn try_recv(&self, slot: *mut T) -> Ended {
+        // SAFETY: by this function's contract.
+        match unsafe { self.try_take(slot) } {
+            Taken::Done => Ended::Done,
+            Taken::Closed => Ended::Closed,
+            Taken::Nothing => Ended::TimedOut,
+            // SAFETY: `try_take` has claimed the sender; the slot by this function's contract.
+            Taken::Promise(sender) => unsafe { self.try_promised(sender, slot) },
+        }
+    }
+
+    /// # Safety
+    /// As `take`.
+    #[inline(always)]
+    unsafe fn try_take(&self, slot: *mut T) -> Taken {
+        let mut woken = Woken::new();
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        let taken = unsafe { self.take(&mut state, slot, &mut woken) };
+        drop(state);
+        woken.ready();
+        taken
+    }
+
+    /// As `try_recv`, for a caller that was promised a message.
+    ///
+    /// # Safety
+    /// As `recv`. The caller has claimed the sender.
+    #[cold]
+    #[inline(never)]
+    unsafe fn try_promised(&self, mut sender: RecordPtr, slot: *mut T) -> Ended {
         let last_ask = LastAsk::new();
         loop {
-            let mut woken = Woken::new();
-            let mut state = self.lock();
+            let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now()), &last_ask));
+            // SAFETY: the sender is claimed, and the slot is the caller's, by this function's contract.
+            match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
+                Outcome::Came => return Ended::Done,
+                Outcome::TimedOut => return Ended::TimedOut,
+                Outcome::Interrupted(why) => unreachable!("try_recv: interrupted by {why:?}"),
+                Outcome::Withdrawn if last_ask.has_passed() => return Ended::TimedOut,
+                Outcome::Withdrawn => {}
+            }
             // SAFETY: by this function's contract.
-            let taken = unsafe { self.take(&mut state, slot, &mut woken) };
-            drop(state);
-            woken.ready();
-            match taken {
+            sender = match unsafe { self.try_take(slot) } {
                 Taken::Done => return Ended::Done,
                 Taken::Closed => return Ended::Closed,
                 Taken::Nothing => return Ended::TimedOut,
-                Taken::Promise(sender) => {
-                    let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now()), &last_ask));
-                    // SAFETY: `take` has claimed the sender; the slot is the caller's.
-                    match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
-                        Outcome::Came => return Ended::Done,
-                        Outcome::TimedOut => return Ended::TimedOut,
-                        Outcome::Interrupted(why) => unreachable!("try_recv: interrupted by {why:?}"),
-                        Outcome::Withdrawn if last_ask.has_passed() => return Ended::TimedOut,
-                        Outcome::Withdrawn => {}
-                    }
-                }
-            }
+                Taken::Promise(next) => next,
+            };
         }
     }
 }
