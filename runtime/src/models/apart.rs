@@ -23,6 +23,10 @@ fn an_m_that_has_come_has_all_its_cpus() {
                 give_cpus(&[0, 1]);
             });
             handle.await_m_on_note();
+            // The third one came too late for its call, and stands by.
+            drop(crate::go(|| ()));
+            crate::blocking(|| give_cpus(&[0, 1]));
+            handle.await_m_on_note();
             loom::explore();
             drop(crate::go(forbid_the_sent));
             crate::blocking(|| assert_eq!(cpus(), "0-1"));

@@ -126,6 +126,8 @@ fn a_receiver_whose_context_is_done_lets_its_sender_go() {
         let ((s, r), (stop, stopped)) = (chan::bounded(0), chan::bounded::<()>(0));
         let (ctx, cancel) = Context::background().with_cancel();
         cancel.cancel();
+        // Else the receiver may find the channel closed.
+        let keeps = s.clone();
         let sender = parked(&rt, move || {
             select! { send(s, 7) -> _ => unreachable!("no receiver waits"), recv(stopped) -> _ => {} }
         });
@@ -135,7 +137,7 @@ fn a_receiver_whose_context_is_done_lets_its_sender_go() {
         drop(stop);
         assert!(receiver.join().unwrap());
         sender.join().unwrap();
-        drop(r);
+        drop((r, keeps));
         done();
     });
 }

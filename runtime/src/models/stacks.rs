@@ -57,7 +57,7 @@ fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
 /// idle. Fails by deadlock, when no M runs that goroutine.
 #[test]
 fn a_stack_that_is_there_again_is_had_after_a_look() {
-    Model::new().preemptions(2).check("a_look_for_stacks", || {
+    Model::new().preemptions(1).check("a_look_for_stacks", || {
         let runtime = runtime(2, 2);
         let (wakes, sleeps) = chan::bounded::<()>(0);
         let sleeper = runtime.go(move || sleeps.recv());
@@ -72,6 +72,7 @@ fn a_stack_that_is_there_again_is_had_after_a_look() {
         limit_stacks(&runtime, 1, false);
         handle.monitor_looks_for_stacks();
         waits.join().unwrap();
+        loom::stop_exploring();
         drop(wakes);
         sleeper.join().unwrap().unwrap_err();
         drop(handle);
