@@ -110,11 +110,12 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
     }
     let mut child = child::command(name).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
-    let is_full = || {
+    // Not until the pipe is full: a text that does not fit into what is left of a page waits for the next one as a whole.
+    let has_begun = || {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the kernel writes the number.
         assert_eq!(unsafe { libc::ioctl(stderr.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
-        bytes >= 4096
+        bytes > 0
     };
     let threads = format!("/proc/{}/task", child.id());
     let sleeps = |thread: io::Result<fs::DirEntry>| {
@@ -122,7 +123,7 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
         stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|state| state.starts_with(" S")))
     };
     // Nobody reads until the child has given up, or waits.
-    until(is_full);
+    until(has_begun);
     until(|| child.try_wait().unwrap().is_some() || fs::read_dir(&threads).unwrap().all(sleeps));
     child.stderr = Some(stderr);
     let text = dumped(&child.wait_with_output().unwrap());

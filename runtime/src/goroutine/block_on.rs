@@ -171,7 +171,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let used = InUse::begin();
     let (cell, waker) = (&used.cell, waker_of(&used.cell));
     let mut pause = Pause { masked: Masked::new(), alone: 0 };
-    let mut future = pin!(Some(DropsInOwnFrame::new(future.into_future())));
+    let mut future = pin!(Some(DropsInOwnFrame::new(in_own_frame(|| future.into_future()))));
     let dropped = "block_on: dropped only before a throw";
     let mut polled = future.as_mut().as_pin_mut().expect(dropped).value();
     let mut context = Context::from_waker(&waker);

@@ -118,7 +118,8 @@
 //! [`OnceLock::get_or_init`](crate::sync::OnceLock::get_or_init)) are called in a function that does not park and is not
 //! inlined. What such a future or closure inlines itself may use thread-locals, as crates do in their futures, as long as no
 //! call in *its* own code parks: an `.await` is none, a `lock` of [`sync`](crate::sync) is one. Methods of its types that a
-//! call of the library uses beside, such as `Clone`, `Hash` and `AsFd`, are meant by the paragraph above.
+//! call of the library uses beside, such as `Clone`, `Hash`, `AsFd` and the iterator of a `ToSocketAddrs`, are meant by the
+//! paragraph above.
 //!
 //! Fine, because the C function's large frame has its own stack:
 //!

@@ -196,7 +196,6 @@ impl Once {
         }
     }
 
-    /// Waits until a closure ends, as long as `so` holds for the word.
     /// The run of a closure is over.
     fn end(&self, leaves: u32) {
         let mut notified = Notified::new();
@@ -208,6 +207,7 @@ impl Once {
         notified.ready();
     }
 
+    /// Waits until a closure ends, as long as `so` holds for the word.
     fn park_while(&self, so: impl Fn(u32) -> bool) {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();

@@ -113,7 +113,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
             let mut calls = self.calls.lock();
             let call = match calls.get(key) {
                 Some(call) if call.outcome.get().is_none() => Arc::clone(call),
-                // The key's own code has panicked when this call, which is over, was to be removed.
+                // This call is over: its caller was left behind, or the key's own code has panicked when the call was to be
+                // removed.
                 Some(_) => {
                     let over = calls.remove_entry(key);
                     drop(calls);
@@ -144,7 +145,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
 
     fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
         let flies = Flies { hook: StandingHook::new(Flies::<V>::is_left), call };
-        // SAFETY: the hook is the first field of `flies`, whose drop takes it back.
+        // SAFETY: the hook is the first field of `flies`, which is not moved, and whose drop takes it back.
         unsafe { StandingHook::note((&raw const flies).cast()) };
         // A panic of the clone is caught too, as that is the user's code.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -161,7 +162,6 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         // The outcome is set, and the entry removed, under one lock: a later caller begins a new call.
         let mut calls = self.calls.lock_surely();
         let set = call.outcome.set(outcome);
-        drop(flies);
         // Relaxed: the lock orders the callers that came; with or without a caller that is just leaving, the count is
         // right.
         let shared = call.waiting.load(Relaxed) > 0;

@@ -48,10 +48,7 @@ impl From<process::Command> for Command {
     }
 }
 
-/// Methods that std's builder has, and that return the builder.
-macro_rules! builds {
-    ($($(#[$doc:meta])* $method:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*);)+) => {
-        /// The thread's signal mask and the process's action for SIGPIPE, which std changes for a program that is to take this
+/// The thread's signal mask and the process's action for SIGPIPE, which std changes for a program that is to take this
 /// process's place. The drop brings them back.
 struct Signals {
     mask: libc::sigset_t,
@@ -81,7 +78,10 @@ impl Drop for Signals {
     }
 }
 
-impl Command {
+/// Methods that std's builder has, and that return the builder.
+macro_rules! builds {
+    ($($(#[$doc:meta])* $method:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*);)+) => {
+        impl Command {
             $(
                 $(#[$doc])*
                 pub fn $method $(<$($of)*>)? (&mut self $(, $arg: $ty)*) -> &mut Self {
