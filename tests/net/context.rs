@@ -5,6 +5,7 @@ use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
 use common::loopback::{listen, pair};
 use gmp::context::{Cancel, Context, ContextError};
 use gmp::net::{TcpStream, UnixListener};
+use gmp::time::timeout;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +67,21 @@ fn incoming_ends_with_the_context_and_not_with_a_deadline() {
             listener.incoming().take(3).count()
         });
         assert_eq!(late, 3);
+        // A context of one step is no end either.
+        crew.run(|| {
+            let (listener, address) = listen();
+            let mut incoming = listener.incoming();
+            for _ in 0..2 {
+                let step =
+                    timeout(Duration::from_millis(2), || incoming.next().map(|stream| stream.map(drop)));
+                assert_eq!(
+                    error_in(&step.unwrap().unwrap().unwrap_err()),
+                    Some(&ContextError::DeadlineExceeded)
+                );
+            }
+            let _client = TcpStream::connect(address).unwrap();
+            incoming.next().unwrap().unwrap();
+        });
     });
 }
 

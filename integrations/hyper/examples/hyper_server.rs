@@ -107,7 +107,8 @@ fn main() -> ExitCode {
             },
             "--http2" => version = Version::Http2,
             "--head-ms" | "--idle-ms" | "--body-ms" => {
-                let Some(ms) = args.next().and_then(|given| given.parse().ok()) else { return usage() };
+                let given = args.next().and_then(|given| given.parse().ok());
+                let Some(ms) = given.filter(|&ms| ms > 0) else { return usage() };
                 let limit = match &*arg {
                     "--head-ms" => &mut limits.head,
                     "--idle-ms" => &mut limits.idle,

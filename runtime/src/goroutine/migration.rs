@@ -154,7 +154,9 @@
 //! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and
 //! [`Receiver`](crate::chan::Receiver), `try_lock`, dropping a guard, `close` of a channel, notifications, setting and
 //! stopping timers, [`Cancel::cancel`](crate::context::Cancel::cancel), [`abort`](crate::AbortHandle::abort), dropping a
-//! `JoinHandle`, making sockets without connecting them, [`with_stack`](crate::with_stack) itself.
+//! `JoinHandle`, making sockets without connecting them, [`with_stack`](crate::with_stack) itself. Some of these calls wake
+//! tasks of other executors, and call their wakers: where such a `Waker` parks, as one does that takes a lock of
+//! [`sync`](crate::sync), count them among the calls that may park.
 //!
 //! # What may unwind
 //!

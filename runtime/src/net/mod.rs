@@ -98,7 +98,7 @@ pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
 }
 
-/// Returns `true` if a call that is made again gives the same error: the socket was closed, or the caller's context is done.
-fn is_final(error: &io::Error) -> bool {
-    is_closed(error) || error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
+/// Returns `true` if a context has ended the call.
+fn is_canceled(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
 }

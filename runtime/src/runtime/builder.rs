@@ -368,7 +368,8 @@ impl RuntimeBuilder {
     /// In `f`, and in the drop of what it returns, the thread is a plain one: [`current`](crate::current) returns `None`, and
     /// what would park a goroutine blocks the thread. While `f` runs, a P and the goroutines in its queue may wait for this
     /// thread: keep `f` short, and do not wait for a goroutine of the same runtime, which may be one of them. The end of the
-    /// runtime waits for functions and drops like for goroutines, within its time limit.
+    /// runtime waits for functions and drops like for goroutines, within its time limit. At its end it drops `f` itself, on the
+    /// thread that ends the runtime, or beside it if that is one of the runtime's own.
     ///
     /// # Panics
     /// A panic of `f` on a thread of the runtime ends the process by SIGABRT, after the panic's message: goroutines rely on

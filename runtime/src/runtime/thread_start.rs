@@ -10,6 +10,7 @@
 //! The ender drops the functions, when no thread begins any more. The last owner of the scheduler may be a waker, on an M of
 //! another runtime, with a goroutine of that one parked: there no code of the user's may run.
 
+use crate::g::call_undisturbed;
 use crate::host::{Host, Process};
 use crate::prim::{Arc, Mutex, Rank};
 use std::any::Any;
@@ -64,10 +65,22 @@ impl UntilTheEnd {
     }
 
     /// Drops the functions. The end of the runtime is over.
-    pub(crate) fn end(&self) {
-        let starts = std::mem::take(&mut *self.0.lock());
+    pub(crate) fn end<H: Host>(&self) {
+        let starts = self.take();
         // Without the lock: what the functions have captured is the user's.
-        drop(starts);
+        call_undisturbed::<H>(|| drop(starts));
+    }
+
+    /// As `end`, for a caller that no M resumes: on another thread.
+    pub(crate) fn end_aside<H: Host>(&self) {
+        let starts = self.take();
+        if !starts.0.is_empty() {
+            H::run_aside(move || call_undisturbed::<H>(|| drop(starts)));
+        }
+    }
+
+    fn take(&self) -> ThreadStarts {
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

@@ -225,7 +225,9 @@ impl<H: Host> Sched<H> {
         }
         self.begin_stop();
         let threads = self.forget_threads();
-        self.report(self.leave_goroutines(), threads)
+        let goroutines = self.leave_goroutines();
+        self.thread_starts.end_aside::<H>();
+        self.report(goroutines, threads)
     }
 
     /// Steps 2 to 5.
@@ -246,7 +248,7 @@ impl<H: Host> Sched<H> {
         self.tell_what_the_end_leaves(patience, late);
         let threads = self.forget_threads() + late;
         let goroutines = self.leave_goroutines();
-        self.thread_starts.end();
+        self.thread_starts.end::<H>();
         self.report(goroutines, threads)
     }
 

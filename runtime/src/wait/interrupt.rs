@@ -497,6 +497,15 @@ pub(crate) fn due_here<H: Host>() -> Option<Interrupt> {
     due(M::<H>::current().and_then(M::g), &mut Masked::new())
 }
 
+/// Returns `true` if the calling goroutine, or plain thread, runs under a context that is done.
+pub(crate) fn is_under_a_done_context<H: Host>() -> bool {
+    let frame = match M::<H>::current() {
+        Some(m) => m.g().map_or(std::ptr::null(), |g| g.frame.get()),
+        None => H::thread_frame().cast(),
+    };
+    first_done(frame, std::ptr::null()).is_some()
+}
+
 /// Returns `true` if `due_here` is certain to find nothing.
 pub(crate) fn is_none_due<H: Host>() -> bool {
     match M::<H>::current() {

@@ -176,8 +176,9 @@ incoming!(
     Incoming of TcpListener gives TcpStream,
     /// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the
     /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends; so it does
-    /// with the [error](crate::context::ContextError) of the context under which the caller runs. Other errors do not end the
-    /// iterator, that of a deadline among them: a loop that goes on after each error of a deadline that has passed never waits.
+    /// with the [error](crate::context::ContextError) of the context under which the caller runs, unless that
+    /// was a context of one step, as [`timeout`](crate::time::timeout) around `next` has. Other errors do not end the iterator,
+    /// that of a deadline among them: a loop that goes on after each error of a deadline that has passed never waits.
     ///
     /// ```
     /// use gmp::net::{self, TcpListener, TcpStream};

@@ -280,7 +280,8 @@ impl<H: Host> Sched<H> {
         let seen =
             Seen { tick, now, waiting: ring + global, round, queued: arrivals.queued(p.runq.ends().1) };
         if !self.has_own_ring(p) {
-            // Before the next line: a bound goroutine that yields alone promises that again and again.
+            // Before the branch below, which returns: each yield of a bound goroutine asks with `others_first`, and the
+            // arrivals' turn would never end.
             arrivals.have_no_ring(seen);
             return None;
         }

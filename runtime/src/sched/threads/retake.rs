@@ -20,10 +20,10 @@
 //! either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for a time
 //! slice.
 //!
-//! A goroutine may enter the runtime while the monitor takes its P. One that was blocked is back then, and keeps the P. One
-//! that has run for a time slice beside others, or on a surplus P, has no claim to the P: the monitor *demands* that P, and the
-//! goroutine gives it up on entering (`m/handoff.rs`): else one that enters again and again would never be found away. A
-//! demand is in vain if the M was inside all the time; then the next looks come at once.
+//! A goroutine may enter the runtime while the monitor takes its P. Before its stay is a time slice old it keeps the P: it was
+//! blocked, and is back. After that, when others wait, or on a surplus P, it has no claim to the P, blocked or not: the monitor
+//! *demands* that P, and the goroutine gives it up on entering (`m/handoff.rs`): else one that enters again and again would
+//! never be found away. A demand is in vain if the M was inside all the time; then the next eight looks come at once.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spree.rs`). How the P is
@@ -104,8 +104,8 @@ enum Found {
     /// The P was taken.
     Taken,
     /// The P is to be taken at a later look, if that finds the same stay. `closer`: the thread may be blocked, which the next
-    /// look is to see, or the P was demanded in vain. `left`: so much of the slice; nothing, when the P could not be taken:
-    /// then there is no hurry.
+    /// look is to see, or the P was demanded in vain. `left`: so much of the slice; zero: it is over, and `closer` alone says
+    /// whether the next look is to come at once.
     Awaited {
         closer: bool,
         left: Duration,

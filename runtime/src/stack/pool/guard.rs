@@ -278,11 +278,19 @@ impl MaxMapCount {
     }
 
     fn read(&self) -> usize {
-        let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-        // Without /proc: the kernel's default.
-        let count = text.trim().parse().unwrap_or(65530).max(1);
-        self.read_at.store(milliseconds(), Relaxed);
+        let text = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let count = match text.ok().and_then(|text| text.trim().parse::<usize>().ok()) {
+            Some(count) => count.max(1),
+            None => match self.count.load(Relaxed) {
+                // Without /proc: the kernel's default.
+                0 => 65530,
+                // No descriptor is left, perhaps.
+                before => before,
+            },
+        };
+        // Before the time: the next reader is to find the new one.
         self.count.store(count, Relaxed);
+        self.read_at.store(milliseconds(), Relaxed);
         count
     }
 
