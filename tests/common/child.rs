@@ -29,6 +29,14 @@ pub fn full_name(test: &str) -> String {
 pub fn command(test: &str) -> Command {
     let mut command = Command::new(own_path());
     command.args([&full_name(test), "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
+    // A shell's background job ignores this signal, and its children would.
+    // SAFETY: it may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
     command
 }
 
@@ -40,14 +48,6 @@ fn own_path() -> PathBuf {
 #[track_caller]
 pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
     let mut command = command(test);
-    // A shell's background job ignores this signal, and its children would.
-    // SAFETY: it may be called between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
-            Ok(())
-        })
-    };
     for &(name, value) in env {
         command.env(name, if name == DEBUG { under_policy(value) } else { value.to_owned() });
     }

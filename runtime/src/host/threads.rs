@@ -93,7 +93,7 @@ pub(crate) trait Threads: Sized + 'static {
     /// Returns the CPUs that a thread of this process has after it has asked for `cpus`.
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet>;
     /// Gets ready what the first goroutine of a runtime needs, and the runtime's threads do not: the scheduler calls this while
-    /// the first of these threads starts.
+    /// the first of these threads starts, and then starts another one.
     fn prepare();
     /// Finds out what is good to know of the machine, and what Ms do without until then: the monitor calls this when its
     /// runtime has lived for a moment. Later calls do nothing.

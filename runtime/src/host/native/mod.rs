@@ -316,6 +316,7 @@ impl Threads for Native {
 
     fn prepare() {
         frames::prepare();
+        thread::await_starts();
     }
 
     fn settle() {

@@ -35,8 +35,9 @@ const MOST_STARTING: usize = 16;
 /// A thread that is to start, or has started and has not come to its body.
 ///
 /// std maps a signal stack at the beginning of a thread, and ends the process where the kernel refuses that. So `begin` looks
-/// whether there is room for what all threads map that have not come so far. What the program maps meanwhile may take that
-/// room: then std ends the process all the same.
+/// whether there is room for what all threads map that have not come so far. What the program maps meanwhile, or the look of
+/// another start, may take that room: then std ends the process all the same. So a runtime starts its first two threads one
+/// after the other (`await_starts`).
 pub(super) struct Starting(());
 
 static STARTING: AtomicUsize = AtomicUsize::new(0);
@@ -62,6 +63,15 @@ impl Drop for Starting {
     fn drop(&mut self) {
         // Relaxed: as in `begin`.
         STARTING.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Waits until no thread is starting; for a second at most.
+pub(super) fn await_starts() {
+    let until = clock::now().saturating_add(Duration::from_secs(1));
+    // Relaxed: a count.
+    while STARTING.load(Relaxed) > 0 && clock::now() < until {
+        std::thread::yield_now();
     }
 }
 
