@@ -318,10 +318,7 @@ fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
                 };
                 for _ in 0..3 {
                     let refusals = [message(|| group.go(task())), message(|| _ = group.try_go(task()))];
-                    assert!(
-                        refusals.iter().all(|text| text.starts_with("go: a stack of 6")),
-                        "{refusals:?}"
-                    );
+                    assert!(refusals.iter().all(|text| text.starts_with("go: a stack of 6")), "{refusals:?}");
                 }
                 assert_eq!((Arc::strong_count(&held), context.err()), (1, None));
                 assert_eq!(group.wait(), Ok(()));
