@@ -1,5 +1,7 @@
 //! As many descriptors as a test needs.
 
+use std::fs::File;
+
 /// Raises this process's limit of descriptors, which its children inherit, where it is lower.
 #[track_caller]
 pub fn allow_descriptors(wanted: u64) {
@@ -15,4 +17,12 @@ pub fn allow_descriptors(wanted: u64) {
         "{wanted} descriptors are needed, `ulimit -Hn` allows {}",
         limit.rlim_max
     );
+}
+
+/// All descriptors that this process may have: 64 from here on, so it is a child's.
+pub fn all_descriptors() -> Vec<File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }

@@ -299,6 +299,10 @@ fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {
 #[test]
 fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
     const STACK: usize = 64 << 10;
+    // The second is the `generator` backend's.
+    let says_so = |text: &String| {
+        ["go: a stack of 64 KiB", "go: a stack of 65536 bytes"].iter().any(|begin| text.starts_with(begin))
+    };
     for procs in PROCS {
         watched(procs, || {
             // Main has the only stack.
@@ -318,7 +322,7 @@ fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
                 };
                 for _ in 0..3 {
                     let refusals = [message(|| group.go(task())), message(|| _ = group.try_go(task()))];
-                    assert!(refusals.iter().all(|text| text.starts_with("go: a stack of 6")), "{refusals:?}");
+                    assert!(refusals.iter().all(says_so), "{refusals:?}");
                 }
                 assert_eq!((Arc::strong_count(&held), context.err()), (1, None));
                 assert_eq!(group.wait(), Ok(()));

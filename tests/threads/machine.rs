@@ -1,10 +1,10 @@
 //! The number of Ps follows the machine, until the program says a number.
 
 use common::child;
+use common::descriptors::all_descriptors;
 use common::runtime;
 use gmp::Runtime;
 use gmp::time::sleep;
-use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,14 +112,6 @@ fn the_number_does_not_rise_without_a_descriptor() {
     }
     drop(full);
     assert!(becomes(&rt, cpus, SOME_SECONDS), "still {}", rt.procs());
-}
-
-/// All descriptors that this process may have.
-fn all_descriptors() -> Vec<File> {
-    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-    // SAFETY: it reads the struct that we pass.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
 /// Fails when the machine has a say although the user has spoken: by the builder, by the environment, by a call.

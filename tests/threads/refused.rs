@@ -1,6 +1,7 @@
 //! What the world refuses, at the start and later: the runtime does without, and says so once.
 
 use common::child;
+use common::descriptors::all_descriptors;
 use common::loopback::pair;
 use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
@@ -40,14 +41,6 @@ fn hand_off_takes() -> Duration {
 
 /// Less than what is waited where nobody can tell whether a thread is blocked, and far more than it takes where somebody can.
 const HAND_OFF_LIMIT: Duration = Duration::from_millis(20);
-
-/// All descriptors that this process may have.
-fn all_descriptors() -> Vec<File> {
-    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-    // SAFETY: it reads the struct that we pass.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
-}
 
 /// Fails by time: to see that a thread is blocked a descriptor is needed, or a word is said of it.
 #[test]
