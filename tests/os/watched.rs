@@ -3,12 +3,13 @@
 use common::bolt::bolted;
 use common::child;
 use common::crew::{Crew, everyone};
+use common::gate::Gate;
 use gmp::io::Watched;
 use gmp::net::UdpSocket;
 use gmp::net::unix::UnixStream;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,6 +186,63 @@ fn a_borrowed_descriptor_stays_its_owners() {
             reader.read_exact(&mut got).unwrap();
             assert_eq!(&got, b"hello");
         });
+    });
+}
+
+/// A value that may take its time to tell its descriptor.
+struct Slow {
+    pipe: PipeReader,
+    /// Whether it does.
+    is_slow: Gate,
+    asked: Gate,
+    tells: Gate,
+    dropped: Gate,
+}
+
+impl AsFd for Slow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        if self.is_slow.is_open() {
+            let (tells, dropped) = (self.tells.clone(), self.dropped.clone());
+            self.asked.open();
+            tells.pass();
+            assert!(!dropped.is_open(), "the value was dropped while it was asked");
+        }
+        self.pipe.as_fd()
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.dropped.open();
+    }
+}
+
+/// Fails by a value that is dropped while another member asks it for its number.
+#[test]
+fn a_close_waits_for_those_who_ask_for_the_number() {
+    everyone(|crew: &Crew<'_>| {
+        let [is_slow, asked, tells, dropped] = std::array::from_fn(|_| Gate::default());
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        let number = pipe.as_raw_fd();
+        let slow = Slow {
+            pipe,
+            is_slow: is_slow.clone(),
+            asked: asked.clone(),
+            tells: tells.clone(),
+            dropped: dropped.clone(),
+        };
+        let watched = Arc::new(Watched::new(slow));
+        is_slow.open();
+        let [asks, closes] = [(); 2].map(|()| Arc::clone(&watched));
+        let asks = crew.go(move || asks.as_raw_fd());
+        asked.pass();
+        let closes = crew.go(move || closes.close());
+        closes.until_it_waits();
+        tells.open();
+        assert_eq!(asks.join(), number);
+        closes.join().unwrap();
+        assert!(dropped.is_open());
+        assert_eq!(watched.as_raw_fd(), -1);
     });
 }
 

@@ -215,7 +215,8 @@ impl<S: AsFd> Socket<S> {
 
     /// Returns the descriptor's number; -1 if the socket is closed.
     pub(crate) fn raw_fd(&self) -> RawFd {
-        if self.users.is_closed() { -1 } else { self.fd() }
+        // A user, as the number may be asked of another library's value, which the closer is not to drop meanwhile.
+        self.users.enter().map_or(-1, |_open| self.fd())
     }
 
     /// The caller keeps the descriptor open.
@@ -267,8 +268,8 @@ impl<S: AsFd> Socket<S> {
         }
         // Relaxed: read by `drop` and `into_inner`, whose caller owns the socket.
         self.freed.store(true, Relaxed);
-        // SAFETY: no call uses `inner` any more (C3, and `wait_idle` of the users), and none will: each checks the
-        // closed bit first.
+        // SAFETY: no call uses `inner` any more, and none will: each has a direction's I/O lock, for which C3 waits, and
+        // checks the closed bit in there, or is one of the users, of which `wait_idle` has seen the last.
         drop(unsafe { std::ptr::read(&*self.inner) });
         Ok(())
     }
