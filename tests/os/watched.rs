@@ -337,6 +337,33 @@ fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
     });
 }
 
+/// Fails by a descriptor 0 that is free for the next file, which std then takes for its input.
+#[test]
+fn the_descriptor_of_standard_input_outlives_a_close() {
+    if child::is_child() {
+        let input = gmp::io::stdin();
+        input.watched().close().unwrap();
+        assert!(gmp::net::is_closed(&input.watched().close().unwrap_err()));
+        let file = File::open("/dev/null").unwrap();
+        assert_ne!(file.as_raw_fd(), libc::STDIN_FILENO);
+        assert!(gmp::net::is_closed(&input.read_line(&mut String::new()).unwrap_err()));
+        assert!(!input.is_terminal());
+        assert_eq!(input.as_fd().as_raw_fd(), libc::STDIN_FILENO);
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        assert_eq!(line, "one\n");
+        println!("it is open");
+        return;
+    }
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"one\n").unwrap();
+    drop(writer);
+    let mut child = child::command("the_descriptor_of_standard_input_outlives_a_close");
+    let said = child.stdin(reader).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success() && text.contains("it is open"), "{said:?}");
+}
+
 /// Lines go to whoever asks for them, one reader at a time, and a copy begins with what the buffer has. Fails by a line that
 /// two have or nobody has, by half a line, or by a copy that skips bytes.
 #[test]

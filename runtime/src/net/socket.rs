@@ -178,6 +178,14 @@ impl<S: AsFd> Socket<S> {
         socket
     }
 
+    /// As `of_borrowed`, for a descriptor that others use as long as the process lives: no close ends it.
+    pub(crate) fn of_lent(inner: S) -> Self {
+        let socket = Self::of_borrowed(inner);
+        // No closer has the socket yet.
+        socket.users.lend();
+        socket
+    }
+
     /// Makes another descriptor of the same connection, and a socket around that.
     ///
     /// # Errors

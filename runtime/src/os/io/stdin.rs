@@ -11,8 +11,9 @@ use std::sync::OnceLock;
 
 fn watched() -> &'static Watched<File> {
     static WATCHED: OnceLock<Watched<File>> = OnceLock::new();
-    // SAFETY: std keeps the descriptor open as long as the process lives, and the file is never dropped.
-    WATCHED.get_or_init(|| Watched::new(unsafe { File::from_raw_fd(libc::STDIN_FILENO) }))
+    // SAFETY: std keeps the descriptor open as long as the process lives. The file is never dropped: a static is not, and a
+    // close does not drop what is lent.
+    WATCHED.get_or_init(|| Watched::lent(unsafe { File::from_raw_fd(libc::STDIN_FILENO) }))
 }
 
 fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
@@ -127,7 +128,9 @@ impl Stdin {
         self.as_fd().is_terminal()
     }
 
-    /// Returns the descriptor's own value, for its deadlines. What is read through it passes by the buffer.
+    /// Returns the descriptor's own value, for its deadlines. What is read through it passes by the buffer. A
+    /// [`close`](Watched::close) ends the reads of all of the program's `Stdin`s, for good; the descriptor itself stays open, as
+    /// std and others use it too.
     pub fn watched(&self) -> &'static Watched<File> {
         watched()
     }
@@ -240,7 +243,8 @@ macro_rules! descriptor {
     ($($stdin:ty),*) => {$(
         impl AsFd for $stdin {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                watched().as_fd()
+                // SAFETY: std keeps the descriptor open as long as the process lives.
+                unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
             }
         }
 

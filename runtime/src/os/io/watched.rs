@@ -77,8 +77,17 @@ impl<T: AsFd> Watched<T> {
     /// [`close`](crate::net::UdpSocket::close) of the socket in a `Watched<Arc<UdpSocket>>`, nothing tells those that wait here:
     /// they wait on, until a limit or a [`close`](Self::close) of this value. Close this value first.
     pub fn new(inner: T) -> Self {
+        Self::of(inner, Socket::of_borrowed)
+    }
+
+    /// As `new`, for a descriptor that [`close`](Self::close) leaves open.
+    pub(super) fn lent(inner: T) -> Self {
+        Self::of(inner, Socket::of_lent)
+    }
+
+    fn of(inner: T, socket: fn(T) -> Socket<T>) -> Self {
         let kind = if sys::is_on_disk(inner.as_fd()) { Kind::OnDisk } else { Kind::Waits };
-        Watched(Socket::of_borrowed(inner), kind)
+        Watched(socket(inner), kind)
     }
 
     /// Calls `read`, as often as `read` returns `WouldBlock`, each time after the descriptor may have become readable. Blocks
