@@ -44,6 +44,35 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
+/// The word is unsafe code of the program's own: a crate with `#![forbid(unsafe_code)]` can't have the attribute, and all other
+/// ways to start a runtime are unsafe, too. Such a crate is the program's library, say, and not the one with `main`. With
+/// `#![deny(unsafe_code)]`, `main` may be an exception.
+///
+/// ```compile_fail
+/// #![forbid(unsafe_code)]
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[gmp::main(unsafe)]
+/// fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unsafe_code)]
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[gmp::main(unsafe)]
+/// fn main() {}
+/// ```
+///
+/// ```
+/// #![deny(unsafe_code)]
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// #[gmp::main(unsafe)]
+/// #[allow(unsafe_code)]
+/// fn main() {}
+/// ```
+///
 /// `main` takes no arguments, and is not `async`: in a goroutine every call that waits parks.
 ///
 /// ```compile_fail
@@ -424,7 +453,7 @@ impl Function {
             "{test} BEFORE fn NAME() {result} {{
                 fn NAME() RESULT BODY
                 let __gmp_builder = PATH::Runtime::builder() SETTINGS;
-                match UNSAFE {{ __gmp_builder.build() }} {{
+                match UNSAFE {{
                     ::core::result::Result::Ok(__gmp_runtime) => __gmp_runtime.{run}({main}),
                     ::core::result::Result::Err(__gmp_refused) => ::core::panic!(\"{}: {{__gmp_refused}}\"),
                 }}
@@ -436,12 +465,23 @@ impl Function {
             ("NAME", TokenTree::from(self.name).into()),
             ("RESULT", self.result),
             ("BODY", TokenTree::from(self.body).into()),
-            ("UNSAFE", TokenTree::from(settings.promise).into()),
+            ("UNSAFE", under_promise(settings.promise, "__gmp_builder.build()")),
             ("PATH", settings.path),
             ("SETTINGS", settings.calls),
         ];
         fill(template.parse().expect("the template is Rust"), &holes)
     }
+}
+
+/// Returns an `unsafe` block around `call`, which is the program's code: it stands where the attribute does, but is no
+/// expansion's. Of a block with other braces the compiler would think that this crate has written it, and
+/// `#![forbid(unsafe_code)]` would let it pass. It does not begin at the word `unsafe`, as clippy looks for the comment of such
+/// a block, and not before the attribute.
+fn under_promise(promise: Ident, call: &str) -> TokenStream {
+    let call = call.parse().expect("a call");
+    let mut block = Group::new(Delimiter::Brace, fill(call, &[]));
+    block.set_span(promise.span().located_at(Span::call_site()));
+    [TokenTree::from(promise), block.into()].into_iter().collect()
 }
 
 /// Fills each hole with the program's tokens as they were written, so that errors show the place in the program. The
