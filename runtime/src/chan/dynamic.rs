@@ -103,9 +103,9 @@ struct Added<'a> {
 enum Home {
     /// There are none yet.
     Nowhere,
-    /// In this goroutine, by the address of its G and its number. A G that has the same of both, in another runtime, has
-    /// them after that goroutine's end, when nothing that it had is in use.
-    Goroutine(usize, u64),
+    /// In this goroutine, by its runtime's number in the process and its own in the runtime: no other goroutine ever has both.
+    /// What the goroutine had may outlast it, and its runtime, on the thread that has called `run_locked`.
+    Goroutine(u64, u64),
     Thread(<Active as Threads>::ThreadId),
     /// In several of these.
     Several,
@@ -114,10 +114,8 @@ enum Home {
 impl Home {
     #[inline]
     fn here() -> Self {
-        match M::<Active>::current().and_then(M::g) {
-            Some(g) => Home::Goroutine(g.to_raw().addr(), g.id()),
-            None => Home::Thread(Active::thread_id()),
-        }
+        let goroutine = |m: &M<Active>| Some(Home::Goroutine(m.sched().number, m.g()?.id()));
+        M::current().and_then(goroutine).unwrap_or_else(|| Home::Thread(Active::thread_id()))
     }
 }
 

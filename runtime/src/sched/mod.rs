@@ -219,6 +219,8 @@ impl<H: Host> Central<H> {
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
+    /// No other scheduler of the process has this number, also after this one's end.
+    pub(crate) number: u64,
     /// By itself, as is what Ms without work, or with a batch to fetch, write: what stands beside is read for each goroutine.
     central: CachePadded<Mutex<Central<H>>>,
     /// Read at each submission, written when an M begins or ends to spin or sleep.
@@ -332,6 +334,7 @@ impl<H: Host> Sched<H> {
         Sched {
             host,
             config,
+            number: H::shared().number_sched(),
             central: CachePadded::new(Mutex::new(Rank::Central, central)),
             census: CachePadded::new(Census::new(procs)),
             stopping: AtomicBool::new(false),

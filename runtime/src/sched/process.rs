@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::m::note::Note;
+use crate::prim::{AtomicU64, Relaxed};
 use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
@@ -14,10 +15,18 @@ pub(crate) struct Shared<H: Host> {
     pub(crate) runtimes: Option<Runtimes<H>>,
     /// Which monitor answers SIGQUIT.
     pub(crate) quit: Quit<Note<H>>,
+    /// How many schedulers were made.
+    scheds: AtomicU64,
 }
 
 impl<H: Host> Shared<H> {
     pub(crate) fn new(runtimes: Option<Runtimes<H>>) -> Self {
-        Shared { timer_thread: TimerThread::new(), runtimes, quit: Quit::new() }
+        Shared { timer_thread: TimerThread::new(), runtimes, quit: Quit::new(), scheds: AtomicU64::new(0) }
+    }
+
+    /// Returns a number that no other scheduler of the process gets.
+    pub(crate) fn number_sched(&self) -> u64 {
+        // Relaxed: a number, ordered by nothing.
+        self.scheds.fetch_add(1, Relaxed)
     }
 }

@@ -9,8 +9,11 @@ use gmp::chan::{
     ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
     TrySelectError, bounded, never, unbounded,
 };
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
@@ -443,4 +446,38 @@ fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
             waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         }
     });
+}
+
+/// A message that is not `Send`, and counts the drops.
+struct OfThread(Arc<AtomicUsize>, PhantomData<Rc<()>>);
+
+impl Drop for OfThread {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A `Select` outlives the runtime in whose first goroutine, which was the calling thread's, its operation was added, and goes
+/// to the first goroutine of the next one, which often is at the same address. Fails by a message that is dropped there.
+#[test]
+fn a_message_is_not_dropped_in_a_goroutine_of_a_later_runtime() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    for round in 0..40 {
+        let counts = Arc::clone(&drops);
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let first = unsafe { gmp::Runtime::builder().procs(1).build().unwrap() };
+        // SAFETY: as above.
+        let mut select = unsafe {
+            first.run_locked(|| {
+                let (sender, receiver) = bounded(1);
+                sender.send(OfThread(counts, PhantomData)).unwrap();
+                let mut select = Select::new();
+                select.recv(Box::leak(Box::new(receiver)));
+                select
+            })
+        };
+        drop(first);
+        runtime(1).run(move || panics_with("without completing", || drop(select.select())));
+        assert_eq!(drops.load(SeqCst), 0, "in round {round}");
+    }
 }
