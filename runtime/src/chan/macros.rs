@@ -170,23 +170,30 @@ macro_rules! __select {
     };
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [];) => {{
         let mut space = $crate::chan::internal::Space::empty();
-        let chosen =
-            $crate::chan::internal::select(&mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        let chosen = match &mut [$($crate::chan::internal::$kind($chan)),*] {
+            // SAFETY: the arms are new; no other code can name what is chosen, so it is completed or dropped in this frame.
+            arms => unsafe { $crate::chan::internal::select(&mut space, arms, $biased) },
+        };
         let index = chosen.index();
         $crate::__select!(@go chosen index (0); $(($kind $chan $message $result $code))*)
     }};
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [() ($default:expr)];) => {{
         // Bound first, so that the array, which borrows the channels, is dropped before an arm's code runs.
         let mut space = $crate::chan::internal::Space::empty();
-        let chosen =
-            $crate::chan::internal::try_select(&mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased);
+        let chosen = match &mut [$($crate::chan::internal::$kind($chan)),*] {
+            // SAFETY: as above.
+            arms => unsafe { $crate::chan::internal::try_select(&mut space, arms, $biased) },
+        };
         $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
     }};
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [($timeout:expr) ($default:expr)];) => {{
         let mut space = $crate::chan::internal::Space::empty();
-        let chosen = $crate::chan::internal::select_timeout(
-            &mut space, &mut [$($crate::chan::internal::$kind($chan)),*], $biased, $timeout
-        );
+        let chosen = match (&mut [$($crate::chan::internal::$kind($chan)),*], $crate::chan::internal::timeout($timeout)) {
+            // SAFETY: as above.
+            (arms, timeout) => unsafe {
+                $crate::chan::internal::select_timeout(&mut space, arms, $biased, timeout)
+            },
+        };
         $crate::__select!(@or chosen ($default); $(($kind $chan $message $result $code))*)
     }};
 
@@ -225,7 +232,38 @@ macro_rules! __select {
     }};
 }
 
-/// What the macros call.
+/// What the macros call. What is chosen lies in the caller's frame, of which the goroutine's hooks know: forgotten, it would
+/// leave its address there.
+///
+/// ```compile_fail,E0133
+/// use gmp::chan::internal::{Space, select, send};
+///
+/// let (sender, _receiver) = gmp::chan::bounded(1);
+/// let mut space = Space::empty();
+/// std::mem::forget(select(&mut space, &mut [send::<u32>(&sender)], false));
+/// ```
+///
+/// The expansion has the unsafe code, and not the program:
+///
+/// ```
+/// #![forbid(unsafe_code)]
+/// #![deny(warnings)]
+///
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = gmp::chan::bounded(1);
+/// gmp::select! {
+///     send(sender, 1) -> sent => sent.unwrap(),
+/// }
+/// gmp::select_biased! {
+///     send(sender, 2) => unreachable!(),
+///     default => {}
+/// }
+/// gmp::select! {
+///     recv(receiver) -> message => assert_eq!(message, Ok(1)),
+///     default(Duration::ZERO) => unreachable!(),
+/// }
+/// ```
 #[allow(missing_docs, reason = "not for users, who see the macros")]
 pub mod internal {
     use crate::chan::select::{self, Choice, Direction, Limit, Operation};
@@ -249,24 +287,37 @@ pub mod internal {
         message
     }
 
+    /// The timeout, evaluated as an argument, beside the call that is unsafe.
+    #[inline(always)]
+    pub fn timeout(timeout: Duration) -> Duration {
+        timeout
+    }
+
     #[inline]
     fn choice(biased: bool) -> Choice {
         if biased { Choice::InOrder } else { Choice::Uniform }
     }
 
+    /// # Safety
+    /// The arms are new, and are in no other call. The `Selected` is completed or dropped in the goroutine that has called
+    /// this, before the space is used for anything else, or is gone: the goroutine's hooks have the space until then.
     #[inline]
     #[track_caller]
-    pub fn select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
+    pub unsafe fn select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
         assert!(!arms.is_empty(), "no operations have been added to `select!`");
         select::select(space, arms, Limit::Until(None), choice(biased))
     }
 
+    /// # Safety
+    /// As `select`.
     #[inline]
-    pub fn try_select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
+    pub unsafe fn try_select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {
         select::select(space, arms, Limit::Now, choice(biased))
     }
 
-    pub fn select_timeout<'a>(
+    /// # Safety
+    /// As `select`.
+    pub unsafe fn select_timeout<'a>(
         space: &'a mut Space,
         arms: &mut [Arm<'a>],
         biased: bool,
