@@ -282,7 +282,7 @@ impl<'a> Select<'a> {
         // before it uses the message.
         let selected = unsafe { Selected::of_choice(arm, at, chosen, limit) };
         let message = Inline::out_of(space);
-        SelectedOperation { index, selected: Some(selected), _room: room, message, home: self.home }
+        SelectedOperation { index, selected: Some(selected), room, message, home: self.home }
     }
 
     fn watch(&mut self, limit: Limit) -> Option<usize> {

@@ -11,10 +11,16 @@
 //! A G has room for one hook, that of the wait in which it is parked. A value that outlasts a wait has a
 //! [`StandingHook`], in a list whose head lies in the goroutine's first frame. Only the goroutine changes the list.
 //!
+//! So no other goroutine or thread can take a hook back, and the list would keep the address of what is freed then. A value
+//! that the user has, and that the compiler binds to the thread (`!Send`), comes to another goroutine through a
+//! `thread_local!`: its owner asks (`try_take_back`), and leaks it there. A value in a function's frame stays with its
+//! goroutine, and where its hook is not found, the process ends. A goroutine whose hooks were run never runs again, so it takes
+//! none back.
+//!
 //! Checked by `models/promise.rs` and `models/semaphore.rs`.
 
 use crate::g::GRef;
-use crate::host::{Active, Host};
+use crate::host::{Active, Host, Process};
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, AtomicPtr, Relaxed};
@@ -50,13 +56,17 @@ impl AbandonHook {
 #[repr(C)]
 pub(crate) struct StandingHook {
     hook: AbandonHook,
+    /// The next hook of the list, null at the end; `UNLISTED` in none.
     next: Cell<*const StandingHook>,
 }
+
+/// Of a hook that is in no list.
+const UNLISTED: *const StandingHook = std::ptr::without_provenance(1);
 
 impl StandingHook {
     /// As [`AbandonHook::new`].
     pub(crate) const fn new(run: unsafe fn(*const AbandonHook)) -> Self {
-        StandingHook { hook: AbandonHook::new(run), next: Cell::new(std::ptr::null()) }
+        StandingHook { hook: AbandonHook::new(run), next: Cell::new(UNLISTED) }
     }
 
     /// The list of the calling goroutine; `None` for a plain thread, which always runs.
@@ -83,23 +93,49 @@ impl StandingHook {
     /// # Safety
     /// The hook is still there.
     pub(crate) unsafe fn take_back(this: *const Self) {
-        let Some(list) = Self::list() else { return };
+        // SAFETY: by this function's contract.
+        if !unsafe { Self::try_take_back(this) } {
+            // Not a panic, which would free the frame that the list has.
+            Active::fatal(
+                "take_back: the hook is not in the goroutine's list: it was moved, or is another goroutine's",
+            );
+        }
+    }
+
+    /// As `take_back`, for a value that may have come to another goroutine or thread. Returns `false` there: the caller leaves
+    /// the value as it is, and never frees it, as the list of the goroutine that has set the hook goes on having it.
+    ///
+    /// # Safety
+    /// The hook is still there.
+    #[must_use]
+    pub(crate) unsafe fn try_take_back(this: *const Self) -> bool {
         // SAFETY: by this function's contract.
         let next = unsafe { (*this).next.get() };
+        let Some(list) = Self::list() else { return next == UNLISTED };
         // Relaxed, as in `note`.
-        let mut at = list.load(Relaxed).cast_const();
-        if at == this {
+        let first = list.load(Relaxed).cast_const();
+        if first == this {
             list.store(next.cast_mut(), Relaxed);
-            return;
+            return true;
         }
         // SAFETY: by the contract of `note`, the hooks in the list are not moved.
+        next == UNLISTED || unsafe { Self::unlink(first, this, next) }
+    }
+
+    /// Takes `this` out of the list that begins with `at`, if it is behind that.
+    ///
+    /// # Safety
+    /// The list is the caller's, and its hooks are still there.
+    unsafe fn unlink(mut at: *const Self, this: *const Self, next: *const Self) -> bool {
+        // SAFETY: by this function's contract.
         while let Some(it) = unsafe { at.as_ref() } {
             if it.next.get() == this {
                 it.next.set(next);
-                return;
+                return true;
             }
             at = it.next.get();
         }
+        false
     }
 
     /// As [`AbandonHook::run_of`].

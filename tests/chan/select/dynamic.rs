@@ -6,14 +6,17 @@ use common::crew::{each, everyone, join_all};
 use common::random::Random;
 use common::{runtime, until};
 use gmp::chan::{
-    ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, TryReadyError,
-    TrySelectError, bounded, never, unbounded,
+    ReadyTimeoutError, RecvError, Select, SelectTimeoutError, SelectedOperation, SendError, Sender,
+    TryReadyError, TrySelectError, bounded, never, unbounded,
 };
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
@@ -446,6 +449,104 @@ fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
             waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         }
     });
+}
+
+thread_local! { static LEFT: RefCell<Option<SelectedOperation<'static>>> = const { RefCell::new(None) } }
+
+#[inline(never)]
+fn leave_in_the_thread(operation: SelectedOperation<'static>) {
+    LEFT.with(|left| *left.borrow_mut() = Some(operation));
+}
+
+#[inline(never)]
+fn find_in_the_thread() -> SelectedOperation<'static> {
+    LEFT.with(|left| left.borrow_mut().take()).expect("the thread is the same")
+}
+
+fn chosen_send(sender: &'static Sender<Arc<()>>) -> SelectedOperation<'static> {
+    let mut select = Select::new();
+    select.send(sender);
+    select.select()
+}
+
+/// A chosen send goes from one goroutine to another through a thread-local, against the sixth clause of the contract. The
+/// second one is refused, and the first goes on with what it has noted of both. Fails by a send that the second one completes:
+/// what was noted of it is freed, and the first goroutine comes to it in its list.
+#[test]
+fn a_chosen_send_is_not_completed_by_another_goroutine() {
+    common::child::without_retakes("a_chosen_send_is_not_completed_by_another_goroutine", || {
+        type End = fn(SelectedOperation<'_>, &Sender<Arc<()>>, Arc<()>);
+        let ends: [(&str, End); 2] = [
+            ("was chosen in another goroutine", |left, sender, message| left.send(sender, message).unwrap()),
+            ("without completing", |left, _, _| drop(left)),
+        ];
+        for (text, end) in ends {
+            runtime(1).run(move || {
+                let (ours, theirs) = (bounded(1), bounded(1));
+                let [(ours, from_ours), (theirs, from_theirs)] =
+                    [ours, theirs].map(|pair| (&*Box::leak(Box::new(pair.0)), pair.1));
+                let first = chosen_send(ours);
+                leave_in_the_thread(chosen_send(theirs));
+                let message = Arc::new(());
+                let same = Arc::clone(&message);
+                let other = gmp::go(move || {
+                    let left = find_in_the_thread();
+                    panics_with(text, || end(left, theirs, same));
+                });
+                other.join().unwrap();
+                assert_eq!(Arc::strong_count(&message), 1);
+                // Of the memory that would have been free.
+                let _others: Vec<_> = (0..64).map(|_| Box::new([usize::MAX; 10])).collect();
+                first.send(ours, message).unwrap();
+                assert!(from_ours.recv().is_ok());
+                // The place stays promised, as where an operation is forgotten.
+                assert!(from_theirs.is_empty() && theirs.is_full());
+            });
+        }
+    });
+}
+
+type Unsent = Pin<Box<dyn Future<Output = ()>>>;
+
+thread_local! { static BEGUN: RefCell<Option<Unsent>> = const { RefCell::new(None) } }
+
+#[inline(never)]
+fn leave_begun(future: Unsent) {
+    BEGUN.with(|begun| *begun.borrow_mut() = Some(future));
+}
+
+#[inline(never)]
+fn find_begun() -> Unsent {
+    BEGUN.with(|begun| begun.borrow_mut().take()).expect("the thread is the same")
+}
+
+/// As the test above, for the send of a `select!` in a future, which one goroutine begins to poll and another one goes on with.
+/// It can't be left where it is, so the process ends. Fails by a send that goes on.
+#[test]
+fn a_send_that_a_macro_has_chosen_is_not_completed_by_another_goroutine() {
+    const NAME: &str = "a_send_that_a_macro_has_chosen_is_not_completed_by_another_goroutine";
+    if common::child::is_child() {
+        return runtime(1).run(|| {
+            let poll = |future: &mut Unsent| future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let (sender, _receiver) = bounded(1);
+            let mut polls = 0;
+            let mut future: Unsent = Box::pin(async move {
+                let message = std::future::poll_fn(|_| {
+                    polls += 1;
+                    if polls == 1 { Poll::Pending } else { Poll::Ready(7) }
+                });
+                gmp::select! {
+                    send(sender, message.await) -> sent => sent.unwrap(),
+                }
+            });
+            assert!(poll(&mut future).is_pending());
+            leave_begun(future);
+            assert!(gmp::go(move || poll(&mut find_begun()).is_ready()).join().unwrap());
+        });
+    }
+    let ended = common::child::run(NAME, &[("GMPDEBUG", "handoff=0")]);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("is another goroutine's"), "{ended:?}");
 }
 
 /// A message that is not `Send`, and counts the drops.

@@ -28,6 +28,10 @@ impl Drop for OwnSpace {
 /// this send goes on waiting. (A message is not dropped, but lost, if the operations were added in another goroutine or
 /// thread, or in several: the message might belong there.) Then the drop panics, unless the goroutine is unwinding already.
 ///
+/// The goroutine that has chosen a send completes or cancels it. Another one, to which a `thread_local!` may have brought the
+/// operation, does neither: there [`send`](Self::send) panics, and a drop leaves the receiver waiting for the message, as where
+/// the operation is forgotten.
+///
 /// ```
 /// use gmp::chan::{self, Select};
 ///
@@ -43,8 +47,8 @@ impl Drop for OwnSpace {
 pub struct SelectedOperation<'a> {
     pub(super) index: usize,
     pub(super) selected: Option<Selected<'a>>,
-    /// Where the promise of a send was noted.
-    pub(super) _room: Option<OwnSpace>,
+    /// Where the promise of a send was noted. Dropped after `selected`.
+    pub(super) room: Option<OwnSpace>,
     /// A received message, if it needs no box.
     pub(super) message: Inline,
     /// The select's.
@@ -78,8 +82,16 @@ impl SelectedOperation<'_> {
         if !at_home {
             selected.forget_message();
         }
-        drop(selected);
+        if !selected.cancel_at_home() {
+            self.leave_room();
+        }
         true
+    }
+
+    /// Of a send that another goroutine has chosen, whose hooks go on having the room.
+    #[cold]
+    fn leave_room(&mut self) {
+        std::mem::forget(self.room.take());
     }
 
     /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
@@ -93,12 +105,19 @@ impl SelectedOperation<'_> {
     /// The channel is closed, or that limit has passed. The error holds the message.
     ///
     /// # Panics
-    /// If another operation was chosen.
+    /// If another operation was chosen; or if another goroutine has chosen this one.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         // Before it is taken: a panic cancels by `self`, which knows whether a received message may be dropped here.
         self.selected.as_ref().expect("send: completed once").check_send(sender);
-        self.take().expect("send: completed once").sends(sender, message)
+        let selected = self.take().expect("send: completed once");
+        match selected.sends_at_home(sender, message) {
+            Ok(sent) => sent,
+            Err(_message) => {
+                self.leave_room();
+                panic!("send: the operation was chosen in another goroutine");
+            }
+        }
     }
 
     /// Completes a receive, through the receiver with which the operation was added. Does not block.

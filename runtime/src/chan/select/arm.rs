@@ -509,6 +509,27 @@ impl<'a> Selected<'a> {
         }
     }
 
+    /// As `sends`, for what may have come to another goroutine than the one that has chosen it: the message is given back
+    /// there, the promise stays that goroutine's, and the room of the promise is not to be freed any more.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn sends_at_home<T>(
+        mut self,
+        sender: &Sender<T>,
+        message: T,
+    ) -> Result<Result<(), SendError<T>>, T> {
+        match (self.chosen.take(), sender.chan()) {
+            (Some(Chosen::Sends(promised)), Some(chan)) => {
+                // SAFETY: by the contract of `new`.
+                let Some(limit) = (unsafe { PromiseHook::try_take_back(self.slot) }) else {
+                    return Err(message);
+                };
+                Ok(chan.fulfil(promised, message, limit).map_err(SendError))
+            }
+            _ => unreachable!("send: a send by this sender was chosen"),
+        }
+    }
+
     /// Completes a receive.
     ///
     /// # Errors
@@ -534,6 +555,22 @@ impl<'a> Selected<'a> {
     pub fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         self.check_send(sender);
         self.sends(sender, message)
+    }
+
+    /// Cancels the operation, as the drop does, if it is of the caller's goroutine. Returns `false` if another goroutine has
+    /// chosen this send, as in `sends_at_home`.
+    #[cold]
+    pub(crate) fn cancel_at_home(mut self) -> bool {
+        let Some(Chosen::Sends(promised)) = self.chosen else { return true };
+        self.chosen = None;
+        // SAFETY: by the contract of `new`; `ops` are those of `chan`, which is borrowed for `'a`.
+        unsafe {
+            let is_own = PromiseHook::try_take_back(self.slot).is_some();
+            if is_own {
+                (self.ops.withdraw)(self.chan, promised);
+            }
+            is_own
+        }
     }
 
     #[cold]

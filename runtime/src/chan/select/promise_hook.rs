@@ -61,6 +61,20 @@ impl PromiseHook {
         }
     }
 
+    /// As `take_back`. Returns `None` if another goroutine than the caller has noted the promise: the promise stays its own,
+    /// and the space stays where it is for good.
+    ///
+    /// # Safety
+    /// A promise was noted in `slot`.
+    pub(super) unsafe fn try_take_back(slot: *const ()) -> Option<Limit> {
+        let this = slot.cast::<PromiseHook>();
+        // SAFETY: by this function's contract.
+        unsafe {
+            let may_go = (*this).promised == Promised::Closed || StandingHook::try_take_back(this.cast());
+            may_go.then(|| (*this).limit)
+        }
+    }
+
     /// # Safety
     /// `hook` is that of a `PromiseHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
