@@ -38,6 +38,11 @@
 //!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another goroutine,
 //!    and nothing notices. Call such a function inside of [`with_stack`](crate::with_stack), or on a stack that is large enough
 //!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
+//! 6. **Leave nothing of a goroutine in a `thread_local!`**: a value that is `!Send`, and that was made in a goroutine, is out
+//!    of the variable again when that goroutine parks or ends. The next goroutine on the thread would find the value there,
+//!    while the first one goes on on another thread. With a guard of a [`ReentrantMutex`](crate::sync::ReentrantMutex), which
+//!    is the first one's lock still, both have the mutex's value. A goroutine that is bound to its thread may park meanwhile;
+//!    the value is out of the variable before that goroutine is unbound or ends.
 //!
 //! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
 //! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 ask nothing of the goroutine. Its waits may
@@ -46,8 +51,8 @@
 //! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if there may be
 //! one, so what goes wrong once in a while goes wrong at once. The price is some 10 µs a park.
 //!
-//! The library's own guards belong to no thread: those of [`sync`](crate::sync) may be held across a park. And
-//! [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
+//! The library's own guards belong to no thread: those of [`sync`](crate::sync) may be held across a park, by their goroutine.
+//! And [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
 //!
 //! Fine, because nothing of a thread is kept across the park:
 //!

@@ -87,7 +87,8 @@ pub struct RawRwLock(raw_rwlock::RawRwLock);
 pub struct GoroutineOrThread(ThreadIdentity);
 
 // SAFETY: a goroutine's G is no other's while the goroutine lives, and another address than that of a thread's variable,
-// which is what the thread has. Only a thread on which no goroutine runs is asked for its own.
+// which is what the thread has. Only a thread on which no goroutine runs is asked for its own. A guard, which is not `Send`,
+// stays with its goroutine, by the sixth clause of `migration`.
 unsafe impl GetThreadId for GoroutineOrThread {
     const INIT: Self = GoroutineOrThread(ThreadIdentity::INIT);
 

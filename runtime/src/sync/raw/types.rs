@@ -28,7 +28,7 @@ use super::{GoroutineOrThread, RawFairMutex, RawMutex};
 /// }
 /// ```
 ///
-/// A guard belongs to its goroutine:
+/// A guard belongs to its goroutine, and is left to no other in a `thread_local!` either; see [`migration`](crate::migration).
 ///
 /// ```compile_fail,E0277
 /// fn sends(_: impl Send) {}
