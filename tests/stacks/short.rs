@@ -2,8 +2,9 @@
 
 use common::{child, gate::Gate, runtime, seccomp, until, watched};
 use gmp::sync::Event;
-use gmp::{JoinHandle, Runtime, chan};
+use gmp::{Builder, JoinHandle, Runtime, chan};
 use std::fs;
+use std::io::ErrorKind::OutOfMemory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -160,5 +161,67 @@ fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
             others.into_iter().for_each(|one| one.join().unwrap());
             first.end();
         });
+    }
+}
+
+/// Fails by the end of the process: none of the goroutines has a stack, or all are taken for asleep. And by a message a look,
+/// ten times a second. The `generator` backend asks the kernel at the first run: on the other one the spawn is refused.
+#[test]
+fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
+    const NAME: &str = "a_goroutine_that_was_accepted_waits_where_none_has_a_stack";
+    if !child::is_child() {
+        // Other threads than the runtime's do not count: the judge is to look at the goroutines.
+        let told = child::passes(NAME, &[("GMPDEBUG", "deadlock=always")]);
+        let times = |what: &str| told.matches(what).count();
+        let rounds = times(ACCEPTED);
+        assert_eq!(times("a goroutine waits for its stack"), rounds, "{told}");
+        // The first time by that crate, for either goroutine.
+        assert!(times("panicked at") <= 2 * rounds, "{told}");
+        return;
+    }
+    /// No slot is larger: the rest of the process has less to ask for.
+    const LARGE: usize = 64 << 20;
+    /// Some looks for stacks.
+    const WHILE: Duration = Duration::from_millis(500);
+    for procs in common::PROCS {
+        watched(procs, || {
+            // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+            let rt = unsafe { Runtime::builder().procs(procs).stack_size(LARGE).build() }.unwrap();
+            // The runtime's threads are there.
+            until_asleep_but(0);
+            limit_address_space(Some(LARGE / 2));
+            let accepted = Builder::new().go_in(&rt.handle(), || 1);
+            let Ok(mut accepted) = accepted.inspect_err(|refused| assert_eq!(refused.kind(), OutOfMemory))
+            else {
+                limit_address_space(None);
+                return;
+            };
+            eprintln!("{ACCEPTED}");
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert!(accepted.join_timeout(WHILE).is_none(), "there was a stack");
+                    limit_address_space(None);
+                    assert_eq!(accepted.join().unwrap(), 1);
+                });
+                assert_eq!(rt.run(|| 2), 2);
+            });
+            assert!(rt.shutdown(WHILE).refused().stacks() > 0);
+        });
+    }
+}
+
+/// Said by a child, once a round.
+const ACCEPTED: &str = "the goroutine was accepted";
+
+/// Allows the process so many bytes of address space more, or as many as it wants.
+fn limit_address_space(more: Option<usize>) {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let now = pages.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limits of this process alone.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limit), 0);
+        limit.rlim_cur = more.map_or(limit.rlim_max, |more| (now + more) as u64);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
     }
 }

@@ -235,6 +235,10 @@ impl Builder {
 
     /// Starts the goroutine, as [`go`] does.
     ///
+    /// A goroutine that was accepted has its stack reserved. Where the kernel has no memory left for the stack's guard when the
+    /// goroutine is to begin, or, with the [`generator` backend](crate::migration#the-generator-backend), for the stack, the
+    /// goroutine waits for it, however long: see [`Refused::stacks`](crate::Refused::stacks).
+    ///
     /// # Errors
     /// `InvalidInput` when the stack size is out of range; when the goroutine can get no stack, as [`go`] panics with:
     /// `QuotaExceeded` at [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` where the kernel

@@ -108,8 +108,6 @@ pub(crate) struct M<H: Host> {
     pub(crate) handle: Cell<Option<H::Thread>>,
     /// Goroutines that were made on this M, less those that ended here.
     live: AtomicI64,
-    /// Stacks that goroutines got on this M, less those that came back here.
-    stacks: AtomicI64,
     /// Where the thread sleeps without work. `assignment` is what a waker has left for the M: written before the note's wake,
     /// or the poller's break, and read after the sleep.
     pub(crate) note: Note<H>,
@@ -162,7 +160,6 @@ impl<H: Host> M<H> {
             life: Cell::new(0),
             handle: Cell::new(None),
             live: AtomicI64::new(0),
-            stacks: AtomicI64::new(0),
             note: Note::new(),
             assignment: UnsafeCell::new(None),
             bound: Bound::new(),
@@ -226,19 +223,6 @@ impl<H: Host> M<H> {
     /// This M's part of the goroutines; negative when others' ended here.
     pub(crate) fn live(&self) -> i64 {
         self.live.load(Relaxed)
-    }
-
-    /// The M's own: counts stacks that goroutines got and gave back here.
-    #[inline]
-    pub(crate) fn count_stacks(&self, by: i64) {
-        // Release: partner `stacks`. One writer, which reads what it wrote itself.
-        self.stacks.store(self.stacks.load(Relaxed) + by, Release);
-    }
-
-    /// This M's part of the stacks in use; negative when others' goroutines ended here.
-    pub(crate) fn stacks(&self) -> i64 {
-        // Acquire: partner `count_stacks`; see `Sched::no_stack_is_out`.
-        self.stacks.load(Acquire)
     }
 
     /// The goroutine that this M runs.

@@ -737,8 +737,6 @@ pub enum Mutant {
     TrimEmptiesBusyCaches,
     /// An M that makes its P idle keeps stacks in the P's cache for which goroutines wait.
     IdlePKeepsStacks,
-    /// A goroutine that finds no stack ends the process although a busy P may have one in its cache.
-    StacksOfBusyPsForgotten,
     /// A goroutine that finds no stack says so when it has asked for the last time.
     StackWantedLate,
     /// An M that asks once more for a stack gives what it gets back with the reservation.

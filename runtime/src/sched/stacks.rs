@@ -12,7 +12,7 @@
 //!   W3  empty the caches of idle Ps            all try again                       stack there?  all try again
 //!   W4  ask once more: got a stack?
 //!       put it back; all try again
-//!   W5  else call the monitor
+//!   W5  else tell the operator, once, and call the monitor
 //!
 //!   monitor, 1 and 10 ms after it has seen `wanted`, and then every 100 ms:  L1  all try again
 //! ```
@@ -31,8 +31,9 @@
 //! monitor sees `wanted` it does not sleep for good; W5 comes after W2, so a monitor that has missed `wanted` is called, and
 //! looks again before it sleeps for good.
 //!
-//! So the process ends for want of a stack only where no goroutine has a stack and all other Ps are idle. Two Ms at W4 at
-//! once find each other's P busy: the last of them that idles a P has all try again (I1). Checked by `models/stacks.rs`.
+//! A goroutine waits for a stack for as long as it takes, also where no goroutine has one that could come back: memory is
+//! shared with plain threads, and with other processes. Such a goroutine is runnable, so the judge of deadlocks takes it for
+//! awake. *An M that idles the last busy P and has all try again* would do so in a circle. Checked by `models/stacks.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -41,6 +42,7 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicBool, Relaxed};
+use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::io;
@@ -149,7 +151,6 @@ impl<H: Host> Sched<H> {
         }
         let size = g.with_birth(|birth| birth.stack_size as usize);
         let p = m.p().expect("provide_stack: an M begins a goroutine with a P");
-        m.count_stacks(1);
         match p.with_stack_cache(|cache| self.host.new_stack(cache, size)) {
             Ok(fresh) => {
                 if self.config.knobs.stack_use {
@@ -160,7 +161,6 @@ impl<H: Host> Sched<H> {
                 true
             }
             Err(refused) => {
-                m.count_stacks(-1);
                 self.wait_for_stack(p, g, size, &refused);
                 false
             }
@@ -173,7 +173,6 @@ impl<H: Host> Sched<H> {
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
         let p = m.p().expect("retire_stack: a goroutine ends inside the runtime");
         p.with_stack_cache(|cache| self.host.retire(cache, stack));
-        m.count_stacks(-1);
         if self.stacks.wanted.load(Relaxed) {
             p.with_stack_cache(|cache| self.host.empty(cache));
             self.try_again();
@@ -197,36 +196,16 @@ impl<H: Host> Sched<H> {
         if again.is_ok() {
             return self.try_again();
         }
-        self.central.lock().call_monitor(&self.monitor_note);
-        if !self.is_stopping() && self.no_stack_is_left() && self.no_stack_is_left() {
-            H::fatal(&format!("no stack for a goroutine, and none in use that could come back: {refused}"));
+        if !self.is_stopping() {
+            self.tell_refused(Refusal::Stack, || {
+                format!("a goroutine waits for its stack, and asks again ten times a second: {refused}")
+            });
         }
-    }
-
-    /// Returns `true` if a goroutine waits for a stack, and none could come back: no goroutine has a stack, nor has the cache
-    /// of a P. For since W1 of the goroutine that has waited longest, each P that became idle has given up all stacks, and W3
-    /// has emptied the caches of the others.
-    fn no_stack_is_left(&self) -> bool {
-        let central = self.central.lock();
-        mutant!(StacksOfBusyPsForgotten: return !central.stackless.is_empty() && Self::no_stack_is_out(&central));
-        !central.stackless.is_empty() && self.is_last_busy(&central) && Self::no_stack_is_out(&central)
-    }
-
-    /// Returns `true` if all Ps but the caller's are idle. Under the lock.
-    fn is_last_busy(&self, central: &Central<H>) -> bool {
-        central.idle.num_ps() as u64 + 1 >= self.census.read().nlive()
-    }
-
-    /// Returns `true` if no goroutine has a stack: adds up the Ms' counts, one by one. A goroutine that goes from one M to
-    /// another between two looks may be missed by one pass, and is seen by the next: the later M's count makes the earlier
-    /// one's visible.
-    fn no_stack_is_out(central: &Central<H>) -> bool {
-        // SAFETY: Ms live as long as their scheduler.
-        central.ms.iter().map(|m| unsafe { m.as_ref() }.stacks()).sum::<i64>() <= 0
+        self.central.lock().call_monitor(&self.monitor_note);
     }
 
     /// I1: `p`, the caller's or one that no M holds, is about to be idle. The goroutines that wait for a stack go to the
-    /// global queue if there is a reason to ask again; the caller wakes an M for them. Under the lock.
+    /// global queue if there was one in the P's cache; the caller wakes an M for them. Under the lock.
     #[inline]
     pub(crate) fn offer_stacks(&self, central: &mut Central<H>, p: &P<H>) {
         mutant!(IdlePKeepsStacks: return);
@@ -238,8 +217,7 @@ impl<H: Host> Sched<H> {
     #[cold]
     fn offer_stacks_of(&self, central: &mut Central<H>, p: &P<H>) {
         let there = p.with_stack_cache(|cache| self.host.empty(cache));
-        let nobody_else = self.is_last_busy(central) && Self::no_stack_is_out(central);
-        if there || nobody_else {
+        if there {
             self.stacks.wanted.store(false, Relaxed);
             central.globq.append(&mut central.stackless);
             self.publish_len(central);

@@ -4,7 +4,8 @@
 //! The interface is the same. These differences all come from that crate:
 //! - Each stack is a mapping of its own, split by the guard page (which comes on top of the size), made by `Coro::new`
 //!   and unmapped by `retire`. So a process has `vm.max_map_count` / 2 goroutines at most.
-//! - The crate panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then).
+//! - The crate panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then). A goroutine
+//!   that waits for its stack asks again and again: until a stack was had, `Coro::new` asks the kernel itself beforehand.
 //! - The crate's handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and the crate's panic hook
 //!   goes around the user's at the first resume in the process.
 //! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
@@ -29,8 +30,8 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
 use std::ptr;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::host::native::Native;
 use crate::m::M;
@@ -80,12 +81,18 @@ pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 pub(crate) struct StackPool {
     in_use: AtomicUsize,
     max_bytes: usize,
+    /// The kernel has refused the last stack.
+    short: AtomicBool,
 }
 
 impl StackPool {
     /// `max_bytes` limits the stacks that are out at a time.
     pub(crate) fn new(max_bytes: Option<usize>, _guard: usize) -> StackPool {
-        StackPool { in_use: AtomicUsize::new(0), max_bytes: max_bytes.unwrap_or(usize::MAX) }
+        StackPool {
+            in_use: AtomicUsize::new(0),
+            max_bytes: max_bytes.unwrap_or(usize::MAX),
+            short: AtomicBool::new(false),
+        }
     }
 
     /// Counts a stack for `Coro::new`. Errors: `InvalidInput` above MAX_STACK, `QuotaExceeded` at the pool's limit.
@@ -128,6 +135,24 @@ fn rounded(size: usize) -> io::Result<usize> {
     Ok(size.max(MIN_STACK).next_power_of_two())
 }
 
+/// Returns an error if the kernel has no stack of `size` bytes now: the mapping, split by its guard.
+fn look_for(size: usize) -> io::Result<()> {
+    let (bytes, prot) = (size + GUARD, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a new mapping, of which nothing is used, and which goes at once.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), bytes, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let split = match libc::mprotect(at, GUARD, libc::PROT_NONE) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        libc::munmap(at, bytes);
+        split
+    }
+}
+
 /// A goroutine's stack and the point at which it goes on.
 ///
 /// Dropping a suspended Coro frees nothing, by design: the frames may be referred to from elsewhere. The stack is
@@ -150,12 +175,21 @@ impl Coro {
     ///
     /// Errors: `OutOfMemory` with the crate's text when the kernel refuses; the reservation stands.
     pub(crate) fn new(
-        _pool: &StackPool,
+        pool: &StackPool,
         _cache: &mut StackCache,
         size: usize,
         entry: Entry,
     ) -> io::Result<Coro> {
         let size = rounded(size)?;
+        let refused = |why: &dyn std::fmt::Display| {
+            let limits = "RLIMIT_AS, vm.max_map_count or vm.overcommit_memory";
+            let text = format!("a stack of {size} bytes, which {limits} may limit: {why}");
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        };
+        // Relaxed: a hint, which saves a message.
+        if pool.short.load(Relaxed) {
+            look_for(size).map_err(|why| refused(&why))?;
+        }
         let link: *mut Cell<*mut Yielder> = Box::into_raw(Box::new(Cell::new(ptr::null_mut())));
         let body = move |mut scope: Scope<'_, '_, usize, usize>| {
             // SAFETY: only `retire` frees this cell, after the generator has ended.
@@ -167,13 +201,20 @@ impl Coro {
         // The crate counts in words; an odd number of them would touch the whole stack.
         let words = size / size_of::<usize>();
         match catch_unwind(AssertUnwindSafe(|| Gn::<usize>::new_scoped_opt_local(words, body))) {
-            Ok(generator) => Ok(Coro { generator: ManuallyDrop::new(generator), link, size }),
+            Ok(generator) => {
+                // Relaxed, both here: a hint. The look spares other Ps' caches the store.
+                if pool.short.load(Relaxed) {
+                    pool.short.store(false, Relaxed);
+                }
+                Ok(Coro { generator: ManuallyDrop::new(generator), link, size })
+            }
             Err(payload) => {
                 // SAFETY: made above, and the body that knew it is gone.
                 drop(unsafe { Box::from_raw(link) });
-                let text = payload.downcast_ref::<String>().map_or("refused", String::as_str);
-                let text = format!("a stack of {size} bytes: {text}");
-                Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+                // Relaxed: as above.
+                pool.short.store(true, Relaxed);
+                let why = payload.downcast_ref::<String>().map_or("refused", String::as_str);
+                Err(refused(&why))
             }
         }
     }

@@ -20,7 +20,7 @@
 //! at the other end of the list are the ones that are not needed.
 //!
 //! The record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
-//! record counts goroutines and stacks: the record is `spare`, and the next thread that is started gets it. So there
+//! record counts goroutines: the record is `spare`, and the next thread that is started gets it. So there
 //! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
 //! puts the handle into `ended`, and joins the threads whose handles are there, but for those that still run destructors of
 //! thread-locals, or are about to be gone. So the handles that are left are theirs and those of the last threads that have

@@ -27,9 +27,11 @@ pub(crate) enum Refusal {
     ChildEnd,
     /// The CPUs of a thread.
     Affinity,
+    /// The stack of a goroutine that was to begin.
+    Stack,
 }
 
-const KINDS: usize = Refusal::Affinity as usize + 1;
+const KINDS: usize = Refusal::Stack as usize + 1;
 
 /// How often each refusal occurred.
 pub(crate) struct Told([AtomicU64; KINDS]);
@@ -49,7 +51,8 @@ impl Told {
 ///
 /// The first time of each kind is reported on standard error, in one line. Not counted is what was replaced without loss:
 /// `epoll_pwait2` by `ppoll` or `epoll_pwait`, the eventfd that wakes the poller by another one, `madvise` for guards and for
-/// memory by `mprotect` and `munmap`. What is refused to a call of the program is its error: a socket, a stack.
+/// memory by `mprotect` and `munmap`. What is refused to a call of the program is its error: a socket, the
+/// stack of a goroutine that is spawned.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -122,6 +125,12 @@ impl Refused {
         self.count(Refusal::Affinity)
     }
 
+    /// Returns how often a goroutine that was to begin got no stack: see [`Builder::go`](crate::Builder::go). The goroutine
+    /// waited, and asked again, ten times a second at least.
+    pub fn stacks(&self) -> u64 {
+        self.count(Refusal::Stack)
+    }
+
     /// Returns `true` if nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; KINDS]
@@ -140,6 +149,7 @@ impl fmt::Debug for Refused {
             .field("wakes", &self.wakes())
             .field("child_waits", &self.child_waits())
             .field("affinities", &self.affinities())
+            .field("stacks", &self.stacks())
             .finish()
     }
 }
