@@ -1,15 +1,22 @@
-//! Every public call that may park says that it may unwind: read from the sources, the list of those calls too.
+//! Every public call that may park says whether it may unwind, and the contract names it: read from the sources, the list of
+//! those calls too.
 
 use super::text;
 
 use std::collections::BTreeSet;
 
 /// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 19] = [
+const PUBLIC: [&str; 25] = [
     "chan/",
     "context/",
     "net/",
     "os/fs/",
+    "os/io/",
+    "os/process/child.rs",
+    "os/process/command.rs",
+    "os/process/streams.rs",
+    "os/signal/mod.rs",
+    "os/signal/receiver.rs",
     "sync/",
     "time/",
     "goroutine/mod.rs",
@@ -28,20 +35,26 @@ const PUBLIC: [&str; 19] = [
 ];
 
 /// Where a wait begins.
-const PARKS: [&str; 7] = [
+const PARKS: [&str; 9] = [
     "wait_in(",
     ".park(",
     ".suspend(",
     "end_here",
     "Window::<Active>::enter()",
+    "enter::<Active>()",
+    "blocking(",
     ".files.call(",
     ".lookups.call(",
 ];
 
+/// std's traits with methods that may park.
+const OF_STD: [&str; 5] = ["Read", "Write", "Deref", "Iterator", "DoubleEndedIterator"];
+
 /// Calls that park and whose names others have as well, as the public types spell them.
-const PARKS_HERE: [&str; 9] = [
+const PARKS_HERE: [&str; 10] = [
     "0.run(",
     "raw.lock(",
+    "lock_surely(",
     "chan.recv(",
     "chan.send(",
     "handle.join(",
@@ -84,7 +97,7 @@ fn functions(file: &str, text: &str) -> Vec<Function> {
     let mut of_std = false;
     for (at, line) in lines.iter().enumerate() {
         if line.starts_with("impl") {
-            of_std = line.starts_with("impl Read for") || line.starts_with("impl Write for");
+            of_std = OF_STD.iter().any(|name| line.contains(&format!(" {name} for ")));
         }
         let Some((name, is_pub)) = head(line) else { continue };
         let docs = lines[..at].iter().rev().map(|line| line.trim_start());
@@ -196,6 +209,47 @@ fn every_public_call_that_may_park_says_that_it_may_unwind() {
     assert!(count > 50, "only {count} have the section");
 }
 
+/// What the contract says in the part of this name.
+fn contract(part: &str) -> String {
+    let text = &text::shipped("runtime/src")["goroutine/migration.rs"];
+    let lines = text.lines().skip_while(|line| *line != format!("//! # {part}")).skip(1);
+    lines.take_while(|line| !line.starts_with("//! # ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Fails when the contract names neither a call that may park nor, where it says what parks there, the call's module; or when
+/// the contract says of such a call that it never parks.
+#[test]
+fn the_contract_names_what_may_park() {
+    const MODULES: [(&str, &str); 8] = [
+        ("chan/", "chan"),
+        ("net/", "net"),
+        ("os/fs/", "fs"),
+        ("os/io/", "io"),
+        ("os/process/", "process"),
+        ("os/signal/", "signal"),
+        ("sync/", "sync"),
+        ("time/", "time"),
+    ];
+    let (all, text) = (all(), contract("What may park"));
+    let (parks, never) = text.split_once("//! Never: ").expect("the contract says what never parks");
+    let named = |f: &Function| match MODULES.iter().find(|(folder, _)| f.file.starts_with(folder)) {
+        Some((_, module)) => parks.contains(&format!("[`{module}`](crate::{module})")),
+        None => [format!("`{}`", f.name), format!("::{}`", f.name)].iter().any(|name| parks.contains(name)),
+    };
+    let (mut missing, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+    let which = parking(&all);
+    for (n, f) in all.iter().enumerate().filter(|(_, f)| f.public && !f.doc.contains("doc(hidden)")) {
+        if (which.contains(&n) || f.doc.contains(SECTION)) && !named(f) {
+            missing.insert(format!("{}: {}", f.file, f.name));
+        }
+        if which.contains(&n) && never.contains(&format!("(crate::{})", f.name)) {
+            wrong.insert(format!("{}: {}", f.file, f.name));
+        }
+    }
+    assert!(missing.is_empty(), "the contract does not say that these may park: {missing:#?}");
+    assert!(wrong.is_empty(), "the contract says that these never park: {wrong:#?}");
+}
+
 /// Fails when the reader no longer sees what it looks for.
 #[test]
 fn the_list_is_read_from_the_code() {
@@ -208,7 +262,14 @@ fn the_list_is_read_from_the_code() {
         ("net/tcp/listener.rs", "accept"),
         ("net/udp.rs", "send_to"),
         ("os/fs/dir.rs", "read_dir"),
+        ("os/fs/file.rs", "lock"),
         ("os/fs/mod.rs", "copy"),
+        ("os/io/watched.rs", "read_with"),
+        ("os/process/child.rs", "wait"),
+        ("os/process/command.rs", "spawn"),
+        ("goroutine/fork.rs", "fork"),
+        ("sync/guard.rs", "bump"),
+        ("sync/lazy_lock.rs", "deref"),
         ("sync/condvar.rs", "wait_while_until"),
         ("sync/mutex.rs", "lock"),
         ("sync/rwlock.rs", "try_write_for"),

@@ -272,8 +272,12 @@ pub struct ForkScope<'scope, 'env: 'scope> {
 }
 
 impl<'scope> ForkScope<'scope, '_> {
-    /// Puts `f` aside, to be called when the scope's function is over, unless another thread has taken it by then. Returns at
-    /// once; a goroutine that has lost its P, as it ran for long, waits for one. Branches fork in scopes of their own.
+    /// Puts `f` aside, to be called when the scope's function is over, unless another thread has taken it by then. Does not
+    /// wait for `f`; but a goroutine that has lost its P, as it ran for long, waits here for a P, and may go on on another
+    /// thread. Branches fork in scopes of their own.
+    ///
+    /// # Unwinds
+    /// Never: the wait for a P does not unwind.
     #[track_caller]
     pub fn fork<F>(&'scope self, f: F)
     where

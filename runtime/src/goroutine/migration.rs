@@ -142,30 +142,48 @@
 //!
 //! # What may park
 //!
-//! [`yield_now`](crate::yield_now); [`park`](crate::park()), [`park_timeout`](crate::park_timeout) and
-//! [`park_until`](crate::park_until); [`block_on`](crate::block_on); [`JoinHandle::join`](crate::JoinHandle::join),
-//! [`join_timeout`](crate::JoinHandle::join_timeout), [`join_deadline`](crate::JoinHandle::join_deadline) and
-//! [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join); [`Runtime::run`](crate::Runtime::run); the beginning
-//! and the return of [`blocking`](crate::blocking), and the return of [`scope`](crate::scope()); sends, receives, iterators and
-//! selects of [`chan`](crate::chan); the receives of [`broadcast`](crate::chan::broadcast), its
-//! [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
-//! [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,
-//! `send_if_modified`, `send_replace`) and what waits (`changed`, `wait_for`), and `closed` in both; everything in
-//! [`sync`](crate::sync) that locks, waits, acquires, or runs a closure for others that wait, a full
-//! [`ErrGroup`](crate::sync::ErrGroup) as well; the sleeps of [`time`](crate::time); and the operations of [`net`](crate::net)
-//! that wait, `close` among them.
+//! Each call that waits, and each that gives the goroutine's P away or comes back for one: a goroutine that has run for long
+//! may have lost its P, and waits for another. All of these calls have a section "Unwinds". They are:
+//!
+//! * [`yield_now`](crate::yield_now) and [`yield_to`](crate::yield_to); [`park`](crate::park()),
+//!   [`park_timeout`](crate::park_timeout) and [`park_until`](crate::park_until); [`block_on`](crate::block_on);
+//!   [`JoinHandle::join`](crate::JoinHandle::join), [`join_timeout`](crate::JoinHandle::join_timeout),
+//!   [`join_deadline`](crate::JoinHandle::join_deadline) and [`ScopedJoinHandle::join`](crate::ScopedJoinHandle::join);
+//!   [`Runtime::run`](crate::Runtime::run) and [`run_locked`](crate::Runtime::run_locked); [`join`](crate::join()),
+//!   [`fork_scope`](crate::fork_scope) and [`ForkScope::fork`](crate::ForkScope::fork); the return of
+//!   [`scope`](crate::scope()); the beginning and the return of [`blocking`](crate::blocking);
+//! * in [`chan`](crate::chan) sends, receives, iterators and selects; the receives of [`broadcast`](crate::chan::broadcast),
+//!   its [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
+//!   [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,
+//!   `send_if_modified`, `send_replace`) and what waits (`changed`, `wait_for`), and `closed` in both;
+//! * in [`sync`](crate::sync) everything that locks, also again (`bump`, `unlocked`), waits, acquires, or runs a closure for
+//!   others that wait, as the access to a [`LazyLock`](crate::sync::LazyLock) does; a full [`ErrGroup`](crate::sync::ErrGroup)
+//!   as well;
+//! * the sleeps of [`time`](crate::time);
+//! * the operations of [`net`](crate::net) that wait, `close` among them, and those that may look a name up: `bind`, `connect`,
+//!   `send_to`;
+//! * everything in [`fs`](crate::fs) that asks the file system: reads, also of what is cached, writes, locks, and all that has
+//!   a path;
+//! * in [`io`](crate::io) reads, writes and copies: of [`stdin`](crate::io::stdin), pipes, and what is
+//!   [`Watched`](crate::io::Watched);
+//! * in [`process`](crate::process) the start of a child and the waits for its end (`spawn`, `status`, `output`, `wait`,
+//!   `wait_with_output`), and its pipes;
+//! * the receives and iterators of a [`Receiver`](crate::signal::Receiver) of [`signal`](crate::signal).
+//!
+//! [`Context::run`](crate::context::Context::run) and [`time::timeout`](crate::time::timeout) park where what they call does.
 //!
 //! Never: a call whose documentation says that it does not block. [`go`](crate::go), [`current`](crate::current),
 //! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and
-//! [`Receiver`](crate::chan::Receiver), `try_lock`, dropping a guard, `close` of a channel, notifications, setting and
-//! stopping timers, [`Cancel::cancel`](crate::context::Cancel::cancel), [`abort`](crate::AbortHandle::abort), dropping a
-//! `JoinHandle`, making sockets without connecting them, [`with_stack`](crate::with_stack) itself. Some of these calls wake
-//! tasks of other executors, and call their wakers: where such a `Waker` parks, as one does that takes a lock of
-//! [`sync`](crate::sync), count them among the calls that may park.
+//! [`Receiver`](crate::chan::Receiver), `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping
+//! timers, [`Cancel::cancel`](crate::context::Cancel::cancel), [`abort`](crate::AbortHandle::abort), dropping a `JoinHandle`,
+//! binding a socket to an address that is no name, [`with_stack`](crate::with_stack) itself. Some of these calls wake tasks of
+//! other executors, and call their wakers: where such a `Waker` parks, as one does that takes a lock of [`sync`](crate::sync),
+//! count them among the calls that may park.
 //!
 //! # What may unwind
 //!
-//! Each call that may park says so under "Unwinds". The wait of the call is ended from outside, and the call unwinds,
+//! Each call that may park has a section "Unwinds", which says "Never" where nothing from outside ends a wait of that call. The
+//! wait of the call is ended from outside, and the call unwinds,
 //!
 //! * when a [`Context`](crate::context::Context) is done, under which the caller runs
 //!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of

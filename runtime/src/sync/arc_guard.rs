@@ -206,8 +206,11 @@ impl<T: ?Sized> ArcMutexGuard<T> {
         lock
     }
 
-    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters. Does nothing
-    /// if there is no waiter. Nothing interrupts the wait for the lock.
+    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters: blocks as
+    /// [`Mutex::lock`] does. Does nothing if there is no waiter.
+    ///
+    /// # Unwinds
+    /// Never: nothing interrupts the wait for the lock.
     pub fn bump(s: &mut Self) {
         s.lock.raw.unlock_fair();
         s.lock.raw.lock_surely();

@@ -57,7 +57,9 @@ macro_rules! lets_others_in {
 
             /// Unlocks, which lets the waiters in, and locks again behind them: blocks as
             #[doc = concat!("[`RwLock::", stringify!($take), "`](crate::sync::RwLock::", stringify!($take), ") does.")]
-            /// Nothing interrupts the wait.
+            ///
+            /// # Unwinds
+            /// Never: nothing interrupts the wait for the lock.
             pub fn bump(s: &mut Self) {
                 Self::unlocked(s, || ());
             }

@@ -83,6 +83,14 @@ impl<T, F> LazyLock<T, F> {
 
 impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
     type Target = T;
+    /// Returns the value, as [`force`](Self::force): blocks the calling goroutine, or the plain thread, while another caller's
+    /// closure runs.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Panics
+    /// As [`force`](Self::force).
     #[inline]
     #[track_caller]
     fn deref(&self) -> &T {

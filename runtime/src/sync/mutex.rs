@@ -353,8 +353,11 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         ManuallyDrop::new(s).raw().unlock_fair();
     }
 
-    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters. Does nothing
-    /// if there is no waiter.
+    /// Hands the lock to the waiter that has waited longest, and locks again behind the other waiters: blocks as
+    /// [`Mutex::lock`] does. Does nothing if there is no waiter.
+    ///
+    /// # Unwinds
+    /// Never: nothing interrupts the wait for the lock.
     pub fn bump(s: &mut Self) {
         s.raw().unlock_fair();
         s.raw().lock_surely();

@@ -175,6 +175,9 @@ impl File {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
+    /// # Unwinds
+    /// Never: nothing from outside ends the wait.
+    ///
     /// # Errors
     /// As [`std::fs::File::lock`].
     pub fn lock(&self) -> io::Result<()> {
@@ -186,6 +189,9 @@ impl File {
     }
 
     /// As [`lock`](Self::lock), for a lock that others may have at the same time, if theirs are shared as well.
+    ///
+    /// # Unwinds
+    /// Never, as [`lock`](Self::lock).
     ///
     /// # Errors
     /// As [`std::fs::File::lock_shared`].

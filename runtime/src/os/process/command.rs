@@ -216,10 +216,14 @@ impl Command {
         &mut self.inner
     }
 
-    /// Starts the child. Blocks the thread until the child runs its program, and no other goroutine.
+    /// Starts the child. Blocks the thread until the child runs its program, and no other goroutine: the call is made as in
+    /// [`blocking`](crate::blocking), and the goroutine may park before it and behind it.
     ///
     /// The child is forked from the thread on which the caller happens to run. That thread may end before the program does,
     /// and `PR_SET_PDEATHSIG`, which a function of [`pre_exec`](Self::pre_exec) may ask for, is about the end of that thread.
+    ///
+    /// # Unwinds
+    /// Never: nothing from outside ends these waits.
     ///
     /// # Errors
     /// As with std; and if a pipe to the child can't be made non-blocking, in which case the child is killed.
