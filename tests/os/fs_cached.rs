@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const LEN: usize = 10_000;
+/// The longest buffer for which a read is tried, as the documentation of `fs` says.
+const LONGEST: usize = 256 << 10;
 
 /// How many of the calls of `read`, out of so many, have let another goroutine run.
 fn handed_off(rounds: usize, mut read: impl FnMut()) -> usize {
@@ -48,11 +50,12 @@ fn written(path: PathBuf) -> PathBuf {
 type Reads = fn(&File);
 
 /// The reads, each of a file whose position is at the start.
-const READS: [(&str, Reads); 7] = [
+const READS: [(&str, Reads); 8] = [
     ("at an offset", |file| assert_eq!(file.read_at(&mut [0; 100], 7).unwrap(), 100)),
     ("up to the end", |file| assert_eq!(file.read_at(&mut [0; 100], LEN as u64 - 1).unwrap(), 1)),
     ("at the end", |file| assert_eq!(file.read_at(&mut [0; 100], LEN as u64).unwrap(), 0)),
     ("through the position", |mut file| assert_eq!(file.read(&mut [0; 100]).unwrap(), 100)),
+    ("into the longest buffer", |mut file| assert_eq!(file.read(&mut vec![0; LONGEST]).unwrap(), LEN)),
     ("of nothing", |mut file| assert_eq!(file.read(&mut []).unwrap(), 0)),
     ("in parts", |mut file| {
         let (mut one, mut two) = ([0; 100], [0; 100]);
@@ -158,9 +161,10 @@ fn a_read_that_may_wait_is_handed_off() {
                     .create_new(true)
                     .open(room.join("long"))
                     .unwrap();
-                file.set_len(1 << 20).unwrap();
-                let mut all = vec![0; 1 << 20];
-                let count = handed_off(ROUNDS, || assert_eq!(file.read_at(&mut all, 0).unwrap(), 1 << 20));
+                let mut all = vec![0; LONGEST + 1];
+                file.set_len(all.len() as u64).unwrap();
+                let count =
+                    handed_off(ROUNDS, || assert_eq!(file.read_at(&mut all, 0).unwrap(), LONGEST + 1));
                 assert!(count > ROUNDS / 2, "{count} of {ROUNDS}, in {}", room.display());
             }
         });

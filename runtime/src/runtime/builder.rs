@@ -179,8 +179,8 @@ impl RuntimeBuilder {
     /// a disk can queue only wait in the kernel instead; for a file system behind a network a larger bound has more answers on
     /// their way.
     ///
-    /// Reads that find their data in the page cache do not count, nor do the calls of plain threads, nor what may wait for
-    /// another process for ever: see [`fs`](crate::fs#the-line).
+    /// Reads of up to 256 KiB that find their data in the page cache do not count, nor do the calls of plain threads, nor what
+    /// may wait for another process for ever: see [`fs`](crate::fs#the-line).
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -27,13 +27,15 @@
 //! thread first, as in [`blocking`](crate::blocking), so that other goroutines run on. A plain thread just makes the
 //! call.
 //!
-//! *Reads whose data are in the page cache* block nothing: they are tried with `RWF_NOWAIT` first, and only if the kernel would
-//! have to wait for the disk is the thread given to the call. A read through the file's position may be short where the cache
-//! ends, also before the file's end, as `Read` allows; a read by [`read_at`](FileExt::read_at) is not. Which file systems know
-//! no `RWF_NOWAIT` is asked once: on overlayfs (of containers), FUSE, procfs and sysfs each read gives the thread to the call,
-//! as does each read with `O_DIRECT`. Files of tmpfs and ramfs are in memory, and are read at once; where the kernel has
-//! swapped their bytes out, that is as if it were the program's own memory. Writes have no such way: few file systems do them
-//! without waiting, and an entry of a log that was written in parts could have another's in its middle.
+//! *Reads whose data are in the page cache* block nothing, with a buffer of up to 256 KiB: they are tried with `RWF_NOWAIT`
+//! first, and only if the kernel would have to wait for the disk is the thread given to the call. A longer read gives the
+//! thread to the call at once, and counts in [the line](#the-line): to copy so much takes longer than to give the thread away.
+//! A read through the file's position may be short where the cache ends, also before the file's end, as `Read` allows; a read
+//! by [`read_at`](FileExt::read_at) is not. Which file systems know no `RWF_NOWAIT` is asked once: on overlayfs (of
+//! containers), FUSE, procfs and sysfs each read gives the thread to the call, as does each read with `O_DIRECT`. Files of
+//! tmpfs and ramfs are in memory, and such reads are done at once; where the kernel has swapped their bytes out, that is as if
+//! it were the program's own memory. Writes have no such way: few file systems do them without waiting, and an entry of a log
+//! that was written in parts could have another's in its middle.
 //!
 //! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to
 //! all of them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a

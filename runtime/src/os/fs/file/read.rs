@@ -124,7 +124,8 @@ impl File {
 }
 
 impl Read for &File {
-    /// Blocks the goroutine, or the plain thread, unless the bytes are in the page cache.
+    /// Blocks the goroutine, or the plain thread, unless the bytes are in the page cache, and
+    /// `buf` has no more than 256 KiB.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -140,7 +141,7 @@ impl Read for &File {
         ))
     }
 
-    /// Blocks the goroutine as [`read`](Read::read).
+    /// Blocks the goroutine, or the plain thread, as [`read`](Read::read).
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -158,7 +159,8 @@ impl Read for &File {
         ))
     }
 
-    /// Blocks the goroutine as [`read`](Read::read). The buffer gets room for what the file has from the position on first.
+    /// Blocks the goroutine, or the plain thread, as [`read`](Read::read). The buffer gets room for what the file has from the
+    /// position on first.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -211,7 +213,8 @@ impl Read for File {
 }
 
 impl FileExt for File {
-    /// Blocks the goroutine, or the plain thread, unless all of the bytes are in the page cache.
+    /// Blocks the goroutine, or the plain thread, unless all of the bytes are in the page cache, and
+    /// `buf` has no more than 256 KiB.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
