@@ -437,8 +437,12 @@ impl Runtime {
         self.sched.dump()
     }
 
-    /// Ends the runtime. Blocks the calling thread until the runtime's threads are gone, for at most `limit`. Returns
-    /// `true` if every goroutine has ended and every thread is gone.
+    /// Ends the runtime. Blocks the calling thread until the runtime's threads are gone, for at most `limit`, also on a
+    /// goroutine of another runtime. Returns `true` if every goroutine has ended and every thread is gone.
+    ///
+    /// **On one of the runtime's own goroutines** the call does not wait: that goroutine has not ended itself. It returns at
+    /// once, and `false`. A thread does the rest within `limit`, and the calling goroutine is unwound like all others at its
+    /// next park.
     ///
     /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that the
     /// values on their stacks are dropped. A goroutine that runs is unwound at its next call that parks or yields. A
@@ -504,7 +508,9 @@ impl Runtime {
         self.shutdown(limit).is_clean()
     }
 
-    /// As [`shutdown_timeout`](Self::shutdown_timeout), and returns what was left.
+    /// As [`shutdown_timeout`](Self::shutdown_timeout), blocks as that does, and returns what was left. On one of the runtime's
+    /// own goroutines the call does not wait: the report counts the goroutines and threads that were there when it returned,
+    /// and most of them, or all, end within `limit`.
     pub fn shutdown(mut self, limit: Duration) -> Report {
         self.stopped = true;
         self.sched.stop(limit)

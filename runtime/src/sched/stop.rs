@@ -107,7 +107,8 @@ enum Quiet {
     No,
 }
 
-/// What was left when a runtime ended.
+/// What was left when a runtime ended; or what was there at the beginning of the end, where one of the runtime's own goroutines
+/// has called [`Runtime::shutdown`](crate::Runtime::shutdown), which does not wait there.
 ///
 /// ```
 /// use std::time::Duration;

@@ -6,9 +6,9 @@ use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::Context;
 use gmp::sync::ErrGroup;
 use gmp::time::sleep;
-use gmp::{chan, go};
-use std::sync::Arc;
+use gmp::{Runtime, chan, go};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Fails by a drop that is missing when `run` has returned.
@@ -189,6 +189,30 @@ fn a_runtime_ended_from_inside_is_unwound() {
             assert!(sleeps.join().unwrap_err().is_shutdown());
             assert!(ends.join().unwrap_err().is_shutdown());
             counts.all_unwound(3);
+        });
+    }
+}
+
+/// Fails by a shutdown that waits for the goroutine on which it was called, or by a report that leaves that goroutine out.
+#[test]
+fn a_shutdown_from_inside_waits_for_none_and_reports_what_there_is() {
+    for procs in PROCS {
+        watched(procs, || {
+            let (rt, counts) = (runtime(procs), Counts::default());
+            let (gives, takes) = chan::bounded::<Runtime>(1);
+            let (reports, reported) = mpsc::channel();
+            let sleeps = counts.go(&rt, || sleep(HOUR));
+            let ends = counts.go(&rt, move || {
+                reports.send(takes.recv().unwrap().shutdown(HOUR)).unwrap();
+                sleep(HOUR);
+            });
+            counts.all_begun(&rt, 2);
+            gives.send(rt).unwrap();
+            let report = reported.recv().unwrap();
+            assert!(report.goroutines_left() >= 1 && report.threads_left() >= 1, "{report:?}");
+            assert!(sleeps.join().unwrap_err().is_shutdown());
+            assert!(ends.join().unwrap_err().is_shutdown());
+            counts.all_unwound(2);
         });
     }
 }
