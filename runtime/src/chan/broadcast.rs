@@ -382,6 +382,15 @@ impl<T: Clone> Receiver<T> {
     /// Receives the next message. Blocks the calling goroutine, or the plain thread, until there is one that this receiver
     /// has not seen. A panic of the message's `clone` goes on, and the message is received again by the next call.
     ///
+    /// ```
+    /// use gmp::chan::broadcast;
+    ///
+    /// let (sender, mut one) = broadcast::channel(16);
+    /// let mut other = sender.subscribe();
+    /// std::thread::spawn(move || sender.send("for both"));
+    /// assert_eq!((one.recv(), other.recv()), (Ok("for both"), Ok("for both")));
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
     ///
@@ -476,7 +485,7 @@ impl<T: Clone> Receiver<T> {
     }
 
     /// Receives the next message if there is one. Does not wait for a message. If several receivers clone the same
-    /// message at this moment, the call waits for its turn.
+    /// message at this moment, the call waits for its turn: that blocks the goroutine, or the plain thread.
     ///
     /// # Unwinds
     /// When the wait for its turn is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is

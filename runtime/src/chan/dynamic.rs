@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// A select over a list of operations that is built at run time. Where the list is fixed, use
 /// [`select!`](crate::select).
 ///
-/// [`send`](Self::send) and [`recv`](Self::recv) add operations and return their numbers. [`select`](Self::select)
-/// blocks the goroutine until an operation is ready, chooses one of the ready operations with equal probability, and
-/// returns a [`SelectedOperation`], which must be completed. [`ready`](Self::ready) returns the number of a ready
-/// operation, and leaves the operation to the caller.
+/// [`send`](Self::send) and [`recv`](Self::recv) add operations and return their numbers. [`select`](Self::select) blocks the
+/// goroutine, or the plain thread, until an operation is ready, chooses one of the ready operations with equal probability, and
+/// returns a [`SelectedOperation`], which must be completed. [`ready`](Self::ready) returns the number of a ready operation,
+/// and leaves the operation to the caller.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -292,7 +292,7 @@ impl<'a> Select<'a> {
         })
     }
 
-    /// Blocks the goroutine until an operation is ready, and chooses a ready one.
+    /// Blocks the goroutine, or the plain thread, until an operation is ready, and chooses a ready one.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -339,8 +339,8 @@ impl<'a> Select<'a> {
         self.run(Limit::Until(Some(Active::nanos(deadline)))).ok_or(SelectTimeoutError)
     }
 
-    /// Blocks the goroutine until an operation could complete without waiting, and returns the operation's number.
-    /// Another goroutine may complete its own operation before the caller tries this one.
+    /// Blocks the goroutine, or the plain thread, until an operation could complete without waiting, and returns the
+    /// operation's number. Another goroutine may complete its own operation before the caller tries this one.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).

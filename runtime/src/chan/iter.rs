@@ -3,7 +3,8 @@
 use crate::chan::Receiver;
 use std::fmt;
 
-/// Receives until the channel is closed and drained; made by [`Receiver::iter`]. Each `next` blocks the goroutine.
+/// Receives until the channel is closed and drained; made by [`Receiver::iter`]. Each `next` blocks the goroutine, or the
+/// plain thread.
 ///
 /// ```
 /// use gmp::chan;

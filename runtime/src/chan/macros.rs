@@ -14,11 +14,11 @@
 ///     default => code,                            // nothing is ready; or `default(timeout)`
 /// }
 /// ```
-/// Blocks the goroutine until an arm is ready, chooses one of the ready arms, each with the same probability, performs
-/// that arm's operation, and evaluates that arm's code, whose value is the value of the macro. With `default` the macro
-/// does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv) describes), with
-/// `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result` may be
-/// left out.
+/// Blocks the goroutine, or the plain thread, until an arm is ready, chooses one of the ready arms, each with the same
+/// probability, performs that arm's operation, and evaluates that arm's code, whose value is the value of the macro. With
+/// `default` the macro does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv)
+/// describes), with `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result`
+/// may be left out.
 ///
 /// * The outcome is that of one snapshot of all channels: what is chosen was ready then, and `default` is taken only where
 ///   nothing was. While other threads fill and empty the channels, how likely each arm is depends on them, too.

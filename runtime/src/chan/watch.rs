@@ -319,6 +319,14 @@ impl<T> Receiver<T> {
     /// Blocks the calling goroutine, or the plain thread, until the value was changed since this receiver has seen it, and
     /// counts the present one as seen.
     ///
+    /// ```
+    /// let (config, mut receiver) = gmp::chan::watch::channel(1);
+    /// std::thread::spawn(move || config.send(2));
+    /// receiver.changed()?;
+    /// assert_eq!(*receiver.borrow(), 2);
+    /// # Ok::<(), gmp::chan::watch::RecvError>(())
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///

@@ -66,6 +66,10 @@ impl<T> JoinHandle<T> {
     /// [aborted](crate::AbortHandle::abort), or its runtime ended first. A goroutine that waits in `join` when its own runtime
     /// ends is unwound, and does not get the error.
     ///
+    /// # Panics
+    /// If [`join_timeout`](Self::join_timeout) or [`join_deadline`](Self::join_deadline) has taken the value, or the error of a
+    /// goroutine that has ended.
+    ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     /// unsafe {

@@ -337,7 +337,7 @@ pub fn handle() -> Handle {
 }
 
 /// Lets other goroutines run first: the calling one goes to the end of the queue, or is unwound, when the runtime has
-/// begun to end. On a plain thread the call is [`std::thread::yield_now`].
+/// begun to end. Blocks the goroutine until its next turn. On a plain thread the call is [`std::thread::yield_now`].
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -218,8 +218,8 @@ impl Handle {
 }
 
 /// As [`yield_now`](crate::yield_now), and the goroutine of `to` runs next, before the others in the queue, if it is runnable
-/// and stands in the queue or the mailbox of the caller's P. Else, and on a plain thread, the call is a `yield_now`:
-/// `yield_to` looks on no other P, and wakes no goroutine that waits.
+/// and stands in the queue or the mailbox of the caller's P. Else, and on a plain thread, the call is a `yield_now`: `yield_to`
+/// looks on no other P, and wakes no goroutine that waits. Blocks the goroutine until its next turn, and no other one.
 ///
 /// The goroutine runs within the caller's time slice: two goroutines that yield to each other have 16 turns in a row, and then
 /// go to the end of the queue like all others, so that they starve none. A timer that is due, or a look elsewhere, may have

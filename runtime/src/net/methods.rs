@@ -206,7 +206,7 @@ macro_rules! reads {
                 )
             }
 
-            /// Blocks the goroutine as [`read`](std::io::Read::read).
+            /// Blocks the goroutine, or the plain thread, as [`read`](std::io::Read::read).
             ///
             /// # Unwinds
             /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -235,7 +235,8 @@ macro_rules! reads {
 macro_rules! writes {
     ($name:ident, $write:expr, $write_vectored:expr) => {
         impl std::io::Write for &$name {
-            /// Blocks the goroutine until at least a part of `buf` was taken; at most until the write deadline or timeout.
+            /// Blocks the goroutine, or the plain thread, until at least a part of `buf` was taken; at most until the write
+            /// deadline or timeout.
             ///
             /// # Unwinds
             /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -244,7 +245,7 @@ macro_rules! writes {
                 crate::net::methods::with_a_frame(self.0.run(Direction::Write, |stream| $write(stream, buf)))
             }
 
-            /// Blocks the goroutine as [`write`](std::io::Write::write).
+            /// Blocks the goroutine, or the plain thread, as [`write`](std::io::Write::write).
             ///
             /// # Unwinds
             /// When the wait is ended from outside, except by a context, which gives an error here; see

@@ -76,6 +76,17 @@ impl UdpSocket {
     /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain
     /// thread, until a datagram is there; at most until the read deadline or timeout.
     ///
+    /// ```
+    /// use gmp::net::UdpSocket;
+    ///
+    /// let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// one.send_to(b"hello", other.local_addr()?)?;
+    /// let mut buf = [0; 100];
+    /// let (len, from) = other.recv_from(&mut buf)?;
+    /// assert_eq!((&buf[..len], from), (&b"hello"[..], one.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
@@ -218,8 +229,8 @@ impl UdpSocket {
         self.0.poll(cx, Direction::Write, |socket| socket.send_to(buf, addr))
     }
 
-    /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine;
-    /// otherwise nothing blocks, as nothing is sent.
+    /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine, or the
+    /// plain thread; otherwise nothing blocks, as nothing is sent.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see

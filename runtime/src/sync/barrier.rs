@@ -144,6 +144,14 @@ impl Barrier {
 
     /// Blocks the calling goroutine, or the plain thread, until `n` waiters have arrived.
     ///
+    /// ```
+    /// let barrier = gmp::sync::Barrier::new(2);
+    /// std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| barrier.wait().is_leader());
+    ///     assert_ne!(barrier.wait().is_leader(), other.join().unwrap());
+    /// });
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> BarrierWaitResult {

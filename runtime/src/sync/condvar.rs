@@ -90,6 +90,23 @@ impl Condvar {
     /// Unlocks the mutex and blocks the calling goroutine, or the plain thread, until a notification; then locks the mutex
     /// again. A notification that follows the unlock is not missed.
     ///
+    /// ```
+    /// use gmp::sync::{Condvar, Mutex};
+    ///
+    /// let (jobs, added) = (Mutex::new(Vec::new()), Condvar::new());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         jobs.lock().push("clean");
+    ///         added.notify_one();
+    ///     });
+    ///     let mut jobs = jobs.lock();
+    ///     while jobs.is_empty() {
+    ///         added.wait(&mut jobs);
+    ///     }
+    ///     assert_eq!(jobs.pop(), Some("clean"));
+    /// });
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
     ///
@@ -101,6 +118,15 @@ impl Condvar {
     }
 
     /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// ```
+    /// use gmp::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
+    /// let waited = changed.wait_for(&mut count.lock(), Duration::from_millis(1));
+    /// assert!(waited.timed_out());
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -128,7 +154,22 @@ impl Condvar {
         self.wait_in(guard.raw(), Some(Active::nanos(timeout)))
     }
 
-    /// Waits as long as `condition` returns `true` for the value.
+    /// Waits as long as `condition` returns `true` for the value. Blocks the goroutine, or the plain thread, as
+    /// [`wait`](Self::wait), and then for the lock.
+    ///
+    /// ```
+    /// use gmp::sync::{Condvar, Mutex};
+    ///
+    /// let (left, changed) = (Mutex::new(1), Condvar::new());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         *left.lock() -= 1;
+    ///         changed.notify_all();
+    ///     });
+    ///     changed.wait_while(&mut left.lock(), |left| *left > 0);
+    /// });
+    /// assert_eq!(*left.lock(), 0);
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).

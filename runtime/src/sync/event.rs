@@ -95,6 +95,16 @@ impl Event {
     /// Blocks the calling goroutine, or the plain thread, until a notification. If there is a permit, takes that and
     /// returns at once.
     ///
+    /// ```
+    /// use gmp::sync::Event;
+    ///
+    /// let ready = Event::new();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| ready.notify_one());
+    ///     ready.wait();
+    /// });
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {

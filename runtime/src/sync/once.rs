@@ -111,6 +111,13 @@ impl Once {
     /// Runs `f`, if no closure has run yet. When the call returns, a closure has run to its end. Blocks the calling
     /// goroutine, or the plain thread, while another caller's closure runs.
     ///
+    /// ```
+    /// static SETUP: gmp::sync::Once = gmp::sync::Once::new();
+    ///
+    /// SETUP.call_once(|| println!("once"));
+    /// SETUP.call_once(|| unreachable!("it has run"));
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///

@@ -64,6 +64,12 @@ impl<T> OnceLock<T> {
     /// another caller's closure makes the value. If `f` unwinds there is no value, and the next caller's closure runs.
     /// A closure that asks for the same value waits for its own end.
     ///
+    /// ```
+    /// let host = gmp::sync::OnceLock::new();
+    /// assert_eq!(host.get_or_init(|| "localhost".to_owned()), "localhost");
+    /// assert_eq!(host.get_or_init(|| unreachable!("there is a value")), "localhost");
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]

@@ -173,6 +173,18 @@ impl Semaphore {
     /// [`add_permits`](Self::add_permits) has made the capacity large enough, and then joins the queue at its end: it
     /// holds no other request back.
     ///
+    /// ```
+    /// use gmp::sync::Semaphore;
+    ///
+    /// let connections = Semaphore::new(3);
+    /// connections.acquire(3);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| connections.release(2));
+    ///     connections.acquire(1);
+    /// });
+    /// assert_eq!(connections.available_permits(), 1);
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///

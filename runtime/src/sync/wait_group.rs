@@ -113,6 +113,17 @@ impl WaitGroup {
     /// Blocks the calling goroutine, or the plain thread, until the count is zero; within
     /// [`time::timeout`](crate::time::timeout) for a limited time.
     ///
+    /// ```
+    /// use gmp::sync::WaitGroup;
+    ///
+    /// let tasks = WaitGroup::new();
+    /// tasks.add(2);
+    /// for task in [tasks.clone(), tasks.clone()] {
+    ///     std::thread::spawn(move || task.done());
+    /// }
+    /// tasks.wait();
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {

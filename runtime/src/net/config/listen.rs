@@ -73,7 +73,8 @@ impl ListenConfig {
         self
     }
 
-    /// Listens on the first of `addr`'s addresses that can be bound. Looking a name up blocks the goroutine.
+    /// Listens on the first of `addr`'s addresses that can be bound. Looking a name up blocks the goroutine, or the plain
+    /// thread.
     ///
     /// ```
     /// use gmp::net::ListenConfig;
@@ -104,7 +105,8 @@ impl ListenConfig {
         }))
     }
 
-    /// Makes a UDP socket with the first of `addr`'s addresses that can be bound. Looking a name up blocks the goroutine.
+    /// Makes a UDP socket with the first of `addr`'s addresses that can be bound. Looking a name up blocks the goroutine, or
+    /// the plain thread.
     ///
     /// ```
     /// use gmp::net::ListenConfig;

@@ -36,7 +36,7 @@ pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
     /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
-    /// system allows. Looking a name up blocks the goroutine.
+    /// system allows. Looking a name up blocks the goroutine, or the plain thread.
     ///
     /// ```
     /// use gmp::net::TcpListener;
@@ -68,6 +68,22 @@ impl TcpListener {
 
     /// Waits for a connection. Blocks the goroutine, or the plain thread; several callers may wait, and are served in
     /// the order in which they came.
+    ///
+    /// ```
+    /// use gmp::net::{TcpListener, TcpStream};
+    /// use std::io::{Read, Write};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let address = listener.local_addr()?;
+    /// let client = std::thread::spawn(move || TcpStream::connect(address)?.write_all(b"hello"));
+    /// let (mut stream, peer) = listener.accept()?;
+    /// assert!(peer.ip().is_loopback());
+    /// let mut text = String::new();
+    /// stream.read_to_string(&mut text)?;
+    /// assert_eq!(text, "hello");
+    /// client.join().unwrap()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see

@@ -143,6 +143,14 @@ impl Child {
     /// Waits until the child has ended. Closes [`stdin`](Self::stdin) first, so that a child that reads on comes to the end.
     /// Blocks the goroutine, or the plain thread. A wait that ended early can be repeated.
     ///
+    /// ```
+    /// use gmp::process::Command;
+    ///
+    /// let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn()?;
+    /// assert_eq!(child.wait()?.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).

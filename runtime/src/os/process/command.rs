@@ -165,7 +165,8 @@ impl Command {
         self
     }
 
-    /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile.
+    /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile; the goroutine does
+    /// not park.
     ///
     /// After a failure this process goes on with its own signal mask and action for SIGPIPE. What the builder asked for
     /// otherwise may have been done already, as with std: a working directory, streams, a user, and what
@@ -180,6 +181,9 @@ impl Command {
     /// let refused = Command::new("/no/such/program").exec();
     /// assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
     /// ```
+    ///
+    /// # Errors
+    /// The value is one: that of [`spawn`](Self::spawn), as with std.
     pub fn exec(&mut self) -> io::Error {
         let _signals = Signals::now();
         self.inner.exec()
@@ -232,6 +236,11 @@ impl Command {
     }
 
     /// Starts the child, and waits for its end. Blocks the goroutine, or the plain thread.
+    ///
+    /// ```
+    /// assert!(gmp::process::Command::new("true").status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see

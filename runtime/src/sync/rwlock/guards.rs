@@ -176,6 +176,17 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
     /// comes before the upgrade, and no new reader except those of [`read_recursive`](RwLock::read_recursive), for which the
     /// upgrade waits as well.
     ///
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let read = lock.upgradable_read();
+    /// if *read == 1 {
+    ///     *RwLockUpgradableReadGuard::upgrade(read) = 2;
+    /// }
+    /// assert_eq!(*lock.read(), 2);
+    /// ```
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
     pub fn upgrade(s: Self) -> RwLockWriteGuard<'a, T> {
