@@ -33,6 +33,17 @@ fn told(cell: &str) -> impl Iterator<Item = (&str, Counts)> {
     })
 }
 
+/// What a text in one line tells between its words as "`NAME`: N, M".
+fn told_in_prose(text: &str) -> Vec<(&str, Counts)> {
+    let told = |(at, end): (usize, &str)| {
+        let name = text[..at].rsplit('`').next()?;
+        let rest = &text[at + end.len()..];
+        let numbers = rest.split(|c: char| !c.is_ascii_digit() && !", ".contains(c)).next()?;
+        Some((name, two_numbers(numbers.trim_end_matches([',', ' ']))?))
+    };
+    text.match_indices("`: ").filter_map(told).collect()
+}
+
 /// The rows of the cost model, "atomics, instructions", and the operation of each.
 const COST_MODEL: [(&str, &str); 6] = [
     ("yield", "yield_2"),
@@ -49,6 +60,8 @@ fn the_reader_of_counts_sees_what_it_looks_for() {
     assert_eq!(expected(json), BTreeMap::from([("a", (185, 2))]));
     let cell = " `a`, with more: 1,231, 14; `b`: 7, 0; `c` ";
     assert_eq!(Vec::from_iter(told(cell)), [("a", (1231, 14)), ("b", (7, 0))]);
+    let prose = "A `c` is made of parts (`a`: 1,231, 14; `b`: 7, 0), `c`: few, and `d`: 8.";
+    assert_eq!(told_in_prose(prose), [("a", (1231, 14)), ("b", (7, 0))]);
 }
 
 /// Fails when a count was committed and a document has the one before; or when a document names an operation that is not
@@ -64,6 +77,12 @@ fn each_count_that_a_document_tells_is_the_committed_one() {
         seen += 1;
     }
     assert!(seen >= 5, "docs/choosing.md has a column of counts, and {seen} were found");
+    let fork_join = docs["fork-join.md"].replace('\n', " ");
+    let fork_join = told_in_prose(&fork_join);
+    assert!(fork_join.len() >= 2, "docs/fork-join.md compares two counts: {fork_join:?}");
+    for (name, counts) in fork_join {
+        assert_eq!(Some(&counts), expected.get(name), "docs/fork-join.md: {name}");
+    }
     let model = docs["performance.md"].split("\n## Cost model").nth(1).expect("there is a cost model");
     for (row, name) in COST_MODEL {
         let line = model.lines().find(|line| line.starts_with(&format!("| {row} |")));
