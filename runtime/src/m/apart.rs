@@ -1,10 +1,11 @@
 //! A woken M that waits for its waker's CPU.
 //!
 //! *The problem.* The kernel has a woken thread run on an idle CPU if it finds one, and else on the CPU on which the thread ran
-//! last. In a virtual machine it often finds none: where the host tells which virtual CPUs it does not run, one that has halted
-//! is among them, and so does not count as idle. An M that fell asleep on the CPU on which its waker runs is queued there then,
-//! and waits for the end of the waker's time slice, some milliseconds, while other CPUs do nothing. Afterwards both fall asleep
-//! on this CPU again, so it is the same at the next wake: a burst of goroutines takes as long on two Ps as on one.
+//! last. In a virtual machine the kernel often finds none: where the host tells which virtual CPUs it does not run, a CPU that
+//! has halted is among them, and so does not count as idle. If an M fell asleep on the CPU on which its waker now runs, the
+//! kernel queues the M there. The M waits for the end of the waker's time slice, some milliseconds, while other CPUs are idle.
+//! Then both sleep on this CPU again, and the next wake finds the same state: a burst of goroutines takes as long on two Ps as
+//! on one.
 //!
 //! *The obvious way* is to bind each M to a CPU. Then no M can give way to another process, and what the program starts on
 //! such a thread has one CPU, too. *To take the waker's CPU from the thread at the wake* is too soon: for a burst of some
@@ -25,12 +26,14 @@
 //! ```
 //! A thread that does anything but sleep has all its CPUs: O2 changes only the CPUs of an M between K2 and K3, and K3 is behind
 //! each O2 for this M, by the lock. So nothing that the thread starts inherits the set, and O2 names no thread that has ended.
-//! Which M is awaited is a hint: an M that sleeps and is not awaited would sleep with fewer CPUs. An M that waits for its bound
-//! goroutine, and the M in the poller, do not come to K2.
+//! `awaited` is a hint. An owner that goes on late may set it after the M's next K2. Then O2 may change an M that no owner
+//! awaits, and the M sleeps with one CPU fewer until K3. An M that waits for its bound goroutine, and the M in the poller, do
+//! not come to K2.
 //!
 //! An M that has come on another CPU falls asleep there, so the next wakes have nothing to do. A thread that waits for a third
 //! CPU, on which another process runs, stays where it is; the owner can't know that. O2 needs a look: an owner whose goroutine
-//! does not yield makes none, and its M waits for the kernel. Not done where Ps are bound to CPUs (`bound.rs`).
+//! does not yield makes none, and its M waits for the kernel. Not done where Ps are bound to CPUs (`bound.rs`), nor with
+//! `GMPDEBUG=helping=0`, as O2 is a part of the look around.
 //!
 //! *The price.* The kernel's set names CPUs. What K3 gives back are the CPUs that the thread had at O2: one that is plugged in
 //! later, or that the cgroup gets later, is not among them. If the program gives the thread other CPUs between O2 and K3,

@@ -29,7 +29,7 @@ const LOW_SHARE: u32 = 61;
 /// | `migrate=1` | a goroutine that parks resumes on another thread, unless bound to one, so that a breach of [`gmp::migration`](crate::migration) shows | off |
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
 /// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
-/// | `helping=0` | a P with goroutines of its own takes none from another whose goroutines have waited far longer; a P without still does | `1` |
+/// | `helping=0` | a thread whose P has goroutines does not read the clock to look elsewhere. So such a P takes no goroutine from another P whose goroutines have waited far longer (a P without goroutines still does); goroutines that sockets or plain threads have readied have no turns of their own before the P's queue, and sockets are not polled for such turns; no half millisecond brings the next [look](crate::policy::WorkStealing::tick) at the global queue forward; and a woken thread that waits for its waker's CPU is not moved to another one | `1` |
 /// | `naps=0` | a thread without work looks at the other Ps' queues at once, also when what it took from them last kept it busy for less than 100 µs: up to 16 µs sooner, and goroutines that exchange messages go from core to core | `1` |
 /// | `policy=fifo` | the [policy](crate::policy) of each runtime whose builder has set none: `fifo`, `random:SEED`, or `stealing` with its variants, as in `policy=stealing:steal=one:tick=7` | `stealing` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
@@ -407,8 +407,8 @@ impl RuntimeBuilder {
     /// the thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of the last quarter:
     /// threads that would need more do without, which is reported on standard error and counted
     /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the monitor opens a file at each look; while
-    /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for 40 ms, not for 1. All are
-    /// closed at the runtime's end.
+    /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for some 40 ms, where it is for
+    /// 10 ms at most else. All are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;

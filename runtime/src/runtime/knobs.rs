@@ -19,7 +19,7 @@ pub(crate) struct Knobs {
     pub(crate) panic_abort: bool,
     /// `handoff=0` switches hand-off off.
     pub(crate) handoff: bool,
-    /// `helping=0` switches helping off.
+    /// `helping=0`: the looks of a busy M have no clock, see `sched/run/look.rs`.
     pub(crate) helping: bool,
     /// `naps=0`: no thief naps.
     pub(crate) naps: bool,

@@ -10,8 +10,9 @@
 //! | [`Policy::GlobalFifo`] | in the global queue | the first; a sleeper that is due may go before it |
 //! | [`Policy::Random`] | in the global queue | one that is drawn from a seed |
 //!
-//! Under each of them a goroutine that is ready runs, none waits for ever, and all that this crate says about blocking,
-//! unwinding, time slices and threads holds. Only the order, and the cost, are different.
+//! Under each of them a goroutine that is ready runs at some time (one of [`Priority::Background`](crate::Priority::Background)
+//! only when no other is ready), and all that this crate says about blocking, unwinding, time slices and threads holds. Only
+//! the order, and the cost, are different.
 //!
 //! A policy is set by [`RuntimeBuilder::policy`](crate::RuntimeBuilder::policy), in an attribute of the feature `macros` by
 //! `policy = ..`, or from outside by `GMPDEBUG=policy=..`, in the form that [`Policy`] prints and reads:
@@ -49,7 +50,8 @@ pub enum Policy {
     WorkStealing(WorkStealing),
     /// All goroutines stand in one queue, under a lock, in the order in which they became runnable.
     ///
-    /// No goroutine runs before another that was ready earlier, but one whose sleep is over may go first, as under each policy.
+    /// No goroutine runs before another of its class that was ready earlier, but one whose sleep is over may go first, as under
+    /// each policy. [Classes](crate::Priority) other than `Normal` have queues of their own, before or after this one.
     /// Each switch, spawn and wake-up takes the lock, once to queue the goroutine and once to take it: a multiple of what work
     /// stealing costs, and more with each core.
     GlobalFifo,
@@ -180,8 +182,9 @@ impl WorkStealing {
     }
 
     /// Sets after how many goroutines of its own queue an M looks at the global queue, and at the poller if no M waits there:
-    /// 2 to 2²⁰, and half a millisecond after the last look, unless `GMPDEBUG=helping=0`. Default: 61. A number outside is an
-    /// error of [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+    /// 2 to 2²⁰. An M also looks half a millisecond after its last look, unless `GMPDEBUG=helping=0` (see
+    /// [`RuntimeBuilder`](crate::RuntimeBuilder)). Default: 61. A number outside is an error of
+    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
     #[must_use]
     pub const fn tick(mut self, tick: u32) -> Self {
         self.tick = tick;

@@ -10,8 +10,9 @@
 //! goroutines that block their threads, and the program comes first where descriptors are short. The monitor looks only
 //! at Ms that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the
 //! monitor opens the file at each look, which is two system calls more, and keeps the descriptor once there is room.
-//! While the process has no descriptor left at all, nothing is known of such an M: the monitor retakes its P when its
-//! slice is over (`retake.rs`). The operator is told of the first M without a descriptor.
+//! While the process has no descriptor left at all, the monitor can't see whether such an M is blocked. An M whose thread uses
+//! hardly any CPU then counts as one that the kernel keeps from running: the monitor retakes its P after 40 ms
+//! (`STARVED_LIMIT` of `retake.rs`). The operator is told of the first M without a descriptor.
 
 use crate::host::Lack;
 use crate::prim::{Mutex, Rank};

@@ -25,8 +25,9 @@
 //! next, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones pass before the
 //! M notices.
 //!
-//! With `GMPDEBUG=helping=0` an M does not look around, and reads no clock for its looks: then time brings no visit
-//! forward.
+//! With `GMPDEBUG=helping=0` an M reads no clock for its looks. Then the M does not look around: it helps no other P, and
+//! moves no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns, and no polls besides those of visits; and time
+//! brings no visit forward.
 //!
 //! `models/visits.rs` checks which Ms a visit must wake, `models/poll.rs` that a visit serves timers; `look/tests.rs`
 //! checks the rhythms.

@@ -11,14 +11,17 @@
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
-//! Others *wait* when a goroutine stands in the P's own queue, in the global one, in a mailbox, or in the batch or the queue
-//! of a class above `Background`; or a job on the P, unless that job is of the goroutine that runs (`sched/run/jobs.rs`):
-//! then, and for one of `Background`, only if the thread is blocked, or the kernel says at a look after a time slice that
-//! it waits, as one does that sleeps again and again; and at the end of the runtime, when the ender waits. A thread
-//! *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something. The first alone
-//! is not enough: a thread that the kernel has preempted, with more of them than cores, makes no progress for milliseconds
-//! either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for a time
-//! slice.
+//! Others *wait* in three cases: a goroutine stands in the P's own queue, in the global queue, in a mailbox, or in the batch or
+//! the queue of a class above `Background`; or a job of another goroutine than the running one stands on the P
+//! (`sched/run/jobs.rs`); or the runtime ends, as the ender waits then. A job of the running goroutine, and a goroutine of
+//! `Background`, count only if the thread is blocked, or if the kernel says at a look after a time slice that the thread waits:
+//! a thread that sleeps again and again is found so.
+//!
+//! A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something. The first
+//! alone is not enough: where there are more threads than cores, a thread that the kernel has preempted makes no progress for
+//! milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for
+//! a time slice. So a thread that blocks while others wait keeps the P for two looks at most: 10 ms, twice [`SLOWEST`]. A
+//! thread of which the file can't be read keeps the P for [`STARVED_LIMIT`], like one that the kernel keeps from running.
 //!
 //! A goroutine may enter the runtime while the monitor takes its P. Before its stay is a time slice old it keeps the P: it was
 //! blocked, and is back. After that, when others wait, or on a surplus P, it has no claim to the P, blocked or not: the monitor
@@ -275,8 +278,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the M's thread is blocked. In doubt the answer is `false`, and the P is taken when the slice
-    /// is over.
+    /// Returns `true` if the M's thread is blocked. In doubt the answer is `false`: then a thread that is blocked, as it uses
+    /// no CPU, is judged `Starved`, and keeps the P for [`STARVED_LIMIT`].
     fn is_blocked(&self, m: &M<H>) -> bool {
         H::is_blocked(&m.local).unwrap_or_else(|refused| {
             let time = STARVED_LIMIT.as_millis();

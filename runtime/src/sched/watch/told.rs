@@ -84,7 +84,7 @@ impl Refused {
     }
 
     /// Returns how many looks in `/proc` at what a thread does were refused. A goroutine that blocks its thread then keeps
-    /// others waiting for 40 ms, not for 1.
+    /// others waiting for some 40 ms, where it is for 10 ms at most else.
     pub fn looks(&self) -> u64 {
         self.count(Refusal::Watch)
     }
