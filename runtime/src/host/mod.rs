@@ -1,9 +1,15 @@
-//! The line between the scheduler and the world: everything that the code above asks of an operating system.
+//! The line between the scheduler and the world: everything that the scheduler asks of an operating system, besides the atomics
+//! and locks of `prim`.
 //!
-//! Above the line there are no threads, clocks, statics, thread-locals or random sources; below it there are no decisions
-//! of the scheduler. [`Threads`], [`Clock`], [`Poll`], [`Stacks`] and [`Process`] are the lists of what crosses, and know
-//! nothing of what stands above; [`Host`] is their sum. The scheduler is written for any `H: Host`; the public types are
-//! bound to [`Active`], which is the operating system, or, under the cfg `gmp_loom`, the model of an operating system.
+//! Above the line are the files that loom runs as they are (`CHECKED` in `tests/sources/facade.rs`): they name no threads,
+//! clocks, statics, thread-locals or random sources. Below the line there are no decisions of the scheduler. [`Threads`],
+//! [`Clock`], [`Poll`], [`Stacks`] and [`Process`] are the lists of what crosses, and know nothing of what stands above;
+//! [`Host`] is their sum. The scheduler is written for any `H: Host`; the public types are bound to [`Active`], which is the
+//! operating system, or, under the cfg `gmp_loom`, the model of an operating system.
+//!
+//! Below the line stand `native/` and `model/`, the halves of `prim` (`prim/native.rs` and `prim/beds.rs`, or `prim/model.rs`),
+//! and `stack/`. So do `net/sys.rs` and `os/`, which make the system calls of the public types, and of which models run
+//! `os/signal/pending.rs` alone.
 //!
 //! Every failure of the world is a value that comes up through these traits.
 

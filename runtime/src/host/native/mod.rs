@@ -1,7 +1,8 @@
 //! The operating system: Linux threads, stacks, the context switch, the clock, the poller.
 //!
-//! Below the line: this code takes no decision of the scheduler. Everything that depends on an OS or a CPU is in this
-//! folder and in `gmp_netpoll::Poller`.
+//! Below the line: this code takes no decision of the scheduler. What the scheduler needs of an OS or a CPU is in this folder,
+//! in `stack/` (the context switch, the memory of stacks), in `prim/native.rs` and `prim/beds.rs` (locks that sleep, pauses)
+//! and in `gmp_netpoll::Poller`. The system calls of files, processes, signals and sockets are in `os/` and `net/sys.rs`.
 
 mod affinity;
 mod barrier;
