@@ -433,8 +433,9 @@ pub fn goexit() -> ! {
 /// Runs `f`, which blocks the thread, and lets the other goroutines go on meanwhile: the calling goroutine runs `f` without a
 /// P, and takes a P again afterwards, for which it may park. Where no goroutine waits for the P, `f` runs on the same thread.
 /// Where others wait, the thread goes on with them, and `f` runs on another one: so `blocking` may park before `f` as well. A
-/// goroutine that is [locked to its thread](crate::lock_os_thread) stays there. On a plain thread, and inside another
-/// `blocking`, the call just runs `f`. `f` needs to be neither `Send` nor `'static`.
+/// goroutine that is [locked to its thread](crate::lock_os_thread) stays there. On a plain thread, and wherever the goroutine
+/// has no P, the call just runs `f`: so inside another `blocking` until the outer `f` has parked for the first time. From then
+/// on the goroutine has a P again, and an inner `blocking` gives it away. `f` needs to be neither `Send` nor `'static`.
 ///
 /// A blocking call without `blocking` stalls other goroutines for a short time only: the monitor finds the thread
 /// blocked, and retakes the P. With `blocking` the others are not stalled at all. So use `blocking` for calls that

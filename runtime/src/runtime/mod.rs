@@ -60,6 +60,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 ///   example, is not;
 /// * none waits for a descriptor or, in [`block_on`](crate::block_on), for a future, and no timer is pending: no `sleep`, time
 ///   limit, callback, or deadline of a context;
+/// * none listens for signals, by a receiver of [`signal`](crate::signal) or a context that a signal ends;
 /// * the process has no threads but the library's own and those that wait inside `run`. Any other thread might still do
 ///   something. `GMPDEBUG=deadlock=always` ignores them. A `#[test]` has another thread, the harness's, and so has a program
 ///   that calls `run` on a thread and joins that.

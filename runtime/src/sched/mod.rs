@@ -9,10 +9,13 @@
 //! | `run/look` | when a busy M looks elsewhere |
 //! | `run/arrivals` | which goroutines that were readied from outside run before a ring |
 //! | `run/round` | how goroutines that yield give way to those in the global queue |
+//! | `run/turn` | `yield_to`: a turn that is given to one goroutine |
 //! | `run/help` | work of other Ps that waits too long |
-//! | `run/steal` | work of other Ps |
+//! | `run/steal`, `run/nap` | work of other Ps; when a thief waits before it looks |
 //! | `run/jobs` | forks: what is put aside for Ms that have nothing else to do |
+//! | `run/place`, `run/mail` | where a new goroutine stands; goroutines that are to run on a certain P |
 //! | `run/inject`, `run/globq` | new goroutines; the global queue |
+//! | `run/spree` | a spawner that has lost its P, and takes an idle one |
 //! | `run/classes`, `run/class_queues` | goroutines of other classes than `Normal` |
 //! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |

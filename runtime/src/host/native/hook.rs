@@ -7,11 +7,13 @@
 //! ask `gmp::current()`.
 //!
 //! A backtrace takes some 30 KiB of stack, more than a goroutine may have left. So the previous hook runs on a stack of its
-//! own, as if by `with_stack`; a backtrace goes on from there to the goroutine's frames. If there is no stack, the previous
-//! hook runs on the goroutine's, if at least `ENOUGH` bytes are left there; else it does not run, and our hook prints the
-//! panic's message and why there is no more. Stacks for fifteen panics at a time are mapped with the first runtime, since
-//! mapping one takes `ENOUGH` stack, too. These stacks are the process's, not a runtime's: neither a runtime's limit nor a
-//! lock that the panicking code holds is in the way. (On the `generator` backend the previous hook runs where the panic is.)
+//! own, as if by `with_stack`; a backtrace goes on from there to the goroutine's frames. Stacks for fifteen panics at a time
+//! are mapped with the first runtime. If none of these is free, it depends on what is left of the goroutine's stack. With less
+//! than `ENOUGH` bytes the previous hook does not run, and our hook prints the panic's message and why there is no more. With
+//! `ENOUGH`, which mapping a stack takes, too, the previous hook runs on a stack of the plain threads' pool, which is mapped
+//! now if need be; and if there is no memory for that one, on the goroutine's own. All these stacks are the process's, not a
+//! runtime's: neither a runtime's limit nor a lock that the panicking code holds is in the way. (On the `generator` backend
+//! the previous hook runs where the panic is.)
 
 #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 use super::{overflow, segment};

@@ -7,9 +7,9 @@
 //! only in a dump that the program or a user has asked for.
 //!
 //! How long a goroutine has waited is told by a time that it noted when it parked. That time is a word of the runtime, the
-//! *coarse time*: reading the clock at each park would be a tenth of a park's cost. Ms that come back from a sleep bring
-//! the word up to date, and so does the monitor, which looks every few milliseconds as long as a P is held: so the word is
-//! right to some 10 ms.
+//! *coarse time*: a reading of the clock takes longer than the atomics of a park and its wake-up together
+//! (`docs/performance.md`, "Cost model"). Ms that come back from a sleep bring the word up to date, and so does the monitor,
+//! which looks every few milliseconds as long as a P is held: so the word is right to some 10 ms.
 //!
 //! Checked by `models/park.rs`.
 
