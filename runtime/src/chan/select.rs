@@ -12,15 +12,16 @@
 //!
 //! *A glance.* Where all arms are receives and a message lies in a buffer before the select begins, the locks of the other
 //! channels would tell nothing more. So a select first looks at all channels without their locks (`Raw::glance`), draws one
-//! of those that have messages, locks that channel, and takes a message, if one is still there. The outcome is one that a
-//! snapshot at the moment of that lock allows, as the message is there then; and where no other thread is about, what is seen
-//! is that snapshot, so that each ready arm is as likely. What was sent before the select began, in the order of anything that
-//! the select's owner has seen, is seen: by coherence of the two flags alone, which are std's atomics in the models too, so
-//! that no model shows a stale flag. A wrong answer costs a lock; it decides nothing. No glance says that nothing is ready: for
-//! that all channels are locked. Nor does a glance choose for a select that prefers the first arm: a message that comes to the
-//! first arm after the glance at it, and before one to the second, would be passed by. A channel that was closed, that tells
-//! the time, or that has neither a buffer nor an end is unclear, and so is a send; with such an arm all channels are locked at
-//! once.
+//! of those that have messages, locks that channel, and takes a message, if one is still there. A snapshot taken under that
+//! lock allows this outcome: the message is there. If no other thread touches the channels, the glance is such a snapshot, and
+//! each ready arm is equally likely.
+//!
+//! A message whose send happens before the select begins is seen by the glance: by coherence of the two flags alone, which are
+//! std's atomics in the models too, so that no model shows a stale flag. A wrong answer costs a lock, and decides nothing. A
+//! glance never decides that nothing is ready: for that all channels are locked. Nor does a glance choose for a select that
+//! prefers the first arm: it would miss a message that comes to the first arm after the glance at that arm, and before a
+//! message that comes to the second. With a send, or with a channel that was closed, that tells the time, or that has neither
+//! a buffer nor an end, there is no glance: all channels are locked at once.
 //!
 //! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it has
 //! released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the

@@ -7,14 +7,14 @@
 //! | --- | --- |
 //! | Idle | the holder of this generation keeps the P, or no M has it |
 //! | Requested | a retaker looks whether the holder is inside the runtime; a holder that enters withdraws the request |
-//! | Demanded | as Requested; a holder that enters, and runs the goroutine of the tick in the word, *cedes* the P: Taken |
+//! | Demanded | as Requested, but a holder that enters with the goroutine of the word's tick *cedes* the P: sets Taken |
 //! | Taken | the holder of this generation has lost the P |
 //!
 //! *The obvious way* has Requested alone: a holder that comes back in time keeps its P. But R1 to R3 take microseconds, in
 //! which a goroutine that forks or spawns enters again and again: it would always come in time, and keep the P for ever. So a
-//! retaker demands a P whose goroutine has had its time (`sched/threads/retake.rs`). A holder that cedes does what one does
-//! that comes too late, whose P was taken a moment before, and may be wherever that one may be; the retaker, whose exchange at
-//! R3 finds Taken, does the rest. A demand ends with R3, and names the tick of the P at which the goroutine began: the next
+//! retaker demands a P whose goroutine has had its time (`sched/threads/retake.rs`). A holder that cedes its P goes on like a
+//! holder whose P was taken a moment earlier, and may cede wherever that can happen. The retaker's exchange at R3 finds Taken,
+//! and the retaker hands the P on. A demand ends with R3, and names the tick of the P at which the goroutine began: the next
 //! goroutine of the same lease withdraws the demand, as it is not the one that was judged. The word has 16 bits of the tick.
 //!
 //! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that P;
@@ -57,7 +57,7 @@ pub(crate) enum Entries {
 /// What a retaker asks of a holder that enters while the retaker looks.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Ask {
-    /// Nothing: one that comes back keeps the P.
+    /// Nothing: a holder that comes back keeps the P.
     IfAway,
     /// To give the P up, if the goroutine still runs that began at this tick of the P.
     InAnyCase(u32),

@@ -21,10 +21,10 @@
 //!   S2  SubmitFence                                X3  the job is the taker's: the record may be read
 //! ```
 //! **A slot is never followed before X2.** Slots are part of the P, which lives as long as the scheduler. An address that X1
-//! has read may be out of date: its forker has withdrawn the record, and the frame has gone. Then X2 fails; or the same address
-//! stands there again, of a record that was put in since, and X2 takes that one, whose forker is as good as the first: X2
-//! is an Acquire of the exchange at S1 that it has read. So a record is read only by a taker whose X2 has won, and the forker
-//! of that record does not return before the taker has settled it.
+//! has read may be out of date: its forker has withdrawn the record, and the frame has gone. Then X2 fails, unless a new record
+//! was put in at the same address. In that case X2 takes the new record. X2 is an Acquire of the exchange at S1 that put that
+//! record in, so the taker may read it. So a record is read only by a taker whose X2 has won, and the forker of that record
+//! does not return before the taker has settled it.
 //!
 //! A forker's X2 expects its own record's address. The record lives until then, so no other has that address: X2 succeeds
 //! exactly if the record has not been taken, wherever the forker runs by now, and whatever else stands in that slot.

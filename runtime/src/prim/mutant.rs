@@ -1029,7 +1029,8 @@ pub enum Mutant {
     EventForgetsItsNotification,
     /// A notifier of several tasks calls the waker of one before it has readied the next.
     NotifiedCallsInBetween,
-    /// A change of a `watch` calls the waker of one who reads before it has readied those who wait for the change.
+    /// A change of a `watch` calls the waker of a task that waits to read the value, before it has readied the receivers that
+    /// wait for the change.
     WatchCallsInBetween,
     /// A request for permits that was granted is dropped, and keeps them.
     SemaphoreDropsTheGrant,

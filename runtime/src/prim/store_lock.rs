@@ -25,9 +25,9 @@
 //!
 //! * *U2 comes before the heavy barrier*: then W3 sees the word of U1, or of a later holder, which has its own U1. So does W3
 //!   of a sleeper that has found PASSED, which comes after that barrier, by Release and W2's fence.
-//! * *The heavy barrier comes before U2*: then U3 sees that the word of all is not zero: that sleeper's W1, or what came later,
-//!   and U6 leaves the word alone as long as one is counted. So it is for a sleeper that has found PASSED: its W1 has left no
-//!   zero since that barrier.
+//! * *The heavy barrier comes before U2*: U3 then reads a word of all that is not zero: W1 of the sleeper that issued the
+//!   barrier, or a later value. U6 clears the word only when no sleeper is counted. A sleeper that found PASSED is covered too:
+//!   the word has not been zero since that barrier.
 //! * *U3 has seen a word that is not zero*, perhaps for another lock's sleeper: of the fences U4 and W2 one comes first. So U5
 //!   sees W1, or W3 sees U1.
 //! * *U5 beside W3*: the sleeper looks at the word and lies down in one critical section of the bed, and the waker takes one

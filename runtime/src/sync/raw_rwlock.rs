@@ -14,12 +14,14 @@
 //! their own.)
 //!
 //! *Readers try.* A reader that was granted the lock holds it before it runs. Where many goroutines share a few Ps, the next
-//! writer would wait for all of them, each of which would come to its turn, read, read again, find that writer, and queue: a
-//! convoy that does not end, since the writer grants them the lock once more. So where the lock is free and no writer waits a
-//! reader is notified without a grant, and *tries*, as a reader that comes. If it finds a writer again it queues and
-//! *insists*: it is granted the lock after that writer. A reader that tries holds nothing, and no waiter waits for it; where
-//! a writer waits none would let that writer, or the reader behind it, go: there readers are granted the lock, and so they
-//! are beside a reader, as one that has downgraded its write lets them in before any writer.
+//! writer would wait for all of them. Each of them would come to its turn, read, read again, find that writer, and queue: a
+//! convoy that does not end, since the writer grants them the lock once more. So where the lock is free and no writer waits, a
+//! reader is notified without a grant, and *tries*, like a reader that has just come. If it finds a writer again it queues and
+//! *insists*: it is granted the lock after that writer. A reader that tries holds nothing, and no waiter waits for it.
+//!
+//! Readers are granted the lock, and do not try, in two cases. If a writer waits, a trying reader would release neither that
+//! writer nor a reader behind it, as it may have nothing to unlock. If the lock is held for reading, as after a downgrade,
+//! readers are let in before any writer.
 //!
 //! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
 //! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock before

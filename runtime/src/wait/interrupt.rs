@@ -18,8 +18,8 @@
 //! unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
 //! An M that nudges at P3 resumes the goroutine at once. *The obvious way* is to queue the goroutine, as C3 does. But then a
-//! goroutine that stands before it in the queue may end its wait; and two goroutines that wake each other, each time before
-//! the other looks, are never unwound: with one queue and one P for ever.
+//! goroutine earlier in the queue may end the wait before the interrupted goroutine looks. Two goroutines that wake each other
+//! would do so each time, and neither would ever be unwound: with one queue and one P for ever.
 //!
 //! The payload is a [`Thrown`], thrown by forced unwinding after a look (`host/native/frames/throw.rs`), and by `resume_unwind`
 //! where there was none (`throw_unseen`): no panic hook runs, destructors do. The frame for which the payload is meant catches

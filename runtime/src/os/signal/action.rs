@@ -193,7 +193,7 @@ pub(super) struct Action {
     ignored: bool,
     /// Our handler is behind another one.
     behind: bool,
-    /// Our handler has been set, and no action of ours has replaced it since: who has come over it may call it.
+    /// Our handler has been set, and no action of ours has replaced it since. A handler that was set after ours may call ours.
     placed: bool,
 }
 

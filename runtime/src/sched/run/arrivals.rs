@@ -24,15 +24,16 @@
 //!
 //! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the
 //! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the ring and
-//! the global queue have become longer in the arrivals' turns, and have not become shorter since. What others add, plain
-//! threads and other Ps, counts at most as far as the owner has queued as many, and then until the queues have become shorter,
+//! the global queue have become longer in the arrivals' turns, and have not become shorter since. Goroutines that plain threads
+//! and other Ps add count only up to the number that the owner has queued itself, and only until the queues are shorter again
 //! or a round is over. While the arrivals owe more than [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as
 //! many goroutines have run as stood in the ring, and in the global queue for each P that an M has, when the turn began. Where
 //! the other Ps take none of that queue, it may become longer by as many times [`MOST_ADDED`]. Beside a higher class there is
 //! no such bound.
 //!
-//! *To pay by each goroutine that this P runs*, less those that it queues, would end a debt sooner beside what others add. But
-//! two that ready each other run again and again within one slice, and no queue becomes shorter for that.
+//! *Not done*: to reduce the debt by one for each goroutine that this P runs, less one for each that it queues. That would end
+//! a debt sooner while others add goroutines. But two goroutines that ready each other run many times in one slice; they would
+//! pay off a debt although no queue becomes shorter.
 //!
 //! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has
 //! ended; what an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so

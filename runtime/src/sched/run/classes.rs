@@ -30,13 +30,15 @@
 //! `GlobalQueue::is_empty`, at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global
 //! queue: an M that looks at the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3,
 //! and every question whose answer lets an M sleep, or a P go idle, goes through [`has_work`](Sched::has_work), which looks
-//! at the batch before the ring: a `Normal` goroutine that yields goes into the ring, its M takes one out of the batch
-//! instead, and wakes no M; so it is when a look finds one goroutine for the ring of an owner that has a batch
-//! (`submit_found`). A goroutine of another class that yields goes into its class's queue, and its M takes another: if that
-//! comes from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before and at the others
-//! after: S2 and S3 follow. S2 and S3 also follow when a batch goes back into its queue, as a goroutine of a higher class
-//! has come; when a sleeper goes first (`others_wait`); and when the same look finds one more goroutine for the ring
-//! (`submit_found`).
+//! at the batch before the ring: a `Normal` goroutine that yields goes into the ring; its M then takes the last goroutine of
+//! the batch, and wakes no M. An M that read the ring before and the batch after would see neither. The same holds when a look
+//! finds one goroutine for the ring of an owner that has a batch (`submit_found`).
+//!
+//! A goroutine of another class that yields goes into its class's queue, and its M takes another goroutine. If that one comes
+//! from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before the yield, and at the ring,
+//! batch and jobs after it: so S2 and S3 follow. S2 and S3 also follow when a batch goes back into its queue, as a goroutine of
+//! a higher class has come; when a sleeper goes first (`others_wait`); and when the same look finds one more goroutine for the
+//! ring (`submit_found`).
 //!
 //! *A reader that sees `detours` without classes* has learned of no goroutine with a class: `detours` is set, under the
 //! lock, before the first goroutine is given one. A class that is changed beside a submission counts from the next one
@@ -147,10 +149,10 @@ impl<H: Host> Sched<H> {
 
     /// Any thread: returns `true` if goroutines stand on `p`. See [`Runq::is_empty`](crate::p::runq::Runq::is_empty).
     ///
-    /// The order of the two looks matters, as goroutines come and go meanwhile. The batch before the ring: for a goroutine that
-    /// the owner puts into the ring, and wakes no M, before it takes in its place the last one out of the batch. The exchange
-    /// that takes that one is a Release, so a caller that sees it gone sees what was put into the ring before. No goroutine
-    /// goes from the ring to the batch.
+    /// The order of the two looks matters, as goroutines come and go meanwhile. The batch is read first. The owner may put a
+    /// goroutine into the ring, wake no M for it, and then take the last one out of the batch; a reader that finds the batch
+    /// empty must see the ring filled. The exchange that takes that last one is a Release, so a reader that sees it gone sees
+    /// what was put into the ring before. No goroutine goes from the ring to the batch.
     #[inline]
     pub(crate) fn has_work(&self, p: &P<H>) -> bool {
         mutant!(BatchReadLast: return !p.runq.is_empty() || self.has_batch(p));
@@ -164,8 +166,9 @@ impl<H: Host> Sched<H> {
         self.detours.get() & BY_CLASS != 0 && !p.batch.is_empty()
     }
 
-    /// As `has_work`, for a caller that takes a P from a goroutine that runs on: what stands in the background waits for that
-    /// goroutine. A hint, in either order: asked again at the next look.
+    /// As `has_work`, for a caller that takes a P from a goroutine that runs on: goroutines of `Background` wait for that
+    /// goroutine, and do not count. A hint, in whatever order ring and batch are read, as the caller asks again at its next
+    /// look.
     pub(crate) fn has_work_for_now(&self, p: &P<H>) -> bool {
         !p.runq.is_empty()
             || self.has_batch(p) && p.batch.class() != Priority::Background
@@ -296,8 +299,9 @@ impl<H: Host> Sched<H> {
         self.take_of(p, Priority::Background).or_else(|| self.look_elsewhere(m, p))
     }
 
-    /// For the owner of `p`, which runs one of `High` in place of what it has found: queues that behind the others of its
-    /// class. An M that gave up meanwhile may have looked at the ring before that, and at the place where it was found after.
+    /// The owner of `p` runs a `High` goroutine, and queues `found`, which it had taken, behind the others of `found`'s class.
+    /// An M that gave up meanwhile may have looked at that queue before, and at the place from which `found` was taken after:
+    /// so `wakep` follows.
     fn queue_behind(&self, p: &P<H>, found: GRef<H>) {
         p.owner.touch();
         if !self.requeue_by_class(p, found)

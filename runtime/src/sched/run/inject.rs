@@ -4,10 +4,10 @@
 //! ring, and an M that looks at the ring before such a move, and at the queue afterwards, sees them in neither: so an M that is
 //! about to sleep first looks at the queue itself, under the lock (I1), and at the rings after that (I3).
 //!
-//! Goroutines move the other way when a ring is full (`spill`) and when a round ends. Such an M may look at the queue before
-//! that, and at the ring when those that stayed there have been taken out; the number of queued goroutines has not changed,
-//! and yet the M sees none. The move is in the lock. If I1 comes after it, I1 sees the goroutines; if before, the census in
-//! that lock shows the idle P, and S3, which follows each such move, reads that: also where no goroutine was submitted, but
+//! Goroutines move the other way when a ring is full (`spill`) and when a round ends. An M that looks at the global queue
+//! before such a move, and at the ring after it, when those that stayed there have been taken out, sees the moved goroutines in
+//! neither. The move is made under the lock. If I1 comes after the move, I1 sees them. If I1 comes before, the census shows the
+//! mover an idle P, and S3, which follows each such move, wakes an M. So S3 also follows where no goroutine was submitted, but
 //! one yields, or goes from `runnext` to the end of the ring (`spill_and_wake`).
 //!
 //! Checked by `models/submit_vs_idle.rs` and `models/visits.rs`.

@@ -20,14 +20,16 @@
 //! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at
 //! the poller, then steals: from rings and batches first, then the oldest job of another P. So a goroutine that is there
 //! already goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the
-//! number of live goroutines in the order of the tree's depth. Where all other Ps have work as well, a P whose own queue
-//! is never empty would keep its jobs waiting for ever. So a visit moves the oldest job to the end of the ring
-//! (`look.rs`), if the M has come to no job since the last visit; and it moves the oldest job of a P without an M, which
-//! has retired, or was given away when there was no M for it: goroutines that are always ready on the Ps in use, or jobs
-//! that are put in there again and again, would keep that job waiting for ever. (If the M has come to its own jobs, a tree
-//! goes on depth first, and another branch begun at each visit would be one more path of live goroutines. So newer jobs
-//! that never end keep the oldest one waiting, until another P takes it.) While the mover has a job in hand, an M that gives
-//! up sees the job in neither place: so the mover does S2 and S3 once more.
+//! number of live goroutines in the order of the tree's depth.
+//!
+//! *Visits move jobs.* Where all other Ps have work as well, a P whose own queue is never empty would keep its jobs waiting for
+//! ever. So a visit (`look.rs`) moves the P's oldest job to the end of the ring, if the M has come to no job since the last
+//! visit. (If the M has come to its own jobs, the tree goes on depth first, and another branch begun at each visit would be one
+//! more path of live goroutines. So newer jobs that never end keep the oldest one waiting, until another P takes it.) A visit
+//! also moves the oldest job of a P that no M holds: one that has retired, or was given away when no M could be had. Otherwise
+//! goroutines that are always ready on the Ps in use, or jobs that are put in there again and again, would keep that job
+//! waiting for ever. While the mover has a job in hand, an M that gives up sees the job in neither place: so the mover does S2
+//! and S3 once more.
 //!
 //! *A program without forks* pays for none of this: `forks` is set with the first job, and all looks beyond the M's own P
 //! ask that first.

@@ -1,19 +1,21 @@
 //! A spawner that has lost its P, and takes an idle one.
 //!
 //! *The problem.* A goroutine that spawns many others, and neither parks nor yields, keeps its P for a time slice; then the
-//! monitor takes the P for those that wait, and the spawner goes on without one (`threads/retake.rs`). From then on it is like
-//! a plain thread: a lock for each G, and one for each goroutine that it queues; and as the Ms that have the Ps are soon done
-//! with what one spawner makes, they fall asleep, and the spawner wakes one for the very next goroutine: a system call each.
+//! monitor takes the P for those that wait, and the spawner goes on without one (`threads/retake.rs`). Without a P the spawner
+//! takes one lock for each G and one for each goroutine that it queues. The Ms finish one spawner's goroutines quickly and fall
+//! asleep, so nearly every spawn pays the futex call that wakes one.
 //!
 //! *The obvious way* is to have the spawner wait for a P, as a call does that parks. But a spawn does not park: a goroutine may
 //! keep a value that is bound to its thread across it.
 //!
 //! *Here* a spawner that has lost its P takes one that is idle, in the critical section in which it finds nothing in the global
-//! queue: an M was summoned for what stands there, and would come in vain. A P that is idle has nothing to do; and from the new
-//! lease on the monitor judges the spawner as any other goroutine, and takes the P again after a time slice in which others
-//! wait. A goroutine that spawns now and then keeps to the old way, where an M runs at once what it spawns: so [`SPREE`] of
-//! them have to be spawned without a P within [`SPREE_WITHIN`], and the next one as soon after the last. Nor does a goroutine
-//! come back that has *given* its P away (`threads/blocking.rs`, `threads/callers.rs`): it is about to block.
+//! queue: for goroutines there an M was summoned, which would come in vain. A P that is idle has nothing to do; and in the new
+//! lease the monitor judges the spawner as any other goroutine, and takes the P again after a time slice in which others
+//! wait.
+//!
+//! A spawner takes an idle P after [`SPREE`] spawns without a P within [`SPREE_WITHIN`], if the next spawn follows within the
+//! same time. A goroutine that spawns only now and then goes on without a P, and an M runs at once what it spawns. A goroutine
+//! that has *given* its P away (`threads/blocking.rs`, `threads/callers.rs`) takes none: it is about to block.
 //!
 //! Checked by `models/spree.rs`.
 

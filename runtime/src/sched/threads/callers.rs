@@ -16,9 +16,9 @@
 //!       goroutine of the P
 //! ```
 //! *One M is on its way for many callers*, as one spinner is for many submissions: a burst of calls costs the M with the P one
-//! futex call, and the Ms that are awake send each other. An M whose goroutine has come back without a P, and stands in the
-//! global queue now, takes a caller before it would sleep, and is not woken at all. An M that idles a P takes none: a caller
-//! waits for the M that was sent.
+//! futex call, and each M that comes sends the next one. When a goroutine comes back without a P and goes to the global queue,
+//! its M takes the next caller instead of sleeping. That caller costs no wake. An M that idles a P takes no caller: the callers
+//! wait for the M that was sent.
 //!
 //! *A thread may take long to start*, as it calls the user's functions first. So where the M on its way is a new one, B1 sends
 //! an M of the idle set, too, and an M that stands by on its note beside callers goes itself (`take_start_over`). The new M
@@ -26,18 +26,18 @@
 //! sent.
 //!
 //! *No caller is forgotten*: while callers stand there an M is on its way. B1 and B2 are one section of the lock, and so are H1
-//! and H2: an M that finds no caller at H2 is not counted on by one that comes later. An M on its way comes, unless its
-//! thread is refused, or the runtime ends, whose ender takes the callers (`stop.rs`). *No other work is forgotten* for a
-//! caller: an M that is sent between its I1 and its I3 (`run/spin.rs`) may see work there and can't come for it. So it summons
-//! another M (S2 and S3 of a submission).
+//! and H2: when an M has found no caller at H2, a caller that comes later finds no M on its way, and sends one. An M on its way
+//! comes, unless its thread is refused, or the runtime ends, whose ender takes the callers (`stop.rs`). *No other work is
+//! forgotten* for a caller: an M that is sent between its I1 and its I3 (`run/spin.rs`) may see work there and can't come for
+//! it. So that M summons another one (S2 and S3 of a submission).
 //!
 //! *Where there is no M*, at `max_threads`, or as the thread was refused, the callers that stand there go to the global queue
 //! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
-//! M that comes without a P looks for an idle P and the global queue before it takes a caller, as it would before it stands by
-//! (`mput`), and after it has sent the other callers back there: at the limit it may be the only one that comes, beside a P
-//! that has gone idle meanwhile. It does not look at the rings: the caller, which would go to the global queue, would be the
-//! first that an M with that P runs, and would block that M. So at the limit a goroutine in the ring of a P whose owner does
-//! not come back may wait beside an idle P until a call ends. The M in the poller is not taken for a caller.
+//! M that comes without a P looks for an idle P and at the global queue before it takes a caller, as it would before it stands
+//! by (`mput`), and after it has sent the other callers back there: at the limit this M may be the only one that comes, beside
+//! a P that has gone idle meanwhile. The M does not look at the rings. To take work there, the M would have to put the caller
+//! into the global queue, would run that caller first, and would be blocked by it. So at the limit a goroutine in the ring of a
+//! P whose owner does not come back may wait beside an idle P until a call ends. The M in the poller is not taken for a caller.
 //!
 //! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
 //! `gmp::hooks` are registered, which would have to be called around the change of the thread: `gmp::hooks` promises that a

@@ -35,8 +35,9 @@
 //!
 //! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So a waker that finds no M for a P
 //! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is idle
-//! again by then, and A2 comes before A3, so that `rescue` finds an M which gives the last P away, too. And a finder may have
-//! been the only M for an idle P and for the goroutines in the ring that it gave away: after F4 it looks at the rings, too.
+//! again by then, and A2 comes before A3, so that `rescue` finds an M which gives the last P away, too. The finder may have
+//! been the only M for an idle P, and for the goroutines in the ring of the P that it gave away. So the finder looks at the
+//! rings after F4.
 //!
 //! When a locked goroutine ends, its thread ends, too (`mexit`): no other goroutine is to meet what was done to that
 //! thread.

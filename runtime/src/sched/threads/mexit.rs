@@ -116,8 +116,8 @@ impl<H: Host> Sched<H> {
         self.thread_left();
     }
 
-    /// Joins threads that have ended, without a wait. One that is late, by destructors of the program's, is left to who ends
-    /// next.
+    /// Joins threads that have ended, without a wait. A thread that still runs the program's destructors is left to the thread
+    /// that ends next.
     fn join_ended(&self, threads: Vec<H::Thread>) {
         if threads.is_empty() {
             return;

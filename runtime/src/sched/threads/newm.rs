@@ -14,10 +14,11 @@
 //!   K2  goes on as after its I1, its D2,               no: counts itself
 //!       or `mput`                                  N3  as from D1 on
 //! ```
-//! *No wake-up is lost.* K1 is in the section of I1, D2 or `mput`, and takes the new M's claim out of the count as I1 and D2
-//! take the M's own. So the proof is theirs: a submitter that left its goroutine to the claim read that before K1, and its
-//! SubmitFence comes before the fence of K2, after which the M sees the goroutine; or, at D2, no P is idle. And a submitter
-//! that reads the count after K1 finds an M that stands by. N2 only adds to the count, and D1 and D2 follow.
+//! *No wake-up is lost.* At K1 the M that stands by removes the new M's claim from the count, in the section in which I1 or D2
+//! removes the M's own claim, or in that of `mput`. The proof of I1 and D2 therefore covers both claims. A submitter that left
+//! its goroutine to the new M's claim read the count before K1. Its SubmitFence then comes before the fence of K2, after which
+//! the M that stands by sees the goroutine; or, at D2, no P is idle. A submitter that reads the count after K1 finds an M that
+//! stands by. N2 only adds to the count, and D1 and D2 follow.
 //!
 //! Invariants: `start_claims` says that one claim in `nmspinning` is that of an M that is being started; there is one at most,
 //! as a claim is made where none counts. Whichever new M comes first takes it. While it is set no M stands by, as a submitter
