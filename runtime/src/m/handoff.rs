@@ -289,7 +289,8 @@ mod tests {
         assert_eq!((word.changes(), word.enter(next, 7)), (changes + 2, Entry::In));
     }
 
-    /// Fails where a holder that has been inside all the time loses what it uses, or later what nobody asks for any more.
+    /// Fails where a holder that has been inside all the time loses the P that it uses, or loses it later, when no retaker asks
+    /// for it any more.
     #[test]
     fn a_demand_ends_with_the_look() {
         let word = HandoffWord::new();

@@ -67,8 +67,8 @@ fn one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
     });
 }
 
-/// A goroutine is interrupted as it parks, and one that stands before it in the only queue would end its wait. Fails when that
-/// one comes first.
+/// A goroutine is interrupted as it parks, and another one, which stands in the only queue, would end its wait. Fails when the
+/// other one runs first.
 #[test]
 fn a_goroutine_that_parks_interrupted_looks_before_the_others_run() {
     Model::new().check("only_queue_interrupted", || {

@@ -157,7 +157,7 @@ pub enum Mutant {
     /// A setter of a class does not see that the goroutine has ended.
     ClassAfterTheEnd,
 
-    // Classes: who runs next, and who is forgotten (`models/classes.rs`).
+    // Classes: which goroutine runs next, and which is forgotten (`models/classes.rs`).
     /// An M that gives up, and every check whether a P has work, leave out its batch.
     BatchUnseen,
     /// Whoever asks `has_work`, to sleep or to let a P go idle, is told of the ring before the batch.

@@ -2,7 +2,7 @@
 //! the host has none all the same.
 //!
 //! The host keeps to its reservations as long as there is memory for page tables. So this is for a host that lacks such memory,
-//! and for one that can't ask the kernel beforehand, as the `generator` backend:
+//! and for a host that can't ask the kernel beforehand, as on the `generator` backend:
 //!
 //! ```text
 //!   M of a goroutine without a stack       M of a goroutine that ends          M that idles a P
@@ -21,8 +21,8 @@
 //!
 //! * I1 and W1, as I1 and W3, are in the scheduler's lock. If I1 comes first, W3 empties the cache; if W1 does, I1 finds the
 //!   goroutine in `stackless`.
-//! * Without a cache, as the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the stack; if
-//!   W4 does, R2 sees W2.
+//! * Where there is no cache, as on the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the
+//!   stack; if W4 does, R2 sees W2.
 //!
 //! W4 puts back the stack alone. The goroutine, which may run on another M by now, keeps its reservation, and gives that back
 //! at its end: a host that counts less than what is reserved refuses spawns for good once the count has wrapped.

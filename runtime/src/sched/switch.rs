@@ -29,9 +29,9 @@
 //! | Away | switches, perhaps several times, and runs the library's code alone | the call is over: Returning |
 //! | Returning | calls the functions for resume | Here |
 //!
-//! *Leaving and Returning* the goroutine stays on its M, which lets it enter no window: the M forgets with what a window
-//! compares the P's word (`M::bar_windows`), so an entry takes its slow way, and is refused there, before it has opened a wait.
-//! That costs other entries nothing. A call that never parks goes on as without a P.
+//! While it is *Leaving or Returning* the goroutine stays on its M, which lets the goroutine enter no window: the M forgets the
+//! value with which an entry compares the P's hand-off word (`M::bar_windows`). So an entry takes its slow way, and is refused
+//! there, before it has opened a wait. That costs other entries nothing. A call that never parks goes on as without a P.
 //!
 //! Which functions are called is settled at the first switch of a call: functions that are registered later, by one of these
 //! functions, say, are not called for resume alone. A goroutine that its runtime leaves behind is not resumed.

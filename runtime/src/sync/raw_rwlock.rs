@@ -391,7 +391,7 @@ impl RawRwLock {
         if self.writer_leaves_alone() { Readied::new() } else { self.written(0).ready_in_silence() }
     }
 
-    /// Ends a write for which nobody waits. Returns `false`, and has done nothing, if others wait.
+    /// Ends a write while no waiter is queued. Returns `false`, and has done nothing, if others wait.
     #[inline]
     fn writer_leaves_alone(&self) -> bool {
         // Release: what was done under the lock; partners all Acquires here.
@@ -441,7 +441,7 @@ impl RawRwLock {
         self.written(becomes).ready();
     }
 
-    /// The writer leaves a lock for which others wait. Returns those who have the lock now.
+    /// The writer leaves a lock for which others wait. Returns the waiters that have the lock now.
     #[cold]
     fn written(&self, becomes: u32) -> Notified<Ask> {
         let mut notified = Notified::new();

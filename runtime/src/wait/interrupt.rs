@@ -26,7 +26,7 @@
 //! it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the payload for good is unwound again
 //! at its next park, three times in all.
 //!
-//! Checked by `models/interrupt.rs`, the last by `models/policy.rs`.
+//! Checked by `models/interrupt.rs`; that the M resumes the goroutine at P3, by `models/policy.rs`.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};

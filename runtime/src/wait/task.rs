@@ -18,21 +18,22 @@
 //! waker; R3 before F2 was preceded by R2, and F2 sees READY.
 //!
 //! *The record.* It lies in the pinned future. A notifier touches it from R1, where the queue's lock keeps it, to R2; and F3
-//! and F2 let it go only when they have claimed the wait, or have seen READY. From R1 to R2 are few steps of the notifier's, so
-//! F3 yields meanwhile. A queue where more happens between the two (a promise of a `select!`) has F3 wait in another way, and
-//! says how.
+//! and F2 let it go only when they have claimed the wait, or have seen READY. A notifier takes few steps from R1 to R2, so F3
+//! yields meanwhile. A queue whose notifier does more between the two (a promise of a `select!`) has F3 wait in another way,
+//! and says how.
 //!
 //! A notifier that has claimed several waits takes the step R2 for all of them before R3 for the first ([`Readied`]): the waker
 //! of one may drop the future of another, whose F3 would wait on the thread that is to take R2.
 //!
-//! *What a dropped future was notified of* is passed on by F3's caller: `leave` tells which of the two it was.
+//! *What a dropped future was notified of* is passed on by F3's caller: `leave` tells whether F3 has won or lost.
 //!
-//! A waker is foreign code, which may take locks of its own, and panic. It is called with none of our locks held, and in no
-//! window nor on an M's own stack: what is readied there has a goroutine of the library call the waker ([`wake`]). A waker of
-//! [`block_on`](crate::block_on) is known by its table, and is a plain ready, which may be done anywhere.
+//! A waker is foreign code, which may take locks of its own, and panic. It is called with none of our locks held, outside of
+//! windows, and never on an M's own stack: where a task is readied there, a goroutine of the library calls the waker
+//! ([`wake`]). A waker of [`block_on`](crate::block_on) is known by its table, and is a plain ready, which may be done anywhere.
 //!
-//! No interrupt ends a wait of a waker. Its caller, which may run under a context that is done, does not block, and goes on; a
-//! waker that was unwound from the lock of its executor's queue has not queued the task, and no other call comes.
+//! No interrupt ends a wait inside a waker, though its caller may run under a context that is done. An interrupt might unwind
+//! the waker from the lock of its executor's queue: then the task would not be queued, and no other call would come. The
+//! caller itself is not blocking, and goes on afterwards.
 //!
 //! Checked by `models/task.rs`.
 

@@ -31,9 +31,10 @@
 //! goroutines of a ring that is longer for a moment only.
 //!
 //! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
-//! neither the claim nor the owner's words depend. The difference is that the helper is not counted in `nmspinning` while it
-//! has the goroutines in hand, in neither ring: an M that gives up just then does not see them. B4, after they are in the
-//! helper's ring, is the S2 and S3 of a submission (`wake.rs`), and finds the P of that M idle.
+//! neither the claim nor the owner's words depend. But for a moment the helper has the stolen goroutines in hand: they are in
+//! neither ring, and the helper is not counted in `nmspinning`. An M that gives up in that moment does not see them. B4 comes
+//! when they are in the helper's ring. It is the S2 and S3 of a submission (`wake.rs`), finds the P of that M idle, and wakes
+//! an M.
 //!
 //! The floors. An age of about two looks tells nothing, and an age may be the kernel's doing. A P whose M the kernel has
 //! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
@@ -43,7 +44,7 @@
 //! would gain little: the goroutine that this M was running waits for the kernel in any case.
 //!
 //! The theft itself is checked by `models/runq.rs`, the helper's part by `models/help.rs`;
-//! `tests/scheduling/transfer.rs` measures helping, and shows that the goroutine waits for ever without it.
+//! `tests/scheduling/transfer.rs` measures helping, and shows that a goroutine waits for ever without it.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -34,8 +34,8 @@
 //! it could run the goroutine itself: the addressee is to have the first chance.
 //!
 //! Invariants: only Ps that are in use, those with a number below `Central::procs`, have mail: the section that makes a P
-//! surplus moves its mail, and has hints that name the P mean nothing (`hinted`). A goroutine that is bound to an M
-//! (`threads/locked.rs`) is not mailed, as its hint would have that M's finder look in one more place.
+//! surplus moves its mail, and from then on hints that name the P mean nothing (`hinted`). A goroutine that is bound to an M
+//! (`threads/locked.rs`) is not mailed: the finder of that M would have to look in one more place.
 //!
 //! Checked by `models/mail.rs`; the order by the tests below.
 

@@ -23,10 +23,11 @@
 //!   S3  an M spins?  leave the G to that M         L3  in the lock: a G in the global queue?  after the lock: in a ring?
 //!                                                      wake the next M
 //! ```
-//! One of the fences comes first: L3 sees the G, or S3 sees that the M spins no more. (A thief that has the G in hand counts
-//! as spinning, and so looks after this one.) The order of the two looks of L3 is that of I1 and I3. Go's M wakes the next
-//! without a look: then each goroutine that is submitted to a process at rest with several Ps wakes two threads, the second
-//! for nothing, and before the goroutine runs. Where no M is in the poller the next is woken in any case, and goes there.
+//! One of the fences comes first: L3 sees the G, or S3 sees that the M spins no more. (A thief may have the G in hand, so that
+//! it is in no queue. That thief still counts as spinning, and comes to an L3 of its own.) The order of the two looks of L3 is
+//! that of I1 and I3. Go's M wakes the next without a look: then each goroutine that is submitted to a process at rest with
+//! several Ps wakes two threads, the second for nothing, and before the goroutine runs. Where no M is in the poller, L3 wakes
+//! the next M in any case, and that M goes there.
 //!
 //! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only
 //! until the first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.

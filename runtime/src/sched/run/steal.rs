@@ -18,8 +18,8 @@
 //! `runnext` all the same: else it would spin on the CPU that the owner needs.
 //!
 //! *On the waker's CPU.* The kernel may run the woken M on the waker's CPU at once, in the waker's place, although another CPU
-//! sleeps. The owner of a P shows its CPU before the call that wakes. A thief that runs on a CPU whose owner is in that call
-//! gives the CPU back between its rounds (`sched_yield`), and stays a spinner: the owner goes on without a further wake.
+//! sleeps. The owner of a P shows its CPU before the call that wakes. A thief that runs on the CPU that an owner in that call
+//! shows gives this CPU back between its rounds (`sched_yield`), and stays a spinner: the owner goes on without a further wake.
 //!
 //! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
 //! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's

@@ -15,8 +15,8 @@
 //! by the ring, and by as many goroutines of the mailbox.
 //!
 //! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller may run on
-//! another M, and have let its handle go, so that the G is another goroutine's: the address is compared with those that
-//! stand in the queue, and nothing is read through it.
+//! another M, and drop its handle of the named goroutine, whose G then may be another goroutine's. So Y2 only compares the G's
+//! address with the addresses in the queue, and reads nothing through it.
 //!
 //! *Which M is woken.* As in any yield, this M takes a goroutine that was queued before in exchange for the caller, so no
 //! M has to be woken. A goroutine is in the owner's hand for a moment, and an M that gives up just then may find the

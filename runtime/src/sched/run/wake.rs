@@ -26,8 +26,8 @@
 //!
 //! *At `max_threads`* there may be no M for an idle P. The M that comes next to the idle set looks at all queues (`mput` and
 //! `sleep_unless` in `idle.rs`), unless the lock shows it that no P is idle (`sleep_without_p` in `threads/procs.rs`): then an
-//! M that idles one later looks. An M that takes a caller in place of that looks at the global queue and at the jobs, and not
-//! at the rings: `threads/callers.rs`. So does one that sends its goroutine on under `migrate=1`.
+//! M that idles one later looks. An M that takes a caller instead (`threads/callers.rs`), or that sends its goroutine on under
+//! `migrate=1`, looks at the global queue and at the jobs, and not at the rings.
 //!
 //! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
 //! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is

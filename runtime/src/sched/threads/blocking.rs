@@ -14,20 +14,20 @@
 //! in the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
 //! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to
 //! I3). If a claim to spin was made but `max_threads` allows no further M, the claim is undone under the same lock, and
-//! nobody rechecks, as there is no M to wake: what stands in a held P's queue, or in the global queue, is found by the
-//! next M that comes without a P, before it sleeps (`mput`, `sleep_unless`). One that takes a caller in place of that looks
-//! at the global queue alone (`callers.rs`).
+//! no M rechecks, as there is no M to wake: what stands in a held P's queue, or in the global queue, is found by the
+//! next M that comes without a P, before it sleeps (`mput`, `sleep_unless`). An M that takes a caller instead looks at the
+//! global queue and at the jobs alone (`callers.rs`).
 //!
 //! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
 //! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
-//! global queue, and their Ms go to sleep: from then on each of them waits for a wake, and each wake for the one
-//! before. An idle P, in contrast, is taken by the first M that comes back, without any wake.
+//! global queue, and their Ms go to sleep: from then on each of these goroutines waits for a wake, and each wake waits for the
+//! one before. An idle P, in contrast, is taken by the first M that comes back, without any wake.
 //!
 //! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P up
 //! after that finds the goroutine there. (An M that goes on to `stopm` would find both; an M with a bound goroutine does not.)
-//! A goroutine that comes back does not overtake those in the global queue: an M that was summoned for them could come in vain
-//! each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes behind them like any
-//! other; the bound goroutine's M gives the P away again (`locked.rs`).
+//! A goroutine that comes back does not overtake the goroutines in the global queue: an M that was summoned for those could
+//! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes behind
+//! them like any other; the bound goroutine's M gives the P away again (`locked.rs`).
 //!
 //! An M that takes an idle P takes only one goroutine from the global queue at first, not the P's share
 //! (`sched/run/inject.rs`): when that goroutine blocks, the goroutines in the P's queue would have to be handed over

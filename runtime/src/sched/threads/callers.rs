@@ -33,11 +33,12 @@
 //!
 //! *Where there is no M*, at `max_threads`, or as the thread was refused, the callers that stand there go to the global queue
 //! (`callers_go_back`): a caller that is run by an M with a P gives that P away and blocks that M, as in the obvious way. An
-//! M that comes without a P looks for an idle P and at the global queue before it takes a caller, as it would before it stands
-//! by (`mput`), and after it has sent the other callers back there: at the limit this M may be the only one that comes, beside
-//! a P that has gone idle meanwhile. The M does not look at the rings. To take work there, the M would have to put the caller
-//! into the global queue, would run that caller first, and would be blocked by it. So at the limit a goroutine in the ring of a
-//! P whose owner does not come back may wait beside an idle P until a call ends. The M in the poller is not taken for a caller.
+//! M that comes without a P first looks at the global queue and at the jobs, as it would before it stands by (`mput`). If work
+//! is there and a P is idle, the M takes that P, and its caller goes to the global queue. The look comes after the M has sent
+//! the other callers back: at the limit this M may be the only one that comes, beside a P that has gone idle meanwhile. The M
+//! does not look at the rings. To take work there, the M would have to put the caller into the global queue, would run that
+//! caller first, and would be blocked by it. So at the limit a goroutine in the ring of a P whose owner does not come back may
+//! wait beside an idle P until a call ends. The M in the poller is not taken for a caller.
 //!
 //! A caller is Runnable, as in any queue. Bound goroutines are no callers, nor do goroutines become callers where functions of
 //! `gmp::hooks` are registered, which would have to be called around the change of the thread: `gmp::hooks` promises that a

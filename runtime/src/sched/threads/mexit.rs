@@ -23,8 +23,8 @@
 //! record counts goroutines: the record is `spare`, and the next thread that is started gets it. So there
 //! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
 //! puts the handle into `ended`, and joins the threads whose handles are there, but for those that still run destructors of
-//! thread-locals, or are about to be gone. So the handles that are left are theirs and those of the last threads that have
-//! ended, at one time, and the kernel frees each other thread soon.
+//! thread-locals, or are about to be gone. So two kinds of handles are left in `ended`: those of threads that were late, and
+//! those of the threads that ended last, at the same time. The kernel frees every other thread soon.
 //!
 //! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until the last
 //! step, so that the ender waits also for threads that are about to end.

@@ -16,8 +16,8 @@
 //! goroutine is saved, and notes the timer's place under the heap's lock: the goroutine may run again as soon as that lock is
 //! free. The lock decides whether a callback fires, and the call comes after the lock (`callback.rs`).
 //!
-//! A goroutine that has slept for long is in no cache. The G is fetched when the timer is popped, and the wait is claimed some
-//! timers later; the frames are fetched when the goroutine is readied, those of as many goroutines as the ring takes.
+//! A goroutine that has slept for long is in no cache. So an M prefetches the G when it pops the timer, and claims the wait
+//! some timers later. The M prefetches the goroutine's frames when it readies the goroutine, for as many as the ring takes.
 //!
 //! When the runtime ends the heaps become *orphans*: waits are dropped, callbacks stay where they are, and the timer thread
 //! takes what is due (`timer_thread.rs`). So a heap is counted, and may outlive the P.

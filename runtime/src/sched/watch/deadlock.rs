@@ -29,8 +29,8 @@
 //!   whose event is in the kernel, or was reported to the M and not looked at, waits for a descriptor;
 //! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle, and at the jobs, at which
 //!   the judge looks as well;
-//! * another monitor may carry a callback that it took from a heap: it says so before that, and until the callback is
-//!   a goroutine again (`serving`). Goroutines that it found in the poller: as above;
+//! * another monitor may carry a callback that it took from a heap: that monitor says so (`serving`) before it takes the
+//!   callback, and until the callback is a goroutine. Goroutines that it found in the poller: as above;
 //! * the timer thread says under its lock what it is about to do;
 //! * a thread inside `run` may have been woken: its goroutine has ended, and was not live any more when its M gave
 //!   up;
@@ -463,7 +463,7 @@ mod tests {
     use super::*;
 
     /// Fails where each of a program's short sleeps has the threads counted, or where the last look does not judge, so that a
-    /// foreign thread that stops the timer and ends leaves a deadlock that nobody notices.
+    /// foreign thread that stops the timer and ends leaves a deadlock that is not noticed.
     #[test]
     fn beside_an_armed_timer_the_last_look_judges() {
         let judged = |timers| {

@@ -1,10 +1,11 @@
-//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator. Where all have ended,
-//! and threads are not gone, as the destructors of their thread-locals take long, the lines have the number of these.
+//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator. Where all goroutines
+//! have ended, and threads have not, as destructors of their thread-locals take long, the line tells how many threads these
+//! are.
 //!
 //! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. A parked or
 //! queued goroutine is held and read, as by a dump. A running one is not read while it could end meanwhile. But the monitor
-//! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts as one that waits), and from then on
-//! the goroutine can't come back to the runtime, and so can't end, without the central lock. Under that lock its M is seen
+//! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts among the others that wait), and from then
+//! on the goroutine can't come back to the runtime, and so can't end, without the central lock. Under that lock its M is seen
 //!
 //! 1. outside of the runtime, which shows what the M has done inside before,
 //! 2. as the holder of no P: a P that the M got inside shows by now,

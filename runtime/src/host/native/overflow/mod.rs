@@ -22,7 +22,7 @@
 //! A signal that a process has sent does not: so ours then ends the process by that signal, as the sender wants
 //! (`native/end.rs`). Without a runtime std's handler loses the first such signal, and the second one ends the process.
 //!
-//! * *To return*, with the default action set: the process goes on without our handler, and nobody tells the next overflow.
+//! * *To return*, with the default action set: the process goes on without our handler, and the next overflow is not told.
 //! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the
 //!   default action and raises the signal itself never ends.
 //!

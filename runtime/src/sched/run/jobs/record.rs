@@ -15,8 +15,8 @@
 //! ```
 //! F6 and Y2 are exchanges of one word: either Y2 finds WAITING, and Y3 wakes; or F6 finds the end, and the forker looks
 //! again. Between X2 and Y2 the record is the taker's, and the forker does not return: it passes F4 only with DONE or BACK.
-//! Behind a Y2 that has found OPEN the taker touches nothing of the record; behind one that has found WAITING the forker
-//! sleeps until Y3, which reads the number of the wait first.
+//! After a Y2 that has found OPEN the taker no longer touches the record. After a Y2 that has found WAITING the forker sleeps
+//! until Y3, and Y3 reads the wait's number out of the record before it wakes the forker.
 //!
 //! *A taker gives the record back*, by BACK in place of DONE, where it can make no goroutine, where the goroutine never runs,
 //! and where the runtime ends (`sched/stop.rs`). Then the forker runs `b` itself, when it comes to the end of `a`. The end of
@@ -24,7 +24,7 @@
 //! `b` borrows.
 //!
 //! *Whichever way `a` ends*, by a value, a panic, an interrupt or `goexit`, the forker comes to F3: what unwinds is caught,
-//! and raised again when the record is the forker's alone. The wait at F6 is one that no interrupt ends, as that of a scope's
+//! and raised again when the record is the forker's alone. No interrupt ends the wait at F6, as none ends that of a scope's
 //! parent (`OnInterrupt::WithOthers`): `b` borrows from the forker's frames.
 //!
 //! Checked by `models/jobs.rs`.
