@@ -50,7 +50,7 @@ fn a_slot_is_one_threads_at_a_time() {
     });
 }
 
-/// Fails by an assertion when a thread answers that is not asked, or is asked no more.
+/// Fails by an assertion when a thread answers although it was not asked, or its question was withdrawn.
 #[test]
 fn only_who_is_asked_answers() {
     Model::new().unbounded().check("ask_nobody", || {

@@ -48,8 +48,8 @@ fn a_waiter_that_is_left_does_not_count() {
     });
 }
 
-/// A task has arrived, and is dropped; a thread and another task arrive after that. Fails by deadlock when the dropped one
-/// counts in the place of one of them.
+/// A task has arrived, and is dropped; a thread and another task arrive after that. Fails by deadlock when the dropped task
+/// still counts, in the place of the thread or of the other task.
 #[test]
 fn a_future_that_is_dropped_does_not_count() {
     Model::new().check("barrier_task_dropped", || {

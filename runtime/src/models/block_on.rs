@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What a future waits for. A flag orders nothing: the wake is to.
+/// What a future waits for. A flag orders nothing: that is for the wake to do.
 type Flags<const N: usize> = Arc<[AtomicBool; N]>;
 
 fn flags<const N: usize>() -> Flags<N> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A goroutine blocks, where there may be a second thread until another goroutine has run that stands in the queue of the same
-/// P. Fails by deadlock when the call is left to an M that does not come.
+/// A goroutine blocks while another goroutine stands in the queue of the same P; where there may be a second thread, it blocks
+/// until that goroutine has run. Fails by deadlock when the call is left to an M that does not come.
 fn blocks_beside_another(max_threads: usize) {
     let runtime = runtime(1, max_threads);
     let blocks = runtime.go(move || {
@@ -39,8 +39,8 @@ fn a_call_at_the_limit_of_threads_is_made() {
     Model::new().check("call_at_the_limit", || blocks_beside_another(1));
 }
 
-/// The thread for the caller is refused. The caller stands in the global queue then, and blocks the only M, which is why its
-/// call does not wait here.
+/// The thread for the caller is refused. Then the caller stands in the global queue, and its call blocks the only M. So the
+/// call does not wait for another goroutine here.
 #[test]
 fn a_call_for_which_the_thread_is_refused_is_made() {
     Model::new().preemptions(2).check("call_refused", || {
@@ -57,14 +57,14 @@ fn a_call_for_which_the_thread_is_refused_is_made() {
 }
 
 /// Two goroutines block, one until the other's call is made; one M was sent for both. Fails by deadlock when that M takes the
-/// first and sends no other, or is counted on when it has looked.
+/// first caller and sends no other M, or when it still counts as on its way after it has looked.
 #[test]
 fn the_m_that_takes_a_caller_sends_one_for_the_next() {
     Model::new().preemptions(2).check("two_calls", || two_calls(4));
 }
 
-/// The same, where there is a thread for one call only. That M sends the other caller back to the global queue, when the M with
-/// the P may have gone idle, and be in the poller, before. Fails by deadlock when no M looks there then.
+/// The same, where there is a thread for one call only. That M sends the other caller back to the global queue. Before that the
+/// M with the P may have gone idle, and into the poller. Fails by deadlock when no M looks at the global queue then.
 #[test]
 fn the_m_that_takes_a_caller_looks_for_a_p_for_the_next() {
     Model::new().preemptions(2).check("two_calls_at_the_limit", || two_calls(2));
@@ -85,9 +85,9 @@ fn two_calls(max_threads: usize) {
     spawner.join().unwrap();
 }
 
-/// An M leaves a goroutine to the owner of that one's P, idles its own P, and is sent for a caller just then. The owner's next
-/// goroutine keeps its thread until the one that was left has run, and so does the call. Fails by deadlock when no M comes for
-/// that one: the M that is sent has seen it, and can't come.
+/// An M that looks for work leaves a goroutine in another P's ring to the owner of that P, idles its own P, and is sent for a
+/// caller just then. The owner's next goroutine keeps its thread until the goroutine in the ring has run, and so does the call.
+/// Fails by deadlock when no M comes for the goroutine in the ring: the M that is sent has seen it, and can't come.
 #[test]
 fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     Model::new().with_refusals(1).preemptions(1).check("sent_beside_work", || {
@@ -143,7 +143,7 @@ fn an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started() {
 }
 
 /// A thread is being started for a caller, which an M that came back has taken; that M sleeps on its note when the next
-/// goroutine blocks. Fails by deadlock when that one is left to the thread, which waits for it.
+/// goroutine blocks. Fails by deadlock when the next caller is left to the thread, which waits for that caller's call.
 #[test]
 fn a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
     Model::new().preemptions(1).check("slow_start_beside_a_sleeper", || {
@@ -177,8 +177,8 @@ fn a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
     });
 }
 
-/// A goroutine becomes a caller as its runtime is left. Fails by deadlock when its joiner is not told, and by an assertion when
-/// the M that is on its way stays.
+/// A goroutine becomes a caller as its runtime ends and leaves its goroutines. Fails by deadlock when its joiner is not told,
+/// and by an assertion when the M that is on its way stays.
 #[test]
 fn a_caller_is_left_at_the_end() {
     Model::new().preemptions(2).check("caller_at_the_end", || {

@@ -48,7 +48,8 @@ fn drive<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Fails by deadlock when the message wakes nobody; by a causality violation when it is moved while the future looks.
+/// Fails by deadlock when the message does not wake the task; by a causality violation when the message is moved while the
+/// future looks.
 #[test]
 fn a_message_meets_a_future_that_begins_to_receive() {
     for capacity in [0, 1] {
@@ -90,7 +91,8 @@ fn a_receive_that_is_dropped_beside_a_delivery_leaves_the_message() {
     }
 }
 
-/// As before, with a goroutine that waits behind the future. Fails by deadlock when the message that comes back wakes nobody.
+/// As before, with a goroutine that waits behind the future. Fails by deadlock when the message that comes back does not wake
+/// the goroutine.
 #[test]
 fn what_comes_back_goes_to_who_waits() {
     Model::new().preemptions(2).check("chan_task_passed_on", || {

@@ -25,7 +25,7 @@ fn a_class_that_is_set_beside_the_end_leaves_the_end() {
 }
 
 /// As `a_class_that_is_set_beside_the_end_leaves_the_end`, and the handle goes at once, and the G to another goroutine. Fails
-/// by a causality violation, or when that one begins with a class.
+/// by a causality violation, or when that other goroutine begins with a class.
 #[test]
 fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
     Model::new().preemptions(2).check("class_vs_reuse", || {

@@ -55,8 +55,8 @@ fn one_of_a_class_is_run_while_two_ms_go_idle() {
     });
 }
 
-/// A goroutine of a class yields, and the one that takes its place keeps the M until the first has run on. Fails by deadlock
-/// when the other M, which has looked at the queue before and at the ring after, is not woken.
+/// A goroutine of a class yields, and the goroutine that runs in its place keeps the M until the first has run on. Fails by
+/// deadlock when the other M, which has looked at the queue before and at the ring after, is not woken.
 #[test]
 fn one_of_a_class_that_yields_is_run_elsewhere() {
     Model::new().check("class_gosched", || {
@@ -85,8 +85,9 @@ fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
     });
 }
 
-/// A `Normal` goroutine yields, and one of `High` that stood in the batch takes its place, and keeps the M until the first has
-/// run on. The other M gives up. Fails by deadlock when that M looks at the ring before the yield, and at the batch after it.
+/// A `Normal` goroutine yields. A `High` goroutine that stood in the batch runs in its place, and keeps the M until the first
+/// has run on. The other M gives up. Fails by deadlock when that M looks at the ring before the yield, and at the batch after
+/// it.
 #[test]
 fn one_that_yields_before_the_batch_is_run_elsewhere() {
     Model::new().preemptions(3).check("gosched_before_batch", || {
@@ -100,8 +101,8 @@ fn one_that_yields_before_the_batch_is_run_elsewhere() {
     });
 }
 
-/// `queues` places two goroutines, and wakes nobody: the first keeps its M until the second has run. No M polls, and the other
-/// one sleeps.
+/// `queues` places two goroutines, and wakes no M: the first goroutine keeps its M until the second has run. No M polls, and
+/// the other M sleeps.
 fn the_first_waits_for_the_second(queues: fn(&Handle, Made, Made)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -123,8 +124,9 @@ fn the_first_waits_for_the_second(queues: fn(&Handle, Made, Made)) -> impl Fn() 
     }
 }
 
-/// A batch goes back into its queue, as a goroutine of a higher class has come, which keeps the M until the other has run. The
-/// other M sleeps, as if it had looked at the queue before that, and at the batch after. Fails by deadlock when no M is woken.
+/// A batch goes back into its queue, as a goroutine of a higher class has come. That goroutine keeps the M until the goroutine
+/// of the batch has run. The other M sleeps, as if it had looked at the queue before the batch went back, and at the batch
+/// after. Fails by deadlock when no M is woken.
 #[test]
 fn a_batch_that_goes_back_is_run_by_another_m() {
     let queues = |handle: &Handle, waits, raises| {
@@ -134,9 +136,9 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
     Model::new().preemptions(1).check("batch_goes_back", the_first_waits_for_the_second(queues));
 }
 
-/// A visit finds a goroutine while one of `High` stands in the batch, which goes first and keeps the M until the other has run.
-/// The other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by deadlock when no M is
-/// woken.
+/// A visit finds a goroutine while a `High` one stands in the batch. The `High` goroutine goes first, and keeps the M until the
+/// found one has run. The other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by
+/// deadlock when no M is woken.
 #[test]
 fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
     let queues = |handle: &Handle, waits, raises| {

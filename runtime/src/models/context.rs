@@ -97,7 +97,7 @@ fn all_below_end_for_the_same_reason() {
 }
 
 /// A goroutine runs under a context that is cancelled while its runtime ends, and a thread waits for the goroutine. Fails by a
-/// panic when the canceller does under the context's lock what is left to do for that end.
+/// panic when the canceller does the rest of the runtime's end under the context's lock.
 #[test]
 fn a_cancel_meets_the_end_of_a_runtime() {
     Model::new().preemptions(1).check("context_vs_end", || {
@@ -149,8 +149,8 @@ fn a_call_returns_the_error_when_the_channel_is_closed() {
     });
 }
 
-/// A task waits for the end of a context, beside the cancel of the one above. Fails by deadlock when the task is not woken, by
-/// the assertion when it is woken while the channel is open.
+/// A task waits for the end of a context, beside the cancel of the context above. Fails by deadlock when the task is not woken,
+/// by the assertion when it is woken while the channel is open.
 #[test]
 fn a_task_hears_of_the_end_of_a_context() {
     Model::new().check("context_task", || {

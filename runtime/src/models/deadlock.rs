@@ -94,7 +94,7 @@ fn who_ends_and_who_is_woken_by_it_are_seen_together() {
 }
 
 /// An event ends the poller's wait. Fails when the judge misses the goroutine that the M in the poller carries, which is in
-/// no queue yet, or takes a goroutine that waits for a descriptor for one that will never be woken.
+/// no queue yet, or believes that a goroutine that waits for a descriptor will never be woken.
 #[test]
 fn what_the_poller_has_found_is_awake() {
     Model::new().check("found", || {
@@ -155,7 +155,7 @@ fn what_the_monitor_serves_is_awake() {
 }
 
 /// The M waits for a callback that has become due, and the monitor makes a goroutine of it. Fails when the judge sees that the
-/// monitor is through, and does not see the goroutine, which is in no queue yet.
+/// monitor has served the timers, and does not see the goroutine, which is in no queue yet.
 #[test]
 fn what_the_monitor_has_made_of_a_callback_is_awake() {
     Model::new().check("made_by_monitor", || {

@@ -69,7 +69,7 @@ fn a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle() {
     Model::new().check("come_back_bound", || comes_back_beside_an_idle_p(crate::lock_os_thread));
 }
 
-/// A goroutine without a P spawns another one: that one goes into the global queue, and is run.
+/// A goroutine without a P spawns another one: the spawned goroutine goes into the global queue, and is run.
 #[test]
 fn a_goroutine_without_a_p_submits_as_a_thread() {
     Model::new().check("submit_without_p", || {
@@ -174,7 +174,8 @@ fn the_global_queue_is_served_when_a_p_is_given_away() {
 }
 
 /// A goroutine comes back from a blocking call before the M arrives that was summoned for a goroutine in the global
-/// queue. The one that comes back keeps its P until the queued one has run: fails by deadlock when it goes first.
+/// queue. The goroutine that comes back keeps its P until the queued one has run: fails by deadlock when it goes before the
+/// queued one.
 #[test]
 fn a_goroutine_that_comes_back_overtakes_nobody() {
     Model::new().check("come_back_vs_call", || {

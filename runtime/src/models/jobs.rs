@@ -111,7 +111,7 @@ fn two_branches_of_a_scope_are_begun() {
 }
 
 /// A forker blocks its thread in its own branch, and gives the P away; an M waits in the poller. Fails by deadlock when the P
-/// becomes idle and nobody looks at the job that stands there.
+/// becomes idle and no M looks at the job that stands there.
 #[test]
 fn a_job_is_begun_when_its_forker_gives_the_p_away() {
     Model::new().check("blocking_in_a", || {
@@ -155,8 +155,8 @@ fn records_of_two_goroutines_on_one_p_are_told_apart() {
     });
 }
 
-/// A record was taken, and another goroutine's stands in the same slot, when the forker comes to its end. Fails by an assertion
-/// when the forker goes by the place.
+/// A record was taken, and another goroutine's record stands in the same slot, when the forker comes to the end of its branch.
+/// Fails by an assertion when the forker withdraws what stands in the slot, whosever it is.
 #[test]
 fn a_slot_that_holds_anothers_record_is_not_the_forkers_any_more() {
     Model::new().check("slot_used_again", || {
@@ -303,8 +303,8 @@ fn a_visit_queues_the_oldest_job() {
     });
 }
 
-/// The runtime ends while a forker keeps its thread. Fails by deadlock when the forker then waits for a record that nobody
-/// runs.
+/// The runtime ends while a forker keeps its thread. Fails by deadlock when the forker then waits for a record that no
+/// goroutine runs.
 #[test]
 fn a_forker_that_outlives_its_runtime_has_its_record_back() {
     Model::new().check("fork_vs_end", || {

@@ -35,7 +35,7 @@ fn a_job_that_a_visit_has_queued_is_run_by_another_m() {
 }
 
 /// A job is put in on a surplus P, whose M leaves, while the M of the other P goes idle, or sleeps: it may have looked at that
-/// P before. Fails by deadlock when jobs of a P that has retired are looked at by none.
+/// P before. Fails by deadlock when no M looks at the jobs of a P that has retired.
 #[test]
 fn a_job_of_a_p_that_retires_is_run() {
     Model::new().preemptions_by_default(1).check("job_vs_shrink", || {
@@ -70,8 +70,8 @@ fn a_forker_whose_p_retires_has_its_branch_begun() {
 }
 
 /// The P of a forker that runs on in its own branch is taken, and no other goroutine is queued; an M waits in the poller. The
-/// forker's branch ends when the other one has run. Fails by deadlock when the P becomes idle with the record, and nobody
-/// looks.
+/// forker's branch ends when the other one has run. Fails by deadlock when the P becomes idle with the record, and no M looks
+/// at it.
 #[test]
 fn a_job_is_begun_when_its_forkers_p_is_taken() {
     Model::new().with_retaker().check("retake_in_a", || {

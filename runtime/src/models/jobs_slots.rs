@@ -1,7 +1,7 @@
 //! The slots of one P alone, without a scheduler and its fences: each record has one taker, who has it as its forker wrote it.
 //!
-//! In the scheduler SubmitFence, the lock and the switches order nearly all of this, too, so that its models pass over what the
-//! orderings of the slots are for.
+//! In the scheduler SubmitFence, the lock and the switches order nearly all of this, too. So the scheduler's models would not
+//! fail without the orderings of the slots; these models do.
 
 use super::caught;
 use super::cover::Jobs;
@@ -16,8 +16,8 @@ fn thief(jobs: &Jobs, times: usize) -> JoinHandle<Vec<usize>> {
     thread::spawn(move || (0..times).filter_map(|_| jobs.take_oldest()).collect())
 }
 
-/// Fails when both have a record, or neither; by a causality violation when a thief reads what the forker has written, or the
-/// forker what the thief has, in no order.
+/// Fails when both have a record, or neither; by a causality violation when nothing orders the thief's reads after the forker's
+/// writes, or the forker's after the thief's.
 #[test]
 fn a_record_has_one_taker_who_sees_what_it_holds() {
     Model::new().unbounded().check("slot_withdraw_vs_take", || {
@@ -31,8 +31,8 @@ fn a_record_has_one_taker_who_sees_what_it_holds() {
     });
 }
 
-/// The address that a thief has seen stands there again, of a record that was put in since. Fails by a causality violation
-/// when the thief has the second record as the first one was.
+/// The address that a thief has seen stands there again, as that of a record that was put in since. Fails by a causality
+/// violation when the thief takes the second record, and reads what the first one held.
 #[test]
 fn an_address_that_stands_there_again_is_the_new_record() {
     Model::new().unbounded().check("slot_same_address", || {
@@ -49,7 +49,7 @@ fn an_address_that_stands_there_again_is_the_new_record() {
 }
 
 /// Two thieves, and two records, of which the forker withdraws the newer one. Fails when a record has two takers, or none; and
-/// by an assertion of `put_in` when that one finds the slot full.
+/// by an assertion when `put_in` finds the slot full.
 #[test]
 fn two_records_have_a_taker_each_beside_two_thieves() {
     Model::new().preemptions_by_default(2).check("slots_two_thieves", || {
@@ -73,8 +73,8 @@ fn two_records_have_a_taker_each_beside_two_thieves() {
     });
 }
 
-/// A taker says something before it takes, as `Starting` does, and the forker finds its record taken. Fails by an assertion
-/// when the forker does not see what was said: the ender, which finds the forker asleep after that, would not either.
+/// A taker writes a word before it takes, as `Starting` does, and the forker finds its record taken. Fails by an assertion when
+/// the forker does not see that word: then the ender, which finds the forker asleep after that, would not see it either.
 #[test]
 fn a_forker_whose_record_was_taken_knows_that_a_job_is_starting() {
     Model::new().unbounded().check("slot_taken_is_starting", || {

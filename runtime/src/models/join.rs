@@ -106,8 +106,8 @@ fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     });
 }
 
-/// A joiner that was told lets the G go before the M that has told it, and that M makes the next goroutine. Fails by
-/// a causality violation.
+/// A joiner that was told of the end lets the G go before the M that has told it does, and that M makes the next goroutine.
+/// Fails by a causality violation.
 #[test]
 fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
     Model::new().check("told_vs_reuse", || {
@@ -225,8 +225,8 @@ fn a_hook_that_is_taken_back_at_the_end_is_called_once() {
     });
 }
 
-/// A hook comes when the end has begun, which calls an earlier one. Fails by the assertion of `wait_for_end` when the owner
-/// writes where that end reads.
+/// The owner leaves a hook when the end has begun, and the end calls an earlier hook. Fails by the assertion of `wait_for_end`
+/// when the owner writes where that end reads.
 #[test]
 fn a_hook_that_comes_as_an_earlier_one_is_called_is_left_nowhere() {
     Model::new().check("hook_vs_hook", || {
@@ -281,8 +281,8 @@ fn the_task_that_has_polled_last_hears_of_the_end() {
     });
 }
 
-/// A handle is dropped beside the end, that a task has polled, and for whose end a receiver waits. Fails by deadlock when the
-/// channel stays open.
+/// A handle that a task has polled is dropped beside the goroutine's end, and a receiver waits for that end. Fails by deadlock
+/// when the channel stays open.
 #[test]
 fn a_handle_that_was_polled_is_dropped_beside_the_end() {
     Model::new().check("join_task_dropped", || {

@@ -122,8 +122,8 @@ fn a_bound_goroutine_that_yields_comes_back() {
     });
 }
 
-/// A bound goroutine yields beside an idle P, and its M finds another one at that moment, which keeps its thread until the
-/// bound one has run on. Fails by deadlock when one M alone is woken for both.
+/// A bound goroutine yields beside an idle P. At that moment its M finds another goroutine, which keeps its thread until the
+/// bound one has run on. Fails by deadlock when only one M is woken for the two.
 #[test]
 fn a_bound_goroutine_that_yields_to_what_it_has_found_is_run_beside_it() {
     Model::new().preemptions(1).check("bound_yield_finds", || {
@@ -177,8 +177,8 @@ fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     });
 }
 
-/// A bound goroutine comes back to an idle P, behind a goroutine in the global queue. With another thread, which is summoned
-/// for the queued one, and without. Fails by deadlock when the bound goroutine's M keeps the P, or is forgotten.
+/// A bound goroutine comes back to an idle P, behind a goroutine in the global queue: with another thread, which is summoned
+/// for the queued goroutine, and without. Fails by deadlock when the bound goroutine's M keeps the P, or is forgotten.
 #[test]
 fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     for threads in [1, 2] {
@@ -359,9 +359,9 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
     });
 }
 
-/// A P is idle for which there is no M. One goroutine readies a bound one, and so claims to spin and undoes that; its M brings
-/// the bound one the P, and stands by. Another goroutine has read the claim, and so left to it what it has spawned. Fails by
-/// deadlock when the M that stands by does not see that in the ring.
+/// A P is idle for which there is no M. A goroutine readies a bound one: it claims to spin, and undoes the claim; its M brings
+/// the bound goroutine the P, and stands by. Another goroutine has read the claim, and so has woken no M for what it spawned.
+/// Fails by deadlock when the M that stands by does not see the spawned goroutine in the ring.
 #[test]
 fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
     Model::new().preemptions(1).check("claim_undone_at_limit", || {

@@ -67,8 +67,8 @@ fn what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both() {
     });
 }
 
-/// A goroutine is mailed to a P that then goes out of use, and is in its spawner's way at the next visit; the P's M gives up.
-/// Fails by deadlock when the mail stays where no owner comes any more.
+/// A goroutine is mailed to a P that then goes out of use, and the spawner's M makes a visit; the P's M gives up. Fails by
+/// deadlock when the mail stays where no owner comes any more.
 #[test]
 fn mail_for_a_p_that_retires_is_run() {
     Model::new().preemptions_by_default(1).check("mail_vs_retire", || {
@@ -104,8 +104,8 @@ fn mail_and_yield(handle: &Handle) {
     done();
 }
 
-/// The P of an M that is blocked is idle, and at the limit of threads no M comes for it. A goroutine is mailed to that P by one
-/// that is always ready. Fails by an assertion when the mail stays there.
+/// The P of an M that is blocked is idle, and at the limit of threads no M comes for it. A goroutine that is always ready mails
+/// another one to that P. Fails by an assertion when the mail stays there.
 #[test]
 fn mail_for_a_p_that_has_no_m_is_run() {
     Model::new().check("mail_at_limit", || {
@@ -141,7 +141,7 @@ fn mail_for_a_p_whose_thread_is_refused_is_run() {
     });
 }
 
-/// A goroutine whose hint names the P of an M that gives up becomes ready on the other P, whose goroutine keeps that until the
+/// A goroutine whose hint names the P of an M that gives up becomes ready on the other P, whose goroutine keeps its P until the
 /// first has run. Fails by deadlock when that M does not count the mailbox, or is not woken for it.
 #[test]
 fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
@@ -167,8 +167,8 @@ fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
     });
 }
 
-/// A goroutine yields whose hint names the other P, and the one that takes its place keeps the M until the first has run on.
-/// Fails by deadlock when the other M, which has looked at the mailboxes before and at the ring after, is not woken.
+/// A goroutine yields whose hint names the other P; the goroutine that runs in its place keeps the M until the first has run
+/// on. Fails by deadlock when the other M, which has looked at the mailboxes before and at the ring after, is not woken.
 #[test]
 fn one_that_yields_to_its_hint_is_run_there() {
     Model::new().check("hint_gosched", || {

@@ -183,7 +183,7 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
 
 /// A goroutine was notified to try, and comes too late; then the monitor takes its P for another goroutine, and the runtime
 /// ends before the first one has a P again. A task stands behind it in the queue. Fails by deadlock when the goroutine has kept
-/// the mark of one that is about to try.
+/// WOKEN, the mark of a waiter that is about to try.
 #[test]
 fn one_who_lost_and_is_left_on_its_way_back_holds_nobody_back() {
     Model::new().with_retaker().preemptions(2).check("mutex_left_in_vain", || {
@@ -224,7 +224,8 @@ fn one_who_lost_and_is_left_on_its_way_back_holds_nobody_back() {
 }
 
 /// Two goroutines wait, and a thread takes the lock between an unlock and the queue; so two unlocks come to the queue.
-/// Fails by deadlock when the second one notifies the other goroutine as well: the word counts one.
+/// Fails by deadlock when the second unlock notifies the other goroutine as well: the word can tell of one notified waiter
+/// only.
 #[test]
 fn of_two_unlocks_one_calls() {
     Model::new().preemptions(1).check("mutex_two_unlocks", || {

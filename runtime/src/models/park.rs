@@ -337,8 +337,7 @@ fn two_dumps_hold_a_g_one_after_the_other() {
     });
 }
 
-/// A dump to which a goroutine was deferred is followed by a dump to which it was not. Fails when the second one queues the
-/// goroutine again.
+/// A goroutine was deferred to one dump, and not to the next one. Fails when the second dump queues the goroutine again.
 #[test]
 fn what_a_dump_has_deferred_is_queued_once() {
     Model::new().preemptions(1).check("dump_after_dump", || {

@@ -179,8 +179,8 @@ fn an_assignment_and_an_event_at_once_both_arrive() {
     });
 }
 
-/// Two goroutines, on an M each, go to sleep. The one that wakes first has a P, and no M waits in the poller while
-/// the other's time passes; the first goes on with `then`. Returns the handle of the sleeper that is late.
+/// Two goroutines, on an M each, go to sleep. The first to wake has a P, and goes on with `then`; no M waits in the poller
+/// while the time of the second passes. Returns the handle of the second, which is late.
 fn one_wakes_beside_a_late_one(
     runtime: &crate::Runtime,
     then: impl FnOnce(&Flag) + Send + 'static,

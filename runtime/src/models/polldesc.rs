@@ -46,7 +46,7 @@ fn each_of_two_events_ends_one_wait() {
     });
 }
 
-/// Two pollers with one event each, as the blocking M and a busy one may be: one wake, and a Ready that stays.
+/// Two pollers with one event each, such as the M in the poller and a busy M: one wake, and a Ready that stays.
 #[test]
 fn two_events_at_once_wake_the_owner_once() {
     Model::new().check("two_pollers", || {

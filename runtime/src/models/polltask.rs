@@ -132,7 +132,7 @@ fn a_task_sees_what_comes_as_the_watch_begins() {
     });
 }
 
-/// A goroutine has had the socket watched, so events are reported, and nobody marks them. Fails by deadlock when the first
+/// A goroutine has had the socket watched, so events are reported, and not marked for tasks. Fails by deadlock when the first
 /// task and the poller miss each other.
 #[test]
 fn the_first_task_sees_an_event_that_comes_unmarked() {
@@ -218,7 +218,8 @@ fn a_goroutine_and_a_task_in_one_direction_are_both_woken() {
 }
 
 /// The second of two tasks takes the event and a part of the bytes, while the first has just seen the socket empty. The first
-/// plays the second one, the kernel and the poller at that moment. Fails by a poll that waits although a byte is there.
+/// task itself plays the second task, the kernel and the poller at that moment. Fails by a poll that waits although a byte is
+/// there.
 #[test]
 fn a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so() {
     Model::new().check("task_turns", || {
@@ -246,8 +247,8 @@ fn a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so() {
     });
 }
 
-/// As before, but the first has found nothing: it is the one that was told `Pending` last. Fails by a poll that waits although
-/// the second task has left a byte, and no event will tell of that.
+/// As before, but the first task has found nothing, and was told `Pending` last. Fails by a poll that waits although the second
+/// task has left a byte, and no event will tell of that.
 #[test]
 fn a_task_sees_what_another_has_left() {
     Model::new().check("task_left", || {
@@ -277,8 +278,8 @@ fn a_task_sees_what_another_has_left() {
     });
 }
 
-/// A drained socket, an event right after the read, and no event: what of the three makes a system call. Fails by a call too
-/// much, or by a poll that waits although a byte is there.
+/// A drained socket, an event right after the read, and no event: in which of the three cases a poll makes a system call. Fails
+/// by a call too much, or by a poll that waits although a byte is there.
 #[test]
 fn a_drained_socket_is_not_asked_again_until_an_event() {
     Model::new().check("task_drained", || {

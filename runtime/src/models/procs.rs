@@ -168,8 +168,8 @@ fn two_ps() {
     crate::set_procs(2);
 }
 
-/// Two goroutines that need an M each are queued on a P that retires, and two Ps are left: the M that has found one wakes
-/// another.
+/// Two goroutines that need an M each are queued on a P that retires, and two Ps are left. Fails by deadlock when the M that
+/// has found the first goroutine wakes no other M.
 #[test]
 fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     Model::new().preemptions(1).check("two_submitted_vs_shrink", || {
@@ -285,7 +285,7 @@ fn work_that_waits_gets_a_p_that_had_retired() {
     });
 }
 
-/// Fails by a count: an M that has seen its P surplus gives the P up although it is surplus no more.
+/// Fails by a count: an M that has seen its P surplus gives the P up although the P is surplus no more.
 #[test]
 fn no_p_retires_after_growing() {
     Model::new().preemptions(2).check("leave_vs_grow", || {

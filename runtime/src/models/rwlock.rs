@@ -49,8 +49,8 @@ fn a_writer_comes_after_two_readers() {
     });
 }
 
-/// A reader waits for a writer, behind which another one may wait. Fails by deadlock when the reader tries although that one
-/// waits, by a causality violation when the reader reads without a grant.
+/// A reader waits for a writer, behind which another writer may wait. Fails by deadlock when the reader tries although the
+/// second writer waits, by a causality violation when the reader reads without a grant.
 #[test]
 fn a_reader_and_two_writers() {
     Model::new().check("rwlock_try", || {
@@ -134,7 +134,7 @@ fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
 }
 
 /// The runtime of a goroutine that `waits` ends, before or after the lock is granted to the goroutine. Fails by deadlock when
-/// the reader, or the one that `comes` last, waits for the abandoned goroutine.
+/// the reader, or the thread that `comes` last, waits for the abandoned goroutine.
 fn one_is_left(name: &'static str, waits: fn(&RwLock<u32>), comes: fn(&RwLock<u32>)) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -210,7 +210,7 @@ fn an_upgrade_comes_after_the_readers_and_before_the_writer() {
     });
 }
 
-/// A reader comes while an upgrade waits for another one. Fails by a causality violation when the last reader lets both in.
+/// A reader comes while an upgrade waits for another reader. Fails by a causality violation when the last reader lets both in.
 #[test]
 fn an_upgrade_is_let_in_before_the_reader_that_waits() {
     Model::new().check("rwlock_upgrade_alone", || {
@@ -226,8 +226,8 @@ fn an_upgrade_is_let_in_before_the_reader_that_waits() {
     });
 }
 
-/// An upgradable read becomes a plain one while another upgradable one waits and a reader leaves. Fails by deadlock when the
-/// one that waits is forgotten.
+/// An upgradable read becomes a plain one while another upgradable read waits and a reader leaves. Fails by deadlock when the
+/// waiting read is forgotten.
 #[test]
 fn a_downgrade_of_an_upgradable_read_lets_the_next_one_in() {
     Model::new().check("rwlock_upgradable_downgrade", || {

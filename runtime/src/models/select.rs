@@ -141,8 +141,8 @@ fn a_select_whose_message_went_elsewhere_looks_again() {
     });
 }
 
-/// A sender waits in two channels, and is claimed through the second one after a select has seen it in the first. Fails by
-/// deadlock when that select then waits, although its other arm is ready.
+/// A sender waits in two channels. A select sees it in the first one, and then the sender is claimed through the second one.
+/// Fails by deadlock when that select then waits, although its other arm is ready.
 #[test]
 fn a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm() {
     Model::new().check("select_elsewhere", || {

@@ -41,7 +41,7 @@ fn one_permit_goes_from_one_to_the_next() {
     });
 }
 
-/// A large request at the head is unwound; the small one behind fits. Fails by deadlock when that one is not granted.
+/// A large request at the head is unwound; the small one behind fits. Fails by deadlock when the small one is not granted.
 #[test]
 fn a_head_that_is_interrupted_lets_those_behind_it_go() {
     Model::new().check("semaphore_interrupt", || {
@@ -155,7 +155,7 @@ fn a_future_that_is_dropped_beside_a_release_loses_no_permit() {
     });
 }
 
-/// A large request at the head is dropped; the small one behind fits. Fails by deadlock when that one is not granted.
+/// A large request at the head is dropped; the small one behind fits. Fails by deadlock when the small one is not granted.
 #[test]
 fn a_head_that_is_dropped_lets_those_behind_it_go() {
     Model::new().check("semaphore_task_head", || {

@@ -111,7 +111,7 @@ fn a_future_that_is_dropped_beside_a_message_takes_nothing_with_it() {
     });
 }
 
-/// As before, while nobody has waited for the wake. Fails by the same.
+/// As before, with a `watch` and its one receiver, whose next future has to be told of the change. Fails by the same.
 #[test]
 fn a_future_that_is_dropped_while_a_message_comes_leaves_it() {
     Model::new().check("watch_future_dropped", || {
@@ -127,7 +127,7 @@ fn a_future_that_is_dropped_while_a_message_comes_leaves_it() {
     });
 }
 
-/// Two receivers clone one message. Fails by deadlock when the one whose turn has not come is not told of it.
+/// Two receivers clone one message. Fails by deadlock when the second receiver, which waits for its turn, is not told.
 #[test]
 fn two_futures_take_turns_with_a_message() {
     Model::new().preemptions(2).check("broadcast_future_turns", || {

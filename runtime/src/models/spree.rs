@@ -35,8 +35,8 @@ fn a_p_that_a_spawner_takes_has_one_owner() {
     });
 }
 
-/// A thread has queued a goroutine, for which an M was summoned. Fails by deadlock when the spawner, which then waits for that
-/// goroutine on its thread, takes the P for which the M comes.
+/// A thread has queued a goroutine, and an M was summoned for it. Fails by deadlock when the spawner takes the P for which the
+/// M comes, and then blocks its thread until that goroutine has run.
 #[test]
 fn a_spawner_leaves_the_p_to_those_that_wait() {
     Model::new().with_retaker().preemptions(2).check("spawn_vs_summons", || {

@@ -35,7 +35,7 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
 }
 
 /// As `a_stack_that_comes_back_is_had_by_who_waits_for_it`, while a third goroutine sleeps on a stack of its own, so
-/// that one may always come back; and with a host without caches. Fails when neither the M that asks nor the one that
+/// that a stack may always come back; and with a host without caches. Fails when neither the M that asks nor the M that
 /// gives back sees the other; and when a goroutine's reservation is given back twice, which the host counts.
 #[test]
 fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {

@@ -170,8 +170,8 @@ fn a_holder_lets_go_while_others_sleep_elsewhere() {
     });
 }
 
-/// A thread falls asleep for the second lock until the first one's sleeper is through, which may leave its barrier to that
-/// thread. Fails by deadlock where it does not see what came before that barrier.
+/// A thread sleeps for the second lock until the sleeper of the first lock is done; the latter may rely on the former's
+/// barrier. Fails by deadlock where the latter does not see what came before that barrier.
 #[test]
 fn a_sleeper_relies_on_the_barrier_of_another() {
     Model::new().check("store_lock_passed", || {

@@ -32,7 +32,8 @@ pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
     submitter.join().unwrap();
 }
 
-/// A goroutine queues, by `queue`, one that keeps its M until the caller has run on, and yields. The other M gives up.
+/// A goroutine queues another one by `queue`, and yields; the queued one keeps its M until the first has run on. The other M
+/// gives up.
 pub(super) fn yield_before_one_that_stays(
     runtime: &Runtime,
     queue: impl FnOnce(Box<dyn FnOnce() + Send>) + Send + 'static,
@@ -94,7 +95,7 @@ fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
     });
 }
 
-/// As `a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up`, with two that are readied at once, by a close.
+/// As `a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up`, with two goroutines that one close readies at once.
 #[test]
 fn goroutines_that_one_close_readies_are_run_while_the_last_spinner_gives_up() {
     Model::new().check("readied_vs_last_spinner", || {
@@ -193,7 +194,8 @@ fn whoever_finds_work_wakes_the_next() {
 }
 
 /// A goroutine is injected while all Ms sleep, and another one while the M that was woken finds the first. Fails by deadlock
-/// when that M looks for more while it counts as spinning, so that the second is left to it after the look.
+/// when that M looks for more work while it still counts as spinning: a submitter may leave the second goroutine to the M after
+/// that look.
 #[test]
 fn what_is_left_to_a_spinner_that_finds_work_is_run() {
     Model::new().check("spinner_finds_work_vs_thread", || {

@@ -68,7 +68,7 @@ fn an_m_that_was_summoned_in_vain_sees_a_timer() {
     });
 }
 
-/// A goroutine comes back from a blocking call and finds no P, while the M that has the P gives it away, at the limit
+/// A goroutine comes back from a blocking call and finds no P, while the M that has the P gives that P away, at the limit
 /// of threads. Fails by deadlock when the first goroutine's M, which the giver could not find, goes to sleep beside the
 /// idle P.
 #[test]

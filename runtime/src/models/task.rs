@@ -50,7 +50,7 @@ pub(super) fn run<F: Future>(mut future: Pin<&mut F>, task: &Arc<Foreign>) -> F:
     }
 }
 
-/// Fails by deadlock when a notification beside the first poll wakes nobody.
+/// Fails by deadlock when a notification beside the first poll does not wake the task.
 #[test]
 fn a_task_is_woken() {
     Model::new().check("task_woken", || {
@@ -137,8 +137,8 @@ fn a_waker_may_drop_another_future_that_is_notified() {
     });
 }
 
-/// One change of a `watch` readies who reads the value and who waits for the change, and the waker of the one drops the other.
-/// Fails by a drop that waits for ever.
+/// One change of a `watch` readies a task that waits to read the value and one that waits for the change; the waker of the one
+/// drops the future of the other. Fails by a drop that waits for ever.
 #[test]
 fn a_readers_waker_may_drop_who_waits_for_the_change() {
     Model::new().check("task_drops_a_watcher", || {

@@ -156,7 +156,7 @@ fn far_calls_on_two_ps(runtime: &Runtime, count: &Count) -> [InlineCall; 2] {
 }
 
 /// Two Ps are idle, each with an empty heap; one of their Ms waits in the poller and takes one of the Ps when it is
-/// summoned. Fails by deadlock when the M then leaves the heap of the other out.
+/// summoned. Fails by deadlock when that M then leaves the heap of the other P out.
 #[test]
 fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     for which in [0, 1] {
@@ -352,8 +352,8 @@ fn a_call_of_the_timers_thread_is_awake() {
     });
 }
 
-/// A goroutine watches a channel that tells the time, and a thread sets that to now. Fails by deadlock when the watcher waits
-/// for the time of before.
+/// A goroutine watches a channel that tells the time, and a thread sets the channel's time to now. Fails by deadlock when the
+/// watcher waits for the time that was set before.
 #[test]
 fn a_ready_hears_of_an_earlier_time() {
     Model::new().preemptions(1).check("tick_moved", || {
@@ -373,8 +373,8 @@ fn a_ready_hears_of_an_earlier_time() {
     });
 }
 
-/// A goroutine receives from a channel that tells the time, and a thread sets that to now. Fails by deadlock when the receiver
-/// waits for the time of before.
+/// A goroutine receives from a channel that tells the time, and a thread sets the channel's time to now. Fails by deadlock when
+/// the receiver waits for the time that was set before.
 #[test]
 fn a_receive_hears_of_an_earlier_time() {
     Model::new().preemptions(2).check("tick_moved_for_a_receive", || {

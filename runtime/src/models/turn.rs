@@ -65,9 +65,10 @@ fn who_is_given_a_turn_runs_once_beside_a_thief() {
     });
 }
 
-/// The ring is full, so the caller goes to the global queue with half of it, and the one that is picked out is the last in the
-/// ring: it keeps the M until the one that stood before it has run. The other M sleeps, as if it had looked at the global
-/// queue before that, and at the ring while the owner had both in hand. Fails by deadlock when no M is woken.
+/// The ring is full, so the caller goes to the global queue with half of the ring, and the goroutine that is picked is the last
+/// in the ring: it keeps the M until the goroutine before it has run. The other M sleeps, as if it had looked at the global
+/// queue before the half came there, and at the ring while the owner had both goroutines in hand. Fails by deadlock when no M
+/// is woken.
 #[test]
 fn those_before_the_one_that_is_picked_are_run_by_another_m() {
     Model::new().preemptions(1).check("pick_hides", || {

@@ -224,7 +224,7 @@ fn those_that_a_round_brings_are_run_by_another_m() {
 
 /// A goroutine yields where the ring is full: the ring's older half goes to the global queue, and the goroutine with it. The
 /// last of those that stay keeps its M until the goroutine has run on. The other M sleeps, as if it had looked at the global
-/// queue before that, and at the ring when it was empty. Fails by deadlock when no M is woken.
+/// queue before the half came there, and at the ring when that was empty. Fails by deadlock when no M is woken.
 #[test]
 fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
     Model::new().preemptions(1).check("yield_spills", || {
@@ -284,8 +284,8 @@ fn one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m() {
     Model::new().preemptions(1).check("arrival_in_turn", an_arrival_goes_before(true));
 }
 
-/// Where a sleeper is due an arrival waits, and may go first, beside a goroutine that yields. Fails by an assertion when the
-/// sleeper is put off to the ring's end.
+/// A goroutine yields, a sleeper is due, and an arrival waits and may go first. Fails by an assertion when the sleeper is put
+/// off to the ring's end.
 #[test]
 fn an_arrival_lets_a_sleeper_go_first() {
     Model::new().with_helpers().preemptions(1).check("arrival_beside_sleeper", || {

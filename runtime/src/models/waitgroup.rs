@@ -78,7 +78,8 @@ fn a_zero_counts_whatever_is_added_after_it() {
     });
 }
 
-/// A goroutine is interrupted while a thread waits as well. Fails by deadlock when the last `done` then wakes nobody.
+/// A goroutine is interrupted while a thread waits as well. Fails by deadlock when the last `done` then does not wake the
+/// thread.
 #[test]
 fn one_who_is_interrupted_leaves_the_others_to_be_called() {
     Model::new().preemptions(1).check("waitgroup_interrupt", || {
@@ -98,8 +99,8 @@ fn one_who_is_interrupted_leaves_the_others_to_be_called() {
     });
 }
 
-/// A task waits beside the last `done`, and a future that waited is dropped there. Fails by deadlock when the one that goes
-/// takes the other's wake with it, or when the task is not woken; by a causality violation when it does not see what was
+/// A task waits beside the last `done`, and another future that waited is dropped. Fails by deadlock when the dropped future
+/// takes the task's wake with it, or when the task is not woken; by a causality violation when the task does not see what was
 /// done.
 #[test]
 fn a_task_sees_what_was_done_when_another_is_dropped() {

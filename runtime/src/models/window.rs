@@ -52,7 +52,7 @@ fn a_p_has_one_owner_where_it_is_demanded_by_fences() {
 }
 
 /// A goroutine that has had its time enters the runtime each time when the retaker is about to look. Fails by an assertion when
-/// it keeps the P, as it could each time: those that wait would wait for ever.
+/// the goroutine keeps the P: it could do so each time, and the others would wait for ever.
 #[test]
 fn a_goroutine_that_enters_again_and_again_loses_its_p() {
     Model::new().with_retaker().preemptions(1).check("demand_vs_entries", || {
