@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// A `Select` may go to another goroutine or thread, as crossbeam-channel's. The messages of its channels need not be
-/// `Send`: one that was received elsewhere than where the operations were added, and whose operation is not completed, is
-/// never dropped.
+/// `Send`: a message that was received in another goroutine or thread than that in which the operations were added, and whose
+/// operation is not completed, is never dropped.
 ///
 /// ```
 /// use gmp::chan::{self, Select};

@@ -3,7 +3,7 @@
 //!
 //! Both keep their state under one lock, with two wait queues: of receivers, for something new, and of senders, for the
 //! last receiver's end. A waiter looks under the lock before each wait and after the last one, so a message that comes
-//! beside a limit is found. No waiter is counted, so an interrupted one, or one that its runtime leaves behind, holds no
+//! beside a limit is found. No waiter is counted, so a waiter that is interrupted, or left behind by its runtime, holds no
 //! other back. No user code runs under the lock: a value to be dropped is taken out, and dropped after the lock.
 //!
 //! *A future* waits in the same queues, a poll at a time ([`poll_for`]). Every waiter of a side is told of what is new.

@@ -8,8 +8,8 @@
 //! keeps the contract where it does not park itself.
 //!
 //! So each call that may park, before or after, and calls a closure or polls a future in the same frame, does that by
-//! [`in_own_frame`]. What needs it not: a closure that is called through `dyn` (`Context::run`, `with_stack`, the functions of
-//! `gmp::hooks`), or that is the first on a stack (`go` and its kind), and a call that does not park itself (`local!`,
+//! [`in_own_frame`]. It is not needed for a closure that is called through `dyn` (`Context::run`, `with_stack`, the functions
+//! of `gmp::hooks`), or that is the first on a stack (`go` and its kind), nor in a call that does not park itself (`local!`,
 //! `Mutex::map`). The methods of a type (`Drop`, `Clone`, `Hash`) are the user's to mark, as the contract says, but for the
 //! drop of a future, which the compiler writes.
 //!

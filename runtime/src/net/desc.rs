@@ -64,7 +64,7 @@ use tasks::{TaskWord, Wakers};
 /// As `GRef::fetch_frames`, of both.
 #[inline(never)]
 unsafe fn fetch_frames_of_both<H: Host>(first: GRef<H>, g: GRef<H>) {
-    // SAFETY: by this function's contract. The first one's are in the cache already when a third is found.
+    // SAFETY: by this function's contract. The frames of `first` are in the cache already when a third goroutine is found.
     unsafe {
         first.fetch_frames();
         g.fetch_frames();
@@ -333,8 +333,8 @@ impl<H: Host> PollDesc<H> {
     /// Returns `true` if a short read proves the socket drained: no event was seen that is reported once only.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
         // Relaxed: an event is in `seen` before it is in the slot. An owner that has taken the event out of the slot, by an
-        // exchange that acquires it, sees the bits; one that has not finds the event in the slot when it waits, and makes the
-        // system call again.
+        // exchange that acquires it, sees the bits. An owner that has not taken it finds the event in the slot when it waits,
+        // and makes the system call again.
         let seen = Readiness::from_bits(self.seen.load(Relaxed) as u8);
         mutant!(SocketTrustsAfterHup: return true);
         seen.short_read_drains()

@@ -119,7 +119,7 @@ unsafe impl<S: AsFd + Send> Send for Socket<S> {}
 // SAFETY: as for `Send`; and `close` drops `inner` by a shared reference, on its caller's thread.
 unsafe impl<S: AsFd + Send + Sync> Sync for Socket<S> {}
 
-// A call that was unwound has given its I/O lock back, and leaves the socket as one that gave up.
+// A call that was unwound has given its I/O lock back, and leaves the socket as a call does that has timed out.
 impl<S: AsFd + UnwindSafe> UnwindSafe for Socket<S> {}
 impl<S: AsFd + RefUnwindSafe> RefUnwindSafe for Socket<S> {}
 

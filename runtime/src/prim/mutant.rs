@@ -118,7 +118,7 @@ pub enum Mutant {
     JobSettledInSilence,
     /// A forker whose `a` has unwound leaves its record to others.
     UnwindingLeavesTheJob,
-    /// What can't run a job keeps the record.
+    /// A taker that can't run a job keeps the record.
     JobKeptFromItsForker,
     /// The end of a runtime leaves jobs in their slots.
     JobsForgottenAtTheEnd,
@@ -160,7 +160,7 @@ pub enum Mutant {
     // Classes: which goroutine runs next, and which is forgotten (`models/classes.rs`).
     /// An M that gives up, and every check whether a P has work, leave out its batch.
     BatchUnseen,
-    /// Whoever asks `has_work`, to sleep or to let a P go idle, is told of the ring before the batch.
+    /// `has_work`, by whose answer an M sleeps or a P goes idle, looks at the ring before the batch.
     BatchReadLast,
     /// A thief takes nothing from a batch.
     BatchNeverStolen,
@@ -266,7 +266,7 @@ pub enum Mutant {
     HelpWakesNobody,
 
     // Visits to the global queue (`models/visits.rs`).
-    /// An M that takes from the global queue at a visit wakes no M for the goroutines before which that one goes.
+    /// An M that takes a goroutine from the global queue at a visit wakes no M for those before which the goroutine goes.
     TurnWakesNobody,
     /// An M that finds goroutines in the poller at a visit queues them globally, and wakes no M.
     VisitQueuesInSilence,
@@ -771,7 +771,7 @@ pub enum Mutant {
     ChanLateMessageTellsNobody,
     /// A sender that waits moves up into a place that is reserved.
     ChanFillsReservedPlaces,
-    /// A send goes to a receiver that waits, past the promise for which that one waits.
+    /// A send goes to a receiver that waits for a promised message, past the promise.
     ChanSendPassesAPromise,
     /// The last promise of a closed channel is kept, and receivers wait on.
     ChanFilledEndsNobody,
@@ -861,7 +861,7 @@ pub enum Mutant {
     SeveralLooksOnce,
     /// A future that begins to wait does not look again under the lock.
     SeveralTaskLooksOnce,
-    /// What is new is told to the receiver that waits first alone.
+    /// A sender tells only the receiver that waits first of what is new.
     SeveralTellsOne,
     /// A sender counts its value when the receivers have been told.
     WatchCountsLate,

@@ -362,13 +362,13 @@ impl<H: Host> Sched<H> {
         Quiet::No
     }
 
-    /// E2, again: returns `true` if the goroutines of a second snapshot are those that the first one's looks found asleep with
-    /// others, in the order of the pool, and each has slept on. Then none ran at the moment of the second snapshot.
+    /// E2, again: returns `true` if the goroutines of a second snapshot are those that the looks at the first snapshot found
+    /// asleep with others, in the order of the pool, and each has slept on. Then none ran at the moment of the second snapshot.
     ///
-    /// One look at each is too little. A goroutine may be woken after the look at it, by a goroutine that ends before the look
-    /// at that one. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before
-    /// the look at the starter. What the starter has started is in the second snapshot, unless that has ended as well: its
-    /// `life` is seen by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has
+    /// One look at each is too little. A goroutine may be woken after the look at it, by a waker that ends before the look at
+    /// the waker. And a goroutine that had not seen E1 may start another after the first snapshot, and end, or park, before
+    /// the look at the starter. The goroutine that it has started is in the second snapshot, unless that one has ended as well:
+    /// its `life` is seen by the `Acquire` of `is_live` where the starter has ended, by that of `doing` where the starter has
     /// parked.
     fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         if self.jobs_are_starting() {
@@ -492,9 +492,9 @@ impl<H: Host> Sched<H> {
         self.num_goroutines()
     }
 
-    /// Leaves all parked goroutines: no M runs them again. All waits are claimed before a joiner is told: else each goroutine
-    /// would wake a joiner, and that one the next. They would all be left in the end, as a woken goroutine is set aside and
-    /// its abandon hook hands on what it was given: two loops only spare that chain.
+    /// Leaves all parked goroutines: no M runs them again. All waits are claimed before a joiner is told. Else each goroutine
+    /// would wake its joiner, and the joiner would wake its own joiner. They would all be left in the end, as a woken goroutine
+    /// is set aside and its abandon hook hands on what it was given: two loops only spare that chain.
     fn leave_parked(&self) {
         let mut parked = Vec::new();
         // SAFETY: the pool is closed when the scheduler is dropped.

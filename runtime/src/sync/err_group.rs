@@ -204,8 +204,8 @@ impl<E: Send + 'static> ErrGroup<E> {
     }
 
     /// Limits the number of tasks that run at a time. With 0 no task is started before a later call sets another limit. Calls
-    /// of [`go`](Self::go) that wait at the limit go by the new one from now on, in any order; one that is about to start its
-    /// task beside this call counts for the old one. Does not block.
+    /// of [`go`](Self::go) that wait at the limit go by the new limit from now on, in any order; a call that is about to start
+    /// its task beside this one still counts for the old limit. Does not block.
     ///
     /// # Panics
     /// If a goroutine of the group runs.

@@ -316,7 +316,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 }
 
 // SAFETY: as for `lock_api::RawRwLock` above. The upgrade acquires what all the readers have released, by the exchange or
-// from the last one's grant.
+// by the grant of the last reader.
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     type UpgradableGuard = GuardSend;
 

@@ -121,7 +121,7 @@ impl Queues {
         [readers, writers, upgradables, upgrader].into_iter().all(|queue| queue.first().is_none())
     }
 
-    /// Returns `true` if one that came before waits for what a caller of this kind would take.
+    /// Returns `true` if an earlier waiter waits for what a caller of this kind would take.
     fn come_before(&mut self, kind: Kind) -> bool {
         match kind {
             Kind::Recursive | Kind::Upgrade => false,

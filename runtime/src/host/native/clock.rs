@@ -2,9 +2,9 @@
 //! instants have a place on it and convert back unchanged; 484 years are left after that moment.
 //!
 //! std reads CLOCK_MONOTONIC, and then checks and computes for longer than the kernel's reading takes. So `now` reads that
-//! clock itself, where the origin's place on it is known: to the nanosecond, or a time that a user has got as an `Instant`
-//! might be over before its timer fires. std does not say what an `Instant` holds, but does hash that. What the hash has seen
-//! is believed if it lies between two readings of CLOCK_MONOTONIC; else `now` is std's.
+//! clock itself, where the origin's place on it is known. The place has to be right to the nanosecond: else a timer might fire
+//! before the time that a user has given as an `Instant`. std does not say what an `Instant` holds, but does hash that. What
+//! the hash has seen is believed if it lies between two readings of CLOCK_MONOTONIC; else `now` is std's.
 
 use gmp_timers::Nanos;
 use std::hash::{Hash, Hasher};

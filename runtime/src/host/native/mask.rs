@@ -6,8 +6,8 @@
 //! signal by which dumps ask does not say where it is. So an M lets these through from its beginning to its end, as Go's
 //! minit does with the signals of faults. All others stay as they were.
 //!
-//! The signal of dumps is let through behind its handler, which is installed for that: its default action would end a program
-//! to which someone sends it. Where the program has an action for it, or no dump is to interrupt a thread (`dumpsignal=0`),
+//! The signal of dumps is let through only after its handler was installed: the signal's default action would end the program.
+//! Where the program has an action for it, or no dump is to interrupt a thread (`dumpsignal=0`),
 //! this signal stays blocked, too. A program that reads this very signal by sigwait needs one of the two.
 //!
 //! A thread of the program's that is an M for a time (`run_locked`) blocks afterwards what it has blocked before. What the

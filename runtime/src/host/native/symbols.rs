@@ -4,8 +4,8 @@
 //! there and the offset in that file, as `addr2line -e FILE OFFSET` takes them: the resolver and the libraries under it are a
 //! fifth of what a small program takes to compile.
 //!
-//! The file is found, and its name copied, while the loader's list of objects is locked: no goroutine is held then, so the one
-//! whose frame it was may have left that code, and another thread may unload the file.
+//! The file is found, and its name copied, while the loader's list of objects is locked. No goroutine is held then, so the
+//! goroutine whose frame it was may have left that code, and another thread might unload the file.
 
 use crate::host::Symbol;
 

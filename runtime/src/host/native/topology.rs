@@ -4,7 +4,7 @@
 //! If nothing can be read of any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache; so they do
 //! where all CPUs online share one.
 //!
-//! And how many threads the CPUs run for this process.
+//! This file also tells how many threads of the process the machine runs at the same time.
 
 use std::fs::File;
 use std::io::Read;

@@ -129,8 +129,8 @@ fn is_over(ended: &io::Error) -> bool {
     ended.kind() == ErrorKind::TimedOut && ended.raw_os_error().is_none() && !by_a_context()
 }
 
-/// Returns the last refusal; before one that says that the address was none to ask, such as one of the other family than the
-/// caller's own, the last of those that were asked.
+/// Returns the last refusal of an address that was asked; if none was, the last refusal of an address that could not be asked,
+/// such as one of another family than the caller's own address.
 fn decisive(refused: &[(SocketAddr, io::Error)]) -> Option<&io::Error> {
     let asked = |refused: &&(SocketAddr, io::Error)| refused.1.kind() != ErrorKind::InvalidInput;
     refused.iter().rfind(asked).or(refused.last()).map(|refused| &refused.1)

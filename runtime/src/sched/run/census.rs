@@ -131,7 +131,7 @@ impl Census {
         self.0.fetch_add(SPINNING, Relaxed);
     }
 
-    /// One M less spins: one that has found work, or was summoned, or was to be summoned, in vain.
+    /// One M less spins: the M has found work, or was summoned in vain, or the caller's claim for an M to summon was in vain.
     pub(crate) fn end_spinning(&self) {
         let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
         debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");

@@ -31,8 +31,8 @@ const KEPT: usize = 1 << 16;
 
 /// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
 /// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says
-/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once; the next one that there are
-/// arrivals.
+/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once; the bit below says that
+/// there are arrivals.
 pub(crate) struct GlobalLen(AtomicU64);
 
 /// Where the count of the mailboxes begins.

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(age.seen(at(9_000)), 0, "a lease without a look leaves no date to the next");
     }
 
-    /// Fails when a goroutine that yields alone counts as one that waits, or a long queue that moves fast as an old one.
+    /// Fails when a goroutine that yields alone counts as waiting, or when a long queue that moves fast counts as old.
     #[test]
     fn the_age_is_the_wait_of_those_who_were_run() {
         let age = QueueAge::new();
@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
     }
 
-    /// Fails where a ring that is longer for a moment gives a goroutine away, or several that are; or where one that stays
-    /// longer gives none, or one at each look.
+    /// Fails where a ring that is longer for a moment gives a goroutine away, or where several such rings do in turn; or where
+    /// a ring that stays longer gives none away, or one at each look.
     #[test]
     fn a_ring_that_stays_longer_gives_one_at_a_time() {
         let age = QueueAge::new();

@@ -125,7 +125,7 @@ impl<H: Host> Sched<H> {
     /// S1 to S3 for a goroutine that was just made, on a thread that is no M of this runtime. From E1 on (`sched/stop.rs`) the
     /// goroutine is not queued, and its closure is dropped here: the ender, whose looks see nothing of this thread, may have
     /// found the runtime quiet since the caller asked. So the goroutine is counted in the section that queues it: the ender,
-    /// which counts what is left, would else count one that is about to be dropped.
+    /// which counts what is left, would else count a goroutine that is about to be dropped.
     fn inject_fresh(&self, g: GRef<H>, place: Place) {
         let mut central = self.central.lock();
         if self.is_ending().unless(SpawnLooksOnce) {

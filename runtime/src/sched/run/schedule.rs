@@ -100,8 +100,8 @@ impl<H: Host> Sched<H> {
             }
             None => sleeper,
         };
-        // A goroutine that stands there alone was to be run at once, so no M was woken: one that has yielded, or that the look
-        // elsewhere has put there.
+        // A goroutine that has yielded, or that the look elsewhere has put into the ring, was to be run at once if it stood
+        // there alone, so no M was woken for it.
         if self.others_wait(p) {
             mutant!(SleeperWakesNobody: return first);
             self.wakep();
@@ -268,7 +268,8 @@ impl<H: Host> Sched<H> {
     /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
     /// before its next turn but one (`round.rs`). While `g` finds room there no M is woken: in exchange for `g` this M takes
     /// a goroutine that was queued on the same P before, for which the submitter has woken an M; and an M that gives up, and
-    /// sees that one gone, sees `g` (`has_work`). For what a full ring sends to the global queue an M is woken (`inject.rs`).
+    /// sees that goroutine gone, sees `g` (`has_work`). An M is woken for what a full ring sends to the global queue
+    /// (`inject.rs`).
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     pub(super) fn requeue(&self, m: &M<H>, g: GRef<H>) {

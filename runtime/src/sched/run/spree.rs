@@ -111,8 +111,8 @@ mod tests {
     use crate::host::Active;
     use crate::{Runtime, go};
 
-    /// Fails where a goroutine that spawns now and then counts as one that spawns many, also after it has spawned many, or one
-    /// that was never without a P.
+    /// Fails where a goroutine that spawns now and then counts as one that spawns many, also after it has spawned many; or
+    /// where a goroutine that was never without a P does.
     #[test]
     fn a_spree_is_many_spawns_within_a_short_time() {
         let (spree, clock) = (Spree::new(), Cell::new(0));

@@ -259,8 +259,9 @@ impl<H: Host> Sched<H> {
             list = self.submit_found_globally(p, list);
         }
         p.owner.touch();
-        // One of a class that the same look has queued may be the one that the M takes. So may one in the batch of `p`: an M
-        // that gives up sees that one in the batch, or after that this one in the ring (`has_work`).
+        // The M may take a goroutine of a class that the same look has queued, in place of this one. It may also take one out
+        // of the batch of `p`, but then an M that gives up sees the batch filled, or after that this goroutine in the ring
+        // (`has_work`).
         let beside = self.waiting_classes.any().unless(FoundBesideAClassInSilence);
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty() && !beside;
         let ends = p.runq.ends();

@@ -26,8 +26,8 @@ struct Waiting<W> {
     record: Node<Record<W>>,
 }
 
-// SAFETY: the record's links are touched under the lock of the queue, its other fields by the one that has claimed the wait, or
-// that knows the wait to be over; the want goes to that one's thread.
+// SAFETY: the record's links are touched under the lock of the queue, its other fields by the party that has claimed the wait,
+// or that knows that the wait is over; the want goes to that party's thread.
 unsafe impl<S: HasWaitQueue<Want: Send>> Send for TaskIn<S> {}
 // SAFETY: nothing can be done with a shared reference but to ask whether there is a wait.
 unsafe impl<S: HasWaitQueue<Want: Send>> Sync for TaskIn<S> {}

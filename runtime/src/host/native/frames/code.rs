@@ -10,9 +10,8 @@
 //! is no plain call means no: the address may be in a register by then.
 //!
 //! *Inlining.* A function that must not unwind may be inlined beside other code. A throw that is caught there may be
-//! raised again from within that function, so in such code a catch means no. The code shows by a call that is listed
-//! with a landing pad which leads to `panic_cannot_unwind`, and is not the call in which a `catch_unwind` takes the
-//! payload out.
+//! raised again from within that function, so in such code a catch means no. Such code is known by a call whose landing
+//! pad leads to `panic_cannot_unwind`, unless that call is the one in which a `catch_unwind` takes the payload out.
 //!
 //! The verdicts are kept (`verdicts.rs`).
 

@@ -19,8 +19,9 @@
 //! itself there. The kernel raises SIGBUS for no page of a stack, so that signal is left alone.
 //!
 //! std's handler, and many a handler that reports crashes, sets the default action and returns, for the fault to repeat itself.
-//! A signal that a process has sent does not: so ours then ends the process by that signal, as the sender wants
-//! (`native/end.rs`). Without a runtime std's handler loses the first such signal, and the second one ends the process.
+//! A signal that a process has sent does not repeat itself. So our handler then ends the process by that signal, as the sender
+//! wants (`native/end.rs`). Without a runtime std's handler loses the first such signal, and the second one ends the process.
+//! Two other ways are wrong:
 //!
 //! * *To return*, with the default action set: the process goes on without our handler, and the next overflow is not told.
 //! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the

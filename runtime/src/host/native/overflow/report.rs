@@ -6,8 +6,8 @@
 //! R4 may fault: the unwinder follows what it finds. R4 does not run where it could wait for a lock: glibc's
 //! `_dl_find_object` (2.35) finds an object without one, and without that function the report has only the address of the
 //! fault; nor where the signal stack is too small. The frames are printed as commands of `addr2line`, whose addresses count
-//! from the beginning of the object: of one that `_dl_find_object` finds, or else of one that was there when the handler was
-//! installed.
+//! from the beginning of the object. `_dl_find_object` finds that object, or else it is found among those that were loaded when
+//! the handler was installed.
 //!
 //! Standard error may be a pipe whose reader is late. Where writes to the pipe don't wait, the report does, for `PATIENCE` in
 //! all.

@@ -6,9 +6,9 @@
 //! kernel says that the signal is pending there: the handler that this one calls answers whatever is asked then. The
 //! question is in the slot before the asker looks, so a signal that the asker has seen pending finds the question.
 //!
-//! *A word for each thread that the handler clears* would need no file, but would lie of a thread that takes the signal
-//! without a handler (`sigtimedwait`), or that has got the number of an ended one. Where `/proc` does not tell, another signal
-//! is sent; where there is only no descriptor for the look, none is.
+//! *A word for each thread that the handler clears* would need no file, but would be wrong for a thread that takes the signal
+//! without a handler (`sigtimedwait`), or that has got the number of an ended one. Where `/proc` does not tell whether the
+//! signal is pending, the asker sends another signal; where only the descriptor for the look is missing, it sends none.
 
 use super::signal;
 use std::fs;

@@ -151,7 +151,7 @@ fn what_visits_find_keeps_neither_arrivals_nor_the_ring_back() {
     }
 }
 
-/// Fails when one that comes now and then waits for more than a goroutine, or than the time between two looks.
+/// Fails when an arrival that comes now and then waits for more than one goroutine, or than the time between two looks.
 #[test]
 fn an_arrival_waits_for_one_goroutine_or_a_moment() {
     for ring in LENGTHS {

@@ -170,8 +170,8 @@ fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
     }
 }
 
-/// Fails when goroutines that become longer all at once keep a timer waiting for more than so many of them, or when one of
-/// another owner, or one that is earlier than those known, is taken for far.
+/// Fails when goroutines that become longer all at once keep a timer waiting for more than so many of them; or when a timer
+/// that another owner has set, or that is earlier than those known, is taken for far away.
 #[test]
 fn what_was_far_away_may_be_near() {
     let (poll_schedule, mut clock, mut tick) = (PollSchedule::new(Policy::default()), 0, 0);
