@@ -320,8 +320,8 @@ macro_rules! half {
             }
 
             /// Returns the number of messages that the buffer has room for; `None` for any number, as of an unbounded channel.
-            /// A [`bounded`](crate::chan::bounded) one of `usize::MAX`, which only messages without a size can have, counts as
-            /// such: the number of messages never gets there.
+            /// A [`bounded`](crate::chan::bounded) channel of `usize::MAX`, which only messages without a size can have, counts
+            /// as unbounded: the number of messages never gets there.
             pub fn capacity(&self) -> Option<usize> {
                 let capacity = self.chan().map_or(0, Chan::capacity);
                 (capacity != usize::MAX).then_some(capacity)

@@ -204,7 +204,7 @@ impl<H: Host> Sched<H> {
             entries.unblock(key, readiness, found, &mut tasks);
         });
         tasks.wake(self, found);
-        // Relaxed: a hint for the monitor; two that count at once may count as one.
+        // Relaxed: a hint for the monitor; two Ms that count at once may count as one.
         self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
         match polled {
             Ok(broken) => broken,
@@ -288,7 +288,7 @@ pub(crate) struct Entries<H: Host> {
 /// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells an
 /// event of a descriptor that is gone from an event of the successor.
 pub(crate) struct PollTable<H: Host> {
-    /// By itself: what stands beside is read at each look for work, and the lock written for each event.
+    /// In a cache line of its own: the lock is written for each event, and its neighbours are read at each look for work.
     entries: CachePadded<Mutex<Entries<H>>>,
     /// How many there are: a hint, read without the lock.
     watched: AtomicU64,

@@ -216,7 +216,7 @@ impl<E: Send + 'static> ErrGroup<E> {
             "ErrGroup: the limit is changed while goroutines of the group run"
         );
         let slots = Some(Arc::new(Semaphore::new(limit)));
-        // Relaxed: for a caller that comes later; one beside this call finds a limit or none.
+        // Relaxed: for a caller that comes later; a caller beside this call finds a limit or none.
         self.group.limited.store(true, Relaxed);
         let before = std::mem::replace(&mut *self.group.slots.lock(), slots);
         // After the lock. A caller that waits there looks again.

@@ -21,7 +21,8 @@ const POISONED: u32 = 3;
 /// thread blocks.
 ///
 /// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for
-/// its own end. A closure whose goroutine is left behind by the end of its runtime poisons the `Once`, as one that unwinds.
+/// its own end. A closure that unwinds poisons the `Once`, and so does a closure whose goroutine is left behind by the end of
+/// its runtime.
 ///
 /// ```
 /// use gmp::sync::Once;

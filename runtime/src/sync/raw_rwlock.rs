@@ -126,7 +126,7 @@ impl Queues {
         match kind {
             Kind::Recursive | Kind::Upgrade => false,
             Kind::Write | Kind::Upgradable => !self.nobody_waits(),
-            // One that waits for the upgradable read of another holds no reader back.
+            // A waiter for the upgradable read of another reader holds no reader back.
             Kind::Read => {
                 let Queues { readers, writers, upgrader, .. } = self;
                 [readers, writers, upgrader].into_iter().any(|queue| queue.first().is_some())
@@ -214,7 +214,7 @@ impl RawRwLock {
         }
     }
 
-    /// Takes the lock without waiting, if none that came before waits for it.
+    /// Takes the lock without waiting, if no earlier waiter waits for it.
     pub(super) fn try_lock_in_line(&self, kind: Kind) -> bool {
         // Relaxed: only whether to look under the lock, where a writer that has it lets no kind in.
         let may = |seen: u32| seen & WRITER == 0;

@@ -188,8 +188,8 @@ impl<H: Host> Waiter<H> {
         Self::ready_parker(parker).alarm();
     }
 
-    /// As `ready`, except that a goroutine is queued, and the waker of a task called, by [`Readied::call_wakers`]. For one of
-    /// several that are readied; a task may be readied under a lock.
+    /// As `ready`, except that [`Readied::call_wakers`] queues the goroutine, or calls the waker of the task. For a notifier
+    /// that readies several; a task may be readied under a lock.
     #[inline]
     pub(crate) fn ready_with(&self, readied: &mut Readied<H>) {
         match self {

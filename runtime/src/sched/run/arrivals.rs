@@ -89,7 +89,7 @@ pub(crate) struct Seen {
     pub(crate) queued: u32,
 }
 
-/// Owner: whose turn it is on a P, and what the P's ring is made of.
+/// Owner: whether arrivals or the ring have their turn on a P, and where the ring's goroutines have come from.
 pub(crate) struct Arrivals {
     /// When the arrivals' turn began, while it lasts.
     began: Cell<Option<Nanos>>,
@@ -97,7 +97,7 @@ pub(crate) struct Arrivals {
     ring_until: Cell<Nanos>,
     /// The tick at which the ring's turn began, and how many a round had then.
     round: Cell<(u32, usize)>,
-    /// How many stood there when this turn began; or the fewest since, in a turn of the ring.
+    /// How many stood in the ring and in the global queue when this turn began; or the fewest since, in a turn of the ring.
     waiting: Cell<usize>,
     /// How many the owner had queued when the arrivals' turn began.
     queued_before: Cell<u32>,
@@ -137,7 +137,7 @@ impl Arrivals {
         self.added.set(0);
     }
 
-    /// The ring is empty, or one of arrivals: nothing waits for a turn of the ring's.
+    /// The ring is empty, or a ring of arrivals: no goroutine waits for a turn of the ring.
     fn have_no_ring(&self, seen: Seen) {
         self.end_turn(seen);
         self.ring_until.set(Nanos::ZERO);

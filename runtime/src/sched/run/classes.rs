@@ -360,7 +360,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Before a goroutine below `Normal`: looks into the poller, and at what stands on other Ps, if that was not done just now.
+    /// Before a goroutine below `Normal`: looks into the poller, and at the rings and batches of other Ps, if that was not done
+    /// just now.
     fn look_beyond(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let now = H::now();
         if now.saturating_since(p.batch.looked.get()) < capacity::LOOK_BEYOND {
@@ -388,7 +389,7 @@ impl<H: Host> Sched<H> {
         Some(found)
     }
 
-    /// For the owner of `p`, which has nothing above Low: takes what stands on `victim` and is above that.
+    /// For the owner of `p`, which has no goroutine above `Low`: takes goroutines above `Low` that stand on `victim`.
     fn take_more_urgent(&self, p: &P<H>, victim: &P<H>) -> Option<GRef<H>> {
         if self.is_idle(victim) {
             return None;

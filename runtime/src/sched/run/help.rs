@@ -243,7 +243,7 @@ impl<H: Host> Sched<H> {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// Returns a P to look at. If a retired P is drawn, of which there may be many more than of others, one in use is drawn
+    /// Returns a P to look at. If a retired P is drawn, and there may be many more of these than of others, a P in use is drawn
     /// instead. A surplus P that is held is as good as any: without hand-off its M may keep that P, and then only a helper sees
     /// the goroutines in the P's queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
@@ -256,8 +256,8 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Returns one of `ps` that is not `p`. `None` if there is no other, or `p` is not among them: then `p` is surplus,
-/// and its goroutines go to the others anyway.
+/// Returns a P of `ps` other than `p`. `None` if there is no other, or `p` is not among them: then `p` is surplus, and its
+/// goroutines go to the other Ps anyway.
 fn another_of<'a, H: Host>(m: &M<H>, p: &P<H>, ps: &'a [CachePadded<P<H>>]) -> Option<&'a P<H>> {
     let own = p.id as usize;
     if ps.len() < 2 || own >= ps.len() {

@@ -444,7 +444,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Puts so many into the ring of `p`, if there are as many: arrivals only into an empty one, which is one of arrivals then.
+    /// Puts `most` goroutines into the ring of `p`, or as many as there are. Arrivals go only into an empty ring, which is a
+    /// ring of arrivals then.
     fn fill_from_global(&self, p: &P<H>, central: &mut Central<H>, mut most: usize) {
         let ends = p.runq.ends();
         let arrivals_too = ends.0 == ends.1;

@@ -276,7 +276,7 @@ impl<H: Host> Sched<H> {
         self.forks.load(Relaxed)
     }
 
-    /// I3 for jobs: returns `true` if there is a job on any P, also on one that is idle or retired.
+    /// I3 for jobs: returns `true` if there is a job on any P, also on an idle or a retired P.
     #[inline]
     pub(crate) fn jobs_somewhere(&self) -> bool {
         mutant!(JobsUnseenAtTheLastLook: return false);

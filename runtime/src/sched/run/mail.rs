@@ -54,7 +54,7 @@ use std::ptr::NonNull;
 const IN_A_ROW: u32 = 4;
 /// An empty mailbox keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 12;
-/// So many of the mail are looked through for one goroutine, under the lock: as many as a ring has.
+/// How many goroutines of the mail are looked through for one of them, under the lock: as many as a ring has.
 const LOOKED_THROUGH: usize = capacity::RUNQ as usize;
 /// So often a thief looks whether the mail was taken, before it takes some.
 const ROUNDS: usize = capacity::MAIL_ROUNDS;
@@ -130,8 +130,8 @@ impl<H: Host> Mail<H> {
         self.len += 1;
     }
 
-    /// Takes the oldest for P number `p`, by its owner. `None` if there is none; or, once in a while, if others wait, to let
-    /// one of those go first.
+    /// Takes the oldest goroutine for P number `p`, for its owner. `None` if there is none; or, once in a while, if goroutines
+    /// that are for all wait, to let one of those go first.
     pub(crate) fn take_in_turn(&mut self, p: u32, others_wait: bool) -> Option<GRef<H>> {
         let of_p = self.boxes.get_mut(p as usize)?;
         if others_wait && of_p.row >= IN_A_ROW {
@@ -260,7 +260,7 @@ impl<H: Host> Sched<H> {
         central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
     }
 
-    /// There is no M for an idle P: what was mailed to those Ps goes to the end of the global queue. Else it would wait for
+    /// There is no M for an idle P: the mail of all idle Ps goes to the end of the global queue. Else the mail would wait for
     /// an M that has nothing else to do, beside goroutines that are always ready.
     pub(crate) fn forward_mail_of_the_idle(&self, central: &mut Central<H>) {
         if central.globq.mail.is_empty() {
@@ -298,8 +298,8 @@ mod tests {
         gs.into_iter().map(number).collect()
     }
 
-    /// Fails by another order than that of the mail, by a thief that takes the newest, or by a count that is not that of the
-    /// boxes.
+    /// Fails when goroutines are taken in another order than that of the mail, when a thief takes the newest, or when the count
+    /// is not that of the boxes.
     #[test]
     fn the_oldest_goes_first_to_its_owner_and_to_a_thief() {
         let gs: [G<Active>; 6] = std::array::from_fn(|_| G::new());
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!((numbers(&gs, mail.take_beyond(0)), mail.len()), (vec![3], 0));
     }
 
-    /// Fails when goroutines that mail others to their own P leave no turn to what is for all.
+    /// Fails when goroutines that mail others to their own P leave no turn to goroutines that are for all.
     #[test]
     fn now_and_then_one_that_is_for_all_goes_first() {
         let gs: [G<Active>; 12] = std::array::from_fn(|_| G::new());

@@ -133,8 +133,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Returns `true` if the owner of `p` has to look elsewhere than at rings: the giving up, and what comes before it, find
-    /// all of that. A hint.
+    /// Returns `true` if the owner of `p` has to look elsewhere than at rings. The owner finds all of that on its way to giving
+    /// up, and as it gives up. A hint.
     pub(super) fn waits_elsewhere(&self, p: &P<H>) -> bool {
         self.is_called(p) || !self.globrunq_is_empty() || self.waiting_classes.any() || self.is_stopping()
     }

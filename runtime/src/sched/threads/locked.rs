@@ -288,7 +288,7 @@ impl<H: Host> Sched<H> {
                     self.park(g, number, hook)
                 }
                 Yield::ParkAgain(number) => self.park_again(g, number),
-                // The goroutine that goes first in `g`'s place does so on another M.
+                // The goroutine to which `g` gives its turn runs on another M.
                 Yield::Requeue | Yield::Seldom(Seldom::Turn(_)) => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),
                 // A bound goroutine is no caller; one that unwinds goes on here.

@@ -329,7 +329,7 @@ mod tests {
             (Sight { unpolled: just_polled, ..UNSERVED }, Decision::Nothing),
             (Sight { polling: true, ..UNSERVED }, Decision::Nothing),
             (Sight { polling: true, unpolled: MONITOR_TICK, ..UNSERVED }, Decision::Nothing),
-            // All are idle, and it is an attached thread, or one without a P, that was the last to poll.
+            // All Ps are idle, and the last to poll was an attached thread, or an M without a P.
             (Sight { idle: Idle::All, ..UNSERVED }, Decision::Send),
             (Sight { idle: Idle::All, idle_ticks: IDLE_TICKS, ..UNSERVED }, Decision::Send),
             (Sight { idle: Idle::None, ..UNSERVED }, Decision::Serve),

@@ -392,8 +392,8 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
     Some((all, queued()?.wrapping_sub(before)))
 }
 
-/// Fails when what comes into a ring from elsewhere counts as queued by its owner, or what is queued globally does not. A
-/// count in which the monitor has taken the P is not exact; ten in a row are no accident.
+/// Fails when goroutines that come into a ring from elsewhere count as queued by its owner, or when those that the owner queues
+/// globally do not. A count during which the monitor has taken the P is not exact; ten such counts in a row are no accident.
 #[test]
 fn an_owner_counts_what_it_has_queued_itself() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -442,7 +442,7 @@ fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
     assert!(ends, "the turn goes on");
 }
 
-/// Fails when a ring in which own goroutines stand is taken for one of arrivals, or the other way round.
+/// Fails when a ring in which own goroutines stand is taken for a ring of arrivals, or the other way round.
 #[test]
 fn a_ring_is_one_of_arrivals_as_long_as_its_own_goroutines_add_none() {
     for at in [0, u32::MAX - 4] {

@@ -258,8 +258,8 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     }
 }
 
-/// A job has unwound on the goroutine that was made for it: so does its forker. An interrupt of that goroutine becomes one of
-/// the forker.
+/// A job has unwound on the goroutine that was made for it, and its forker unwinds by the same payload. An interrupt of that
+/// goroutine becomes an interrupt of the forker.
 #[cold]
 pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
     match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {

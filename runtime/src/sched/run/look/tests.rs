@@ -86,7 +86,8 @@ fn the_pace_follows_a_change() {
     assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
 }
 
-/// Fails when more sleepers than one in so many go first, or one before those that were due earlier; also where ticks wrap.
+/// Fails when of so many goroutines more than one is a sleeper that goes first, or when a sleeper goes before sleepers that
+/// were due earlier; also where ticks wrap.
 #[test]
 fn a_sleeper_goes_first_now_and_then() {
     for begin in [1, u32::MAX - 100, i32::MAX as u32 - 100] {
