@@ -185,7 +185,7 @@ impl Arrivals {
         }
     }
 
-    /// The ring has its turn, if the arrivals had theirs.
+    /// Ends the arrivals' turn, if they have it: the ring's turn begins.
     pub(crate) fn end_turn(&self, seen: Seen) {
         if let Some(began) = self.began.take() {
             self.ring_until.set(seen.now.saturating_add(seen.now.saturating_since(began).min(MOST_TURN)));
@@ -233,8 +233,8 @@ impl Arrivals {
     }
 }
 
-/// How many goroutines one P runs until each of these has had a turn, if all Ps that an M has take of the global queue; the
-/// caller's is one of them.
+/// Returns how many goroutines one P runs until each that stands in its `ring` or in the `global` queue has had a turn, if all
+/// `busy` Ps, of which the caller's is one, take from the global queue.
 fn round_of(ring: usize, global: usize, busy: usize) -> usize {
     ring + global.div_ceil(busy)
 }
@@ -309,8 +309,8 @@ impl<H: Host> Sched<H> {
         if polls && !self.arrivals_wait() && self.nobody_polls() {
             found = self.poll_now(&m.local);
         }
-        // The one that goes first is not queued, so that no other M comes for it, unless its class or its hint may send it
-        // elsewhere. The `wakep` below is for the ring.
+        // The goroutine that goes first is not queued, so that no other M comes for it; but it is queued where its class or its
+        // hint may send it elsewhere. The `wakep` below is for the ring.
         let first = if self.detours.get() == 0 { found.pop() } else { None };
         self.inject(found);
         if first.is_none() && self.waits_above_normal(p) {
@@ -329,7 +329,7 @@ impl<H: Host> Sched<H> {
         }
         p.begin_slice();
         arrivals.go_first(seen);
-        // A goroutine that stands there alone was to be run at once, so no M was woken.
+        // No M was woken for a goroutine that stands alone in the ring, as it was to be run at once.
         mutant!(ArrivalWakesNobody: return Some(first));
         self.wakep();
         Some(first)

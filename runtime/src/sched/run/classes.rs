@@ -193,8 +193,8 @@ impl<H: Host> Sched<H> {
         self.waiting_classes.has(Priority::High) || self.has_batch(p) && p.batch.class() > Priority::Normal
     }
 
-    /// For the owner of `p`, whose goroutine, of `class`, yields where no `Normal` one waits: returns `true` if another goes
-    /// first, as it is of that class or a higher one, or as `Low` has its turn.
+    /// The goroutine of the owner of `p`, of `class`, yields where no `Normal` one waits. Returns `true` if another goroutine
+    /// goes first: one of that class or a higher one, or a `Low` one that has its turn.
     pub(crate) fn gives_way_to_a_class(&self, p: &P<H>, class: Priority) -> bool {
         let batch = self.has_batch(p).then(|| p.batch.class());
         if self.waiting_classes.any_from(class) || batch.is_some_and(|of_batch| of_batch >= class) {
@@ -256,7 +256,7 @@ impl<H: Host> Sched<H> {
             && let Some(found) = self.look_before_the_queue(m, p, tick)
         {
             if found.class() == Priority::High || !self.waits_above_normal(p) {
-                // That is no turn of the ring's: sleepers and visits would keep the ring from ever having one.
+                // Not counted as a turn of the ring: else sleepers and visits would keep the ring from ever having one.
                 return Some(found);
             }
             self.queue_behind(p, found);
@@ -277,7 +277,7 @@ impl<H: Host> Sched<H> {
         if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
             return Some(g);
         }
-        // Those of forkers below `Normal` come behind goroutines of `Low` that are there already: so a tree stays narrow.
+        // Jobs of forkers below `Normal` come behind `Low` goroutines that are there already: so a tree stays narrow.
         let lower = p.jobs.are_lower().unless(JobsOfTheLowerGoFirst);
         let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
         let own_first = || if lower { None } else { own_job() };
@@ -333,7 +333,7 @@ impl<H: Host> Sched<H> {
         let classes = &mut central.globq.classes;
         let mut went_back = false;
         if !p.batch.is_empty() && p.batch.class() < class {
-            // What is less urgent goes back to where it was, unless a thief is about to take it.
+            // A batch of a less urgent class goes back into its queue, unless a thief is about to take it.
             let lower = p.batch.class();
             if let Some(all) = p.batch.take_all() {
                 classes.put_back(lower, all);
@@ -416,8 +416,8 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Returns `false` for any other,
-    /// and does nothing. The caller has found `detours`.
+    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Does nothing for any other
+    /// goroutine, and returns `false`. The caller has found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn requeue_by_class(&self, p: &P<H>, g: GRef<H>) -> bool {
@@ -431,16 +431,16 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         mutant!(ClassYieldsInSilence: return true);
-        // For a hint: its P may be idle, and its owner is to come before this M takes the mail. What stands on this P may go
-        // before `g`: an M that gave up meanwhile has seen neither.
+        // Where `g` has a hint, the P that it names may be idle, and an M is to come for that P before this M takes the mail.
+        // Else a goroutine or job of this P may go before `g`, and an M that gave up meanwhile has seen neither.
         if !has_class || self.has_work(p) || (!p.jobs.is_empty()).unless(JobBeforeTheYielderUnseen) {
             self.wakep();
         }
         true
     }
 
-    /// S1 to S3 for those of `list`, which the owner of `p` has found, that do not go into its ring; returns the others. The
-    /// caller has found `detours`.
+    /// The owner of `p` has found `list`. S1 to S3 for those that do not go into its ring; returns the others. The caller has
+    /// found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn submit_found_globally(&self, p: &P<H>, mut list: GList<H>) -> GList<H> {
@@ -456,7 +456,7 @@ impl<H: Host> Sched<H> {
         let alone = out.len() == 1 && rest.is_empty() && nothing_own && !away;
         let mut central = self.central.lock();
         event(format_args!("queues {out:?} globally"));
-        // The caller's M takes a single one.
+        // The caller's M takes a single goroutine itself.
         let takes_it = alone && central.globq.is_empty();
         central.globq.append(&mut out);
         self.publish_len(&central);

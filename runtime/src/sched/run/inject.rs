@@ -285,7 +285,7 @@ impl<H: Host> Sched<H> {
 
     /// By the owner of `p`: `g` found the ring full. Half of the ring goes with `g`, or, as the policy has it, `g` alone: then
     /// a round goes on as it was, and `g`, the youngest, stands behind those that the round has still to exchange. Where the
-    /// policy has no rings `g` goes where one goes that yields. S2 and S3 follow, by the caller.
+    /// policy has no rings, `g` goes where a goroutine goes that yields. S2 and S3 follow, by the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(&self, p: &P<H>, g: GRef<H>) {
@@ -430,7 +430,7 @@ impl<H: Host> Sched<H> {
             self.publish_len(&central);
             return Some(mailed);
         }
-        // One at a time goes before the mail.
+        // One goroutine of the global queue at a time goes before the mail.
         let alone = p.is_fresh() || central.globq.mail.is_for(p.id);
         let ends = p.runq.ends();
         let of = central.globq.num_of(arrivals_too && ends.0 == ends.1);

@@ -60,8 +60,8 @@ const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
 
 /// While sleepers that were due stand in the ring, at most [`capacity::TIMERS_EVERY`] goroutines run from one look at the
-/// timers to the next. They take about so long at most, at the pace of those before. So it is, too, after a look that found
-/// nothing due.
+/// timers to the next. These goroutines take about this long at most, at the pace of those before. The same bound holds after
+/// a look that found nothing due.
 const TIMERS_GAP: Duration = Duration::from_micros(20);
 
 /// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
@@ -107,9 +107,9 @@ pub(crate) enum QueueVisit {
 /// What a look may let go before the goroutines of the own queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum First {
-    /// What it finds.
+    /// What the look finds.
     Any,
-    /// What it finds, but for arrivals: a sleeper is to go first, or after what is found.
+    /// What the look finds, but for arrivals: a sleeper is to go first, or right after the goroutine that was found.
     NoArrival,
     /// Nothing: the caller queues what is found.
     Queued,
@@ -177,14 +177,14 @@ impl PollSchedule {
         }
     }
 
-    /// The next look is one around, and comes before the next goroutine.
+    /// The next look is a look around, and comes before the next goroutine.
     pub(crate) fn look_again(&self, tick: u32) {
         self.clock.set(self.look_next(tick));
         self.around.set((tick, None));
     }
 
     /// The goroutine of this tick runs in a turn of the arrivals: the clock is read before the next one. The rhythms count
-    /// those of the ring alone: else a turn of the arrivals would bring visits sooner, which keep the ring back, too.
+    /// the ring's goroutines alone: else a turn of the arrivals would bring visits sooner, which keep the ring back, too.
     pub(crate) fn arrival_runs(&self, tick: u32) {
         self.take_time_next(tick);
         self.far.set((0, Nanos::ZERO));
@@ -307,7 +307,7 @@ impl PollSchedule {
         let to_visit = self.look_every - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
         if reached(tick, self.sleepers.get()) {
-            // Else it would be ahead again when the ticks have wrapped.
+            // Else the sleepers' tick would be ahead again when the ticks have wrapped.
             self.sleepers.set(tick);
         }
         // Without a clock the clock's tick is over, and far away.
@@ -454,7 +454,8 @@ impl<H: Host> Sched<H> {
             QueueVisit::Share => self.globrunqget(p, arrivals_too),
         };
         if first.is_some() && !p.runq.is_empty() {
-            // A single goroutine that a timer or the poller has just put there was to be run at once, so no M was woken.
+            // No M was woken for a single goroutine that a timer or the poller has just put into the ring, as it was to be run
+            // at once.
             mutant!(TurnWakesNobody: return first);
             self.wakep();
         }

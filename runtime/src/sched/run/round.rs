@@ -30,8 +30,8 @@ use crate::prim::capacity::RUNQ;
 use crate::runtime::policy::FromGlobal;
 use std::cell::Cell;
 
-/// By default at most this many come from the global queue into the ring when not all fit: the other half is for those that
-/// come since.
+/// By default at most this many come from the global queue into the ring when not all fit: the other half of the ring is for
+/// goroutines that are queued meanwhile.
 const BATCH: usize = RUNQ as usize / 2;
 
 /// Owner: the round of a P. Positions are those of the P's ring, and wrap.
@@ -54,8 +54,8 @@ pub(crate) struct Take {
 }
 
 impl Take {
-    /// What one of `procs` Ps takes of `global` goroutines: its share, as if each P came once, and at most half of what its
-    /// ring holds; or as the policy has it.
+    /// Returns how many of `global` goroutines one of `procs` Ps takes: its share, as if each P came once, and at most half of
+    /// what its ring holds; or as the policy has it.
     pub(crate) fn of(global: usize, procs: usize, policy: FromGlobal) -> Self {
         match policy {
             FromGlobal::One => Take { share: 1, most: 1 },
