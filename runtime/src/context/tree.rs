@@ -362,7 +362,7 @@ impl Node {
     /// Returns why the node is done; the node's channel is closed then.
     pub(super) fn err(&self) -> Option<ContextError> {
         // Acquire: what came before the cancel, and C4; partners: C1 and C5.
-        let done = self.done.load(Acquire);
+        let done = self.done.load(Acquire.unless(ContextErrRelaxed));
         if done & ENDING != 0 {
             unless!(ContextErrDoesNotWait, drop(self.state.lock()));
         }

@@ -7,6 +7,7 @@ use crate::chan::TryRecvError;
 use crate::context::{Context, ContextError};
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::sync::{Event, Semaphore};
+use loom::cell::UnsafeCell;
 use loom::thread;
 use std::pin::pin;
 use std::sync::Arc;
@@ -42,6 +43,35 @@ fn a_closed_channel_has_an_error() {
             thread::yield_now();
         }
         assert_eq!(context.err(), Some(ContextError::Canceled));
+        canceler.join().unwrap();
+    });
+}
+
+/// What is written before a cancel.
+struct Reason(UnsafeCell<u32>);
+
+// SAFETY: the context orders the accesses; loom checks that it does.
+unsafe impl Send for Reason {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Reason {}
+
+/// Fails by a causality violation when a caller that is told the error does not see what was done before the cancel.
+#[test]
+fn an_error_shows_what_was_done_before_the_cancel() {
+    Model::new().check("context_err_shows", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let reason = Arc::new(Reason(UnsafeCell::new(0)));
+        let theirs = Arc::clone(&reason);
+        let canceler = thread::spawn(move || {
+            // SAFETY: written before the cancel, and read when the error is told.
+            theirs.0.with_mut(|reason| unsafe { *reason = 1 });
+            cancel.cancel();
+        });
+        while context.err().is_none() {
+            thread::yield_now();
+        }
+        // SAFETY: there is an error, so the writer is done.
+        assert_eq!(reason.0.with(|reason| unsafe { *reason }), 1);
         canceler.join().unwrap();
     });
 }
@@ -186,6 +216,7 @@ fn mutants() {
         &[
             (Mutant::ContextErrDoesNotWait, "an_error_is_told_when_the_channel_is_closed"),
             (Mutant::ContextErrDoesNotWait, "a_call_returns_the_error_when_the_channel_is_closed"),
+            (Mutant::ContextErrRelaxed, "an_error_shows_what_was_done_before_the_cancel"),
             (Mutant::ContextShowsItsChannelOpen, "a_channel_that_is_made_late_is_shown_closed"),
             (Mutant::ContextSecondEndLeaves, "a_cancel_returns_when_all_below_are_done"),
             (Mutant::ContextSecondEndTellsItsOwn, "all_below_end_for_the_same_reason"),

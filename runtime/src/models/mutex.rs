@@ -313,6 +313,44 @@ fn a_future_that_is_dropped_beside_the_unlock_takes_no_call_with_it() {
     });
 }
 
+/// Fails by a causality violation when a thread that takes the lock after a fair unlock without a queue does not see what the
+/// holder did.
+#[test]
+fn a_fair_unlock_shows_what_was_done() {
+    Model::new().check("mutex_fair_alone", || {
+        let lock = Arc::new(Mutex::new(0));
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.lock() += 1);
+        let mut guard = lock.lock();
+        *guard += 1;
+        MutexGuard::unlock_fair(guard);
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 2);
+    });
+}
+
+/// The only waiter lost twice, so that the lock is to be handed to it, and gives up. Fails by a causality violation when the
+/// thread that takes the lock after that hand-over to nobody does not see what the holder did.
+#[test]
+fn a_hand_over_to_nobody_shows_what_was_done() {
+    Model::new().check("mutex_handed_to_nobody", || {
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let (mut waits, task) = (Box::pin(lock.lock_arc_async()), Foreign::new());
+        assert!(poll(waits.as_mut(), &task).is_pending());
+        drop(guard);
+        let mut guard = lock.try_lock().expect("the waiter has not tried yet");
+        assert!(poll(waits.as_mut(), &task).is_pending());
+        drop(waits);
+        let theirs = Arc::clone(&lock);
+        let other = thread::spawn(move || *theirs.lock() += 1);
+        *guard += 1;
+        drop(guard);
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 2);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -320,6 +358,8 @@ fn mutants() {
         &[
             (Mutant::MutexLockRelaxed, "two_threads_count"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
+            (Mutant::MutexFairRelaxed, "a_fair_unlock_shows_what_was_done"),
+            (Mutant::MutexHandsRelaxed, "a_hand_over_to_nobody_shows_what_was_done"),
             (Mutant::MutexCallsTwo, "of_two_unlocks_one_calls"),
             (Mutant::MutexWokenStays, "one_who_lost_to_a_barger_is_called_again"),
             (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),

@@ -1,9 +1,11 @@
 //! Selects over two channels, against closes, sends and other selects.
 
 use super::caught;
+use super::task::{Foreign, run};
 use crate::chan;
 use crate::model::{Model, Mutant, at_rest, done};
 use crate::{select, select_biased};
+use std::pin::pin;
 
 /// Fails by deadlock when the select misses the close between its look and its place in the queues.
 #[test]
@@ -242,6 +244,59 @@ fn a_ready_hears_of_a_select_that_sends() {
     });
 }
 
+/// A goroutine waits in `ready` for a receiver, on a channel without a buffer. Fails by deadlock when the receiver that comes
+/// does not wake the goroutine.
+fn a_ready_hears_of_a_receiver(name: &str, receive: fn(&chan::Receiver<u32>) -> Option<u32>) {
+    Model::new().preemptions(1).check(name, move || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.send(&s);
+            assert_eq!(select.ready(), 0);
+            s.send(7).is_ok()
+        });
+        assert_eq!(receive(&r), Some(7));
+        assert!(watcher.join().unwrap());
+        done();
+    });
+}
+
+#[test]
+fn a_ready_hears_of_a_receive_that_comes() {
+    a_ready_hears_of_a_receiver("select_ready_receive", |r| r.recv().ok());
+}
+
+#[test]
+fn a_ready_hears_of_a_select_that_receives() {
+    a_ready_hears_of_a_receiver("select_ready_asks", |r| {
+        select! { recv(r) -> got => got.ok(), recv(chan::never::<()>()) -> _ => None }
+    });
+}
+
+#[test]
+fn a_ready_hears_of_a_future_that_receives() {
+    a_ready_hears_of_a_receiver("select_ready_future", |r| run(pin!(r.recv_async()), &Foreign::new()).ok());
+}
+
+/// As `a_ready_hears_of_a_sender_that_comes`, of a future.
+#[test]
+fn a_ready_hears_of_a_future_that_sends() {
+    Model::new().preemptions(1).check("select_ready_future_sends", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(0);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.recv().ok()
+        });
+        assert!(run(pin!(s.send_async(7)), &Foreign::new()).is_ok());
+        assert_eq!(watcher.join().unwrap(), Some(7));
+        done();
+    });
+}
+
 /// A goroutine waits in `ready` for room while a receive makes some. Fails by deadlock when the receive does not wake the
 /// goroutine.
 #[test]
@@ -270,6 +325,11 @@ fn mutants() {
             (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
             (Mutant::SelectKeepsItsPlace, "a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm"),
             (Mutant::ChanRoomPassesWatchers, "a_ready_hears_of_a_message_in_the_buffer"),
+            (Mutant::SendComesInSilence, "a_ready_hears_of_a_sender_that_comes"),
+            (Mutant::ReceiveComesInSilence, "a_ready_hears_of_a_receive_that_comes"),
+            (Mutant::SelectAsksInSilence, "a_ready_hears_of_a_select_that_receives"),
+            (Mutant::TaskReceivesInSilence, "a_ready_hears_of_a_future_that_receives"),
+            (Mutant::TaskSendsInSilence, "a_ready_hears_of_a_future_that_sends"),
             (Mutant::SelectOffersInSilence, "a_ready_hears_of_a_select_that_sends"),
             (Mutant::ChanRoomTellsNobody, "a_ready_hears_of_room_in_the_buffer"),
             (Mutant::SelectTrustsItsGlance, "a_select_whose_message_went_elsewhere_looks_again"),

@@ -320,6 +320,22 @@ fn a_close_comes_after_all_calls_and_happens_once() {
     });
 }
 
+/// Of two calls the one that ends last wakes the closer. Fails by two accesses that nothing orders when the last one speaks for
+/// itself alone.
+#[test]
+fn a_close_comes_after_both_of_two_calls() {
+    Model::new().preemptions(3).check("close_vs_two_users", || {
+        let (socket, descriptor) = (Arc::new(Socket::new()), Descriptor::new());
+        let users = [(); 2].map(|()| {
+            let (socket, descriptor) = (Arc::clone(&socket), Arc::clone(&descriptor));
+            loom::thread::spawn(move || assert!(socket.with(|| descriptor.call().map(drop)).is_err()))
+        });
+        socket.close().unwrap();
+        descriptor.closed();
+        users.into_iter().for_each(|user| user.join().unwrap());
+    });
+}
+
 /// Fails by deadlock when the reader sleeps on as its deadline is moved to now; or, with the deadline removed again,
 /// through the data that came meanwhile.
 #[test]
@@ -361,6 +377,7 @@ fn mutants() {
             (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
+            (Mutant::UsersLastLooksRelaxed, "a_close_comes_after_both_of_two_calls"),
             (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::PollSeenLate, "data_and_the_end_in_one_event_arrive"),
         ],

@@ -125,6 +125,50 @@ fn a_task_sees_what_was_done_when_another_is_dropped() {
     });
 }
 
+/// A task stands in the queue, so that the last `done` takes the lock of the queue; a thread that waits too may find the zero
+/// without a wait. Fails by a causality violation when that thread does not see what was done.
+#[test]
+fn a_zero_that_others_wait_for_shows_what_was_done() {
+    Model::new().check("waitgroup_waited", || {
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let value = Arc::new(Value(UnsafeCell::new(0)));
+        let mut waits = pin!(tasks.wait_async());
+        assert!(poll(waits.as_mut(), &Foreign::new()).is_pending());
+        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
+        let other = thread::spawn(move || {
+            theirs.wait();
+            // SAFETY: the wait is over, so the writer is done.
+            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
+        });
+        // SAFETY: written before `done`, and read after the wait.
+        value.0.with_mut(|value| unsafe { *value = 1 });
+        tasks.done();
+        other.join().unwrap();
+    });
+}
+
+/// Fails by a causality violation when a future that finds the count at zero as it is polled first does not show what was
+/// done.
+#[test]
+fn a_future_that_finds_zero_shows_what_was_done() {
+    Model::new().preemptions(3).check("waitgroup_polled", || {
+        let tasks = WaitGroup::new();
+        tasks.add(1);
+        let value = Arc::new(Value(UnsafeCell::new(0)));
+        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
+        let other = thread::spawn(move || {
+            run(pin!(theirs.wait_async()), &Foreign::new());
+            // SAFETY: the future is ready, so the writer is done.
+            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
+        });
+        // SAFETY: written before `done`, and read when the future is ready.
+        value.0.with_mut(|value| unsafe { *value = 1 });
+        tasks.done();
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let model = "a_wait_sees_what_was_done";
@@ -136,6 +180,8 @@ fn mutants() {
             (Mutant::WaitGroupDoneRelaxed, model),
             (Mutant::WaitGroupLeavesUnmarked, "a_task_sees_what_was_done_when_another_is_dropped"),
             (Mutant::WaitGroupLeavesUnmarked, "one_who_is_interrupted_leaves_the_others_to_be_called"),
+            (Mutant::WaitGroupReachedRelaxed, "a_zero_that_others_wait_for_shows_what_was_done"),
+            (Mutant::WaitGroupPollRelaxed, "a_future_that_finds_zero_shows_what_was_done"),
             (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),
         ],
     );

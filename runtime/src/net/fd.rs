@@ -24,7 +24,7 @@
 
 use crate::host::Active;
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed};
+use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed, Release};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Waiter};
@@ -106,7 +106,8 @@ impl Users {
 impl Drop for Use<'_> {
     fn drop(&mut self) {
         // U2. Release: partner `wait_idle`. Acquire: partner U2 of the others, for all of which the last one speaks.
-        let left = self.0.word.fetch_sub(1, AcqRel.unless(UsersLeaveRelaxed)) - 1;
+        let ordering = both(Acquire.unless(UsersLastLooksRelaxed), Release.unless(UsersLeaveRelaxed));
+        let left = self.0.word.fetch_sub(1, ordering) - 1;
         if (left & !LENT == CLOSED).unless(UsersLastIsSilent) {
             // No user counts up any more, so there is a last one.
             let closer = self.0.closer.lock().take();

@@ -853,6 +853,16 @@ pub enum Mutant {
     ChanRoomPassesWatchers,
     /// A select that offers a message wakes no watcher of senders.
     SelectOffersInSilence,
+    /// A select that asks for a message wakes no watcher of receivers.
+    SelectAsksInSilence,
+    /// A receive that begins to wait wakes no watcher of receivers.
+    ReceiveComesInSilence,
+    /// A send that begins to wait wakes no watcher of senders.
+    SendComesInSilence,
+    /// A future that begins to wait for a message wakes no watcher of receivers.
+    TaskReceivesInSilence,
+    /// A future that begins to wait for a receiver wakes no watcher of senders.
+    TaskSendsInSilence,
     /// A receive that makes room wakes no watcher of room.
     ChanRoomTellsNobody,
 
@@ -875,6 +885,10 @@ pub enum Mutant {
     MutexLockRelaxed,
     /// A holder lets a mutex go without Release.
     MutexUnlockRelaxed,
+    /// A fair unlock without a queue lets the lock go without Release.
+    MutexFairRelaxed,
+    /// A hand-over that finds no waiter lets the lock go without Release.
+    MutexHandsRelaxed,
     /// A waiter that was notified to try a mutex, and comes too late, leaves its mark as it goes back.
     MutexWokenStays,
     /// Such a waiter keeps its mark while it parks for a P.
@@ -939,6 +953,10 @@ pub enum Mutant {
     WaitGroupDoneRelaxed,
     /// A waiter finds a WaitGroup at zero without Acquire.
     WaitGroupLookRelaxed,
+    /// A future finds a WaitGroup at zero, when it is polled first, without Acquire.
+    WaitGroupPollRelaxed,
+    /// The last `done` of a WaitGroup for which others wait counts down without Release.
+    WaitGroupReachedRelaxed,
     /// A waiter that is interrupted takes the mark of the others away.
     WaitGroupLeavesUnmarked,
 
@@ -1005,6 +1023,8 @@ pub enum Mutant {
     // Contexts (`models/context.rs`).
     /// `Context::err` tells an error while the channel of the node may be open.
     ContextErrDoesNotWait,
+    /// `Context::err` finds a node done without Acquire.
+    ContextErrRelaxed,
     /// A reader of a node that is done publishes the node's channel before it closes that.
     ContextShowsItsChannelOpen,
     /// A second canceller of a context does not look at the contexts below it.
@@ -1156,6 +1176,8 @@ pub enum Mutant {
     UsersIdleRelaxed,
     /// A user of the descriptor leaves without Release.
     UsersLeaveRelaxed,
+    /// The last user of a closed descriptor leaves without Acquire of what the others have released.
+    UsersLastLooksRelaxed,
     /// The last user of a closed descriptor does not wake the closer.
     UsersLastIsSilent,
 

@@ -283,7 +283,7 @@ impl RawMutex {
     #[cold]
     pub(super) fn unlock_fair(&self) {
         // Release: as in `unlock`, with the same partners.
-        if self.word.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
+        if self.word.compare_exchange(LOCKED, 0, Release.unless(MutexFairRelaxed), Relaxed).is_err() {
             self.hand_over(self.waiters.lock()).ready();
         }
     }
@@ -328,7 +328,7 @@ impl RawMutex {
         };
         mutant!(MutexNoHandOver: let next = if next & LOCKED == 0 { next } else { WOKEN | next & QUEUED });
         // Release: as in `unlock`, with the same partners; a waiter that is handed the lock is ordered by the wake.
-        self.word.store(next, Release);
+        self.word.store(next, Release.unless(MutexHandsRelaxed));
         drop(waiters);
         notified
     }

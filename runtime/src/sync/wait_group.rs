@@ -13,7 +13,7 @@
 use crate::goroutine;
 use crate::host::Active;
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed};
+use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed, Release};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{Gone, HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
 use crate::wait::task::TaskWait;
@@ -214,7 +214,8 @@ impl Count {
             let next = Self::sum(seen, by);
             let next = if next < COUNT { 0 } else { next };
             // AcqRel: as in `add`, with the same partners.
-            match self.word.compare_exchange_weak(seen, next, AcqRel, Relaxed) {
+            let ordering = both(Acquire, Release.unless(WaitGroupReachedRelaxed));
+            match self.word.compare_exchange_weak(seen, next, ordering, Relaxed) {
                 Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
                     waiters.0.notify_all(&mut notified);
                     break;
@@ -304,7 +305,7 @@ impl Future for WaitGroupWait {
             return task.poll(cx);
         }
         // Acquire: as in `wait`, with the same partners.
-        if inner.word.load(Acquire) < COUNT {
+        if inner.word.load(Acquire.unless(WaitGroupPollRelaxed)) < COUNT {
             return Poll::Ready(());
         }
         let wait = TaskWait::open(cx.waker());

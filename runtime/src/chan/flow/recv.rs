@@ -302,7 +302,7 @@ impl<T> Chan<T> {
         let how = How::new(reason).until(receive.limit);
         wait.park(how, move || {
             let mut told = Woken::new();
-            state.tell_of_receiver(&mut told);
+            unless!(ReceiveComesInSilence, state.tell_of_receiver(&mut told));
             drop(state);
             told.ready();
             Commit::Park

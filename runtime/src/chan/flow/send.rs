@@ -213,7 +213,7 @@ impl<T> Chan<T> {
         }
         wait.park(How::new(WaitReason::ChanSend).until(limit), move || {
             let mut told = Woken::new();
-            state.tell_of_sender(&mut told);
+            unless!(SendComesInSilence, state.tell_of_sender(&mut told));
             drop(state);
             told.ready();
             Commit::Park

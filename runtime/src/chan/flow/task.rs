@@ -172,7 +172,7 @@ impl TaskReceive {
             _ => {}
         }
         if taken == Taken::Nothing {
-            state.tell_of_receiver(&mut woken);
+            unless!(TaskReceivesInSilence, state.tell_of_receiver(&mut woken));
         }
         drop(state);
         let before = self.wait.replace(wait);
@@ -296,7 +296,7 @@ impl<T> TaskSend<T> {
             state.give_place(node);
             unless!(TaskSendKeepsItsMessage, state.senders.push_back(node));
         }
-        state.tell_of_sender(&mut woken);
+        unless!(TaskSendsInSilence, state.tell_of_sender(&mut woken));
         drop(state);
         woken.ready();
         None

@@ -112,7 +112,7 @@ impl Search<'_, '_> {
                     how.until = earlier(how.until, state.due());
                     how.looks |= state.tick.is_some();
                     if self.intent == Intent::Operate {
-                        state.tell_of_receiver(&mut queued.told);
+                        unless!(SelectAsksInSilence, state.tell_of_receiver(&mut queued.told));
                     }
                 }
                 Direction::Send => {

@@ -167,8 +167,7 @@ impl State {
             return;
         }
         if !it.claim() {
-            // The receiver is leaving: its G2 takes the record out of `promised` only, so the record must not go to
-            // another queue.
+            // The receiver is leaving, and reads the record without the lock.
             return;
         }
         it.set_wait_result(WaitResult::Withdrawn);
