@@ -429,6 +429,52 @@ fn a_bell_rings_on_for_what_is_left_behind() {
     });
 }
 
+/// Fails by a bell that is silent beside a message: the ring is heard once for several messages, and each call takes one.
+#[test]
+fn a_bell_rings_again_for_each_message_that_is_left() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (sender, mut receiver) = channel(4);
+            let bell = receiver.bell();
+            let rings = || bell.try_recv().is_ok();
+            let send = |messages: RangeInclusive<u32>| {
+                messages.for_each(|number| assert_eq!(sender.send(number), Ok(1)))
+            };
+            send(1..=4);
+            assert!(rings() && !rings());
+            assert_eq!((receiver.try_recv(), rings(), rings()), (Ok(1), true, false));
+            assert_eq!((receiver.recv(), rings(), rings()), (Ok(2), true, false));
+            assert_eq!((gmp::block_on(receiver.recv_async()), rings(), rings()), (Ok(3), true, false));
+            assert_eq!((receiver.recv(), rings()), (Ok(4), false));
+        });
+    });
+}
+
+/// Fails by a bell that is silent beside a message: the call that the ring has led to tells of lost messages alone.
+#[test]
+fn a_bell_rings_on_for_what_is_there_after_others_were_missed() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (sender, mut receiver) = channel(1);
+            let bell = receiver.bell();
+            let rings = || bell.try_recv().is_ok();
+            let lags = |receive: &dyn Fn(&mut Receiver<u32>), receiver: &mut Receiver<u32>| {
+                assert_eq!((sender.send(1), sender.send(2)), (Ok(1), Ok(1)));
+                assert!(rings() && !rings());
+                receive(receiver);
+                assert!(rings() && !rings());
+                assert_eq!((receiver.try_recv(), rings()), (Ok(2), false));
+            };
+            lags(&|receiver| assert_eq!(receiver.try_recv(), Err(TryRecvError::Lagged(1))), &mut receiver);
+            lags(&|receiver| assert_eq!(receiver.recv(), Err(RecvError::Lagged(1))), &mut receiver);
+            lags(
+                &|receiver| assert_eq!(gmp::block_on(receiver.recv_async()), Err(RecvError::Lagged(1))),
+                &mut receiver,
+            );
+        });
+    });
+}
+
 /// A message whose clone says that it has begun, and goes on when it is told to.
 struct Slow(Option<(chan::Sender<()>, chan::Receiver<()>)>);
 

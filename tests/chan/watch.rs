@@ -5,9 +5,11 @@ use common::crew::{each, everyone, join_all};
 use gmp::chan::watch::{RecvError, RecvTimeoutError, SendError, Sender, channel};
 use gmp::chan::{bounded, never};
 use gmp::context::{Context, ContextError};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -269,6 +271,21 @@ fn a_select_hears_of_the_last_value() {
         writer.join();
         assert_eq!(reader.join(), sends + 1);
     });
+}
+
+/// Fails by a bell that is silent beside a value that its receiver has not seen: a future that waited for it is dropped after
+/// the ring was heard.
+#[test]
+fn a_bell_rings_on_when_a_future_is_dropped() {
+    let (sender, mut receiver) = channel(0);
+    let bell = receiver.bell();
+    let rings = || bell.try_recv().is_ok();
+    let mut waits = Box::pin(receiver.wait_for_async(|n| *n == 2));
+    assert!(waits.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
+    sender.send(1).unwrap();
+    assert!(rings() && !rings());
+    drop(waits);
+    assert!(rings() && !rings());
 }
 
 /// Fails by a bell that is silent beside a value that its receiver has not seen: after a context has ended the wait for that
