@@ -292,6 +292,15 @@ fn what_is_refused_is_told() {
     assert_eq!(nobody.raw_os_error(), Some(libc::ECONNREFUSED));
 }
 
+/// Fails by a stream that is its own peer: the kernel makes such a connection where nobody listens and the caller's own port is
+/// the one asked for, as happens by chance to clients of ports from which the kernel takes those of callers.
+#[test]
+fn a_connection_to_itself_is_refused() {
+    let free = std::net::TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
+    let itself = DialConfig::new().local_addr(free).connect(free).unwrap_err();
+    assert_eq!(itself.raw_os_error(), Some(libc::ECONNREFUSED));
+}
+
 /// Gives up the calling thread's right to bind ports below 1024, if the thread has it.
 fn without_privileges() {
     #[repr(C)]

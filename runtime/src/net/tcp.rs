@@ -86,7 +86,8 @@ impl TcpStream {
     ///
     /// # Errors
     /// That of the kernel for a single address. If every one of several addresses fails, an error that says what became of
-    /// each, of the kind of the last that could be asked. `InvalidInput` if `addr` has no address.
+    /// each, of the kind of the last that could be asked. `InvalidInput` if `addr` has no address. A connection that the kernel
+    /// makes to itself, where nobody listens, is `ConnectionRefused`.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut addrs = lookup::resolve(&addr)?;
         with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut sys::begin_connect))

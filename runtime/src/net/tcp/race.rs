@@ -94,7 +94,15 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
 /// Returns how the connect of `stream` has ended; `WouldBlock` if it has not.
 fn answer(stream: &net::TcpStream) -> io::Result<()> {
     // On loopback the connection is mostly made at once. One that is made has no error of its connect.
-    let Err(not_yet) = stream.peer_addr() else { return Ok(()) };
+    let not_yet = match stream.peer_addr() {
+        // The kernel has taken the port that was asked for as the caller's own, and so the stream is connected to itself:
+        // nobody listens there.
+        Ok(peer) if stream.local_addr()? == peer => {
+            return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+        }
+        Ok(_) => return Ok(()),
+        Err(not_yet) => not_yet,
+    };
     if not_yet.kind() != ErrorKind::NotConnected {
         return Err(not_yet);
     }
