@@ -11,10 +11,10 @@ use gmp::io::Watched;
 use gmp::sync::{Condvar, LazyLock, Mutex, Once, OnceLock, RwLock, SingleFlight};
 use gmp::{block_on, blocking, go, yield_now};
 use std::cell::Cell;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROUNDS: u32 = 50;
 const LONG: Duration = Duration::from_secs(600);
@@ -50,6 +50,14 @@ impl Drop for Looks<'_> {
     }
 }
 
+#[inline(never)]
+fn computes(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        spin_loop();
+    }
+}
+
 /// Runs `f` beside a goroutine that calls `helps` again and again.
 fn beside<R>(helps: impl Fn() + Send + 'static, f: impl FnOnce() -> R) {
     let over = Arc::new(AtomicBool::new(false));
@@ -77,7 +85,7 @@ fn not_yet(rounds: &mut u32, wrong: &Cell<u32>) -> bool {
 type Call = fn(&Cell<u32>);
 
 /// Each looks between two parks, of the call's own or of the loop around it.
-const LOOKS: [(&str, Call); 19] = [
+const LOOKS: [(&str, Call); 20] = [
     ("block_on polls", |wrong| {
         let signal = Arc::new(Signal::new());
         let theirs = Arc::clone(&signal);
@@ -195,6 +203,27 @@ const LOOKS: [(&str, Call); 19] = [
             yield_now();
             blocking(|| look(wrong));
         }
+    }),
+    ("blocking, without a P", |wrong| {
+        // More of them than there are Ps: they wait for this one, which the monitor takes.
+        let over = Arc::new(AtomicBool::new(false));
+        let others = (0..gmp::procs() + 2).map(|_| {
+            let over = Arc::clone(&over);
+            go(move || {
+                while !over.load(SeqCst) {
+                    computes(Duration::from_micros(200));
+                    yield_now();
+                }
+            })
+        });
+        let others: Vec<_> = others.collect();
+        for _ in 0..20 {
+            yield_now();
+            computes(Duration::from_millis(30));
+            blocking(|| look(wrong));
+        }
+        over.store(true, SeqCst);
+        others.into_iter().for_each(|other| other.join().unwrap());
     }),
     ("Context::run", |wrong| {
         let (ends, _cancel) = Context::background().with_cancel();

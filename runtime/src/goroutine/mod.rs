@@ -465,7 +465,7 @@ pub fn goexit() -> ! {
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let Some(window) = Window::<Active>::enter_with_p() else {
         spree::goes_on_without_p::<Active>();
-        return f();
+        return in_own_frame(f);
     };
     if window.m().sched().wants_p_of(&window) {
         window.suspend(Yield::Seldom(Seldom::Call));
