@@ -1,6 +1,7 @@
 #![cfg(not(gmp_loom))]
 //! Stacks: their limits and overflow, larger ones, and what cannot be unwound.
 
+mod given;
 mod limits;
 mod overflow;
 mod refusals;

@@ -12,7 +12,7 @@
 //! timers and the poller.
 
 use crate::g::GRef;
-use crate::goroutine::own_frame::{DropsInOwnFrame, in_own_frame};
+use crate::goroutine::own_frame::{MadeInOwnFrame, in_own_frame};
 use crate::goroutine::{let_others_run, waker::waker_of};
 use crate::host::Active;
 use crate::m::M;
@@ -167,17 +167,23 @@ fn others_wait() -> bool {
 ///
 /// # Panics
 /// If the future does.
+#[inline]
 pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    // It lies in the frame of the caller, which has built it there: here it would be copied.
+    let mut given = Some(future);
+    block_on_made(|| given.take().expect("block_on: made once").into_future())
+}
+
+fn block_on_made<F: Future>(make: impl FnOnce() -> F) -> F::Output {
     let used = InUse::begin();
     let (cell, waker) = (&used.cell, waker_of(&used.cell));
     let mut pause = Pause { masked: Masked::new(), alone: 0 };
-    let mut future = pin!(Some(DropsInOwnFrame::new(in_own_frame(|| future.into_future()))));
-    let dropped = "block_on: dropped only before a throw";
-    let mut polled = future.as_mut().as_pin_mut().expect(dropped).value();
+    let mut place = pin!(MadeInOwnFrame::none());
+    let mut future = place.as_mut().make(make);
     let mut context = Context::from_waker(&waker);
     let interrupt = loop {
         let seen = cell.take();
-        if let Poll::Ready(output) = in_own_frame(|| polled.as_mut().poll(&mut context)) {
+        if let Poll::Ready(output) = in_own_frame(|| future.as_mut().poll(&mut context)) {
             return output;
         }
         if let Err(interrupt) = pause.pass(used.g, cell, seen) {
@@ -186,7 +192,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     };
     {
         let _undisturbed = Undisturbed::<Active>::begin();
-        future.set(None);
+        place.as_mut().clear();
     }
     interrupt.throw::<Active>()
 }

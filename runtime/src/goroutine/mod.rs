@@ -462,10 +462,22 @@ pub fn goexit() -> ! {
 /// assert!(text.is_ok());
 /// ```
 #[doc(alias = "entersyscall")]
+#[inline]
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    // In the frame of the caller, which has built the closure there: one call further it would be a copy.
+    let left = leave_p_to_block();
+    let value = in_own_frame(f);
+    if left {
+        come_back_for_p();
+    }
+    value
+}
+
+/// The calling goroutine, which is about to block its thread, goes on without its P, if it has one: returns `true` then.
+fn leave_p_to_block() -> bool {
     let Some(window) = Window::<Active>::enter_with_p() else {
         spree::goes_on_without_p::<Active>();
-        return in_own_frame(f);
+        return false;
     };
     if window.m().sched().wants_p_of(&window) {
         window.suspend(Yield::Seldom(Seldom::Call));
@@ -475,10 +487,12 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
         window.m().sched().entersyscallblock(&window);
         drop(window);
     }
-    let value = in_own_frame(f);
-    // Takes a P, for which it may park.
+    true
+}
+
+/// Takes a P, for which the calling goroutine may park.
+fn come_back_for_p() {
     drop(Window::<Active>::enter());
-    value
 }
 
 /// A goroutine's number. Unique within a runtime, never used again.
