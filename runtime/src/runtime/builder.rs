@@ -77,8 +77,9 @@ impl RuntimeBuilder {
     /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the environment,
     /// else what the machine allows the process, by the affinity mask and by the CPU quotas of the cgroup and those above
     /// ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again about once a
-    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs). While the process has
-    /// no descriptor left to read the quotas by, the number does not rise.
+    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs). While the process can
+    /// no longer read the quotas, as it has no descriptor left, or has left `/proc` or `/sys` behind since, the number does not
+    /// rise.
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);

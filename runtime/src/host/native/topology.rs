@@ -57,11 +57,39 @@ pub(super) fn parallelism() -> Result<usize, usize> {
     if could_be_read && quotas_can_be_read() { Ok(threads) } else { Err(threads) }
 }
 
-/// std takes a quota whose file it can't open for none. It opens one file at a time, and this one first.
+/// std takes a quota whose file it can't open for none. It opens one file at a time: the first of these, then files below the
+/// second.
 fn quotas_can_be_read() -> bool {
-    match File::open("/proc/self/cgroup") {
-        Ok(_there) => true,
-        Err(refused) => !matches!(refused.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)),
+    static SOURCES: [Source; 2] = [Source::new(), Source::new()];
+    let paths = ["/proc/self/cgroup", "/sys/fs/cgroup"].map(Path::new);
+    SOURCES.iter().zip(paths).all(|(source, path)| source.can_be_read(path))
+}
+
+/// A file or folder by which quotas are read, which some machines do not have.
+struct Source {
+    was_there: AtomicBool,
+}
+
+impl Source {
+    const fn new() -> Self {
+        Source { was_there: AtomicBool::new(false) }
+    }
+
+    /// Returns `true` if it can be opened, or there is none. One that could once be opened is there: the process may have left
+    /// it behind since, by chroot or by rights that it gave up, and the quotas hold all the same.
+    fn can_be_read(&self, path: &Path) -> bool {
+        // Relaxed, here and below: the flag publishes nothing.
+        match File::open(path) {
+            Ok(_there) => {
+                self.was_there.store(true, Relaxed);
+                true
+            }
+            Err(refused) => {
+                let too_many =
+                    [libc::EMFILE, libc::ENFILE, libc::ENOMEM].map(Some).contains(&refused.raw_os_error());
+                !too_many && !self.was_there.load(Relaxed)
+            }
+        }
     }
 }
 
@@ -164,6 +192,19 @@ mod tests {
         let levels = levels.map(|(level, list)| (level.to_owned(), list.to_owned()));
         assert_eq!(last_level(0, levels.into_iter()).unwrap(), [0, 1, 4]);
         assert_eq!(last_level(0, std::iter::empty()), None);
+    }
+
+    /// Fails where a process that has left its files behind counts as one without quotas.
+    #[test]
+    fn what_was_once_there_is_not_gone() {
+        let machine = Machine::new("0");
+        let (path, source) = (machine.0.join("quota"), Source::new());
+        assert!(source.can_be_read(&path), "there is none");
+        fs::write(&path, "1").unwrap();
+        assert!(source.can_be_read(&path));
+        fs::remove_file(&path).unwrap();
+        assert!(!source.can_be_read(&path), "it was there");
+        assert!(Source::new().can_be_read(&path), "another one was not");
     }
 
     /// A machine that is played in a folder.
