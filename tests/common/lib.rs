@@ -13,6 +13,7 @@ pub mod futures;
 pub mod gate;
 pub mod history;
 pub mod loopback;
+pub mod mappings;
 pub mod mask;
 pub mod policies;
 pub mod probe;

@@ -1,6 +1,8 @@
 //! Copies in both directions.
 
+use common::child;
 use common::crew::{Crew, everyone};
+use common::mappings::{AllMappings, most_mappings};
 use common::talk::pattern;
 use gmp::context::{Context, ContextError};
 use gmp::io::copy_bidirectional;
@@ -45,6 +47,30 @@ fn each_direction_ends_by_itself() {
             assert_eq!(proxy.join(), Ok((request as u64, answer as u64)));
         }
     });
+}
+
+/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+#[test]
+fn a_second_thread_for_which_there_are_too_few_mappings_is_refused() {
+    const NAME: &str = "a_second_thread_for_which_there_are_too_few_mappings_is_refused";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let Some(most) = most_mappings() else { return };
+    // Both directions have ended.
+    let copies = || {
+        let [a, b] = [(); 2].map(|()| UnixStream::pair().unwrap().0);
+        copy_bidirectional(&a, &b)
+    };
+    assert_eq!(copies().unwrap(), (0, 0));
+    let mut full = AllMappings::begin(most);
+    let refused = copies().unwrap_err().to_string();
+    let enough = (1..100).find(|_| {
+        full.give_one_back();
+        (0..20).all(|_| copies().is_ok())
+    });
+    assert!(enough.is_some());
+    assert!(refused.contains("the second direction can't be started: no room"), "{refused}");
 }
 
 /// Fails when one direction waits for the other.

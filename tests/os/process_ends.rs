@@ -1,6 +1,7 @@
 //! Ends of waits for children, and of the children, at bad moments.
 
 use common::crew::everyone;
+use common::mappings::{AllMappings, most_mappings};
 use common::seccomp::{refuse, refuse_flags};
 use common::{child, dumps, runtime, until, watched};
 use gmp::Runtime;
@@ -250,6 +251,52 @@ fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
             assert_eq!(rt.shutdown(Duration::from_secs(20)).refused().child_waits(), 0);
         });
     }
+}
+
+/// Drops children while there is ever more room for the thread that is to wait for them.
+fn drops_beside_few_mappings() {
+    let Some(most) = most_mappings() else { return };
+    let spawn = || {
+        let mut child = talking().spawn().unwrap();
+        (child.stdin.take(), child)
+    };
+    let (talk, children): (Vec<_>, Vec<_>) = (0..40).map(|_| spawn()).unzip();
+    let (last_talk, last) = spawn();
+    let pid = last.id();
+    let mut full = AllMappings::begin(most);
+    for child in children {
+        drop(child);
+        full.give_one_back();
+    }
+    drop(full);
+    drop((last, talk, last_talk));
+    until(|| fs::metadata(format!("/proc/{pid}")).is_err());
+}
+
+/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+#[test]
+fn a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings() {
+    const NAME: &str = "a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("they stay zombies: no room").count(), 1, "{said}");
+        return;
+    }
+    drops_beside_few_mappings();
+}
+
+/// As above, where each child gets a thread of its own.
+#[test]
+fn a_thread_that_waits_for_one_dropped_child_is_refused_where_there_are_too_few_mappings() {
+    const NAME: &str =
+        "a_thread_that_waits_for_one_dropped_child_is_refused_where_there_are_too_few_mappings";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("they stay zombies: no room").count(), 1, "{said}");
+        return;
+    }
+    refuse(&[libc::SYS_pidfd_open], libc::ENOSYS);
+    drops_beside_few_mappings();
 }
 
 /// Fails by a zombie or a descriptor that stays, or by a hang: children end, are killed and are dropped at the same moment.

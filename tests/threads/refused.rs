@@ -3,6 +3,7 @@
 use common::child;
 use common::descriptors::all_descriptors;
 use common::loopback::pair;
+use common::mappings::{AllMappings, most_mappings};
 use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::Context;
@@ -563,34 +564,6 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     });
 }
 
-/// All mappings that this process may have but one: pages that differ from their neighbours.
-struct AllMappings {
-    next: *mut libc::c_void,
-}
-
-const PAGE: usize = 4096;
-
-impl AllMappings {
-    fn begin(most: usize) -> Self {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a mapping at an address of the kernel's choice.
-        let next = unsafe { libc::mmap(ptr::null_mut(), most * PAGE, libc::PROT_NONE, flags, -1, 0) };
-        assert_ne!(next, libc::MAP_FAILED);
-        let full = (1..most).step_by(2).any(|page| {
-            // SAFETY: a page of that mapping.
-            unsafe { libc::mprotect(next.wrapping_byte_add(page * PAGE), PAGE, libc::PROT_READ) != 0 }
-        });
-        assert!(full, "as many mappings as there may be");
-        AllMappings { next }
-    }
-
-    fn give_one_back(&mut self) {
-        // SAFETY: a page of that mapping, which is a mapping of its own.
-        assert_eq!(unsafe { libc::munmap(self.next, PAGE) }, 0);
-        self.next = self.next.wrapping_byte_add(PAGE);
-    }
-}
-
 /// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
 #[test]
 fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
@@ -598,11 +571,7 @@ fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     if !child::is_child() {
         return drop(child::passes(NAME, &[]));
     }
-    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-    let most: usize = most.trim().parse().unwrap();
-    if most > 1 << 18 {
-        return println!("not tried: there may be {most} mappings");
-    }
+    let Some(most) = most_mappings() else { return };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let start = || unsafe { Runtime::builder().procs(1).build() };
     // What a process maps once is there.

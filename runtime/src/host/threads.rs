@@ -34,12 +34,17 @@ pub(crate) trait Threads: Sized + 'static {
     type SleepState: Default + Send + Sync;
     /// A started thread.
     type Thread: Send;
+    /// A thread that was announced, and has not come to its body.
+    type Announced: Send;
     /// Identifies a thread, among all threads that the process ever has.
     type ThreadId: Copy + Eq + Send + Sync + std::fmt::Debug;
     /// The calling thread.
     fn thread_id() -> Self::ThreadId;
     /// Starts an OS thread.
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
+    /// Looks whether there is room for a thread that is no M's, which the caller then starts; `stack`: its size, where that is
+    /// not the usual one. What is returned beside the builder is dropped at the beginning of the thread's body.
+    fn announce(name: &str, stack: Option<usize>) -> io::Result<(std::thread::Builder, Self::Announced)>;
     /// Waits until `until`, at most, for the end of a thread whose body is about to return. Gives a thread back that is late:
     /// behind the body come the destructors of its thread-locals, which are the program's.
     fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread>;

@@ -38,6 +38,9 @@ impl Default for SleepState {
     }
 }
 
+/// A model has no such thread.
+pub struct Announced;
+
 /// What an M keeps.
 pub struct Local {
     pub(super) home: Home,
@@ -77,6 +80,7 @@ impl Threads for ModelHost {
     type Local = Local;
     type SleepState = SleepState;
     type Thread = loom::thread::JoinHandle<()>;
+    type Announced = Announced;
     type ThreadId = loom::thread::ThreadId;
 
     fn thread_id() -> Self::ThreadId {
@@ -90,6 +94,10 @@ impl Threads for ModelHost {
         }
         schedule::add(format_args!("starts {name}"));
         Ok(loom::thread::spawn(body))
+    }
+
+    fn announce(_name: &str, _stack: Option<usize>) -> io::Result<(std::thread::Builder, Announced)> {
+        Ok((std::thread::Builder::new(), Announced))
     }
 
     fn join(thread: Self::Thread, _until: Nanos) -> Result<(), Self::Thread> {

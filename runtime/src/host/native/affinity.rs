@@ -30,7 +30,7 @@ pub(super) fn set(thread: u32, cpus: &CpuSet) -> io::Result<()> {
 
 /// Returns the CPUs that a thread has which has asked for `cpus`: one of its own, so that no other is moved.
 pub(super) fn on_trial(cpus: &CpuSet) -> io::Result<CpuSet> {
-    let (builder, starting) = Starting::begin("gmp-trial")?;
+    let (builder, starting) = Starting::begin("gmp-trial", None)?;
     let tries = move || {
         drop(starting);
         set(0, cpus).and_then(|()| get(0))

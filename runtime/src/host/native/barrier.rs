@@ -112,7 +112,7 @@ impl Visits {
             // The caller no longer listens after the limit.
             let _heard = tell.send(passed);
         };
-        let started = Starting::begin("gmp-visitor")
+        let started = Starting::begin("gmp-visitor", None)
             .and_then(|(builder, starting)| builder.spawn(move || visitor(starting)));
         if started.is_err() {
             self.under_way.store(false, Relaxed);

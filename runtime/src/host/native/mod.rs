@@ -196,6 +196,7 @@ impl Threads for Native {
     type Local = Local;
     type SleepState = ();
     type Thread = std::thread::JoinHandle<()>;
+    type Announced = thread::Starting;
     type ThreadId = std::thread::ThreadId;
 
     fn thread_id() -> Self::ThreadId {
@@ -204,6 +205,10 @@ impl Threads for Native {
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         thread::start(name, body)
+    }
+
+    fn announce(name: &str, stack: Option<usize>) -> io::Result<(std::thread::Builder, thread::Starting)> {
+        thread::Starting::begin(name, stack)
     }
 
     fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread> {

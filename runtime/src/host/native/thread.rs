@@ -38,24 +38,25 @@ const MOST_STARTING: usize = 16;
 /// whether there is room for what all threads map that have not come so far. What the program maps meanwhile, or the look of
 /// another start, may take that room: then std ends the process all the same. So a runtime starts its first two threads one
 /// after the other (`await_starts`).
-pub(super) struct Starting(());
+pub(crate) struct Starting(());
 
 static STARTING: AtomicUsize = AtomicUsize::new(0);
 
 impl Starting {
-    /// To be dropped at the beginning of the thread's body.
+    /// To be dropped at the beginning of the thread's body. `stack`: its size, where that is not the usual one.
     ///
     /// # Errors
     /// When there is no room for one more thread.
-    pub(super) fn begin(name: &str) -> io::Result<(Builder, Starting)> {
+    pub(super) fn begin(name: &str, stack: Option<usize>) -> io::Result<(Builder, Starting)> {
+        let stack = stack.unwrap_or_else(stack_size);
         // Relaxed: a count. A thread that has come to its body and is still counted costs a look for more room than is needed.
         let starting = STARTING.fetch_add(1, Relaxed) + 1;
         let this = Starting(());
-        look_for_room(starting.min(MOST_STARTING)).map_err(|refused| {
+        look_for_room(stack, starting.min(MOST_STARTING)).map_err(|refused| {
             let text = format!("no room for what a thread maps (vm.max_map_count, ulimit -v): {refused}");
             io::Error::new(refused.kind(), text)
         })?;
-        Ok((Builder::new().name(name.to_owned()).stack_size(stack_size()), this))
+        Ok((Builder::new().name(name.to_owned()).stack_size(stack), this))
     }
 }
 
@@ -75,13 +76,14 @@ pub(super) fn await_starts() {
     }
 }
 
-/// Maps as much as so many threads will, in as many mappings, and unmaps that: six system calls for one thread, which take
-/// half the time in which a thread starts and ends.
-fn look_for_room(threads: usize) -> io::Result<()> {
+/// Maps as much as so many threads will, one of them with this stack, in as many mappings, and unmaps that: six system calls for
+/// one thread, which take half the time in which a thread starts and ends.
+fn look_for_room(stack: usize, threads: usize) -> io::Result<()> {
     // SAFETY: the call only returns a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let islands = threads * ISLANDS;
-    let bytes = (2 * islands + 1) * page + threads * (stack_size() + BESIDES);
+    let others = (threads - 1) * (stack_size() + BESIDES);
+    let bytes = (2 * islands + 1) * page + stack + BESIDES + others;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh mapping.
     let at = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
@@ -113,7 +115,7 @@ fn stack_size() -> usize {
 /// Starts an M's thread. A panic that leaves the thread's body is a broken invariant of the scheduler, as goroutines
 /// catch their own: it ends the process, after the panic hook has printed it.
 pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let (builder, starting) = Starting::begin(name)?;
+    let (builder, starting) = Starting::begin(name, None)?;
     builder.spawn(move || {
         drop(starting);
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
@@ -154,7 +156,7 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
     let body = Arc::new(Mutex::new(Rank::Aside, Some(f)));
     let take = |body: &Mutex<Option<_>>| body.lock().take();
     let theirs = Arc::clone(&body);
-    let started = Starting::begin("gmp-aside").and_then(|(builder, starting)| {
+    let started = Starting::begin("gmp-aside", None).and_then(|(builder, starting)| {
         builder.spawn(move || {
             drop(starting);
             if let Some(f) = take(&theirs) {
@@ -172,7 +174,7 @@ pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
 /// Runs `f` on a thread of its own, while the caller waits. Returns `None` if no thread can be started, or `f` has
 /// panicked.
 pub(crate) fn run_beside<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
-    let (builder, starting) = Starting::begin("gmp-beside").ok()?;
+    let (builder, starting) = Starting::begin("gmp-beside", None).ok()?;
     let body = move || {
         drop(starting);
         f()

@@ -12,11 +12,11 @@
 
 use super::child::Process;
 use super::outcome::Outcome;
+use crate::host::{Active, Threads};
 use crate::net::sys;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use std::thread;
 
 /// The milliseconds from one look at children whose status is late to the next.
 const PAUSE: libc::c_int = 500;
@@ -54,7 +54,7 @@ fn orphans() -> MutexGuard<'static, Orphans> {
 pub(super) fn adopt(process: Process) {
     let mut outcome = process.outcome;
     let Ok(ends) = process.ends else {
-        if let Err(refused) = named("gmp-reap-one").spawn(move || outcome.wait(None)) {
+        if let Err(refused) = spawn("gmp-reap-one", move || drop(outcome.wait(None))) {
             tell(&refused);
         }
         return;
@@ -77,7 +77,7 @@ pub(super) fn adopt(process: Process) {
 fn start() -> io::Result<OwnedFd> {
     let bell = sys::eventfd()?;
     let rings = bell.as_raw_fd();
-    named("gmp-reaper").spawn(move || reap(rings))?;
+    spawn("gmp-reaper", move || reap(rings))?;
     Ok(bell)
 }
 
@@ -92,8 +92,14 @@ fn tell(refused: &io::Error) {
     });
 }
 
-fn named(name: &str) -> thread::Builder {
-    thread::Builder::new().name(name.to_owned()).stack_size(64 << 10)
+/// Starts a thread with a small stack.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (builder, announced) = Active::announce(name, Some(64 << 10))?;
+    let _goes_on = builder.spawn(move || {
+        drop(announced);
+        body();
+    })?;
+    Ok(())
 }
 
 /// Waits for all orphans; `bell` is open until this ends.

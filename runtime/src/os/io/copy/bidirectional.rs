@@ -5,7 +5,7 @@ use super::{CopyError, copy};
 use crate::context::{Cancel, Context, interrupted};
 use crate::goroutine::current;
 use crate::goroutine::scope::scope;
-use crate::host::Active;
+use crate::host::{Active, Threads};
 use crate::net::is_closed;
 use crate::net::methods::with_a_frame;
 use crate::prim::{Mutex, Rank};
@@ -82,8 +82,15 @@ where
             }
         }),
         None => thread::scope(|s| {
-            let _ends = EndsOther(&both);
-            match thread::Builder::new().spawn_scoped(s, || both.a_to_b(a, b)) {
+            let both = &both;
+            let _ends = EndsOther(both);
+            let started = Active::announce("gmp-copy", None).and_then(|(builder, announced)| {
+                builder.spawn_scoped(s, move || {
+                    drop(announced);
+                    both.a_to_b(a, b);
+                })
+            });
+            match started {
                 Ok(_joined_by_the_scope) => both.b_to_a(b, a),
                 Err(refused) => both.fails(not_started(refused)),
             }
