@@ -81,6 +81,65 @@ fn entering(procs: usize, log: &Log) -> RuntimeBuilder {
     Runtime::builder().procs(procs).on_thread_start(move || log.enter())
 }
 
+/// Has so many goroutines run at once, each on a thread of its own, and calls `f` meanwhile.
+fn while_they_run(rt: &Runtime, goroutines: usize, f: impl FnOnce()) {
+    let (run, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let all: Vec<_> = (0..goroutines)
+        .map(|_| {
+            let (run, over) = (Arc::clone(&run), Arc::clone(&over));
+            rt.go(move || {
+                run.fetch_add(1, SeqCst);
+                blocking(|| {
+                    while !over.load(SeqCst) {
+                        thread::yield_now();
+                    }
+                });
+            })
+        })
+        .collect();
+    until(|| run.load(SeqCst) == goroutines);
+    f();
+    over.store(true, SeqCst);
+    all.into_iter().for_each(|one| one.join().unwrap());
+}
+
+/// Fails if the operator is told that all threads are in use while one of them calls the function, or is not told later, when
+/// it is so.
+#[test]
+fn a_thread_that_is_starting_is_not_in_use() {
+    const NAME: &str = "a_thread_that_is_starting_is_not_in_use";
+    const TOLD: &str = "gmp: all threads that a runtime may have are in use";
+    const BEGINS: &str = "the third thread begins";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        let told: Vec<_> = said.lines().filter(|line| line.contains(TOLD) || *line == BEGINS).collect();
+        assert!(told.len() == 2 && told[0] == BEGINS, "{said}");
+        return;
+    }
+    watched(3, || {
+        let (starts, goes_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let builder = Runtime::builder().procs(3).max_threads(3).on_thread_start({
+            let (starts, goes_on) = (Arc::clone(&starts), Arc::clone(&goes_on));
+            move || {
+                if starts.fetch_add(1, SeqCst) == 2 {
+                    while !goes_on.load(SeqCst) {
+                        thread::yield_now();
+                    }
+                    eprintln!("{BEGINS}");
+                }
+            }
+        });
+        let rt = build(builder);
+        for _ in 0..50 {
+            // The last one waits for a thread.
+            while_they_run(&rt, 2, || drop(rt.go(|| ())));
+        }
+        assert_eq!(starts.load(SeqCst), 3);
+        goes_on.store(true, SeqCst);
+        while_they_run(&rt, 3, || drop(rt.go(|| ())));
+    });
+}
+
 /// Fails if a goroutine runs on a thread that has not called the function, if a thread calls it twice, or if a guard is not
 /// dropped, or on another thread.
 #[test]

@@ -175,6 +175,8 @@ pub(crate) struct Central<H: Host> {
     ender_left: bool,
     /// Ms that a `Wake` is on its way to start.
     asked_for: u32,
+    /// Ms that are being started: their threads have not come for what was assigned.
+    starting: u32,
     /// An M that is being started counts in `nmspinning`; see `newm`.
     start_claims: bool,
     monitor: Monitor,
@@ -210,6 +212,7 @@ impl<H: Host> Central<H> {
             alive: 0,
             ender_left: false,
             asked_for: 0,
+            starting: 0,
             start_claims: false,
             monitor: Monitor::Looking,
             waits_for_io: None,

@@ -77,9 +77,11 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// There is no M for a P for which goroutines wait: tells the operator, once.
+    /// There is no M for a P for which goroutines wait: tells the operator, once. While an M is being started not all are in
+    /// use: that one comes.
     pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
-        let first = !std::mem::replace(&mut central.warned, true);
+        let all_are_in_use = central.asked_for + central.starting == 0;
+        let first = all_are_in_use && !std::mem::replace(&mut central.warned, true);
         mutant!(MailStaysAtTheLimit: return);
         self.forward_mail_of_the_idle(&mut central);
         drop(central);
@@ -102,12 +104,12 @@ impl<H: Host> Sched<H> {
 
     /// N2: `m`, which is new, takes its assignment.
     pub(crate) fn take_first_assignment(&self, m: &M<H>) {
-        if m.is_summoned() {
-            let mut central = self.central.lock();
-            if !std::mem::take(&mut central.start_claims) {
-                unless!(RelievedStartCountsNot, self.census.begin_spinning());
-            }
+        let mut central = self.central.lock();
+        central.starting -= 1;
+        if m.is_summoned() && !std::mem::take(&mut central.start_claims) {
+            unless!(RelievedStartCountsNot, self.census.begin_spinning());
         }
+        drop(central);
         m.take_assignment();
     }
 
@@ -143,6 +145,7 @@ impl<H: Host> Sched<H> {
         let raw = Handed(there);
         // Once for the M, and once for this start: the ender waits until the thread's handle is kept.
         central.alive += 2;
+        central.starting += 1;
         drop(central);
 
         let started = H::start(&name, move || {
@@ -158,7 +161,10 @@ impl<H: Host> Sched<H> {
             Err(refused) => {
                 let assignment =
                     m.take_back_assignment().expect("spawn_m: what was left for an M that did not start");
-                self.central.lock().spare_ms.push(there);
+                let mut central = self.central.lock();
+                central.spare_ms.push(there);
+                central.starting -= 1;
+                drop(central);
                 self.thread_left();
                 Err((refused, assignment))
             }
