@@ -7,7 +7,7 @@ use common::mappings::{AllMappings, most_mappings};
 use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::Context;
-use gmp::{Refused, Runtime, chan, go, time, yield_now};
+use gmp::{Refused, Runtime, blocking, chan, go, time, yield_now};
 use std::fs::File;
 use std::future::poll_fn;
 use std::hint::spin_loop;
@@ -584,6 +584,46 @@ fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     });
     assert!(enough.is_some());
     assert!(refused.contains("vm.max_map_count"), "{refused}");
+}
+
+/// Limits the writable memory of the process to `bytes`; `None`: to nothing.
+fn limit_data(bytes: Option<u64>) {
+    let limit =
+        libc::rlimit { rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY), rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it reads the struct that we pass.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) }, 0);
+}
+
+/// How much writable memory the process has.
+fn data() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Fails by SIGABRT, as above, or by a hang: there is memory for a thread's stack, and none for what std maps beside that.
+#[test]
+fn a_thread_for_which_there_is_too_little_memory_is_refused() {
+    const NAME: &str = "a_thread_for_which_there_is_too_little_memory_is_refused";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    watched(1, || {
+        let [mut refused, mut started] = [0; 2];
+        for kib in (1800..2600).step_by(8) {
+            let rt = runtime(1);
+            rt.run(|| {
+                let thread = thread::current().id();
+                limit_data(Some(data() + (kib << 10)));
+                let _other = go(|| ());
+                // On a thread of its own, if there may be one.
+                let there = blocking(|| thread::current().id());
+                limit_data(None);
+                *(if there == thread { &mut refused } else { &mut started }) += 1;
+            });
+        }
+        assert!(refused > 0 && started > 0, "{refused} were refused, {started} were started");
+    });
 }
 
 /// Fails by SIGSEGV: the threads on which a dump looks up symbols have as little stack as the program wants for its own.

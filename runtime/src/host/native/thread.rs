@@ -27,7 +27,7 @@ const LEAST_STACK: usize = 256 << 10;
 /// std's signal stack, before the body runs; and soon afterwards a signal stack of ours, which may come between another start's
 /// look and its thread.
 const ISLANDS: usize = 4;
-/// Bytes that are mapped for a new thread besides the stack.
+/// Bytes that a new thread writes besides the stack, and signal stacks of a larger size than usual.
 const BESIDES: usize = 256 << 10;
 /// For so many threads room is looked for at a time, at most.
 const MOST_STARTING: usize = 16;
@@ -53,7 +53,8 @@ impl Starting {
         let starting = STARTING.fetch_add(1, Relaxed) + 1;
         let this = Starting(());
         look_for_room(stack, starting.min(MOST_STARTING)).map_err(|refused| {
-            let text = format!("no room for what a thread maps (vm.max_map_count, ulimit -v): {refused}");
+            let text =
+                format!("no room for what a thread maps (vm.max_map_count, ulimit -v, ulimit -d): {refused}");
             io::Error::new(refused.kind(), text)
         })?;
         Ok((Builder::new().name(name.to_owned()).stack_size(stack), this))
@@ -76,14 +77,17 @@ pub(super) fn await_starts() {
     }
 }
 
-/// Maps as much as so many threads will, one of them with this stack, in as many mappings, and unmaps that: six system calls for
-/// one thread, which take half the time in which a thread starts and ends.
+/// Maps as much as so many threads will, one of them with this stack, in as many mappings, and unmaps that: six system calls
+/// for one thread, which take half the time in which a thread starts and ends. What threads write is made writable, as the
+/// kernel counts that by itself (`ulimit -d`); a page that is not touched takes no memory.
 fn look_for_room(stack: usize, threads: usize) -> io::Result<()> {
     // SAFETY: the call only returns a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let islands = threads * ISLANDS;
-    let others = (threads - 1) * (stack_size() + BESIDES);
-    let bytes = (2 * islands + 1) * page + stack + BESIDES + others;
+    let besides = BESIDES + 2 * least_signal_stack();
+    let others = (threads - 1) * (stack_size() + besides);
+    let writable = stack + besides + others;
+    let bytes = (2 * islands + 1) * page + writable;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh mapping.
     let at = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
@@ -91,9 +95,11 @@ fn look_for_room(stack: usize, threads: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let found = (0..islands).try_for_each(|island| {
+        // The last one is large.
+        let bytes = if island == islands - 1 { page + writable } else { page };
         let island = at.wrapping_byte_add((2 * island + 1) * page);
-        // SAFETY: a page of the mapping, which nothing uses.
-        match unsafe { libc::mprotect(island, page, libc::PROT_READ | libc::PROT_WRITE) } {
+        // SAFETY: pages of the mapping, which nothing uses.
+        match unsafe { libc::mprotect(island, bytes, libc::PROT_READ | libc::PROT_WRITE) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -101,6 +107,12 @@ fn look_for_room(stack: usize, threads: usize) -> io::Result<()> {
     // SAFETY: the mapping is ours.
     unsafe { libc::munmap(at, bytes) };
     found
+}
+
+/// What the kernel needs of a signal stack, if it tells: more than usual on CPUs with large registers.
+fn least_signal_stack() -> usize {
+    // SAFETY: the call only returns a number, zero where there is none.
+    unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) as usize }
 }
 
 /// As std has it for a thread for which no size is asked, but not less than `LEAST_STACK`.
