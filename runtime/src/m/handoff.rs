@@ -16,6 +16,8 @@
 //! holder whose P was taken a moment earlier, and may cede wherever that can happen. The retaker's exchange at R3 finds Taken,
 //! and the retaker hands the P on. A demand ends with R3, and names the tick of the P at which the goroutine began: the next
 //! goroutine of the same lease withdraws the demand, as it is not the one that was judged. The word has 16 bits of the tick.
+//! No M can use a P that was ceded before the retaker comes to R3. So a retaker whose barrier may take long *relents* before:
+//! Demanded becomes Requested.
 //!
 //! An M or a retaker that gives a P up, in any way, moves the word to (generation + 1, Idle) before another M can see that P;
 //! an M that acquires the P moves the word on once more, and remembers that value, its lease. An M that was away for long
@@ -30,6 +32,7 @@
 
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU64, Relaxed};
+use std::cell::Cell;
 
 const STATE: u64 = 0b11;
 const IDLE: u64 = 0;
@@ -192,6 +195,17 @@ impl HandoffWord {
         Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !ASKED)
     }
 
+    /// R1 was done, and the barrier may take long: a holder that enters from here on keeps the P. Returns `false` if the holder
+    /// has answered already.
+    fn relent(&self, idle: u64, asked: &Cell<u64>) -> bool {
+        // Relaxed: the exchange continues the release sequence of R1, and R3 reads again what the holder has answered.
+        let relents = self.0.compare_exchange(asked.get(), idle | REQUESTED, Relaxed, Relaxed).is_ok();
+        if relents {
+            asked.set(idle | REQUESTED);
+        }
+        relents
+    }
+
     /// For models: returns `true` if the retaker waits at R3, and the holder has not answered.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn is_asked(&self) -> bool {
@@ -200,29 +214,29 @@ impl HandoffWord {
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P is the retaker's, which calls `give_up` before it hands the P on.
     ///
-    /// `barrier` is RetakeBarrier; `barrier` returns `false` if there could be no barrier.
+    /// `barrier` is RetakeBarrier; `barrier` returns `false` if there could be no barrier. What it is given relents (`relent`).
     pub(crate) fn retake(
         &self,
         judged: Judged,
         ask: Ask,
-        barrier: impl FnOnce() -> bool,
+        barrier: impl FnOnce(&dyn Fn() -> bool) -> bool,
         is_inside: impl FnOnce() -> bool,
     ) -> bool {
         let idle = judged.0;
-        let asked = idle | ask.state();
+        let asked = Cell::new(idle | ask.state());
         // R1. AcqRel: partners `take_up`, and the exchange of `enter` that withdraws the request. Under the generation that was
         // judged: another lease is another judgement.
-        if self.0.compare_exchange(idle, asked, AcqRel, Relaxed).is_err() {
+        if self.0.compare_exchange(idle, asked.get(), AcqRel, Relaxed).is_err() {
             return false;
         }
         // RetakeBarrier. The request above, then the look at `in_runtime`; partners: EntryBarrier and EntryFence.
-        let seen = barrier();
+        let seen = barrier(&|| self.relent(idle, &asked));
         // R3. A failed exchange means that the holder has come back, has ceded the P, or has given it up.
         let inside = !seen || is_inside().unless(WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
         // AcqRel: partners `enter` and `give_up`, of whose exchange and this one the later fails or sees the other.
         // Acquire: partner the exchange of `enter` that cedes.
-        let before = self.0.compare_exchange(asked, next, AcqRel, Acquire.unless(CededUnseen));
+        let before = self.0.compare_exchange(asked.get(), next, AcqRel, Acquire.unless(CededUnseen));
         mutant!(RetakeForgetsTheCeded: return before.is_ok() && next != idle);
         match before {
             Ok(_) => next != idle,
@@ -257,7 +271,7 @@ mod tests {
             assert_eq!(word.enter(held, 7), Entry::In);
             false
         };
-        assert!(!word.retake(word.judge(), Ask::IfAway, || true, comes_back));
+        assert!(!word.retake(word.judge(), Ask::IfAway, |_| true, comes_back));
         assert!(word.is_held(held));
     }
 
@@ -268,7 +282,7 @@ mod tests {
         let held = word.take_up(Entries::Quick);
         let enters = |tick, entry| {
             let word = &word;
-            move || {
+            move |_: &dyn Fn() -> bool| {
                 assert!(!word.is_held(held));
                 assert_eq!(word.enter(held, tick), entry);
                 true
@@ -295,9 +309,32 @@ mod tests {
     fn a_demand_ends_with_the_look() {
         let word = HandoffWord::new();
         let held = word.take_up(Entries::Quick);
-        assert!(!word.retake(word.judge(), Ask::InAnyCase(7), || true, || true));
+        assert!(!word.retake(word.judge(), Ask::InAnyCase(7), |_| true, || true));
         assert!(word.is_held(held));
-        assert!(word.retake(word.judge(), Ask::InAnyCase(7), || true, || false), "the holder is away");
+        assert!(word.retake(word.judge(), Ask::InAnyCase(7), |_| true, || false), "the holder is away");
+    }
+
+    /// Fails where a holder gives up a P that no M can use before a long barrier, or loses one that it has kept.
+    #[test]
+    fn a_retaker_that_relents_leaves_the_p_to_a_holder_that_enters() {
+        let word = HandoffWord::new();
+        let held = word.take_up(Entries::Quick);
+        let asked = Ask::InAnyCase(7);
+        let relents_first = |relent: &dyn Fn() -> bool| {
+            assert!(relent());
+            assert_eq!(word.enter(held, 7), Entry::In);
+            true
+        };
+        assert!(!word.retake(word.judge(), asked, relents_first, || false));
+        assert!(word.is_held(held));
+        let relents_late = |relent: &dyn Fn() -> bool| {
+            assert_eq!(word.enter(held, 7), Entry::Lost);
+            relent()
+        };
+        assert!(word.retake(word.judge(), asked, relents_late, || true), "it was ceded");
+        word.give_up();
+        word.take_up(Entries::Quick);
+        assert!(word.retake(word.judge(), asked, |relent| relent(), || false), "the holder is away");
     }
 
     /// Fails where a retaker takes a holder that fences for one that doesn't, or the other way round.
@@ -308,7 +345,7 @@ mod tests {
             let held = word.take_up(entries);
             assert_eq!((held.entries(), word.judge().entries()), (entries, entries));
             let changes = word.changes();
-            assert!(!word.retake(word.judge(), Ask::IfAway, || true, || true), "the holder is inside");
+            assert!(!word.retake(word.judge(), Ask::IfAway, |_| true, || true), "the holder is inside");
             assert!(word.is_held(held));
             word.give_up();
             assert!(!word.is_held(held));
@@ -321,14 +358,17 @@ mod tests {
         let word = HandoffWord::new();
         let held = word.take_up(Entries::Quick);
         let judged = word.judge();
-        assert!(!word.retake(judged, Ask::IfAway, || true, || true), "the holder is inside");
-        assert!(!word.retake(judged, Ask::IfAway, || false, || false), "nobody can tell where the holder is");
+        assert!(!word.retake(judged, Ask::IfAway, |_| true, || true), "the holder is inside");
+        assert!(
+            !word.retake(judged, Ask::IfAway, |_| false, || false),
+            "nobody can tell where the holder is"
+        );
         assert_eq!(word.enter(held, 7), Entry::In);
-        assert!(word.retake(judged, Ask::IfAway, || true, || false));
+        assert!(word.retake(judged, Ask::IfAway, |_| true, || false));
         assert_eq!(word.enter(held, 7), Entry::Lost);
         word.give_up();
         let next = word.take_up(Entries::Quick);
-        assert!(!word.retake(judged, Ask::IfAway, || true, || false), "another lease was judged");
+        assert!(!word.retake(judged, Ask::IfAway, |_| true, || false), "another lease was judged");
         assert_eq!(word.enter(next, 7), Entry::In);
     }
 }

@@ -63,8 +63,9 @@ fn a_goroutine_that_enters_again_and_again_loses_its_p() {
             // It waits for the P.
             drop(crate::go(move || runs.store(true, Relaxed)));
             loom::explore();
-            let retaker =
-                loom::thread::spawn(move || assert!(held.demand_beside_an_entry(&asked), "it keeps its P"));
+            let retaker = loom::thread::spawn(move || {
+                assert!(held.demand_beside_an_entry(|| asked.raise()), "it keeps its P")
+            });
             at_once.wait_on_thread();
             // It comes back behind the one that waits.
             super::cover::touch_window();
@@ -112,6 +113,29 @@ fn a_p_has_one_owner_when_the_barrier_is_refused() {
             retaker
         });
         retaker.join().unwrap();
+    });
+}
+
+/// A goroutine that has had its time enters the runtime while the retaker, which is refused the barrier, waits for its thread.
+/// Fails by an assertion when it cedes the P, which no M can use until that wait is over.
+#[test]
+fn a_p_is_not_ceded_while_the_retaker_waits() {
+    Model::new().with_retaker_that_is_refused().preemptions(1).check("demand_refused", || {
+        let runtime = runtime(1, 2);
+        let retaker = runtime.run(|| {
+            let (held, asked) = (Held::current(), Arc::new(AtomicBool::new(false)));
+            let tells = Arc::clone(&asked);
+            loom::explore();
+            let retaker = loom::thread::spawn(move || {
+                let taken = held.demand_beside_an_entry(|| tells.store(true, Relaxed));
+                assert!(!taken, "it has ceded its P");
+            });
+            go_on_until(&asked);
+            super::cover::touch_window();
+            retaker
+        });
+        retaker.join().unwrap();
+        done();
     });
 }
 
@@ -226,6 +250,7 @@ fn mutants() {
         &[
             (Mutant::WindowNoEntryFence, "a_p_has_one_owner_where_both_sides_fence"),
             (Mutant::RetakeTakesAllForFenced, "a_p_has_one_owner_when_the_barrier_is_refused"),
+            (Mutant::VisitDemands, "a_p_is_not_ceded_while_the_retaker_waits"),
             (Mutant::WindowStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
             (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
             (Mutant::RetakeGivesUpLate, "a_p_that_was_retaken_is_the_next_holders"),

@@ -345,6 +345,8 @@ pub enum Mutant {
     WindowStaysQuick,
     /// A retaker whose `membarrier` was refused only fences, also for an M that enters quickly.
     RetakeTakesAllForFenced,
+    /// A retaker goes on to demand a P while it waits for a visit.
+    VisitDemands,
     /// A retaker takes the P although the M is inside.
     WindowBlind,
     /// An M that finds its P requested goes in without taking the request back.

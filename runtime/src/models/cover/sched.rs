@@ -346,11 +346,11 @@ impl Held {
         self.ask(ask)
     }
 
-    /// As `demand`, for a holder that enters in between, as soon as `asked` is raised.
-    pub fn demand_beside_an_entry(self, asked: &crate::model::Flag) -> bool {
+    /// As `demand`, for a holder that enters in between, as soon as `tell` was called.
+    pub fn demand_beside_an_entry(self, tell: impl FnOnce()) -> bool {
         let (judged, m) = self.judged.expect("demand_beside_an_entry: the P is held");
         let answered = || {
-            asked.raise();
+            tell();
             while self.p().handoff.is_asked() {
                 loom::thread::yield_now();
             }

@@ -26,7 +26,8 @@
 //! A goroutine may enter the runtime while the monitor takes its P. Before its stay is a time slice old it keeps the P: it was
 //! blocked, and is back. After that, when others wait, or on a surplus P, it has no claim to the P, blocked or not: the monitor
 //! *demands* that P, and the goroutine gives it up on entering (`m/handoff.rs`): else one that enters again and again would
-//! never be found away. A demand is in vain if the M was inside all the time; then the next eight looks come at once.
+//! never be found away. A demand is in vain if the M was inside all the time; then the next eight looks come at once. A demand
+//! ends before a visit (`host/native/barrier.rs`), which may last for long: no M could use a P that is ceded meanwhile.
 //!
 //! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
 //! one that may park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spree.rs`). How the P is
@@ -303,7 +304,7 @@ impl<H: Host> Sched<H> {
     /// `false` if `m` is inside the runtime and has not ceded the P, the P is in another lease by now, or the barrier could not
     /// be had.
     pub(crate) fn retake(&self, p: &P<H>, (judged, m): (Judged, &M<H>), ask: Ask) -> bool {
-        self.retake_behind(p, (judged, m), ask, || self.barrier_with(m, judged))
+        self.retake_behind(p, (judged, m), ask, |relent| self.barrier_with(m, judged, relent))
     }
 
     /// For models: as `retake`, with a call of `between` between R2 and R3.
@@ -315,8 +316,8 @@ impl<H: Host> Sched<H> {
         ask: Ask,
         between: impl FnOnce(),
     ) -> bool {
-        self.retake_behind(p, (judged, m), ask, || {
-            let seen = self.barrier_with(m, judged);
+        self.retake_behind(p, (judged, m), ask, |relent| {
+            let seen = self.barrier_with(m, judged, relent);
             between();
             seen
         })
@@ -327,7 +328,7 @@ impl<H: Host> Sched<H> {
         p: &P<H>,
         (judged, m): (Judged, &M<H>),
         ask: Ask,
-        barrier: impl FnOnce() -> bool,
+        barrier: impl FnOnce(&dyn Fn() -> bool) -> bool,
     ) -> bool {
         if !p.handoff.retake(judged, ask, barrier, || m.is_inside()) {
             return false;
@@ -343,8 +344,8 @@ impl<H: Host> Sched<H> {
     }
 
     /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier could not be had: the P stays
-    /// with the M.
-    fn barrier_with(&self, m: &M<H>, judged: Judged) -> bool {
+    /// with the M. A demand ends by `relent` before a visit, which may wait long for a CPU.
+    fn barrier_with(&self, m: &M<H>, judged: Judged, relent: &dyn Fn() -> bool) -> bool {
         mutant!(WindowNoRetakeBarrier: return true);
         let entries = judged.entries();
         mutant!(RetakeTakesAllForFenced: let entries = Entries::Fenced);
@@ -357,6 +358,11 @@ impl<H: Host> Sched<H> {
         self.tell_refused(Refusal::Barrier, || {
             format!("membarrier is refused ({refused}): each entry into the runtime has a fence from now on")
         });
+        mutant!(VisitDemands: let relent = &(|| true) as &dyn Fn() -> bool);
+        if !relent() {
+            // R3 finds the answer, and needs no barrier.
+            return false;
+        }
         let passed = H::slow_barrier(&m.local, m.thread());
         if !passed {
             self.tell_refused(Refusal::SlowBarrier, || {
