@@ -64,7 +64,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 /// What a window costs is measured against a build without them, which has no hand-off: `--cfg gmp_no_windows`.
-const WINDOWS: bool = !cfg!(gmp_no_windows);
+pub(crate) const WINDOWS: bool = !cfg!(gmp_no_windows);
 
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;

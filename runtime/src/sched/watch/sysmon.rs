@@ -19,8 +19,8 @@
 //! about the monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
-use crate::m::Assignment;
 use crate::m::note::Note;
+use crate::m::{Assignment, WINDOWS};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::poll::Poller;
@@ -196,8 +196,9 @@ impl<H: Host> Sched<H> {
                 None if self.is_watched(&deadlock_watch) => Rest::ForGood,
                 soon => Rest::For(soon.unwrap_or(MONITOR_TICK)),
             };
-            let pause =
-                if self.config.knobs.handoff { self.retake_all(&mut watch, now) } else { MONITOR_TICK };
+            // Without windows no M is ever found outside.
+            let takes = self.config.knobs.handoff && WINDOWS;
+            let pause = if takes { self.retake_all(&mut watch, now) } else { MONITOR_TICK };
             polls.look(self.polls.load(Relaxed), now);
             let (duty, pause) = self.duty(&mut idle_ticks, polls.unpolled(now), pause, rest);
             let pause = soon.into_iter().flatten().fold(pause, Duration::min);
