@@ -441,7 +441,10 @@ pub(crate) struct Undisturbed<H: Host> {
 
 impl<H: Host> Undisturbed<H> {
     pub(crate) fn begin() -> Self {
-        match M::<H>::current().and_then(M::g) {
+        // Inside the runtime there is nothing to set aside. There the M's goroutine may be one that it has just parked, in
+        // whose commit hook the caller is: another M may run that goroutine by now.
+        let m = M::<H>::current().filter(|m| !m.is_inside());
+        match m.and_then(M::g) {
             Some(g) => {
                 let (frame, exits, throws) =
                     (g.frame.replace(std::ptr::null()), g.exits.replace(false), g.throws.0.get());
@@ -523,5 +526,42 @@ pub(crate) struct Masked {
 impl Masked {
     pub(crate) fn new() -> Self {
         Masked { to_frame: std::ptr::null(), to_exit: false }
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+    use crate::context::Context;
+    use crate::host::Active;
+    use crate::sched::park::{Commit, WaitReason};
+    use crate::wait::waiter::{How, Woke};
+
+    /// Fails when foreign code that runs in a commit hook sets aside, and puts back, what covers the goroutine that was parked:
+    /// by then another M may run that goroutine, which may have left the frame.
+    #[test]
+    fn what_covers_a_parked_goroutine_is_left_alone() {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let rt = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+        let ended = rt.run(|| {
+            let (ctx, _cancel) = Context::background().with_cancel();
+            let covers = || {
+                let g = M::<Active>::current().and_then(M::g).unwrap();
+                (g.frame.get(), g.throws.are_over())
+            };
+            ctx.run(|| {
+                let (own, mut in_hook) = (covers(), None);
+                let woke = Wait::<Active>::begin().park(How::new(WaitReason::Event), || {
+                    let _undisturbed = Undisturbed::<Active>::begin();
+                    in_hook = Some(covers());
+                    Commit::Refuse
+                });
+                assert_eq!((woke, in_hook), (Woke::Refused, Some(own)));
+                let _undisturbed = Undisturbed::<Active>::begin();
+                assert_eq!(covers(), (std::ptr::null(), true));
+            })
+        });
+        assert!(ended.is_ok());
     }
 }
