@@ -12,9 +12,10 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{self, Shutdown};
+use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -701,6 +702,82 @@ fn a_waker_that_blocks_holds_no_other_up() {
                 is_done.recv().unwrap();
             });
         }
+    });
+}
+
+/// What the last waker of a task does as it goes.
+type Goes = Box<dyn FnOnce() + Send>;
+
+struct AsItGoes(Mutex<Option<Goes>>);
+
+impl Wake for AsItGoes {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for AsItGoes {
+    fn drop(&mut self) {
+        self.0.get_mut().unwrap().take().unwrap()();
+    }
+}
+
+/// A task finds nothing to read, and is gone but for the waker that it leaves there.
+fn leave(near: &UnixStream, goes: impl FnOnce() + Send + 'static) {
+    let waker = Waker::from(Arc::new(AsItGoes(Mutex::new(Some(Box::new(goes))))));
+    assert!(near.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
+}
+
+/// Fails by a hang: a socket that is dropped drops the waker first, which waits for the peer to see the end.
+#[test]
+fn a_socket_is_closed_before_its_wakers_go() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let ((near, far), (tell, told)) = (UnixStream::pair().unwrap(), gmp::chan::bounded(1));
+            leave(&near, move || tell.send((&far).read(&mut [0]).unwrap()).unwrap());
+            drop(near);
+            assert_eq!(told.recv(), Ok(0));
+        });
+    });
+}
+
+/// Fails by that panic, or by a hang: the descriptor stays open.
+#[test]
+fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
+    fn panics() {
+        resume_unwind(Box::new("as it goes"))
+    }
+    everywhere(|rt| {
+        rt.run(move || {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            leave(&near, panics);
+            // Takes the place of the first one.
+            leave(&near, panics);
+            drop(near);
+            assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        });
+    });
+}
+
+/// Fails by a hang: the wait of a waker's drop ends with the context that covers the caller, and the unwinding passes the
+/// descriptor.
+#[test]
+fn a_waker_that_waits_as_it_goes_leaves_no_descriptor_open() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let ((tell, told), (done, is_done)) = (gmp::chan::bounded(0), gmp::chan::bounded(1));
+            leave(&near, move || done.send(told.recv()).unwrap());
+            let (ctx, cancel) = gmp::context::Context::background().with_cancel();
+            let drops = go(move || {
+                ctx.run(|| {
+                    cancel.cancel();
+                    drop(near);
+                })
+            });
+            assert_eq!(far.read(&mut [0]).unwrap(), 0);
+            tell.send(()).unwrap();
+            assert_eq!(is_done.recv(), Ok(Ok(())));
+            assert_eq!(drops.join().unwrap(), Ok(()));
+        });
     });
 }
 

@@ -41,6 +41,7 @@ use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
+use crate::wait::task::Discarded;
 use gmp_timers::Nanos;
 use std::fmt;
 use std::io;
@@ -451,14 +452,19 @@ impl<S: AsFd> Drop for Socket<S> {
         if !freed {
             self.deregister();
         }
+        // What tasks have left here is foreign code, too, and goes after `inner`: the drop of a waker may wait for the peer,
+        // which is to see the end.
+        let mut wakers = Discarded::<Active>::new();
         // Acquire: partner `register`.
         let mut at = self.registrations.load(Acquire);
         while !at.is_null() {
             // SAFETY: each entry came from `Box::into_raw`.
-            at = unsafe { Box::from_raw(at) }.next;
+            let entry = unsafe { Box::from_raw(at) };
+            wakers.add(entry.desc.take_wakers().into_iter().flatten());
+            at = entry.next;
         }
         if !freed {
-            // The user's code, which may panic, comes last.
+            // The user's code, which may panic.
             // SAFETY: `inner` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }

@@ -51,7 +51,7 @@ use std::task::Waker;
 
 mod found;
 
-pub(crate) use found::{FoundTasks, wake_aside};
+pub(crate) use found::{Discarded, FoundTasks, wake_aside};
 
 /// Where the waker of a task stands.
 pub(super) struct Bed<H: Host> {

@@ -49,7 +49,7 @@ use super::{Direction, PollDesc, Side};
 use crate::host::Host;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed, Release};
-use crate::wait::task::FoundTasks;
+use crate::wait::task::{Discarded, FoundTasks};
 use std::task::Waker;
 
 /// A task has made a system call in this direction: the poller marks its events.
@@ -243,12 +243,10 @@ impl<H: Host> PollDesc<H> {
         direction: Direction,
         waker: &Waker,
         turn: Turn,
-        old: &mut Option<Waker>,
+        old: &mut Discarded<H>,
     ) -> Kept {
         mutant!(TaskWaitsBeforeItsWaker: keep early = self.side(direction).tasks.wait(turn));
-        if let Some(replaced) = self.keep(direction, waker) {
-            *old = Some(replaced);
-        }
+        old.add(self.keep(direction, waker));
         mutant!(TaskWaitsBeforeItsWaker: if let Some(kept) = early { return kept });
         self.side(direction).tasks.wait(turn)
     }
@@ -328,7 +326,7 @@ mod tests {
         let (desc, silent) = (PollDesc::<Active>::new(), Arc::new(Silent));
         let waker = Waker::from(Arc::clone(&silent));
         assert!(desc.end_for_tasks().into_iter().flatten().next().is_none());
-        let kept = desc.wait_as_task(Direction::Read, &waker, Turn::FIRST, &mut None);
+        let kept = desc.wait_as_task(Direction::Read, &waker, Turn::FIRST, &mut Discarded::new());
         assert_eq!((kept, Arc::strong_count(&silent)), (Kept::Over, 3));
         let stale = desc.reset(Interest::Reads);
         assert_eq!(stale.into_iter().flatten().count(), 1);

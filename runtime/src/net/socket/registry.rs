@@ -7,11 +7,10 @@ use crate::net::desc::{Direction, PollDesc};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicPtr, Relaxed, Release, Weak};
 use crate::sched::Sched;
-use crate::wait::task;
+use crate::wait::task::{self, Discarded};
 use gmp_netpoll::Key;
 use std::io;
 use std::os::fd::{AsFd, RawFd};
-use std::task::Waker;
 
 /// Whether events are marked for tasks from the first on.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -88,7 +87,7 @@ impl<S: AsFd> Socket<S> {
         // Not under the lock: the user's code.
         let fd = self.fd();
         // Dropped after the locks.
-        let _stale: [Option<Waker>; 2];
+        let mut stale = Discarded::<Active>::new();
         let mut watches = self.watches.lock();
         if let Some(desc) = self.registered(sched) {
             return Ok((desc, Fresh::No));
@@ -105,7 +104,7 @@ impl<S: AsFd> Socket<S> {
             Direction::Read => Interest::Reads,
             Direction::Write => Interest::Both,
         };
-        _stale = desc.reset(interest);
+        stale.add(desc.reset(interest).into_iter().flatten());
         if marks == Marks::Yes {
             desc.mark_from_the_first();
         }

@@ -18,6 +18,7 @@ use crate::net::desc::{Begun, Direction, Kept, PollDesc, Turn};
 use crate::prim::Arc;
 use crate::prim::hooks::*;
 use crate::sched::Sched;
+use crate::wait::task::Discarded;
 use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
@@ -88,7 +89,7 @@ impl<S: AsFd> Socket<S> {
         drained: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
         // Dropped after the poll is a user.
-        let mut old = None;
+        let mut old = Discarded::new();
         let _open = match self.enter() {
             Ok(open) => open,
             Err(closed) => return Poll::Ready(Err(closed)),

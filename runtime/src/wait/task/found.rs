@@ -1,6 +1,6 @@
 //! The tasks that a look at the poller has found: their wakers are collected under the table's lock, and called after that.
 
-use super::{Waker, call};
+use super::{Waker, call, discard};
 use crate::g::list::GList;
 use crate::g::{self, Birth};
 use crate::goroutine::waker::cell_of;
@@ -48,6 +48,31 @@ impl FoundTasks {
             FoundTasks::None => {}
             FoundTasks::One(waker) => wake_all(sched, [waker], found),
             FoundTasks::Many(wakers) => wake_all(sched, wakers, found),
+        }
+    }
+}
+
+/// Wakers that are not called any more. The drop discards them: the value stands outside of the locks, and of what a waker's
+/// drop may wait for.
+pub(crate) struct Discarded<H: Host>(FoundTasks, PhantomData<H>);
+
+impl<H: Host> Discarded<H> {
+    pub(crate) fn new() -> Self {
+        Discarded(FoundTasks::None, PhantomData)
+    }
+
+    pub(crate) fn add(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        wakers.into_iter().for_each(|waker| self.0.push(waker));
+    }
+}
+
+impl<H: Host> Drop for Discarded<H> {
+    #[inline]
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.0, FoundTasks::None) {
+            FoundTasks::None => {}
+            FoundTasks::One(waker) => discard::<H>(Some(waker)),
+            FoundTasks::Many(wakers) => wakers.into_iter().for_each(|waker| discard::<H>(Some(waker))),
         }
     }
 }
