@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 fn flags(fd: &impl AsRawFd) -> i32 {
@@ -168,6 +169,60 @@ fn a_descriptor_that_is_closed_underneath_is_let_go() {
         });
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1));
     });
+}
+
+/// A value that tells when it is dropped.
+struct Told(PipeReader, Arc<AtomicBool>);
+
+impl AsFd for Told {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.1.store(true, SeqCst);
+    }
+}
+
+/// A reader's function lends the value to a goroutine of its scope, which blocks its thread as their runtime ends. Fails by a
+/// close that drops the value meanwhile: the reader is left behind, and its goroutine uses the value.
+#[test]
+fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
+    for procs in common::PROCS {
+        common::watched(procs, || {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(b"hello").unwrap();
+            let dropped = Arc::new(AtomicBool::new(false));
+            let watched = Arc::new(Watched::new(Told(reader, Arc::clone(&dropped))));
+            let (lent, is_lent) = std::sync::mpsc::channel();
+            let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+            let (read, is_read) = std::sync::mpsc::channel();
+            let (rt, same) = (common::runtime(procs), Arc::clone(&watched));
+            drop(rt.go(move || {
+                let uses = move |value: &Told| {
+                    lent.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                    let mut buffer = [0; 16];
+                    let len = (&value.0).read(&mut buffer).unwrap();
+                    read.send((value.1.load(SeqCst), buffer[..len].to_vec())).unwrap();
+                };
+                let mut uses = Some(uses);
+                let _left = same.read_with(|value| {
+                    let uses = uses.take().unwrap();
+                    gmp::scope(|scope| drop(scope.go(move || uses(value))));
+                    Ok(())
+                });
+            }));
+            is_lent.recv().unwrap();
+            assert!(!rt.shutdown(Duration::from_millis(50)).is_clean());
+            watched.close().unwrap();
+            assert!(!dropped.load(SeqCst), "the value is in use");
+            go_on.send(()).unwrap();
+            assert_eq!(is_read.recv().unwrap(), (false, b"hello".to_vec()));
+        });
+    }
 }
 
 /// Fails by a number that names something else afterwards, for whoever owns the descriptor and goes on using it.

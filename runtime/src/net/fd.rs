@@ -15,7 +15,8 @@
 //! another descriptor meanwhile. The process has one dead socket, made at the first loan, so that a close needs no
 //! new descriptor. If the dead socket could not be made, the descriptor stays open until the socket is dropped, and
 //! the closer shuts the connection down so that the peer sees the end; unless the connection may have other
-//! descriptors, which are to go on.
+//! descriptors, which are to go on. A goroutine that its runtime has left behind in a function of the user's, which was given
+//! the socket's value, counts as such a borrower (`io_lock.rs`).
 //!
 //! Invariants: one closer finds the closed bit unset and sets it. The descriptor is closed once the count is zero
 //! after that, and the count does not grow any more.
@@ -66,10 +67,11 @@ impl Users {
         None
     }
 
-    /// Notes that the descriptor is lent out, as long as the socket lives. The caller is a user.
+    /// Notes that the descriptor is lent out, as long as the socket lives. The caller is a user, or releases the I/O lock of a
+    /// goroutine that never runs again.
     pub(crate) fn lend(&self) {
         if self.word.load(Relaxed) & LENT == 0 {
-            // Relaxed: before U2's Release.
+            // Relaxed: before U2's Release, or that of the I/O lock.
             self.word.fetch_or(LENT, Relaxed);
         }
     }

@@ -29,7 +29,9 @@
 //! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine
 //! parked in the middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using
 //! the socket. A function of the user's may wait, and take and release other locks, whose hooks take that one's place: while
-//! such a function runs, a standing hook stands for the lock (`apart`).
+//! such a function runs, a standing hook stands for the lock (`apart`). The function may have lent the socket's value to
+//! goroutines that run on. So that hook notes the descriptor as lent out before it releases the lock, and a closer, which then
+//! gets the lock, leaves the value to the drop of the socket: the frame that stays has the socket for good.
 //!
 //! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
 //! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.
@@ -39,6 +41,7 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
+use crate::net::fd::Users;
 use crate::prim::hooks::*;
 use crate::prim::{
     AcqRel, Acquire, AtomicBool, AtomicU32, Mutex, Ordering, Rank, Relaxed, Release, UnsafeCell, fence,
@@ -298,10 +301,11 @@ impl<H: Host> IoLock<H> {
         self.word.load(Acquire) == FREE
     }
 
-    /// Calls `f`, a function of the user's, which may wait. The caller holds this lock, and does not rest.
-    pub(crate) fn apart<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Calls `f`, a function of the user's, which may wait, and lend what it is given. The caller holds this lock, and does not
+    /// rest; `users` are the socket's.
+    pub(crate) fn apart<R>(&self, users: &Users, f: impl FnOnce() -> R) -> R {
         let Some(g) = M::<H>::current().and_then(M::g) else { return f() };
-        let stands = Stands { hook: StandingHook::new(Stands::<H>::give_up), io_lock: self };
+        let stands = Stands { hook: StandingHook::new(Stands::<H>::give_up), io_lock: self, users };
         // Relaxed: as in `note_holder`. One hook releases the lock, and no more than one.
         g.on_abandon.store(std::ptr::null_mut(), Relaxed);
         let hook = (&raw const stands).cast();
@@ -387,6 +391,7 @@ impl<H: Host> IoLock<H> {
 struct Stands<'a, H: Host> {
     hook: StandingHook,
     io_lock: &'a IoLock<H>,
+    users: &'a Users,
 }
 
 impl<H: Host> Stands<'_, H> {
@@ -394,9 +399,11 @@ impl<H: Host> Stands<'_, H> {
     /// `hook` is that of such a value, whose goroutine never runs again.
     unsafe fn give_up(hook: *const AbandonHook) {
         // SAFETY: by this function's contract: the frame that has the value stays.
-        let io_lock = unsafe { &*hook.cast::<Self>() }.io_lock;
+        let it = unsafe { &*hook.cast::<Self>() };
+        // Before the lock's Release: partner `wait_idle` of the closer, which looks after that.
+        it.users.lend();
         // SAFETY: by this function's contract.
-        unsafe { IoLock::<H>::give_up((&raw const *io_lock).cast()) };
+        unsafe { IoLock::<H>::give_up((&raw const *it.io_lock).cast()) };
     }
 }
 

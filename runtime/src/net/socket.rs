@@ -366,7 +366,7 @@ impl<S: AsFd> Socket<S> {
 
     /// Calls `f`, a function of the user's, within an operation in this direction.
     pub(crate) fn apart<R>(&self, direction: Direction, f: impl FnOnce() -> R) -> R {
-        self.lane(direction).io_lock.apart(f)
+        self.lane(direction).io_lock.apart(&self.users, f)
     }
 
     /// As `run`, with a time limit of this call alone.

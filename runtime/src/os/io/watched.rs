@@ -95,7 +95,8 @@ impl<T: AsFd> Watched<T> {
     /// at a time, in the order in which they came.
     ///
     /// `read` itself should not wait: no limit of this descriptor ends that, and [`close`](Self::close) waits until `read` has
-    /// returned.
+    /// returned, or its runtime has ended and left its goroutine behind. Then the value stays until the `Watched` is dropped,
+    /// also after `close`.
     ///
     /// `read` reads from the descriptor itself: of the bytes in a buffer, as a `BufReader` and std's `Stdin` have, the kernel
     /// does not know.
