@@ -9,7 +9,8 @@ use gmp::net::UdpSocket;
 use gmp::net::unix::UnixStream;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream as UnixStreamOfStd;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -222,6 +223,66 @@ fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
             go_on.send(()).unwrap();
             assert_eq!(is_read.recv().unwrap(), (false, b"hello".to_vec()));
         });
+    }
+}
+
+/// A value closes its own descriptor, and the kernel gives the number to a socket. Fails by a time-out: what becomes of the
+/// value afterwards changes what the poller does for the socket.
+#[test]
+fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
+    /// Gives the number of a descriptor that the test closes.
+    struct Closes(RawFd);
+    impl AsFd for Closes {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            // SAFETY: there is always a descriptor of that number.
+            unsafe { BorrowedFd::borrow_raw(self.0) }
+        }
+    }
+    if !child::is_child() {
+        // Other tests would take the number.
+        child::passes("the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones", &[]);
+        return;
+    }
+    enum After {
+        Drop,
+        Close,
+        Write,
+    }
+    for after in [After::Drop, After::Close, After::Write] {
+        let rt = common::runtime(1);
+        let (value, _peer) = UnixStreamOfStd::pair().unwrap();
+        value.set_nonblocking(true).unwrap();
+        let number = value.as_raw_fd();
+        let watched = Watched::new(Closes(number));
+        let never = |_: &Closes| Err::<(), _>(ErrorKind::WouldBlock.into());
+        watched.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let watched = rt.run(move || {
+            assert_eq!(watched.read_with(never).unwrap_err().kind(), ErrorKind::TimedOut);
+            watched
+        });
+        drop(value);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        assert_eq!(near.as_raw_fd(), number);
+        near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let reads = rt.go(move || (&near).read(&mut [0]).map_err(|refused| refused.kind()));
+        common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+        let watched = rt.run(move || {
+            match after {
+                After::Drop => {
+                    drop(watched);
+                    return None;
+                }
+                After::Close => watched.close().unwrap(),
+                After::Write => {
+                    let refused = watched.write_with(never).unwrap_err();
+                    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+                }
+            }
+            Some(watched)
+        });
+        far.write_all(b"x").unwrap();
+        assert_eq!(reads.join().unwrap(), Ok(1));
+        drop(watched);
     }
 }
 

@@ -43,7 +43,9 @@ use crate::sched::{Central, Sched};
 use crate::wait::task::FoundTasks;
 use gmp_netpoll::{Key, Readiness};
 use gmp_timers::Nanos;
+use std::collections::{HashMap, hash_map};
 use std::io;
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::task::Waker;
 use std::time::Duration;
@@ -275,12 +277,17 @@ impl<H: Host> Sched<H> {
 
 struct Entry<H: Host> {
     generation: u32,
+    /// The number under which the descriptor is watched.
+    fd: RawFd,
     desc: Option<Arc<PollDesc<H>>>,
 }
 
 pub(crate) struct Entries<H: Host> {
     all: Vec<Entry<H>>,
     free: Vec<u32>,
+    /// The entries by their number, the last one behind; `None` until `heed_numbers`. There are several when a descriptor was
+    /// closed underneath: the kernel has given its number to another, which is the last one.
+    by_number: Option<HashMap<RawFd, Vec<Key>>>,
     /// Whether no M polls any more.
     is_over: bool,
 }
@@ -299,7 +306,7 @@ impl<H: Host> PollTable<H> {
         PollTable {
             entries: CachePadded::new(Mutex::new(
                 Rank::PollTable,
-                Entries { all: Vec::new(), free: Vec::new(), is_over: false },
+                Entries { all: Vec::new(), free: Vec::new(), by_number: None, is_over: false },
             )),
             watched: AtomicU64::new(0),
         }
@@ -311,21 +318,42 @@ impl<H: Host> PollTable<H> {
         self.watched.load(Relaxed) > 0
     }
 
-    /// Makes room for a descriptor, under the key that the poller is to report.
-    pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>) -> Key {
+    /// Which entry has a number last is known of all that are inserted from here on. The caller is about to insert a descriptor
+    /// that others may close; programs in which there is none do not pay for it.
+    #[cold]
+    pub(crate) fn heed_numbers(&self) {
+        self.entries.lock().by_number.get_or_insert_default();
+    }
+
+    /// Calls `change`, which changes what the poller does with the number under which the entry was inserted, unless the number
+    /// is that of another descriptor by now. Under the lock: an entry that is inserted meanwhile is watched after `change`.
+    pub(crate) fn if_its_own<R>(&self, key: Key, change: impl FnOnce() -> R) -> Option<R> {
+        let entries = self.entries.lock();
+        let fd = entries.all[key.index as usize].fd;
+        let of_number = entries.by_number.as_ref().and_then(|by_number| by_number.get(&fd));
+        (of_number?.last() == Some(&key)).then(change)
+    }
+
+    /// Makes room for the descriptor `fd`, under the key that the poller is to report.
+    pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>, fd: RawFd) -> Key {
         let mut entries = self.entries.lock();
         if entries.is_over {
             // No task waits there yet, and `reset` has taken what an earlier one has left.
             let _none = desc.end_for_tasks();
         }
         let index = entries.free.pop().unwrap_or_else(|| {
-            entries.all.push(Entry { generation: 0, desc: None });
+            entries.all.push(Entry { generation: 0, fd, desc: None });
             (entries.all.len() - 1) as u32
         });
         let entry = &mut entries.all[index as usize];
         entry.desc = Some(desc);
+        entry.fd = fd;
         self.watched.fetch_add(1, Relaxed);
-        Key { index, generation: entry.generation }
+        let key = Key { index, generation: entry.generation };
+        if let Some(by_number) = &mut entries.by_number {
+            by_number.entry(fd).or_default().push(key);
+        }
+        key
     }
 
     /// Takes a descriptor off the table. Events that are still on their way find another generation.
@@ -334,8 +362,16 @@ impl<H: Host> PollTable<H> {
         let entry = &mut entries.all[key.index as usize];
         assert!(entry.generation == key.generation, "remove: the descriptor is gone already ({key:?})");
         entry.generation = entry.generation.wrapping_add(1);
-        let gone = entry.desc.take();
+        let (gone, fd) = (entry.desc.take(), entry.fd);
         entries.free.push(key.index);
+        if let Some(by_number) = &mut entries.by_number
+            && let hash_map::Entry::Occupied(mut of_number) = by_number.entry(fd)
+        {
+            of_number.get_mut().retain(|&other| other != key);
+            if of_number.get().is_empty() {
+                of_number.remove();
+            }
+        }
         self.watched.fetch_sub(1, Relaxed);
         drop(entries);
         drop(gone);

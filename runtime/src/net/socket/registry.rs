@@ -108,7 +108,10 @@ impl<S: AsFd> Socket<S> {
         if marks == Marks::Yes {
             desc.mark_from_the_first();
         }
-        let key = sched.descs.insert(Arc::clone(&desc));
+        if self.borrowed {
+            sched.descs.heed_numbers();
+        }
+        let key = sched.descs.insert(Arc::clone(&desc), fd);
         if let Err(refused) = sched.host.watch(fd, key, interest) {
             sched.descs.remove(key);
             return Err(match refused.kind() {
@@ -167,10 +170,16 @@ impl<S: AsFd> Socket<S> {
         let key = watch.key.expect("watch_writes: a holder's descriptor is watched");
         // Under the lock, as `register`: a task and a goroutine may ask at once.
         if !desc.watches_writes() {
-            sched.host.watch_writes(watch.fd, key)?;
+            self.change(sched, key, || sched.host.watch_writes(watch.fd, key)).unwrap_or_else(is_anothers)?;
             desc.note_watched_writes();
         }
         Ok(())
+    }
+
+    /// Calls `change`, which changes what the poller does with the descriptor's number; not where another library's value has
+    /// closed the descriptor, and the number is another one's by now.
+    fn change<R>(&self, sched: &Sched<Active>, key: Key, change: impl FnOnce() -> R) -> Option<R> {
+        if self.borrowed { sched.descs.if_its_own(key, change) } else { Some(change()) }
     }
 
     /// Removes the descriptor from all pollers. The caller ensures that no registration is made meanwhile or later.
@@ -183,7 +192,7 @@ impl<S: AsFd> Socket<S> {
         for (key, fd, sched) in watched {
             // Fails if the poller itself is broken, and then the next wait reports that; or if another library's value has
             // closed its descriptor, which the kernel has taken out of the set then.
-            let _unwatched = sched.host.unwatch(fd);
+            let _unwatched = self.change(&sched, key, || sched.host.unwatch(fd));
             sched.descs.remove(key);
         }
     }
@@ -200,6 +209,12 @@ impl<S: AsFd> Socket<S> {
             at = entry.next;
         }
     }
+}
+
+#[cold]
+fn is_anothers() -> io::Result<()> {
+    let why = "the descriptor was closed underneath, and its number is another one's";
+    Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
 #[cold]

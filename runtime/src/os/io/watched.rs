@@ -75,7 +75,8 @@ impl<T: AsFd> Watched<T> {
     ///
     /// `inner` is to keep its descriptor open, under the same number. Where the descriptor is closed underneath, as by the
     /// [`close`](crate::net::UdpSocket::close) of the socket in a `Watched<Arc<UdpSocket>>`, nothing tells those that wait here:
-    /// they wait on, until a limit or a [`close`](Self::close) of this value. Close this value first.
+    /// they wait on, until a limit or a [`close`](Self::close) of this value. Close this value first. What has the number by then
+    /// is left alone.
     pub fn new(inner: T) -> Self {
         Self::of(inner, Socket::of_borrowed)
     }
@@ -108,7 +109,7 @@ impl<T: AsFd> Watched<T> {
     /// # Errors
     /// Those of `read`; `TimedOut` after a limit; `AlreadyExists` if another value watches the
     /// descriptor in this runtime; `Unsupported` if `read` returns `WouldBlock` for a file on a disk, of which no
-    /// event will tell.
+    /// event will tell; `NotFound` if the descriptor was closed underneath, and its number is another one's.
     pub fn read_with<R>(&self, read: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         with_a_frame(self.call(Direction::Read, read))
     }
