@@ -84,8 +84,6 @@ pub(crate) enum Rank {
     ThreadWatch,
     /// The right to ask threads for their frames: `host/native/sample/mod.rs`.
     Asker,
-    /// What another thread is to run: `host/native/thread.rs`.
-    Aside,
     /// The waker of a task that waits: `wait/task.rs`.
     TaskWaker,
 }

@@ -5,6 +5,7 @@
 //! and in `gmp_netpoll::Poller`. The system calls of files, processes, signals and sockets are in `os/` and `net/sys.rs`.
 
 mod affinity;
+mod aside;
 mod barrier;
 #[cfg(gmp_bench)]
 pub(crate) mod bench;
@@ -216,7 +217,7 @@ impl Threads for Native {
     }
 
     fn run_aside(f: impl FnOnce() + Send + 'static) {
-        thread::run_aside(f);
+        aside::run_aside(f);
     }
 
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {

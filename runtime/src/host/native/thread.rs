@@ -1,14 +1,13 @@
 //! Threads and futexes.
 
 use super::clock;
-use crate::prim::{Mutex, Rank};
 use gmp_timers::Nanos;
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -161,26 +160,6 @@ pub(crate) fn join(thread: JoinHandle<()>, until: Nanos) -> Result<(), JoinHandl
     // It was joined: the handle's drop would detach it. Its body ends the process rather than unwind, so there is no error.
     let _joined = thread.into_pthread_t();
     Ok(())
-}
-
-/// Runs `f` on a thread of its own, or on the caller's if no thread can be started.
-pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
-    let body = Arc::new(Mutex::new(Rank::Aside, Some(f)));
-    let take = |body: &Mutex<Option<_>>| body.lock().take();
-    let theirs = Arc::clone(&body);
-    let started = Starting::begin("gmp-aside", None).and_then(|(builder, starting)| {
-        builder.spawn(move || {
-            drop(starting);
-            if let Some(f) = take(&theirs) {
-                f();
-            }
-        })
-    });
-    if started.is_err()
-        && let Some(f) = take(&body)
-    {
-        f();
-    }
 }
 
 /// Runs `f` on a thread of its own, while the caller waits. Returns `None` if no thread can be started, or `f` has

@@ -146,7 +146,6 @@ pub(crate) fn wake_aside<H: Host>(mut wakers: Vec<Waker>) {
         }
         None => true,
     });
-    if !wakers.is_empty() {
-        H::run_aside(move || wakers.into_iter().for_each(call::<H>));
-    }
+    // Each by itself: one that blocks holds up no other.
+    wakers.into_iter().for_each(|waker| H::run_aside(move || call::<H>(waker)));
 }
