@@ -175,6 +175,43 @@ fn a_context_ends_the_wait_in_line_and_not_the_call() {
     }
 }
 
+/// Fails by a hang: a send waits in line for a name, although its socket was closed, or its new deadline has passed; or by one
+/// that gives up, or that is forgotten, when the deadline was moved.
+#[test]
+fn a_close_or_a_deadline_ends_a_sends_wait_in_line() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = |who| Gated(Arc::clone(&gate), who);
+            let first = gated(0);
+            let in_the_call = rt.go(move || drop(UdpSocket::bind(first).unwrap()));
+            until(|| gate.came().len() == 1);
+            let [closed, late, moved] = [(); 3].map(|()| Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap()));
+            let send = |socket: &Arc<UdpSocket>, who| {
+                let (socket, to) = (Arc::clone(socket), gated(who));
+                let sends = rt.go(move || socket.send_to(b"x", to).unwrap_err());
+                until_in_line(&rt, &sends);
+                sends
+            };
+            let of_closed = [send(&closed, 1), send(&closed, 2)];
+            let (of_late, of_moved) = (send(&late, 3), send(&moved, 4));
+            closed.close().unwrap();
+            for sends in of_closed {
+                assert!(gmp::net::is_closed(&sends.join().unwrap()));
+            }
+            late.set_write_deadline(Some(Instant::now() + Duration::from_millis(5))).unwrap();
+            assert_eq!(of_late.join().unwrap().kind(), ErrorKind::TimedOut);
+            moved.set_write_deadline(Some(Instant::now() + Duration::from_secs(3600))).unwrap();
+            moved.set_write_deadline(None).unwrap();
+            gate.let_out(2);
+            in_the_call.join().unwrap();
+            // It has come to the call: nothing can be sent to port 0.
+            assert_eq!(of_moved.join().unwrap().kind(), ErrorKind::InvalidInput);
+            assert_eq!(gate.came(), [0, 4]);
+        });
+    }
+}
+
 /// Fails by a dial that waits in line beyond its time, that looks up afterwards, or that keeps the turn.
 #[test]
 fn a_dials_time_ends_the_wait_in_line() {

@@ -2,6 +2,7 @@
 
 use crate::host::{Active, Clock};
 use crate::net::limit::timed_out;
+use crate::runtime::lines::WaitInLine;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::any::{TypeId, type_name};
@@ -32,8 +33,22 @@ pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) ->
     if until.is_some_and(|until| until <= Active::now()) {
         return Err(timed_out());
     }
+    resolve_behind(addr, |wait| wait(until))
+}
+
+/// As `resolve`. `waits` waits in line, as with `Line::call_behind`.
+///
+/// # Errors
+/// As with std, and those of `waits`.
+pub(crate) fn resolve_behind<A: ToSocketAddrs>(
+    addr: &A,
+    waits: impl FnOnce(WaitInLine<'_>) -> io::Result<()>,
+) -> io::Result<A::Iter> {
+    if !may_be_a_name::<A>() || is_literal(addr) {
+        return addr.to_socket_addrs();
+    }
     match Sched::<Active>::current() {
-        Some(sched) => sched.lines.lookups.call_until(until, |_turn| addr.to_socket_addrs()),
+        Some(sched) => sched.lines.lookups.call_behind(waits, |_turn| addr.to_socket_addrs()),
         None => addr.to_socket_addrs(),
     }
 }

@@ -41,6 +41,7 @@ use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
+use crate::runtime::lines::WaitInLine;
 use crate::wait::task::Discarded;
 use gmp_timers::Nanos;
 use std::fmt;
@@ -51,10 +52,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 mod operation;
+mod present;
 mod registry;
 mod task;
 
+use present::Present;
 use registry::{Registration, Watch};
+
+/// Waits in line to look a name up, for an operation on a socket.
+pub(crate) type WaitsForName<'a> = &'a dyn Fn(WaitInLine<'_>) -> io::Result<()>;
 
 /// Whether a short read of this kind of socket says that the socket is empty.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -109,6 +115,7 @@ pub(crate) struct Socket<S: AsFd> {
     users: Users,
     read: Lane,
     write: Lane,
+    present: Present,
     /// A list that only grows, one entry for each runtime, freed with the socket.
     registrations: AtomicPtr<Registration>,
     watches: Mutex<Vec<Watch>>,
@@ -145,6 +152,7 @@ impl<S: AsFd> Socket<S> {
             users: Users::new(),
             read: Lane::new(),
             write: Lane::new(),
+            present: Present::new(),
             registrations: AtomicPtr::new(std::ptr::null_mut()),
             watches: Mutex::new(Rank::Registrations, Vec::new()),
         }
@@ -319,6 +327,9 @@ impl<S: AsFd> Socket<S> {
     /// deadline.
     fn nudge_all(&self, direction: Direction) {
         socket_fence();
+        if direction == Direction::Write {
+            self.present.end();
+        }
         let lane = self.lane(direction);
         // An operation that begins later sees the change: H3 of `io_lock.rs`.
         if lane.io_lock.is_free() {
@@ -350,18 +361,33 @@ impl<S: AsFd> Socket<S> {
         self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
     }
 
-    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts; `find` is told until when
-    /// the operation may last.
+    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts. `find` is given what waits
+    /// in line for the turn to look a name up.
     pub(crate) fn run_to<R, T>(
         &self,
-        find: impl FnOnce(Option<Nanos>) -> io::Result<T>,
+        find: impl FnOnce(WaitsForName<'_>) -> io::Result<T>,
         mut call: impl FnMut(&S, &T) -> io::Result<R>,
     ) -> io::Result<R> {
         let begun = self.write.limit.begin();
+        self.look(&self.write, begun)?;
         // Before the I/O lock is taken: a close, and other writers, do not wait for a name.
-        let to = find(self.look(&self.write, begun)?)?;
+        let to = find(&|wait| self.wait_for_name(begun, wait))?;
         let call = || call(&self.inner, &to);
         self.operate((Direction::Write, begun), ShortRead::Unknown, call, |_| false)
+    }
+
+    /// Waits in line until a close or a limit ends that. When the deadline was moved, and has not passed, the caller waits
+    /// again, behind the others.
+    fn wait_for_name(&self, begun: Begun, wait: WaitInLine<'_>) -> io::Result<()> {
+        loop {
+            let present = self.present.context();
+            // A change that this does not see ends the context.
+            let until = self.look(&self.write, begun)?;
+            match present.under(|| wait(until)) {
+                Err(_) if present.err().is_some() => {}
+                waited => return waited,
+            }
+        }
     }
 
     /// Calls `f`, a function of the user's, within an operation in this direction.

@@ -3,7 +3,7 @@
 use crate::net::desc::Direction;
 use crate::net::lookup;
 use crate::net::methods::{ip_options, limits, with_a_frame};
-use crate::net::socket::Socket;
+use crate::net::socket::{Socket, WaitsForName};
 use crate::net::traits::socket_traits;
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -110,8 +110,8 @@ impl UdpSocket {
     }
 
     /// Sends a datagram to the first of `addr`'s addresses. Blocks the goroutine, or the plain thread, while the socket's
-    /// buffer is full, and while a name is looked up. The write deadline and timeout count from the call on; a look-up that is
-    /// under way is not ended.
+    /// buffer is full, and while a name is looked up. The write deadline and timeout count from the call on, and end the wait
+    /// in line for a look-up, as a close does; a look-up that is under way is not ended.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -120,8 +120,8 @@ impl UdpSocket {
     /// # Errors
     /// As with std; `InvalidInput` if `addr` has no address; an expired limit is `TimedOut`.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let find = |until| {
-            lookup::resolve_until(&addr, until)?
+        let find = |waits: WaitsForName<'_>| {
+            lookup::resolve_behind(&addr, waits)?
                 .next()
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"))
         };

@@ -53,6 +53,8 @@ pub(crate) enum Rank {
     IoLock,
     /// The pollers which know a socket: `net/socket.rs`. The socket's descriptor is registered under it.
     Registrations,
+    /// What ends the waits for a name with the next change of a socket: `net/socket/present.rs`.
+    PresentContext,
     /// The closer that waits for a socket's last user: `net/fd.rs`.
     Closer,
     /// Whether a wait for a descriptor has been committed: `net/desc.rs`.

@@ -61,6 +61,9 @@ pub(crate) struct Line {
     calls: &'static str,
 }
 
+/// Waits in line, until then at most. It has the turn when it returns `Ok`.
+pub(crate) type WaitInLine<'a> = &'a mut dyn FnMut(Option<Nanos>) -> io::Result<()>;
+
 /// The right to have a call under way.
 pub(crate) struct Turn<'a> {
     // Dropped first: a goroutine that is among the callers has a turn.
@@ -114,14 +117,34 @@ impl Line {
         until: Option<Nanos>,
         call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
     ) -> io::Result<R> {
+        self.call_behind(|wait| wait(until), call)
+    }
+
+    /// As `call`. Where there is no turn yet, `waits` calls the function that it is given until that returns `Ok`. The function
+    /// waits in line, at most until the time that it is given.
+    ///
+    /// # Errors
+    /// As `call`, and those of `waits`.
+    pub(crate) fn call_behind<'a, R>(
+        &'a self,
+        waits: impl FnOnce(WaitInLine<'_>) -> io::Result<()>,
+        call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
+    ) -> io::Result<R> {
         let caller = M::<Active>::current().and_then(M::g).map(|g| g.id.get());
         if caller.is_some_and(|caller| self.callers.lock().contains(&caller)) {
             return blocking(|| call(&mut None));
         }
-        let permit = self.permits.enter(self.reason, until).map_err(|ended| match ended {
-            Some(why) => interrupted::<Active>(why).into(),
-            None => self.too_late(),
-        })?;
+        let mut permit = self.permits.try_enter();
+        if permit.is_none() {
+            waits(&mut |until| {
+                permit = Some(self.permits.enter(self.reason, until).map_err(|ended| match ended {
+                    Some(why) => interrupted::<Active>(why).into(),
+                    None => self.too_late(),
+                })?);
+                Ok(())
+            })?;
+        }
+        let permit = permit.expect("call_behind: it has waited for a turn");
         let mut turn =
             Some(Turn { _caller: caller.map(|caller| Caller::enter(self, caller)), _permit: permit });
         // Given back by an unwind of `call` as well.

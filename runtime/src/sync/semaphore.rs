@@ -286,6 +286,11 @@ impl Semaphore {
         }
     }
 
+    /// As `enter`, without waiting.
+    pub(crate) fn try_enter(&self) -> Option<SemaphorePermit<'_>> {
+        self.try_acquire(1).then(|| self.guard(1))
+    }
+
     /// Returns how many permits are taken, and how many requests wait.
     pub(crate) fn tally(&self) -> (usize, usize) {
         let state = self.state.lock();
