@@ -7,8 +7,9 @@ use gmp::go;
 use gmp::net::{TcpListener, TcpStream};
 use gmp::time::sleep;
 use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// Fails by a hang: the goroutine that was left in `accept` keeps the I/O lock, and nobody accepts any more.
@@ -113,6 +114,49 @@ fn shutdown_survives_a_closure_whose_drop_joins() {
             opener.join().unwrap();
         });
     }
+}
+
+/// Keeps the caller's thread, and its P.
+fn stay_until(flag: &AtomicBool) {
+    while !flag.load(SeqCst) {
+        std::thread::yield_now();
+    }
+}
+
+/// A goroutine comes back from a blocking call when its runtime has been left, and another one keeps the only P. Fails by a
+/// hang: the first one stands in a queue for good, and the `Once` whose closure it runs is not poisoned.
+#[test]
+fn a_once_is_poisoned_by_a_goroutine_that_comes_back_too_late() {
+    watched(1, || {
+        let rt = runtime(1);
+        let once = Arc::new(gmp::sync::Once::new());
+        let [away, back, kept, over] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
+        drop(rt.go({
+            let (once, away, back) = (Arc::clone(&once), Arc::clone(&away), Arc::clone(&back));
+            move || {
+                once.call_once(|| {
+                    gmp::blocking(|| {
+                        away.store(true, SeqCst);
+                        stay_until(&back);
+                    });
+                    gmp::park();
+                });
+            }
+        }));
+        until(|| away.load(SeqCst));
+        drop(rt.go({
+            let (kept, over) = (Arc::clone(&kept), Arc::clone(&over));
+            move || {
+                kept.store(true, SeqCst);
+                stay_until(&over);
+            }
+        }));
+        until(|| kept.load(SeqCst));
+        assert!(rt.shutdown(Duration::ZERO).threads_left() >= 2);
+        back.store(true, SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| once.call_once(|| ()))).is_err(), "the closure did not end");
+        over.store(true, SeqCst);
+    });
 }
 
 /// The peer sends a byte of urgent data between ordinary ones: a read stops at its mark, short, with more behind it.

@@ -1,8 +1,8 @@
 //! A socket's I/O lock: one holder at a time, in order, and no waiter is forgotten.
 
 use super::caught;
-use super::cover::IoLock;
-use crate::model::{Model, Mutant, at_rest, done};
+use super::cover::{IoLock, blocking_here};
+use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
@@ -344,6 +344,43 @@ fn one_who_leaves_the_queue_forgets_nobody() {
     });
 }
 
+/// A holder comes back from a blocking call when its runtime has been left, and another goroutine keeps the only P. Fails by
+/// deadlock when the holder is left in the global queue with the lock.
+#[test]
+fn an_io_lock_is_given_up_by_one_who_comes_back_too_late() {
+    Model::new().preemptions(1).check("io_lock_late_return", || {
+        let runtime = runtime(1, 2);
+        let shared = Shared::new();
+        let [away, kept, go_on, over] = [(); 4].map(|()| Flag::default());
+        drop(runtime.go({
+            let (away, go_on, shared) = (away.clone(), go_on.clone(), Arc::clone(&shared));
+            move || {
+                let _held = shared.io_lock.take();
+                blocking_here(|| {
+                    away.raise();
+                    go_on.wait_on_thread();
+                });
+                super::cover::park_for_ever();
+            }
+        }));
+        away.wait_on_thread();
+        drop(runtime.go({
+            let (kept, over) = (kept.clone(), over.clone());
+            move || {
+                kept.raise();
+                over.wait_on_thread();
+            }
+        }));
+        kept.wait_on_thread();
+        assert_eq!(super::cover::leave(runtime, std::time::Duration::ZERO).threads_left(), 2);
+        loom::explore();
+        go_on.raise();
+        shared.count();
+        done();
+        over.raise();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -366,6 +403,7 @@ fn mutants() {
             (Mutant::IoLockHandOverRelaxed, "who_takes_the_lock_past_a_waiter_comes_after_its_holder"),
             (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),
             (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up"),
+            (Mutant::LateQueuedStays, "an_io_lock_is_given_up_by_one_who_comes_back_too_late"),
             (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter"),
         ],
     );

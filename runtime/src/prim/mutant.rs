@@ -663,6 +663,8 @@ pub enum Mutant {
     SeizeLeavesOpen,
     /// An M that leaves when the ender has gone leaves open what it has parked meanwhile.
     LateParksOpen,
+    /// An M that leaves when the ender has gone leaves what it has queued meanwhile where that stands.
+    LateQueuedStays,
     /// The end of a runtime does not claim the wait of a goroutine that was queued in the middle of it.
     SeizeQueuedLeavesOpen,
     /// The end of a runtime drops a goroutine that never ran although a dump holds it.

@@ -64,7 +64,7 @@
 //!    for a lock that the ender's caller holds.
 //! 5. **Step 3 once more**, for those that ran meanwhile. Goroutines that never ran are dropped. The others stay parked,
 //!    and are counted: their stacks, and all that lies there, are leaked, because other goroutines may still refer to
-//!    values there. An M that leaves later does step 3 for the goroutines that it has parked since.
+//!    values there. An M that leaves later does step 3 for the goroutines that it has parked or queued since.
 //!
 //! Without time, or where nothing can be unwound (`panic = "abort"`, the `generator` backend), the end begins with step 2.
 //! A goroutine that ends its own runtime does E1 and leaves the rest to a thread.
@@ -456,12 +456,18 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Step 3 for what an M has parked that leaves after step 4: the goroutine ran on when the ender had gone, and stands in a
-    /// queue, where no waker is to hand it anything.
+    /// Step 3 for what an M has parked or queued that leaves after step 4: the goroutine ran on when the ender had gone, and no
+    /// waker is to hand it anything, whether it parked, or came back without a P (`exitsyscall`).
     pub(crate) fn leave_late(&self) {
         let late = self.central.lock().ender_left;
         if late.unless(LateParksOpen) {
             self.leave_parked();
+        }
+        if late.unless(LateQueuedStays) {
+            self.set_queued_aside();
+            // A goroutine that is being started just now may be among them: then its spawner, which drops what was set aside,
+            // has found nothing.
+            self.drop_set_aside();
         }
     }
 
