@@ -6,8 +6,11 @@ use super::cover::{Handle, Made};
 use super::procs::{First, one_on, one_p};
 use super::submit_vs_idle::yield_before_one_that_stays;
 use super::visits::have_no_m_poll;
-use crate::model::{Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together_with_us};
-use crate::{Priority, go};
+use crate::model::{
+    Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together, together_with_us,
+};
+use crate::{JoinHandle, Priority, go};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Makes three goroutines. The first keeps its M until the second has run; whoever takes the first has the second in the batch.
@@ -199,6 +202,44 @@ fn the_higher_class_goes_first() {
     });
 }
 
+/// A goroutine keeps its M until the three have run that stand in the batch beside it. `before` is called when they stand
+/// there, with the handle of the first, and before the other M is woken.
+fn three_of_a_batch_are_run(before: fn(&JoinHandle<()>)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let runtime = runtime(2, 2);
+        let handle = Handle::of(&runtime);
+        handle.use_classes();
+        let keeps = move || {
+            let (ran, last) = (Arc::new(AtomicUsize::new(0)), Flag::default());
+            let three = [(); 3].map(|()| {
+                let (ran, last) = (Arc::clone(&ran), last.clone());
+                handle.make(move || {
+                    if ran.fetch_add(1, Relaxed) == 2 {
+                        last.raise();
+                    }
+                })
+            });
+            let [first, ..] = handle.fill_batch_in_silence_for(Priority::Low, three);
+            before(&first);
+            handle.wake();
+            last.wait_on_thread();
+            done();
+        };
+        let [keeps, _] = together(&runtime, [Box::new(keeps), Box::new(|| ())]);
+        keeps.join().unwrap();
+    }
+}
+
+/// The first that a thief takes of a batch becomes `Normal` meanwhile. Fails by an assertion, or by deadlock, when the thief
+/// takes its new batch for one of `Normal`, at which no owner looks.
+#[test]
+fn those_behind_one_that_became_normal_are_run() {
+    let before = |first: &JoinHandle<()>| {
+        first.set_priority(Priority::Normal);
+    };
+    Model::new().preemptions(1).check("stolen_batch_of_normal", three_of_a_batch_are_run(before));
+}
+
 #[test]
 fn mutants() {
     const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
@@ -207,6 +248,7 @@ fn mutants() {
         &[
             (Mutant::BatchUnseen, THIEF),
             (Mutant::BatchNeverStolen, THIEF),
+            (Mutant::BatchReadsTheClassTwice, "those_behind_one_that_became_normal_are_run"),
             (Mutant::BatchReadLast, "one_that_yields_before_the_batch_is_run_elsewhere"),
             (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
             (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),

@@ -158,8 +158,11 @@ impl<H: Host> Batch<H> {
         let g =
             self.ring.steal_from(&victim.ring, if own { Steal::Half } else { Steal::One }, StealNext::No)?;
         if own {
-            // Not if that one became `Normal` while it stood there: no owner looks for a batch of `Normal` ones.
-            let of_g = if g.class() == Priority::Normal { before } else { g.class() };
+            // Read once: any thread may change it, also now. Not if that one became `Normal` while it stood there: no owner
+            // looks for a batch of `Normal` ones.
+            let class = g.class();
+            let of_g = if class == Priority::Normal { before } else { class };
+            mutant!(BatchReadsTheClassTwice: let of_g = if class == Priority::Normal { before } else { g.class() });
             self.class.set(before.max(of_g).max(victim.class()).code() as u8);
         }
         Some(g)

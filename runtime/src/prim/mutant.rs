@@ -164,6 +164,8 @@ pub enum Mutant {
     BatchReadLast,
     /// A thief takes nothing from a batch.
     BatchNeverStolen,
+    /// A thief asks twice of which class the first goroutine of its new batch is.
+    BatchReadsTheClassTwice,
     /// A P that retires keeps its batch.
     RetireKeepsTheBatch,
     /// A goroutine that is put into the global queue stands there as if it were `Normal`.

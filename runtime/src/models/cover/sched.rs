@@ -148,16 +148,29 @@ impl Handle {
     /// # Panics
     /// Without a P.
     pub fn fill_batch_in_silence<const N: usize>(&self, class: Priority, made: [Made; N]) {
+        drop(self.fill_batch_in_silence_for(class, made));
+    }
+    /// As `fill_batch_in_silence`. Returns their handles.
+    ///
+    /// # Panics
+    /// As `fill_batch_in_silence`.
+    pub fn fill_batch_in_silence_for<const N: usize>(
+        &self,
+        class: Priority,
+        made: [Made; N],
+    ) -> [JoinHandle<()>; N] {
         self.use_classes();
         let inside = M::<Active>::current().and_then(M::look_in).expect("fill_batch_in_silence: on a P");
         inside.p.owner.touch();
-        let mut made = made.iter();
+        let mut all = made.iter();
         inside.p.batch.fill(class, || {
-            let g = made.next()?.g;
+            let g = all.next()?.g;
             assert!(g.set_class(class), "fill_batch_in_silence: it has not run");
             Some(g)
         });
         inside.p.settle_alert();
+        drop(inside);
+        made.map(|made| made.handle)
     }
     /// Queues goroutines globally, and wakes no M: as if their submitter had woken one when they were first queued.
     pub fn queue_globally_in_silence<const N: usize>(&self, made: [Made; N]) {
