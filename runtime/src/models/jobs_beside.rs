@@ -302,10 +302,90 @@ fn the_end_waits_for_a_job_that_is_starting() {
     });
 }
 
+/// A goroutine leaves two jobs to its P, and blocks its M, at the limit of threads: the P goes without an M. The goroutine of
+/// the other P is always ready. Fails by an assertion when no visit of that P brings the second job in.
+#[test]
+fn visits_queue_each_job_of_a_p_that_has_no_m() {
+    Model::new().preemptions(1).check("left_jobs", || {
+        let runtime = runtime(2, 2);
+        let (handle, inner, ended) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let (ran, assured) = (Arc::new(AtomicUsize::new(0)), Flag::default());
+        let (count, raises, ends) = (Arc::clone(&ran), assured.clone(), ended.clone());
+        let leaves = move || {
+            for _ in 0..2 {
+                let count = Arc::clone(&count);
+                inner.put_job_in_silence(inner.make(move || {
+                    count.fetch_add(1, Relaxed);
+                }));
+            }
+            blocking(|| assured.wait_on_thread());
+            ends.raise();
+        };
+        let stays = move || {
+            while handle.count_ps()[1] == 0 {
+                loom::thread::yield_now();
+            }
+            for _ in 0..5 {
+                handle.put_job_in_silence(handle.make(|| ()));
+                handle.have_a_visit_come();
+                yield_now();
+            }
+            assert_eq!(ran.load(Relaxed), 2, "no visit has brought the jobs in");
+            done();
+            raises.raise();
+        };
+        let _both = together(&runtime, [Box::new(leaves), Box::new(stays)]);
+        ended.wait_on_thread();
+    });
+}
+
+/// A P goes without an M, and with a job, while the other P makes a visit. Fails by an assertion when neither that visit brings
+/// the job in nor a later one.
+#[test]
+fn a_visit_beside_the_giving_away_leaves_no_job() {
+    Model::new().preemptions(2).check("left_job_vs_visit", || {
+        let runtime = runtime(2, 2);
+        let (handle, inner, ended) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let [there, gives, assured] = [(); 3].map(|()| Flag::default());
+        let ran = Arc::new(AtomicBool::new(false));
+        let _leaves = runtime.go({
+            let [there, gives, assured, ended] = [&there, &gives, &assured, &ended].map(Flag::clone);
+            let ran = Arc::clone(&ran);
+            move || {
+                inner.put_job_in_silence(inner.make(move || ran.store(true, Relaxed)));
+                there.raise();
+                gives.wait_on_thread();
+                blocking(|| assured.wait_on_thread());
+                ended.raise();
+            }
+        });
+        let _visitor = runtime.go(move || {
+            there.wait_on_thread();
+            handle.have_a_visit_come();
+            loom::explore();
+            gives.raise();
+            yield_now();
+            while handle.count_ps()[1] == 0 && !ran.load(Relaxed) {
+                loom::thread::yield_now();
+            }
+            for _ in 0..3 {
+                handle.put_job_in_silence(handle.make(|| ()));
+                handle.have_a_visit_come();
+                yield_now();
+            }
+            assert!(ran.load(Relaxed), "no visit has brought the job in");
+            done();
+            assured.raise();
+        });
+        ended.wait_on_thread();
+    });
+}
+
 #[test]
 fn mutants() {
     const STARTING: &str = "the_end_waits_for_a_job_that_is_starting";
     const TAKEN: &str = "a_job_is_begun_when_its_forkers_p_is_taken";
+    const LEFT: &str = "a_visit_beside_the_giving_away_leaves_no_job";
     const OF_CLASS: &str = "the_branch_of_a_forker_of_a_class_is_run_in_that_class";
     caught::assert_caught(
         module_path!(),
@@ -322,6 +402,10 @@ fn mutants() {
             (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
             (Mutant::LeftJobsUnnoted, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
             (Mutant::LeftJobsComeLast, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
+            (Mutant::LeftJobsNotedFirst, LEFT),
+            (Mutant::LeftJobsNotedRelaxed, LEFT),
+            (Mutant::LeftJobsTakenRelaxed, LEFT),
+            (Mutant::LeftJobsOnlyOne, "visits_queue_each_job_of_a_p_that_has_no_m"),
             (Mutant::EndOverlooksStarting, STARTING),
             (Mutant::StartingEndsRelaxed, STARTING),
             (Mutant::EndLooksForStartingRelaxed, STARTING),

@@ -128,6 +128,14 @@ pub enum Mutant {
     LeftJobsUnnoted,
     /// A visit takes such a job only where the P has none of its own.
     LeftJobsComeLast,
+    /// An M says that a P has gone without an M, and left jobs, before the P counts as idle.
+    LeftJobsNotedFirst,
+    /// The same, without Release.
+    LeftJobsNotedRelaxed,
+    /// A visit asks without Acquire whether a P has left jobs.
+    LeftJobsTakenRelaxed,
+    /// A visit takes one of the jobs that were left, and leaves the others.
+    LeftJobsOnlyOne,
     /// A visit queues a job, and wakes no M.
     QueuedJobWakesNobody,
     /// The ender does not ask whether a job is about to become a goroutine.

@@ -56,8 +56,10 @@ impl<H: Host> Sched<H> {
         if p.timers.is_empty() {
             self.timer_mask.clear(p.id);
         }
+        mutant!(LeftJobsNotedFirst: self.note_left_jobs(p));
         self.idle_mask.set(p.id);
-        self.note_left_jobs(p);
+        // After the mask, in which `take_left_job` looks for the P.
+        unless!(LeftJobsNotedFirst, self.note_left_jobs(p));
         self.tell_the_end();
     }
 

@@ -253,17 +253,18 @@ impl<H: Host> Sched<H> {
         mutant!(LeftJobsUnnoted: return);
         if self.has_forked() && !p.jobs.is_empty() {
             // Release: `idle_mask`, partner `take_left_job`.
-            self.left_jobs.store(true, Release);
+            self.left_jobs.store(true, Release.unless(LeftJobsNotedRelaxed));
         }
     }
 
     /// At a visit: the oldest job of a P that no M has.
     fn take_left_job(&self) -> Option<Entry<H>> {
         // Taken back before the look: a P that is left meanwhile says so again. Acquire: partner `note_left_jobs`.
-        if !self.left_jobs.swap(false, Acquire) {
+        if !self.left_jobs.swap(false, Acquire.unless(LeftJobsTakenRelaxed)) {
             return None;
         }
         let found = self.ps.iter().filter(|p| self.is_idle(p)).find_map(|p| p.jobs.take_oldest())?;
+        mutant!(LeftJobsOnlyOne: return Some(found));
         // Relaxed: there may be more, which this thread has seen.
         self.left_jobs.store(true, Relaxed);
         Some(found)
