@@ -4,12 +4,12 @@
 use super::caught;
 use super::cover::{Handle, Made};
 use super::procs::{First, one_on, one_p};
-use super::submit_vs_idle::yield_before_one_that_stays;
+use super::submit_vs_idle::{two_of_three_are_taken, yield_before_one_that_stays};
 use super::visits::have_no_m_poll;
 use crate::model::{
     Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together, together_with_us,
 };
-use crate::{JoinHandle, Priority, go};
+use crate::{JoinHandle, Priority, go, set_priority, yield_now};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -240,6 +240,17 @@ fn those_behind_one_that_became_normal_are_run() {
     Model::new().preemptions(1).check("stolen_batch_of_normal", three_of_a_batch_are_run(before));
 }
 
+/// As `submit_vs_idle::what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile`, where the thief is the owner of a `Low`
+/// goroutine that yields.
+#[test]
+fn what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile() {
+    let takes = || {
+        set_priority(Priority::Low);
+        yield_now();
+    };
+    Model::new().preemptions(1).check("look_beyond_vs_idle", move || two_of_three_are_taken(takes));
+}
+
 #[test]
 fn mutants() {
     const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
@@ -255,6 +266,10 @@ fn mutants() {
             (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),
             (Mutant::BehindHighInSilence, "one_that_a_visit_finds_beside_high_is_run_by_another_m"),
             (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),
+            (
+                Mutant::LookBeyondWakesNobody,
+                "what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile",
+            ),
             (Mutant::RetireKeepsTheBatch, "the_batch_of_a_p_that_retires_is_run"),
             (Mutant::PushForgetsTheClass, "the_higher_class_goes_first"),
         ],

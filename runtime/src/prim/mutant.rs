@@ -192,6 +192,8 @@ pub enum Mutant {
     BatchGoesBackInSilence,
     /// An owner queues what a visit has found, as it runs one of `High` first, and wakes no M.
     BehindHighInSilence,
+    /// An owner that has nothing above `Low`, and takes from another P, wakes no M.
+    LookBeyondWakesNobody,
     /// A goroutine of a class yields, and its M, which takes another, wakes no M.
     ClassYieldsInSilence,
 

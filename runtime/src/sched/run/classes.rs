@@ -384,6 +384,7 @@ impl<H: Host> Sched<H> {
         let found = self.victims(m, p).find_map(|victim| self.take_more_urgent(p, victim));
         let found = found.or_else(|| self.steal_urgent_job(m, p));
         let found = found.or_else(|| self.steal_mail(p))?;
+        mutant!(LookBeyondWakesNobody: return Some(found));
         // As B4 of `help.rs`: an M that gave up meanwhile has seen those neither there nor here.
         self.wakep();
         Some(found)
