@@ -251,6 +251,12 @@ fn what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile() {
     Model::new().preemptions(1).check("look_beyond_vs_idle", move || two_of_three_are_taken(takes));
 }
 
+/// A thief takes two of a batch. Fails by an assertion when the second stays in the thief's batch as the thief's P goes idle.
+#[test]
+fn the_second_that_a_thief_takes_of_a_batch_is_run() {
+    Model::new().preemptions(1).check("stolen_batch", three_of_a_batch_are_run(|_| ()));
+}
+
 #[test]
 fn mutants() {
     const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
@@ -260,6 +266,7 @@ fn mutants() {
             (Mutant::BatchUnseen, THIEF),
             (Mutant::BatchNeverStolen, THIEF),
             (Mutant::BatchReadsTheClassTwice, "those_behind_one_that_became_normal_are_run"),
+            (Mutant::StolenBatchUnalerted, "the_second_that_a_thief_takes_of_a_batch_is_run"),
             (Mutant::BatchReadLast, "one_that_yields_before_the_batch_is_run_elsewhere"),
             (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
             (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),

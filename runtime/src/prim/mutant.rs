@@ -174,6 +174,8 @@ pub enum Mutant {
     BatchNeverStolen,
     /// A thief asks twice of which class the first goroutine of its new batch is.
     BatchReadsTheClassTwice,
+    /// A thief that takes several of a batch does not tell its own P that they stand there.
+    StolenBatchUnalerted,
     /// A P that retires keeps its batch.
     RetireKeepsTheBatch,
     /// A goroutine that is put into the global queue stands there as if it were `Normal`.

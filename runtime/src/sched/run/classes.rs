@@ -413,7 +413,7 @@ impl<H: Host> Sched<H> {
         p.owner.touch();
         let g = p.batch.steal_from(&victim.batch)?;
         p.batch.count(g.class());
-        p.settle_alert();
+        unless!(StolenBatchUnalerted, p.settle_alert());
         Some(g)
     }
 
