@@ -381,6 +381,42 @@ fn a_visit_beside_the_giving_away_leaves_no_job() {
     });
 }
 
+/// A forker blocks its M in its own branch, at the limit of threads, and its P goes without an M. A visit of the other P takes
+/// the job, and the forker, which comes back, waits for the goroutine that the visit is to make of it, as the end comes. Fails
+/// by a report that is not clean when the ender finds the forker alone, and leaves it.
+#[test]
+fn the_end_waits_for_a_job_that_a_visit_brings() {
+    Model::new().preemptions(0).check("visit_vs_end", || {
+        let runtime = runtime(2, 2);
+        let (handle, [there, taken]) = (Handle::of(&runtime), [(); 2].map(|()| Flag::default()));
+        let _forker = runtime.go({
+            let (there, taken) = (there.clone(), taken.clone());
+            move || {
+                there.wait_on_thread();
+                join(|| blocking(|| taken.wait_on_thread()), || ());
+            }
+        });
+        let visits = Flag::default();
+        let _visitor = runtime.go({
+            let visits = visits.clone();
+            move || {
+                there.raise();
+                while handle.count_ps()[1] == 0 {
+                    loom::thread::yield_now();
+                }
+                handle.have_a_visit_come();
+                loom::explore();
+                visits.raise();
+            }
+        });
+        visits.wait_on_thread();
+        taken.raise();
+        let report = runtime.shutdown(Duration::from_secs(1));
+        done();
+        assert!(report.is_clean(), "{report:?}");
+    });
+}
+
 #[test]
 fn mutants() {
     const STARTING: &str = "the_end_waits_for_a_job_that_is_starting";
@@ -407,6 +443,8 @@ fn mutants() {
             (Mutant::LeftJobsTakenRelaxed, LEFT),
             (Mutant::LeftJobsOnlyOne, "visits_queue_each_job_of_a_p_that_has_no_m"),
             (Mutant::EndOverlooksStarting, STARTING),
+            (Mutant::StolenJobStartsUnseen, STARTING),
+            (Mutant::QueuedJobStartsUnseen, "the_end_waits_for_a_job_that_a_visit_brings"),
             (Mutant::StartingEndsRelaxed, STARTING),
             (Mutant::EndLooksForStartingRelaxed, STARTING),
         ],

@@ -140,6 +140,10 @@ pub enum Mutant {
     QueuedJobWakesNobody,
     /// The ender does not ask whether a job is about to become a goroutine.
     EndOverlooksStarting,
+    /// A thief does not say that a job is about to become a goroutine.
+    StolenJobStartsUnseen,
+    /// An M says no more, when it has taken a job at a visit, that the job is about to become a goroutine.
+    QueuedJobStartsUnseen,
     /// An M says without Release that a job has become a goroutine.
     StartingEndsRelaxed,
     /// The ender asks without Acquire whether a job is about to become a goroutine.

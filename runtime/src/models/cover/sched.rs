@@ -198,7 +198,7 @@ impl Handle {
     ///
     /// # Panics
     /// If there is no job.
-    pub fn take_a_job(&self, between: impl FnOnce()) {
+    pub fn take_a_job(&self, between: impl FnMut()) {
         let g = self.0.take_job_and_pause(between).expect("take_a_job: there is one");
         self.0.inject(GList::one(g));
     }

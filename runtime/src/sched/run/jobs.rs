@@ -191,12 +191,24 @@ impl<H: Host> Sched<H> {
 
     /// As `steal_job`, from this P.
     fn steal_job_of(&self, victim: &P<H>) -> Option<GRef<H>> {
+        self.start_oldest_job_of(victim, |entry| self.start_job(entry))
+    }
+
+    /// As `steal_job_of`; `start` makes the goroutine.
+    #[inline(always)]
+    fn start_oldest_job_of(
+        &self,
+        victim: &P<H>,
+        start: impl FnMut(Entry<H>) -> Option<GRef<H>>,
+    ) -> Option<GRef<H>> {
         if victim.jobs.is_empty() {
             return None;
         }
         mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(victim) { return None });
+        let mut entries = std::iter::from_fn(|| victim.jobs.take_oldest());
+        mutant!(StolenJobStartsUnseen: return entries.find_map(start));
         let _starting = Starting::begin(self);
-        std::iter::from_fn(|| victim.jobs.take_oldest()).find_map(|entry| self.start_job(entry))
+        entries.find_map(start)
     }
 
     /// As `steal_job`, for an owner that has goroutines of `Low`: those of forkers below `Normal` wait for these.
@@ -215,12 +227,13 @@ impl<H: Host> Sched<H> {
         if p.jobs.is_empty() && !self.has_left_jobs() {
             return;
         }
-        let starting = Starting::begin(self);
+        let starting = Some(Starting::begin(self));
         let own = p.jobs.take_starving();
         // Also beside an own one: a P that has one at each visit would keep the other waiting for ever.
         let takes_left = true;
         mutant!(LeftJobsComeLast: let takes_left = own.is_none());
         let left = if takes_left { self.take_left_job() } else { None };
+        mutant!(QueuedJobStartsUnseen: let starting = { drop(starting); relax(); None });
         let mut queued = false;
         for g in [left, own].into_iter().flatten().filter_map(|entry| self.start_job(entry)) {
             if self.detours.get() != 0 && self.takes_detour(Some(p), g) {
@@ -300,11 +313,13 @@ impl<H: Host> Sched<H> {
 
     /// For models: as `steal_job`, on any thread, which calls `between` between X2 and Y1.
     #[cfg(all(test, gmp_loom))]
-    pub(crate) fn take_job_and_pause(&self, between: impl FnOnce()) -> Option<GRef<H>> {
-        let _starting = Starting::begin(self);
-        let entry = self.ps.iter().find_map(|p| p.jobs.take_oldest())?;
-        between();
-        self.start_job(entry)
+    pub(crate) fn take_job_and_pause(&self, mut between: impl FnMut()) -> Option<GRef<H>> {
+        self.ps.iter().find_map(|p| {
+            self.start_oldest_job_of(p, |entry| {
+                between();
+                self.start_job(entry)
+            })
+        })
     }
 
     /// A goroutine that was made of a job, or was one. Returns it if it may run before goroutines of `Low`; else it is queued
