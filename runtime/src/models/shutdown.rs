@@ -1,11 +1,11 @@
 //! The end of a runtime: each goroutine that parks is unwound, once, and the end comes.
 
 use super::caught;
-use super::cover::{Handle, Looker, park_looking};
+use super::cover::{Handle, Looker, Made, park_looking};
 use crate::context::Context;
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
-use crate::{Runtime, chan, scope};
+use crate::{Priority, Runtime, chan, scope};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use std::panic::catch_unwind;
@@ -538,6 +538,81 @@ fn what_is_started_as_the_runtime_is_left_is_told_to_its_joiner() {
     });
 }
 
+/// A goroutine starts another as its runtime is left, or when the ender has gone, and then keeps its thread. Fails by the count
+/// when the other's closure is not dropped: no other thread drops it.
+#[test]
+fn what_is_started_when_the_ender_has_gone_is_dropped() {
+    Model::new().preemptions(1).check("started_late", || {
+        let runtime = runtime(1, 1);
+        let [begins, go_on, started, over] = [(); 4].map(|()| Flag::default());
+        let value = std::sync::Arc::new(());
+        let held = std::sync::Arc::clone(&value);
+        let starts = runtime.go({
+            let [begins, go_on, started, over] = [&begins, &go_on, &started, &over].map(Flag::clone);
+            move || {
+                begins.raise();
+                go_on.wait_on_thread();
+                drop(crate::go(move || drop(held)));
+                started.raise();
+                over.wait_on_thread();
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        assert_eq!(super::cover::leave(runtime, Duration::ZERO).threads_left(), 1);
+        started.wait_on_thread();
+        assert_eq!(std::sync::Arc::strong_count(&value), 1, "the closure was not dropped");
+        done();
+        over.raise();
+        drop(starts);
+    });
+}
+
+/// A goroutine queues another by `queue`, and keeps its thread, as the runtime is left. Fails by the count when the closure of
+/// the other is not dropped.
+fn is_dropped_by_the_end(name: &str, queue: fn(&Handle, Made)) {
+    Model::new().preemptions(1).check(name, move || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let (queued, over) = (Flag::default(), Flag::default());
+        let value = std::sync::Arc::new(());
+        let held = std::sync::Arc::clone(&value);
+        let queues = runtime.go({
+            let (queued, over) = (queued.clone(), over.clone());
+            move || {
+                queue(&handle, handle.make(move || drop(held)));
+                queued.raise();
+                over.wait_on_thread();
+            }
+        });
+        queued.wait_on_thread();
+        loom::explore();
+        super::cover::leave(runtime, Duration::ZERO);
+        assert_eq!(std::sync::Arc::strong_count(&value), 1, "the closure was not dropped");
+        done();
+        over.raise();
+        drop(queues);
+    });
+}
+
+#[test]
+fn one_of_a_class_is_dropped_by_the_end() {
+    let queue = |handle: &Handle, made| handle.queue_of_class_in_silence(Priority::Low, [made]);
+    is_dropped_by_the_end("class_vs_end", queue);
+}
+
+#[test]
+fn one_in_a_batch_is_dropped_by_the_end() {
+    let queue = |handle: &Handle, made| handle.fill_batch_in_silence(Priority::Low, [made]);
+    is_dropped_by_the_end("batch_vs_end", queue);
+}
+
+#[test]
+fn one_in_a_mailbox_is_dropped_by_the_end() {
+    is_dropped_by_the_end("mail_vs_end", |handle, made| drop(handle.mail(0, made)));
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -566,6 +641,10 @@ fn mutants() {
                 "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",
             ),
             (Mutant::DoingRelaxed, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::StopForgetsTheMail, "one_in_a_mailbox_is_dropped_by_the_end"),
+            (Mutant::StopForgetsTheClasses, "one_of_a_class_is_dropped_by_the_end"),
+            (Mutant::StopForgetsTheBatches, "one_in_a_batch_is_dropped_by_the_end"),
+            (Mutant::LateSpawnKeepsItsClosure, "what_is_started_when_the_ender_has_gone_is_dropped"),
         ],
     );
 }

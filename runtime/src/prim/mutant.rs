@@ -719,6 +719,14 @@ pub enum Mutant {
     SubmitLeavesTheEnd,
     /// An M that gives a P away as the runtime ends leaves the P its queue.
     HandoffpAtTheEndKeepsTheQueue,
+    /// The end of a runtime leaves what stands in mailboxes.
+    StopForgetsTheMail,
+    /// The end of a runtime leaves what stands in the queues of the classes.
+    StopForgetsTheClasses,
+    /// The end of a runtime leaves what stands in the batches of Ps.
+    StopForgetsTheBatches,
+    /// A goroutine that starts another when no M takes work any more does not drop the closure.
+    LateSpawnKeepsItsClosure,
 
     // Deadlock (`models/deadlock.rs`).
     /// The judge of a deadlock does not ask whether all Ps are idle and all Ms stand by.

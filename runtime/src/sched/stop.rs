@@ -545,10 +545,9 @@ impl<H: Host> Sched<H> {
         let mut queued = GList::new();
         let mut central = self.central.lock();
         let lists = &mut *central;
-        lists.globq.forward_mail(0);
-        while let Some(g) = lists.globq.classes.pop_any() {
-            queued.push(g);
-        }
+        unless!(StopForgetsTheMail, lists.globq.forward_mail(0));
+        let of_classes = std::iter::from_fn(|| lists.globq.classes.pop_any());
+        unless!(StopForgetsTheClasses, of_classes.for_each(|g| queued.push(g)));
         while let Some(g) = lists.globq.pop() {
             queued.push(g);
         }
@@ -558,7 +557,7 @@ impl<H: Host> Sched<H> {
         drop(central);
         self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));
         for p in self.ps.iter().filter(|p| self.has_batch(p)) {
-            p.batch.drain(|g| queued.push(g));
+            unless!(StopForgetsTheBatches, p.batch.drain(|g| queued.push(g)));
         }
         self.take_jobs(&mut queued);
         queued

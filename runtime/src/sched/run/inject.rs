@@ -117,7 +117,7 @@ impl<H: Host> Sched<H> {
                 self.inject_fresh(g, place);
             }
         }
-        if self.is_stopping() {
+        if self.is_stopping().unless(LateSpawnKeepsItsClosure) {
             self.drop_set_aside();
         }
     }
