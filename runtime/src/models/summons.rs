@@ -2,8 +2,9 @@
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
+use super::procs::{First, one_on, one_p};
 use crate::Runtime;
-use crate::model::{Flag, Model, Mutant, Parts, done, runtime, together};
+use crate::model::{Body, Flag, Model, Mutant, Parts, done, runtime, together};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -205,6 +206,60 @@ fn no_more_threads_are_started_than_there_may_be() {
     });
 }
 
+/// As `an_m_that_is_being_started_keeps_no_m_asleep`, where the second M keeps its P until `work` has run, and the first one is
+/// in the poller.
+#[test]
+fn an_m_that_is_being_started_keeps_no_m_in_the_poller() {
+    Model::new().preemptions(0).check("slow_start_beside_the_poller", || {
+        let ran = Flag::default();
+        let runtime = runtime_whose_third_thread_waits(3, &ran);
+        let handle = Handle::of(&runtime);
+        let raises = ran.clone();
+        let work = handle.make(move || {
+            done();
+            raises.raise();
+        });
+        let there = Flag::default();
+        let raises = there.clone();
+        let keeps = runtime.go(move || {
+            there.wait_on_thread();
+            ran.wait_on_thread();
+        });
+        let ends = runtime.go(move || raises.raise());
+        ends.join().unwrap();
+        handle.await_poller();
+        loom::explore();
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        keeps.join().unwrap();
+    });
+}
+
+/// As `an_m_that_is_being_started_keeps_no_m_asleep`, where the second M keeps its P until `work` has run, and the first one,
+/// whose P has retired, is on its note. There are as many Ps as before when `work` is submitted.
+#[test]
+fn an_m_that_is_being_started_keeps_no_m_on_its_note() {
+    Model::new().preemptions(0).check("slow_start_beside_a_note", || {
+        let ran = Flag::default();
+        let runtime = runtime_whose_third_thread_waits(3, &ran);
+        let handle = Handle::of(&runtime);
+        let raises = ran.clone();
+        let work = handle.make(move || {
+            done();
+            raises.raise();
+        });
+        let bodies: [Body; 2] = [Box::new(|| ()), Box::new(move || ran.wait_on_thread())];
+        let both = one_on(1, &runtime, (First::Elsewhere, one_p), bodies);
+        handle.await_m_on_note();
+        runtime.set_procs(3);
+        for one in handle.inject([work]) {
+            one.join().unwrap();
+        }
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -216,6 +271,8 @@ fn mutants() {
             (Mutant::SummonedInVainStandsByLate, "at_the_limit_an_m_that_was_summoned_in_vain_is_found"),
             (Mutant::SummonedInVainIgnoresTheEnd, "an_m_that_is_summoned_in_vain_at_the_end_leaves"),
             (Mutant::StartKeepsItsClaim, "an_m_that_is_being_started_keeps_no_m_asleep"),
+            (Mutant::PollerLeavesTheClaim, "an_m_that_is_being_started_keeps_no_m_in_the_poller"),
+            (Mutant::NoteLeavesTheClaim, "an_m_that_is_being_started_keeps_no_m_on_its_note"),
             (Mutant::RelievedStartCountsNot, "an_m_that_is_being_started_keeps_no_m_asleep"),
             (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
         ],

@@ -50,6 +50,10 @@ pub enum Mutant {
     RefusedStartWakesNobody,
     /// An M that stands by leaves the claim to spin to an M that is being started.
     StartKeepsItsClaim,
+    /// The same, where the M goes to the poller.
+    PollerLeavesTheClaim,
+    /// The same, where the M sleeps on its note.
+    NoteLeavesTheClaim,
     /// A new M whose claim to spin was taken over does not count itself.
     RelievedStartCountsNot,
     /// A starter that found no M for a P leaves it in the count of spinning Ms.

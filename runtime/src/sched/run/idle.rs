@@ -108,7 +108,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
         if central.poller.get() == Poller::Nobody {
             self.enter_poller(m, central);
-            self.take_claim_over(central);
+            unless!(PollerLeavesTheClaim, self.take_claim_over(central));
             IdleSpot::Poller
         } else {
             self.stand_by_on_note(m, central);
@@ -119,7 +119,7 @@ impl<H: Host> Sched<H> {
     /// As `stand_by`, on the note.
     pub(crate) fn stand_by_on_note(&self, m: &M<H>, central: &mut Central<H>) {
         central.idle.put_m(m);
-        self.take_claim_over(central);
+        unless!(NoteLeavesTheClaim, self.take_claim_over(central));
         self.take_start_over(m, central);
     }
 
