@@ -2,7 +2,7 @@
 //! meanwhile, and those of a higher class run before others.
 
 use super::caught;
-use super::cover::{Handle, Made};
+use super::cover::{Handle, Made, blocking_here};
 use super::procs::{First, one_on, one_p};
 use super::submit_vs_idle::{two_of_three_are_taken, yield_before_one_that_stays};
 use super::visits::have_no_m_poll;
@@ -257,6 +257,26 @@ fn the_second_that_a_thief_takes_of_a_batch_is_run() {
     Model::new().preemptions(1).check("stolen_batch", three_of_a_batch_are_run(|_| ()));
 }
 
+/// A goroutine gives its P away where there may be no other thread, and another stands in the batch of that P. Fails by an
+/// assertion, or by deadlock, when the batch stays with the idle P.
+#[test]
+fn the_batch_of_a_p_for_which_there_is_no_m_is_run() {
+    Model::new().check("batch_at_the_limit", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let ran = Flag::default();
+        let raises = ran.clone();
+        let gives = runtime.go(move || {
+            handle.fill_batch_in_silence(Priority::Low, [handle.make(move || raises.raise())]);
+            loom::explore();
+            blocking_here(|| ());
+        });
+        ran.wait_on_thread();
+        gives.join().unwrap();
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
@@ -278,6 +298,7 @@ fn mutants() {
                 "what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile",
             ),
             (Mutant::RetireKeepsTheBatch, "the_batch_of_a_p_that_retires_is_run"),
+            (Mutant::TakeBackKeepsTheBatch, "the_batch_of_a_p_for_which_there_is_no_m_is_run"),
             (Mutant::PushForgetsTheClass, "the_higher_class_goes_first"),
         ],
     );

@@ -1,7 +1,7 @@
 //! Bound goroutines, and threads that end: no M waits for a goroutine that was brought already, or that never comes.
 
 use super::caught;
-use super::cover::{Handle, park_for_ever};
+use super::cover::{Handle, blocking_here, park_for_ever};
 use crate::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
 use crate::{JoinHandle, Runtime};
 use crate::{go, lock_os_thread, yield_now};
@@ -449,6 +449,44 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
+/// As `an_m_that_was_just_taken_does_not_end`, where the goroutine puts in a job, and wakes no M: as if it had found the one
+/// that ends, which had not left the count of threads.
+#[test]
+fn an_m_that_ends_leaves_no_job() {
+    Model::new().check("idle_end_vs_job", || {
+        loom::stop_exploring();
+        let builder = Runtime::builder().procs(1).max_threads(2).thread_keep_alive(Duration::ZERO);
+        // SAFETY: the goroutines keep nothing of a thread.
+        let runtime = unsafe { builder.build() }.unwrap();
+        let handle = Handle::of(&runtime);
+        let (away, there, go_on) = (Flag::default(), Flag::default(), Flag::default());
+        let comes_back = runtime.go({
+            let (away, there, go_on) = (away.clone(), there.clone(), go_on.clone());
+            move || {
+                crate::blocking(|| {
+                    away.raise();
+                    there.wait_on_thread();
+                    loom::explore();
+                    go_on.raise();
+                });
+                yield_now();
+                // The goroutine is on the other M now, unless that M has ended first.
+                let ran = Flag::default();
+                let raises = ran.clone();
+                handle.put_job_in_silence(handle.make(move || raises.raise()));
+                blocking_here(|| ran.wait_on_thread());
+                done();
+            }
+        });
+        let _last = runtime.go(move || {
+            away.wait_on_thread();
+            there.raise();
+            go_on.wait_on_thread();
+        });
+        comes_back.join().unwrap();
+    });
+}
+
 /// As `a_bound_goroutine_needs_no_other_thread`, while a dump reads the bound goroutine. Fails when the goroutine's M
 /// is woken for it, and runs it, while the dump holds it.
 #[test]
@@ -499,6 +537,7 @@ fn mutants() {
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),
+            (Mutant::EndLooksAtNoJobs, "an_m_that_ends_leaves_no_job"),
             (
                 Mutant::BoundYieldsInSilence,
                 "a_bound_goroutine_that_yields_to_what_it_has_found_is_run_beside_it",

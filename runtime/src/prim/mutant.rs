@@ -186,6 +186,8 @@ pub enum Mutant {
     StolenBatchUnalerted,
     /// A P that retires keeps its batch.
     RetireKeepsTheBatch,
+    /// A starter that found no M for a P leaves the P its batch.
+    TakeBackKeepsTheBatch,
     /// A goroutine that is put into the global queue stands there as if it were `Normal`.
     PushForgetsTheClass,
     /// An M that asks whether others wait passes over the queues of the classes.
@@ -455,6 +457,8 @@ pub enum Mutant {
     EndKeepsItsP,
     /// A thread that ends does not look whether a goroutine waits for a place among the threads.
     EndLooksAtNoQueue,
+    /// The same, for a job.
+    EndLooksAtNoJobs,
     /// An M that queues its bound goroutine behind what the yield has found wakes no M.
     BoundYieldsInSilence,
     /// An M that has given its P to the M of a bound goroutine stands by without a look at the global queue.

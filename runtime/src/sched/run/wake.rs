@@ -398,7 +398,7 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
         there.runq.drain(|g| central.globq.push(g));
-        self.empty_batch(central, there);
+        unless!(TakeBackKeepsTheBatch, self.empty_batch(central, there));
         self.publish_len(central);
         if self.is_to_retire(p).unless(TakeBackKeepsTheSurplus) {
             self.retire(central, p);

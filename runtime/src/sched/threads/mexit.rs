@@ -99,6 +99,7 @@ impl<H: Host> Sched<H> {
         m.life.set(m.life.get() + 1);
         let waited_for = !stopping && (!central.globq.is_empty() || self.jobs_somewhere());
         mutant!(EndLooksAtNoQueue: let waited_for = false);
+        mutant!(EndLooksAtNoJobs: let waited_for = !stopping && !central.globq.is_empty());
         drop(central);
         // From here on the record may be another thread's.
         if let Some(p) = p {
