@@ -150,7 +150,7 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
     // SAFETY: the closure is gone, the space is empty.
     unsafe { g.task.fail(Failure::Shutdown) };
     // Release: as in `root`, with the same partners.
-    if g.life.fetch_or(OUTCOME, Release) & HANDLE == 0 {
+    if g.life.fetch_or(OUTCOME, Release.unless(UnrunOutcomeRelaxed)) & HANDLE == 0 {
         // SAFETY: as in `root`.
         unsafe { g.task.forget() };
     }

@@ -31,7 +31,7 @@
 //! `sched/threads/retake.rs`. Checked by `models/window.rs`.
 
 use crate::prim::hooks::*;
-use crate::prim::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::prim::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use std::cell::Cell;
 
 const STATE: u64 = 0b11;
@@ -164,9 +164,10 @@ impl HandoffWord {
         let word = self.0.load(Relaxed);
         let next = (word & !ASKED) + STEP;
         mutant!(WindowSameGeneration: let next = word & !ASKED);
-        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the
-        // other. AcqRel: partners are the retaker's exchanges and the next `take_up`.
-        self.0.swap(next, AcqRel);
+        // A swap and not a store: a retaker's CAS may come at the same time, and one of the two has to see the other. Release:
+        // partners `judge`, and the next `take_up`. Acquire: partner R3, after which the retaker gives the P up. No model has
+        // the Acquire: the giver is the holder, or has taken the P from one that it saw leave (`is_inside`).
+        self.0.swap(next, both(Acquire, Release.unless(GiveUpRelaxed)));
     }
 }
 
@@ -225,7 +226,8 @@ impl HandoffWord {
         let idle = judged.0;
         let asked = Cell::new(idle | ask.state());
         // R1. AcqRel: partners `take_up`, and the exchange of `enter` that withdraws the request. Under the generation that was
-        // judged: another lease is another judgement.
+        // judged: another lease is another judgement. No model has either: `judge` has acquired the lease, and RetakeBarrier,
+        // a fence in a model, comes between this and all that is read next.
         if self.0.compare_exchange(idle, asked.get(), AcqRel, Relaxed).is_err() {
             return false;
         }
@@ -234,7 +236,8 @@ impl HandoffWord {
         // R3. A failed exchange means that the holder has come back, has ceded the P, or has given it up.
         let inside = !seen || is_inside().unless(WindowBlind);
         let next = if inside { idle } else { idle | TAKEN };
-        // AcqRel: partners `enter` and `give_up`, of whose exchange and this one the later fails or sees the other.
+        // AcqRel: partners `enter` and `give_up`, of whose exchange and this one the later fails or sees the other. No model
+        // has either: what the holder did comes with `is_inside`, which saw it leave, and the P goes on by `give_up`.
         // Acquire: partner the exchange of `enter` that cedes.
         let before = self.0.compare_exchange(asked.get(), next, AcqRel, Acquire.unless(CededUnseen));
         mutant!(RetakeForgetsTheCeded: return before.is_ok() && next != idle);

@@ -86,7 +86,14 @@ impl<T> Deref for Shared<T> {
 pub struct Quit {
     quit: crate::sched::watch::quit::Quit<Answerer>,
     both: [Answerer; 2],
+    dump: Dump,
 }
+
+/// What one monitor prints at a time.
+struct Dump(UnsafeCell<()>);
+
+// SAFETY: the cell is empty; loom checks the order of its accesses.
+unsafe impl Sync for Dump {}
 
 struct Answerer {
     lives: UnsafeCell<()>,
@@ -106,7 +113,11 @@ impl Quit {
     /// A table without a monitor.
     pub fn new() -> Self {
         let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
-        Quit { quit: crate::sched::watch::quit::Quit::new(), both: [answerer(), answerer()] }
+        Quit {
+            quit: crate::sched::watch::quit::Quit::new(),
+            both: [answerer(), answerer()],
+            dump: Dump(UnsafeCell::new(())),
+        }
     }
     fn wake(answerer: &Answerer) {
         answerer.lives.with(|_| ());
@@ -121,6 +132,7 @@ impl Quit {
         let mut answers = 0;
         while self.quit.take() {
             self.quit.begin();
+            self.dump.0.with_mut(|_| ());
             answers += 1;
             self.quit.end();
         }
@@ -130,6 +142,10 @@ impl Quit {
     pub fn set(&self, who: usize) {
         // SAFETY: both monitors live as long as the model.
         unsafe { self.quit.set(&raw const self.both[who], Self::wake) };
+    }
+    /// Monitor `who` is made.
+    pub fn begins(&self, who: usize) {
+        self.both[who].lives.with_mut(|_| ());
     }
     /// Monitor `who` is about to be freed.
     pub fn gone(&self, who: usize) {

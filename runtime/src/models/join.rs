@@ -314,6 +314,32 @@ fn a_handle_that_was_polled_and_is_dropped_leaves_no_waker() {
     });
 }
 
+/// The handle of a goroutine that never ran is dropped while the end of the runtime drops the closure. Fails by a causality
+/// violation when the handle's owner drops an outcome that is not whole.
+#[test]
+fn a_handle_dropped_as_the_end_drops_the_closure_finds_the_outcome_whole() {
+    Model::new().preemptions(2).check("detach_vs_unrun", || {
+        let runtime = runtime(1, 1);
+        let (kept, over) = (Flag::default(), Flag::default());
+        let keeps = runtime.go({
+            let (kept, over) = (kept.clone(), over.clone());
+            move || {
+                kept.raise();
+                over.wait_on_thread();
+            }
+        });
+        kept.wait_on_thread();
+        let unrun = runtime.go(|| ());
+        loom::explore();
+        let dropper = loom::thread::spawn(move || drop(unrun));
+        super::cover::leave(runtime, std::time::Duration::ZERO);
+        dropper.join().unwrap();
+        done();
+        over.raise();
+        drop(keeps);
+    });
+}
+
 #[test]
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
@@ -341,6 +367,10 @@ fn mutants() {
             (Mutant::ToldWithoutAcquire, "a_joiner_that_was_told_leaves_the_g_to_the_m"),
             (Mutant::ToldWithoutRelease, "an_m_that_has_told_leaves_the_g_to_the_joiner"),
             (Mutant::OutcomeRelaxed, drops),
+            (
+                Mutant::UnrunOutcomeRelaxed,
+                "a_handle_dropped_as_the_end_drops_the_closure_finds_the_outcome_whole",
+            ),
             (Mutant::HandleRelaxed, drops),
             (Mutant::HandleGoesFirst, drops),
             (Mutant::HandleLooksRelaxed, drops),

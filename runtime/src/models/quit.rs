@@ -6,7 +6,7 @@ use crate::model::{Model, Mutant};
 use std::sync::Arc;
 
 /// The oldest runtime ends while the signal comes, and another one takes its place. Fails by a causality violation when the
-/// handler wakes a monitor that is gone, by an assertion when the other monitor is not woken.
+/// handler wakes a monitor that is gone, or is not whole, by an assertion when the other monitor is not woken.
 #[test]
 fn a_question_reaches_who_stays_there() {
     Model::new().unbounded().check("quit_vs_end", || {
@@ -16,6 +16,7 @@ fn a_question_reaches_who_stays_there() {
             let quit = Arc::clone(&quit);
             move || quit.ask()
         });
+        quit.begins(1);
         quit.set(1);
         quit.gone(0);
         assert!(handler.join().unwrap(), "somebody was there all the time");
@@ -24,7 +25,8 @@ fn a_question_reaches_who_stays_there() {
     });
 }
 
-/// Two monitors look while the signal comes once more. Fails by a sum: a question has two answers, or none.
+/// Two monitors look while the signal comes once more. Fails by a sum: a question has two answers, or none; and by a causality
+/// violation when the next answer does not come after the one before.
 #[test]
 fn each_question_has_one_answer() {
     Model::new().unbounded().check("quit_vs_two_monitors", || {
@@ -53,8 +55,13 @@ fn mutants() {
             (Mutant::QuitAskNoFence, model),
             (Mutant::QuitSetNoFence, model),
             (Mutant::QuitLeaveRelaxed, model),
+            (Mutant::QuitAskRelaxed, model),
+            (Mutant::QuitSetRelaxed, model),
+            (Mutant::QuitWaitsRelaxed, model),
             (Mutant::QuitSetForgets, model),
             (Mutant::QuitTakenByBoth, "each_question_has_one_answer"),
+            (Mutant::QuitTakeRelaxed, "each_question_has_one_answer"),
+            (Mutant::QuitEndRelaxed, "each_question_has_one_answer"),
         ],
     );
 }

@@ -253,6 +253,7 @@ fn mutants() {
             (Mutant::VisitDemands, "a_p_is_not_ceded_while_the_retaker_waits"),
             (Mutant::WindowStaysQuick, "a_p_has_one_owner_after_the_barrier_was_refused"),
             (Mutant::JudgeRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
+            (Mutant::GiveUpRelaxed, "a_p_that_changes_hands_is_judged_with_its_holder"),
             (Mutant::RetakeGivesUpLate, "a_p_that_was_retaken_is_the_next_holders"),
             (Mutant::RetakeKeepsP, "a_goroutine_that_lost_its_p_is_run"),
             (Mutant::WindowNeverCedes, "a_goroutine_that_enters_again_and_again_loses_its_p"),

@@ -357,6 +357,8 @@ pub enum Mutant {
     HandoffpCountsLate,
     /// An M that gives a P away and makes it idle does not look at the queues.
     HandoffpNoRecheck,
+    /// A P is given up without Release.
+    GiveUpRelaxed,
     /// A goroutine that comes back looks for an idle P in one critical section and is queued in another.
     ExitInTwoSections,
     /// An M enters the runtime without EntryBarrier.
@@ -635,6 +637,8 @@ pub enum Mutant {
     // The end of a goroutine: outcome, joiner, handle (`models/join.rs`).
     /// A dropper of a handle looks without Acquire whether there is an outcome.
     HandleLooksRelaxed,
+    /// The outcome of a goroutine that never ran is published without Release.
+    UnrunOutcomeRelaxed,
     /// The end of a goroutine wakes no joiner.
     JoinNoWake,
     /// A joiner looks whether its goroutine is done only before it announces itself.
@@ -755,12 +759,22 @@ pub enum Mutant {
     QuitAskNoFence,
     /// A handler of SIGQUIT that leaves does not say so by Release.
     QuitLeaveRelaxed,
+    /// A handler of SIGQUIT reads without Acquire which monitor answers.
+    QuitAskRelaxed,
     /// A setter of the monitor that answers SIGQUIT looks for handlers without QuitSetFence.
     QuitSetNoFence,
+    /// A setter of the monitor that answers SIGQUIT stores it without Release.
+    QuitSetRelaxed,
+    /// Such a setter waits without Acquire until no handler looks.
+    QuitWaitsRelaxed,
     /// A setter of the monitor that answers SIGQUIT does not tell it that a SIGQUIT came.
     QuitSetForgets,
     /// Each monitor that sees the question of a SIGQUIT answers it.
     QuitTakenByBoth,
+    /// A monitor takes the question of a SIGQUIT without Acquire.
+    QuitTakeRelaxed,
+    /// A monitor that has answered a SIGQUIT does not say so by Release.
+    QuitEndRelaxed,
 
     // Asking a thread where it is (`models/ask.rs`).
     /// An asker does not say by Release that it has read the last answer.

@@ -80,7 +80,7 @@ impl<T> Quit<T> {
         // QuitAskFence. SeqCst: a store to `inside`, then a load of `there`; partner: QuitSetFence.
         fence(Ordering::SeqCst.unless(QuitAskNoFence));
         // Acquire: partner S1: the monitor that `there` names is whole.
-        let there = self.there.load(Acquire);
+        let there = self.there.load(Acquire.unless(QuitAskRelaxed));
         // SAFETY: invariant 1.
         let heard = unsafe { there.as_ref() }.map(wake);
         // Release: partner S2: the handler does not look at `there` any more.
@@ -94,11 +94,11 @@ impl<T> Quit<T> {
     /// What `there` points to lives until the end of the next call.
     pub(crate) unsafe fn set(&self, there: *const T, wake: impl FnOnce(&T)) {
         // Release: partner R3.
-        self.there.store(there.cast_mut(), Release);
+        self.there.store(there.cast_mut(), Release.unless(QuitSetRelaxed));
         // QuitSetFence. SeqCst: a store to `there`, then a load of `inside`; partner: QuitAskFence.
         fence(Ordering::SeqCst.unless(QuitSetNoFence));
         // Acquire: partner R4.
-        while self.inside.load(Acquire) > 0 {
+        while self.inside.load(Acquire.unless(QuitWaitsRelaxed)) > 0 {
             relax();
         }
         // Relaxed: after the fence; the wake publishes nothing that M1 would not see.
@@ -117,7 +117,7 @@ impl<T> Quit<T> {
     pub(crate) fn take(&self) -> bool {
         mutant!(QuitTakenByBoth: return self.word.load(Acquire) & ASKED != 0);
         // Acquire: partner R1. Relaxed: nothing was asked, or another monitor answers, which looks again after M3.
-        self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire, Relaxed).is_ok()
+        self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire.unless(QuitTakeRelaxed), Relaxed).is_ok()
     }
 
     /// M2: the next question may come.
@@ -129,6 +129,6 @@ impl<T> Quit<T> {
     /// M3: the answer is given. The caller calls `take` once more: other monitors may have left it a question meanwhile.
     pub(crate) fn end(&self) {
         // Release: the next answer comes after this one: partner M1 of the next.
-        self.word.fetch_and(!TAKEN, Release);
+        self.word.fetch_and(!TAKEN, Release.unless(QuitEndRelaxed));
     }
 }
