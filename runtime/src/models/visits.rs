@@ -315,6 +315,32 @@ fn an_arrival_lets_a_sleeper_go_first() {
     });
 }
 
+/// A sleeper is due, and goes behind the goroutine that stands alone in the ring, which keeps its M until the sleeper has run.
+/// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that one is
+/// not woken.
+#[test]
+fn a_sleeper_that_is_queued_behind_another_is_run_by_another_m() {
+    Model::new().preemptions(1).check("sleeper_behind", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, inner, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let raises = ran.clone();
+        let sleeper = runtime.go(move || {
+            have_no_m_poll(&handle);
+            handle.queue_globally_in_silence([handle.make(move || {
+                inner.queue_in_silence([inner.make(move || ran.wait_on_thread())]);
+                loom::explore();
+                inner.have_no_sleeper_go_first();
+                pass(LONG);
+            })]);
+            sleep(LONG);
+            raises.raise();
+            done();
+        });
+        sleeper.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -322,6 +348,10 @@ fn mutants() {
         &[
             (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
+            (
+                Mutant::FoundBesideTheRingInSilence,
+                "a_sleeper_that_is_queued_behind_another_is_run_by_another_m",
+            ),
             (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "one_that_a_visit_finds_is_run_beside_a_sleeper"),
             (Mutant::SleeperWakesNobody, "one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m"),

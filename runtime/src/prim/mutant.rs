@@ -308,6 +308,8 @@ pub enum Mutant {
     OnlyQueueUnseen,
     /// A sleeper that was to go first, and that another goroutine goes before, is queued, and no M is woken.
     SleeperQueuedInSilence,
+    /// An M that queues a sleeper, or one that it has found in the poller, behind another wakes no M.
+    FoundBesideTheRingInSilence,
     /// An M that has moved goroutines at the end of a round wakes no M for them.
     RoundWakesNobody,
     /// An M that submits nothing, and finds its ring full, wakes no M for those that go to the global queue: the model has a

@@ -264,6 +264,7 @@ impl<H: Host> Sched<H> {
         // (`has_work`).
         let beside = self.waiting_classes.any().unless(FoundBesideAClassInSilence);
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty() && !beside;
+        mutant!(FoundBesideTheRingInSilence: let takes_it = list.len() <= 1 && !beside);
         let ends = p.runq.ends();
         p.runq.push_batch(&mut list);
         p.poll_schedule.arrivals.fill(ends, p.runq.ends().1);
