@@ -14,6 +14,7 @@ mod rendezvous;
 mod select;
 mod storm;
 mod timeouts;
+mod turns;
 mod watch;
 
 use common::crew::CREWS;

@@ -279,7 +279,7 @@ impl<T> Chan<T> {
         }
         if state.tick.is_some() {
             // SAFETY: by this function's contract.
-            return unsafe { self.take_tick(state, slot) };
+            return unsafe { self.take_tick(state, None, slot) };
         }
         if !state.meets && state.capacity == 0 {
             // SAFETY: by this function's contract.
@@ -314,12 +314,12 @@ impl<T> Chan<T> {
         taken == Taken::Done
     }
 
+    /// Receives a time, by a receiver that waits under the record `own`, or does not wait.
+    ///
     /// # Safety
     /// As `take`. `T` is `Instant`, as for every channel with a tick (`chan::clock`).
-    unsafe fn take_tick(&self, state: &mut State, slot: *mut T) -> Taken {
-        let Some(due) = state.tick.as_mut().and_then(|tick| tick.take(Active::now())) else {
-            return Taken::Nothing;
-        };
+    unsafe fn take_tick(&self, state: &mut State, own: Option<RecordPtr>, slot: *mut T) -> Taken {
+        let Some(due) = state.take_tick(own, Active::now()) else { return Taken::Nothing };
         // SAFETY: `T` is `Instant`, by this function's contract.
         unsafe { slot.cast::<Instant>().write(Active::instant(due)) };
         Taken::Done

@@ -426,9 +426,8 @@ impl<'s, 'a> Search<'s, 'a> {
         any
     }
 
-    /// The earliest time at which the tick of a channel is due.
-    fn due(&self) -> Option<Nanos> {
-        let receivers = self.arms.iter().filter(|arm| arm.direction == Direction::Receive);
-        receivers.filter_map(|arm| arm.chan).filter_map(|(raw, ..)| raw.state.lock().due()).min()
+    /// The earliest time at which a channel that tells the time has a message for this select.
+    fn turn(&self) -> Option<Nanos> {
+        self.arms.iter().filter_map(|arm| arm.turn(self.intent)).min()
     }
 }

@@ -172,6 +172,19 @@ impl State {
         unsafe { record.as_ref() }.value.place.with_mut(|place| unsafe { *place = self.places });
     }
 
+    /// Queues the record of a receiver at the place that an earlier record of the same receive had.
+    ///
+    /// # Safety
+    /// The records are in no queue.
+    #[cold]
+    pub(crate) unsafe fn wait_in_place_of(&mut self, before: &Record, record: RecordPtr) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            record.as_ref().value.place.with_mut(|place| *place = before.place());
+            self.insert_by_place(record);
+        }
+    }
+
     /// Claims the first record of the queue that can be claimed, and takes that record out. If the message is here, a
     /// Returned record counts too, and becomes Served.
     #[inline]
@@ -451,7 +464,10 @@ impl State {
             return false;
         }
         let sender = self.capacity == 0 && Self::somebody_waits(&mut self.senders);
-        self.len > 0 || sender || self.is_drained() || self.due().is_some_and(|due| due <= Active::now())
+        self.len > 0
+            || sender
+            || self.is_drained()
+            || self.turn_of(None).is_some_and(|turn| turn <= Active::now())
     }
 
     /// Returns `true` if a `send` could complete now; as `may_receive`.

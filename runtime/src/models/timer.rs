@@ -4,11 +4,12 @@
 use super::caught;
 use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends, timer_thread_is_quiet};
 use super::task::{Foreign, poll, run};
-use crate::Runtime;
 use crate::model::{
-    Flag, LONG, Model, Mutant, done, fall_asleep, grant_threads, refuse_threads, runtime, together_with_us,
+    Flag, LONG, Model, Mutant, at_rest, done, fall_asleep, grant_threads, pass, refuse_threads, runtime,
+    together_with_us,
 };
 use crate::time::{Timer, after_func, sleep, sleep_async};
+use crate::{JoinHandle, Runtime, chan, select};
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::sync::{Condvar, Mutex};
 use std::future::Future;
@@ -390,6 +391,60 @@ fn a_receive_hears_of_an_earlier_time() {
     });
 }
 
+/// Starts a goroutine in a runtime with one P, and returns when it has parked.
+fn parked<T: Send + 'static>(runtime: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let handle = runtime.go(f);
+    // One M and one queue: when this has run, the goroutine has parked.
+    runtime.run(|| ());
+    handle
+}
+
+/// Two goroutines wait for one time. It comes, and the first, which has the turn, is given something else at the same time.
+/// Fails by deadlock when the second does not hear that the turn is its own.
+#[test]
+fn a_turn_goes_on_beside_the_beat() {
+    Model::new().preemptions(2).check("turn_goes_on", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let timer = Timer::new(LONG);
+        let (s, other) = chan::bounded(1);
+        let [first, second] = [(); 2].map(|()| timer.receiver().clone());
+        let first = parked(&runtime, move || select! { recv(first) -> _ => true, recv(other) -> _ => false });
+        let second = parked(&runtime, move || second.recv().is_ok());
+        fall_asleep::<1>(&runtime);
+        pass(LONG);
+        loom::explore();
+        // Has the M look at the time.
+        drop(runtime.go(|| ()));
+        // The first may have the time, and be gone.
+        let _sent = s.send(());
+        if first.join().unwrap() {
+            timer.reset(Duration::ZERO);
+        }
+        assert!(second.join().unwrap());
+        done();
+    });
+}
+
+/// The goroutine that has the turn is left behind by its runtime, and one of another runtime waits behind it. Fails by deadlock
+/// when that does not hear of it.
+#[test]
+fn a_turn_goes_on_from_a_goroutine_that_is_left_behind() {
+    Model::new().preemptions(1).check("turn_left_behind", || {
+        let theirs = runtime(1, 1);
+        loom::explore();
+        let (ours, at) = (runtime(1, 1), chan::after(LONG));
+        let [first, second] = [(); 2].map(|()| at.clone());
+        drop(parked(&theirs, move || first.recv()));
+        let second = parked(&ours, move || second.recv().is_ok());
+        pass(LONG);
+        loom::explore();
+        assert_eq!(theirs.shutdown(Duration::ZERO).goroutines_left(), 1);
+        assert!(second.join().unwrap());
+        done();
+    });
+}
+
 /// Outside of any runtime: a task that sleeps for long is given an earlier time. Fails by the clock when the timer stays,
 /// by deadlock when it wakes nobody.
 #[test]
@@ -464,6 +519,8 @@ fn mutants() {
             (Mutant::TimerThreadFiresUnseen, "a_call_of_the_timers_thread_is_awake"),
             (Mutant::TickMovesNoWatcher, "a_ready_hears_of_an_earlier_time"),
             (Mutant::TickReceiveQueuesLate, "a_receive_hears_of_an_earlier_time"),
+            (Mutant::TurnEndsInSilence, "a_turn_goes_on_beside_the_beat"),
+            (Mutant::TurnLeftBehind, "a_turn_goes_on_from_a_goroutine_that_is_left_behind"),
             (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::CallMovedInSilence, "a_callback_that_is_moved_to_an_earlier_time_is_called_then"),
             (Mutant::TimerNoFence, "a_callback_is_moved_while_the_m_goes_into_the_poller"),

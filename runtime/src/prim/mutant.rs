@@ -511,6 +511,10 @@ pub enum Mutant {
     TickMovesNoWatcher,
     /// A receiver of a time queues its record after another section than that in which it has read the time.
     TickReceiveQueuesLate,
+    /// A receiver that leaves the queue of a channel that tells the time nudges no other.
+    TurnEndsInSilence,
+    /// A goroutine that its runtime leaves behind stays in the queue of a channel that tells the time.
+    TurnLeftBehind,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.

@@ -146,6 +146,11 @@ impl<T> Queue<T> {
         unsafe { Node::links(node, |links| links.queued) }
     }
 
+    /// Returns `true` if the node is the only one that stands in this queue.
+    pub(crate) fn is_alone(&self, node: NonNull<Node<T>>) -> bool {
+        self.head == Some(node) && self.tail == Some(node)
+    }
+
     /// Takes out the record that has waited longest. The record is valid until the owner was claimed and readied, or, where the
     /// claim failed, while the queue's lock is held.
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {

@@ -104,7 +104,8 @@ impl TaskReceive {
                 _ => Taken::Nothing,
             },
             Some(wait) if this.tells_time && wait.leave() => {
-                this.forget(chan);
+                // The record keeps its place.
+                this.wait = None;
                 Taken::Nothing
             }
             Some(_) => return Poll::Pending,
@@ -126,26 +127,34 @@ impl TaskReceive {
     /// Takes what there is, or opens a wait.
     ///
     /// # Safety
-    /// As `Chan::take`. The last wait, if there was one, is over, and its record is Held or in no queue.
+    /// As `Chan::take`. The last wait, if there was one, is over, and its record is Held, in no queue, or among the receivers
+    /// of a channel that tells the time.
     unsafe fn look<T>(&mut self, chan: &Chan<T>, slot: *mut T, cx: &mut Context<'_>) -> Taken {
         // The user's code clones and drops wakers: without the lock.
         let wait = TaskWait::open(cx.waker());
         let (waiter, mut woken) = (wait.waiter(), Woken::new());
         let mut state = chan.lock();
-        // SAFETY: by this function's contract.
-        let taken = unsafe { chan.take(&mut state, slot, &mut woken) };
+        self.tells_time = state.tick.is_some();
+        let taken = if self.tells_time {
+            let own = self.record.as_ref().map(NonNull::from);
+            // SAFETY: by this function's contract; `T` is `Instant`, as for every channel with a tick (`chan::clock`).
+            unsafe { chan.take_tick(&mut state, own, slot) }
+        } else {
+            // SAFETY: by this function's contract.
+            unsafe { chan.take(&mut state, slot, &mut woken) }
+        };
         if let Taken::Done | Taken::Closed = taken {
             if self.record.is_some() {
                 // SAFETY: the record is this task's, and stands in this queue or in none.
-                unsafe { state.receivers.remove(self.node()) };
+                unsafe { chan.raw.leave_turn(state, self.node()) };
+            } else {
+                drop(state);
             }
-            drop(state);
             woken.ready();
             wait.withdraw();
             return taken;
         }
-        self.tells_time = state.tick.is_some();
-        let alarm = state.due().map(|due| (due, waiter.clone()));
+        let alarm = self.tells_time.then(|| waiter.clone());
         let queued = match &self.record {
             Some(record) => {
                 record.value.renew(waiter);
@@ -174,6 +183,7 @@ impl TaskReceive {
         if taken == Taken::Nothing {
             unless!(TaskReceivesInSilence, state.tell_of_receiver(&mut woken));
         }
+        let alarm = alarm.and_then(|waiter| Some((state.turn_of(Some(node))?, waiter)));
         drop(state);
         let before = self.wait.replace(wait);
         woken.ready();
@@ -191,7 +201,14 @@ impl TaskReceive {
     /// Ends a wait that the future has claimed itself, or that is over and has left its record Held.
     fn forget<T>(&mut self, chan: &Chan<T>) {
         // SAFETY: the record is this task's, and stands in a queue of this channel or in none.
-        unsafe { chan.lock().leave(self.node()) };
+        unsafe {
+            let mut state = chan.lock();
+            if self.tells_time {
+                chan.raw.leave_turn(state, self.node());
+            } else {
+                state.leave(self.node());
+            }
+        }
         (self.wait, self.record) = (None, None);
     }
 
@@ -200,7 +217,13 @@ impl TaskReceive {
         // SAFETY: the record is dropped when it stands in no queue.
         let this = unsafe { self.get_unchecked_mut() };
         this.disarm();
-        let Some(wait) = &this.wait else { return };
+        let Some(wait) = &this.wait else {
+            if this.record.is_some() {
+                // A poll that unwound has ended the wait, and opened none.
+                this.forget(chan);
+            }
+            return;
+        };
         if wait.leave() || this.result() == WaitResult::Withdrawn {
             // T4.
             return this.forget(chan);

@@ -7,12 +7,15 @@ use crate::chan::select::promise_hook::PromiseHook;
 use crate::chan::select::{Found, Intent, Limit};
 use crate::chan::state::{Promised, QueueState, Record, RecordPtr, State, WaitResult, Woken};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
+use crate::host::{Active, Clock};
 use crate::prim::{MutexGuard, UnsafeCell};
 use crate::wait::queue::{Node, Queue};
+use gmp_timers::Nanos;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
+use std::time::Instant;
 
 /// Messages up to this many bytes need no box.
 const SPACE: usize = 32;
@@ -331,6 +334,38 @@ impl<'a> Arm<'a> {
         unsafe {
             state.receivers.remove(node);
             node.as_ref().value.queue_state() == QueueState::Served
+        }
+    }
+
+    /// The arm's record, as that of a receiver that waits for its turn.
+    fn waiting(&self, intent: Intent) -> Option<RecordPtr> {
+        self.node().filter(|_| intent == Intent::Operate)
+    }
+
+    /// As `State::turn_of`, for the record that the arm has queued. The channel is not locked.
+    pub(super) fn turn(&self, intent: Intent) -> Option<Nanos> {
+        let (raw, ..) = self.chan.filter(|_| self.direction == Direction::Receive)?;
+        raw.state.lock().turn_of(self.waiting(intent))
+    }
+
+    /// Takes the time that is due at `now`, if it is this arm's turn. The arm's record stands in the queue of a channel that is
+    /// not locked.
+    pub(super) fn take_tick(&mut self, space: *mut Space, now: Nanos) -> bool {
+        let slot = self.slot(space);
+        let Some((raw, ..)) = self.chan else { return false };
+        let Some(due) = raw.state.lock().take_tick(self.node(), now) else { return false };
+        // SAFETY: only a channel of `Instant`s tells the time, and `slot` gave this arm's place.
+        unsafe { slot.cast::<Instant>().write(Active::instant(due)) };
+        true
+    }
+
+    /// As `leave`, for an arm that operates, on a channel that may tell the time: the next receiver has its turn.
+    pub(super) fn leave_turn(&self) {
+        if let (Some((raw, ..)), Some(node), Direction::Receive) = (self.chan, self.node(), self.direction) {
+            // SAFETY: the record is this select's, and stands in this queue, or in none.
+            unsafe { raw.leave_turn(raw.state.lock(), node) };
+        } else {
+            self.leave(Intent::Operate);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A select that waits: the records in all queues, and what ends the wait.
 
 use super::arm::{Arm, Chosen, Direction};
-use super::{Intent, Kept, Limit, Round, Search, unlock_all};
+use super::{Choice, Intent, Kept, Limit, Round, Search, draw, unlock_all};
 use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
 use crate::host::{Active, Clock};
@@ -11,12 +11,14 @@ use crate::wait::abandon::AbandonHook;
 use crate::wait::waiter::{How, Wait, Woke};
 
 /// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has
-/// chosen.
+/// chosen, and leaves the queues in which others wait for the turn of the select.
 #[repr(C)]
 struct SelectHook {
     hook: AbandonHook,
     arms: *const Arm<'static>,
     count: usize,
+    /// As `Queued::turns`.
+    turns: bool,
 }
 
 impl SelectHook {
@@ -25,12 +27,16 @@ impl SelectHook {
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The arms lie on the stack of a goroutine that never runs again, or in
         // memory that the goroutine borrows for good.
-        let arms = unsafe {
+        let (arms, turns) = unsafe {
             let select_hook = &*hook.cast::<Self>();
-            std::slice::from_raw_parts(select_hook.arms, select_hook.count)
+            (std::slice::from_raw_parts(select_hook.arms, select_hook.count), select_hook.turns)
         };
         for arm in arms {
             let promised = match arm.wait_result() {
+                WaitResult::Open if turns => {
+                    arm.leave_turn();
+                    continue;
+                }
                 WaitResult::Partner(ticket) => Promised::To(ticket),
                 WaitResult::Reserved => Promised::Reserved,
                 _ => continue,
@@ -51,6 +57,8 @@ struct Queued {
     locked: bool,
     /// A send is among them.
     sends: bool,
+    /// A receive of a channel that tells the time is among them, and has its turn there.
+    turns: bool,
 }
 
 impl Search<'_, '_> {
@@ -65,10 +73,11 @@ impl Search<'_, '_> {
         let mut wait = Wait::of(opened);
         mutant!(SelectQueuesLate: { self.choose_again(); });
         let mut how = How::new(WaitReason::Select).until(limit);
-        let Queued { told, locked, sends } = self.queue_all(&wait, &mut how);
+        let Queued { told, locked, sends, turns } = self.queue_all(&wait, &mut how);
         let (arms, count) = (self.arms.as_ptr(), self.arms.len());
-        let select_hook = SelectHook { hook: AbandonHook::new(SelectHook::run), arms: arms.cast(), count };
-        if sends {
+        let select_hook =
+            SelectHook { hook: AbandonHook::new(SelectHook::run), arms: arms.cast(), count, turns };
+        if sends || turns {
             wait.on_abandon(&raw const select_hook.hook);
         }
         let woke = wait.park(how, move || {
@@ -80,14 +89,14 @@ impl Search<'_, '_> {
             told.ready();
             Commit::Park
         });
-        self.settle(wait, how, woke, sends)
+        self.settle(wait, how, woke, sends || turns)
     }
 
     /// Queues a record for each arm, and has `how` heed the ticks of the channels. All channels are locked.
     #[inline(always)]
     fn queue_all(&mut self, wait: &Wait<Active>, how: &mut How) -> Queued {
         let kept = self.kept.take();
-        let mut queued = Queued { told: Woken::new(), locked: false, sends: false };
+        let mut queued = Queued { told: Woken::new(), locked: false, sends: false, turns: false };
         for (index, arm) in self.arms.iter_mut().enumerate() {
             if arm.chan.is_none() {
                 continue;
@@ -98,19 +107,31 @@ impl Search<'_, '_> {
                 arm.record.as_ref().expect("queue_all: it was queued").value.renew(wait.waiter());
             } else {
                 let slot = arm.slot(self.space);
-                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
+                let before = arm.record.replace(Record::new(wait.waiter(), slot, Kind::OfSelect));
                 let node = arm.node().expect("queue_all: made just now");
                 // SAFETY: the record is taken out of the queue before this select returns.
                 unsafe {
-                    state.give_place(node);
-                    arm.queue(state, self.intent).push_back(node);
+                    match before {
+                        // The turn had not come when the last wait ended.
+                        Some(before) if state.tick.is_some() && self.intent == Intent::Operate => {
+                            state.wait_in_place_of(&before.value, node);
+                        }
+                        _ => {
+                            state.give_place(node);
+                            arm.queue(state, self.intent).push_back(node);
+                        }
+                    }
                 }
             }
             queued.locked = true;
             match arm.direction {
                 Direction::Receive => {
-                    how.until = earlier(how.until, state.due());
-                    how.looks |= state.tick.is_some();
+                    if state.tick.is_some() {
+                        let own = arm.node().filter(|_| self.intent == Intent::Operate);
+                        how.until = earlier(how.until, state.turn_of(own));
+                        how.looks = true;
+                        queued.turns |= own.is_some();
+                    }
                     if self.intent == Intent::Operate {
                         unless!(SelectAsksInSilence, state.tell_of_receiver(&mut queued.told));
                     }
@@ -140,18 +161,24 @@ impl Search<'_, '_> {
                 Limit::Until(limit) => limit,
                 Limit::Now => unreachable!("settle: it does not wait"),
             };
-            how = how.until(earlier(self.due(), limit));
+            how = how.until(earlier(self.turn(), limit));
             woke = wait.park_again(how);
         }
         if hooked {
             wait.on_abandon(std::ptr::null());
         }
+        let turns = how.looks && self.intent == Intent::Operate;
+        let tick = if turns && woke == Woke::Readied { self.take_tick() } else { None };
         let mut ended = None;
         for (index, arm) in self.arms.iter().enumerate() {
             match arm.wait_result() {
+                WaitResult::Open if turns => arm.leave_turn(),
                 WaitResult::Open => arm.leave(self.intent),
                 wait_result => ended = Some((index, wait_result)),
             }
+        }
+        if let Some(index) = tick {
+            return Round::Chosen(self.any_alike(index), Chosen::Received);
         }
         if let Woke::Interrupted(why) = woke {
             return Round::Interrupted(why);
@@ -179,6 +206,26 @@ impl Search<'_, '_> {
             }
         };
         Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
+    }
+
+    /// Takes a time that is due, if no counterpart has ended the wait, and returns its arm. All records stand in their queues
+    /// still: after it has left them, this select would stand behind all others.
+    #[inline(never)]
+    fn take_tick(&mut self) -> Option<usize> {
+        if self.arms.iter().any(|arm| arm.wait_result() != WaitResult::Open) {
+            return None;
+        }
+        let (now, mut chosen, mut ready) = (Active::now(), None, 0);
+        for (index, arm) in self.arms.iter().enumerate() {
+            if arm.turn(self.intent).is_some_and(|turn| turn <= now) {
+                ready += 1;
+                if ready == 1 || self.choice == Choice::Uniform && draw(ready) {
+                    chosen = Some(index);
+                }
+            }
+        }
+        // Another time may have been set meanwhile.
+        chosen.filter(|&index| self.arms[index].take_tick(self.space, now))
     }
 
     /// Opens a wait whose goroutine may have to park for a P first, with all channels unlocked. The next round uses

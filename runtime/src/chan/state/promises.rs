@@ -190,8 +190,19 @@ impl State {
     /// The record stands in no queue, and the owner takes the record out before returning.
     unsafe fn stand_again(&mut self, receiver: RecordPtr, queue_state: QueueState) {
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
+        unsafe {
+            receiver.as_ref().value.set_queue_state(queue_state);
+            self.insert_by_place(receiver);
+        }
+    }
+
+    /// Puts a record to its place among the receivers.
+    ///
+    /// # Safety
+    /// As `stand_again`.
+    pub(super) unsafe fn insert_by_place(&mut self, receiver: RecordPtr) {
+        // SAFETY: by this function's contract.
         let it = unsafe { &receiver.as_ref().value };
-        it.set_queue_state(queue_state);
         // Only records that were put back likewise can have smaller places.
         // SAFETY: the records stand in the queue, which is locked.
         let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
