@@ -12,7 +12,7 @@ use gmp::chan::{
     never,
 };
 use gmp::context::Context;
-use gmp::{Runtime, select};
+use gmp::{Runtime, select, select_biased};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -277,6 +277,71 @@ fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
             assert_eq!(crew.run(move || in_time(&r)), None, "{:?}", start.elapsed());
             drop(stop);
             join_all(senders);
+        }
+    });
+}
+
+/// Waits to send what takes so long to make, is not sent then, and so on, until it is stopped.
+fn withdraws<'a>(
+    crew: &Crew<'a>,
+    s: &Sender<u32>,
+    after: Duration,
+    stopped: &Receiver<Infallible>,
+) -> Member<'a, ()> {
+    let (s, stopped) = (s.clone(), stopped.clone());
+    waiting(crew, move || {
+        let message = || {
+            gmp::time::sleep(after);
+            None
+        };
+        loop {
+            select! {
+                send(s, match message() { Some(message) => message, None => continue }) -> _ => break,
+                recv(stopped) -> _ => break,
+            }
+        }
+    })
+}
+
+/// Senders keep a receive past its limit with a promise, and withdraw it. Fails if the receive ends with nothing: there was a
+/// message throughout, of a sender behind those.
+#[test]
+fn a_receive_that_ends_at_its_limit_takes_what_is_there() {
+    everyone(|crew| {
+        for (in_time, (count, after)) in IN_TIME
+            .into_iter()
+            .flat_map(|in_time| [(2, 2 * SHORT_LIMIT), (1, 8 * SHORT_LIMIT)].map(|it| (in_time, it)))
+        {
+            let ((s, r), (stop, stopped)) = (bounded(0), bounded(0));
+            let mut senders: Vec<_> = (0..count).map(|_| withdraws(crew, &s, after, &stopped)).collect();
+            senders.push(waiting(crew, move || s.send(9).unwrap()));
+            assert_eq!(crew.run(move || in_time(&r)), Some(9));
+            drop(stop);
+            join_all(senders);
+        }
+    });
+}
+
+/// As above. The message is on the channel of another arm.
+#[test]
+fn a_select_that_ends_at_its_limit_takes_what_another_arm_has() {
+    everyone(|crew| {
+        let ways: [fn(&Receiver<u32>, &Receiver<u32>) -> bool; 3] = [
+            |a, b| select_biased! { recv(a) -> _ => false, recv(b) -> _ => true, default => false },
+            |a, b| select! { recv(a) -> _ => false, recv(b) -> _ => true, default(SHORT_LIMIT) => false },
+            |a, b| {
+                let mut select = Select::new();
+                let (_, b_is) = (select.recv(a), select.recv(b));
+                select.try_select().is_ok_and(|chosen| chosen.index() == b_is && chosen.recv(b).is_ok())
+            },
+        ];
+        for way in ways {
+            let ((s, a), (stop, stopped), (has, b)) = (bounded(0), bounded(0), bounded(1));
+            let sender = withdraws(crew, &s, 8 * SHORT_LIMIT, &stopped);
+            has.send(7).unwrap();
+            assert!(crew.run(move || way(&a, &b)));
+            drop(stop);
+            sender.join();
         }
     });
 }

@@ -398,6 +398,48 @@ impl<T> Chan<T> {
         });
     }
 
+    /// As `take`; asks no sender for a message that is still to come.
+    ///
+    /// # Safety
+    /// As `take`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn take_at_once(&self, state: &mut State, slot: *mut T, woken: &mut Woken) -> Taken {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if state.capacity == 0
+                && state.len == 0
+                && let Some(sender) = state.claim_with_message()
+            {
+                self.take_from(state, sender, slot);
+                woken.add(sender);
+                return Taken::Done;
+            }
+            if state.capacity == 0 && state.len == 0 && state.tick.is_none() {
+                return if state.is_drained() { Taken::Closed } else { Taken::Nothing };
+            }
+            self.take_without_sender(state, slot, woken)
+        }
+    }
+
+    /// Takes the message of a sender, on a channel without a buffer.
+    ///
+    /// # Safety
+    /// As `take`. The caller has claimed the sender, whose message is there, and readies the sender later.
+    unsafe fn take_from(&self, state: &State, sender: RecordPtr, slot: *mut T) {
+        // SAFETY: by this function's contract: the message lies in the sender's slot, and belongs to the receiver from here on.
+        unsafe {
+            let it = &sender.as_ref().value;
+            let from = it.slot().cast::<T>();
+            if state.granted > 0 || state.len > 0 {
+                self.exchange(from, slot);
+            } else {
+                slot.copy_from_nonoverlapping(from, 1);
+            }
+            it.set_wait_result(WaitResult::Done);
+        }
+    }
+
     /// As `take`, on a channel without a buffer in whose ring there may be messages that are granted, and no others.
     ///
     /// # Safety
@@ -411,17 +453,10 @@ impl<T> Chan<T> {
             let Some(sender) = State::claim(&mut state.senders) else {
                 return if state.is_drained() { Taken::Closed } else { Taken::Nothing };
             };
-            let it = &sender.as_ref().value;
-            let from = it.slot().cast::<T>();
-            if from.is_null() {
+            if sender.as_ref().value.slot().is_null() {
                 return Taken::Promise(sender);
             }
-            if state.granted > 0 || state.len > 0 {
-                self.exchange(from, slot);
-            } else {
-                slot.copy_from_nonoverlapping(from, 1);
-            }
-            it.set_wait_result(WaitResult::Done);
+            self.take_from(state, sender, slot);
             woken.add(sender);
         }
         Taken::Done

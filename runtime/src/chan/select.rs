@@ -155,7 +155,10 @@ fn select_locked<'a>(
             Round::Promise(index, sender) => match search.keep(index, sender) {
                 Kept::Came(index) => (index, Chosen::Received),
                 Kept::Again => continue,
-                Kept::Late => return Selected::none(),
+                Kept::Late => match search.last_round() {
+                    Some(last) => last,
+                    None => return Selected::none(),
+                },
                 Kept::Interrupted(why) => why.throw::<Active>(),
             },
             Round::Interrupted(why) => why.throw::<Active>(),
@@ -229,6 +232,7 @@ enum Kept {
     /// The message lies in this arm's slot.
     Came(usize),
     Again,
+    /// The limit has passed: one look remains (`last_round`).
     Late,
     /// By this interrupt, which the caller throws.
     Interrupted(Interrupt),
@@ -286,7 +290,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 Round::Promise(index, sender) => match self.keep(index, sender) {
                     Kept::Came(index) => return Some((index, Chosen::Received)),
                     Kept::Again => {}
-                    Kept::Late => return None,
+                    Kept::Late => return self.last_round(),
                     Kept::Interrupted(why) => why.throw::<Active>(),
                 },
                 Round::Interrupted(why) => why.throw::<Active>(),
@@ -297,6 +301,12 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Locks each channel once, and chooses one of the ready arms.
     #[inline(always)]
     fn lock(&mut self) -> Option<usize> {
+        self.lock_for(Arm::is_ready)
+    }
+
+    /// As `lock`, with this look at each arm.
+    #[inline(always)]
+    fn lock_for(&mut self, is_ready: impl Fn(&Arm<'a>) -> bool) -> Option<usize> {
         let (mut chosen, mut ready) = (None, 0_u64);
         let (mut last, mut state) = (std::ptr::null(), std::ptr::null_mut());
         let mut index = self.first;
@@ -308,7 +318,7 @@ impl<'s, 'a> Search<'s, 'a> {
                     self.alike = true;
                 }
                 arm.state = state;
-                if arm.is_ready() {
+                if is_ready(arm) {
                     ready += 1;
                     let replaces = match self.choice {
                         Choice::Uniform => draw(ready),
@@ -355,6 +365,26 @@ impl<'s, 'a> Search<'s, 'a> {
             chosen = self.choose_again();
         }
         None
+    }
+
+    /// The last round of a select whose wait for a promised message has ended at its limit: another arm may be ready, or have
+    /// another message. Returns `None` if the limit ends the select.
+    #[cold]
+    #[inline(never)]
+    fn last_round(&mut self) -> Option<(usize, Chosen)> {
+        let mut woken = Woken::new();
+        let found = loop {
+            let Some(index) = self.lock_for(Arm::is_ready_at_once) else { break None };
+            if let Some(chosen) = self.arms[index].take_at_once(self.space, &mut woken) {
+                break Some((index, chosen));
+            }
+            // As in `choose_again`.
+            self.unlock();
+        };
+        self.unlock();
+        woken.ready();
+        self.give_up_early();
+        found
     }
 
     /// Locks and chooses anew: the counterpart that made the arm ready waits in several queues, and was claimed

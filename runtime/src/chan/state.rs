@@ -235,6 +235,26 @@ impl State {
         Self::claim_for(queue, Message::ToCome)
     }
 
+    /// Claims the first sender that has a message already, and takes it out.
+    #[cold]
+    pub(crate) fn claim_with_message(&mut self) -> Option<RecordPtr> {
+        let mut at = self.senders.front();
+        while let Some(sender) = at {
+            at = self.senders.next(sender);
+            // SAFETY: the record stands in the queue, which is locked.
+            let it = unsafe { &sender.as_ref().value };
+            if !it.slot().is_null() {
+                // As in `claim_further`.
+                // SAFETY: the record stands in the queue, which is locked.
+                unsafe { self.senders.remove(sender) };
+                if it.claim() {
+                    return Some(sender);
+                }
+            }
+        }
+        None
+    }
+
     /// Claims the first receiver to which a message can go. A task is granted one: the message that the caller has for it.
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
@@ -468,6 +488,18 @@ impl State {
             || sender
             || self.is_drained()
             || self.turn_of(None).is_some_and(|turn| turn <= Active::now())
+    }
+
+    /// As `may_receive`, for a receive that asks no sender for a message.
+    pub(crate) fn may_receive_at_once(&mut self) -> bool {
+        // SAFETY: the records stand in the queue, which is locked.
+        let sender = self
+            .senders
+            .iter()
+            .map(|at| unsafe { &at.as_ref().value })
+            .any(|it| !it.slot().is_null() && it.is_open());
+        let here = self.len > 0 || self.capacity == 0 && sender || self.is_drained();
+        here || self.turn_of(None).is_some_and(|turn| turn <= Active::now())
     }
 
     /// Returns `true` if a `send` could complete now; as `may_receive`.

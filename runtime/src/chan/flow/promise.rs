@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(10);
 
 /// When a receiver with a limit asks no further sender: at the end of its first wait for a promised message. Senders may
 /// withdraw their promises and come back at once; else a receive would ask one after the other, far beyond its limit. A sender
-/// that was asked before has its whole `GRACE`.
+/// that was asked before has its whole `GRACE`. A receive that ends so looks once more for what it gets without asking.
 pub(crate) struct LastAsk(Cell<Option<Nanos>>);
 
 impl LastAsk {

@@ -247,7 +247,8 @@ impl<T> Chan<T> {
         }
         match outcome {
             Outcome::Came => Ok(Some(Ended::Done)),
-            Outcome::TimedOut => Ok(Some(Ended::TimedOut)),
+            // SAFETY: by this function's contract.
+            Outcome::TimedOut => Ok(Some(unsafe { self.look_last(receive.slot) })),
             Outcome::Interrupted(why) => Err(why),
             Outcome::Withdrawn => Ok(None),
         }
@@ -365,6 +366,25 @@ impl<T> Chan<T> {
         taken
     }
 
+    /// The last look of a receive whose wait for a promised message has ended at its limit: there may be another message.
+    ///
+    /// # Safety
+    /// As `recv`. The caller has no record in a queue.
+    #[cold]
+    unsafe fn look_last(&self, slot: *mut T) -> Ended {
+        let mut woken = Woken::new();
+        let mut state = self.lock();
+        // SAFETY: by this function's contract.
+        let taken = unsafe { self.take_at_once(&mut state, slot, &mut woken) };
+        drop(state);
+        woken.ready();
+        match taken {
+            Taken::Done => Ended::Done,
+            Taken::Closed => Ended::Closed,
+            Taken::Promise(_) | Taken::Nothing => Ended::TimedOut,
+        }
+    }
+
     /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`; or up to
     /// twice that, where promises are withdrawn.
     ///
@@ -407,9 +427,11 @@ impl<T> Chan<T> {
             // SAFETY: the sender is claimed, and the slot is the caller's, by this function's contract.
             match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                 Outcome::Came => return Ended::Done,
-                Outcome::TimedOut => return Ended::TimedOut,
+                // SAFETY: by this function's contract.
+                Outcome::TimedOut => return unsafe { self.look_last(slot) },
                 Outcome::Interrupted(why) => unreachable!("try_recv: interrupted by {why:?}"),
-                Outcome::Withdrawn if last_ask.has_passed() => return Ended::TimedOut,
+                // SAFETY: by this function's contract.
+                Outcome::Withdrawn if last_ask.has_passed() => return unsafe { self.look_last(slot) },
                 Outcome::Withdrawn => {}
             }
             // SAFETY: by this function's contract.

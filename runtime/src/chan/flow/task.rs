@@ -96,7 +96,7 @@ impl TaskReceive {
         let mut slot = MaybeUninit::uninit();
         let taken = match &this.wait {
             // SAFETY: the slot is valid for a write of a `T`.
-            None => unsafe { chan.take_at_once(slot.as_mut_ptr()) },
+            None => unsafe { chan.take_before_a_wait(slot.as_mut_ptr()) },
             Some(wait) if wait.is_over(cx.waker()) => match this.result() {
                 // SAFETY: as above. A message is granted to this task.
                 WaitResult::Granted => unsafe { chan.take_granted(slot.as_mut_ptr()) },
@@ -348,7 +348,7 @@ impl<T> Chan<T> {
     ///
     /// # Safety
     /// As `take`.
-    unsafe fn take_at_once(&self, slot: *mut T) -> Taken {
+    unsafe fn take_before_a_wait(&self, slot: *mut T) -> Taken {
         let (mut state, mut woken) = (self.lock(), Woken::new());
         if state.len == 0 && !state.closed && state.tick.is_none() {
             return Taken::Nothing;

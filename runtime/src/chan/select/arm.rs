@@ -61,6 +61,8 @@ pub(crate) struct Ops {
     fits: bool,
     /// `Chan::take`.
     take: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
+    /// `Chan::take_at_once`.
+    take_at_once: unsafe fn(*const (), &mut State, *mut (), &mut Woken) -> Taken,
     /// `Chan::take_message`.
     take_message: unsafe fn(*const (), *mut ()) -> bool,
     drop: unsafe fn(*mut ()),
@@ -81,6 +83,7 @@ impl<T> Chan<T> {
         layout: layout_of_box::<T>(),
         fits: size_of::<T>() <= SPACE && align_of::<T>() <= align_of::<Space>(),
         take: Self::take_erased,
+        take_at_once: Self::take_at_once_erased,
         take_message: Self::take_message_erased,
         drop: Self::drop_erased,
         withdraw: Self::withdraw_erased,
@@ -91,6 +94,18 @@ impl<T> Chan<T> {
     unsafe fn take_erased(this: *const (), state: &mut State, slot: *mut (), woken: &mut Woken) -> Taken {
         // SAFETY: by this function's contract.
         unsafe { (*this.cast::<Self>()).take(state, slot.cast(), woken) }
+    }
+
+    /// # Safety
+    /// As `take_erased`.
+    unsafe fn take_at_once_erased(
+        this: *const (),
+        state: &mut State,
+        slot: *mut (),
+        woken: &mut Woken,
+    ) -> Taken {
+        // SAFETY: by this function's contract.
+        unsafe { (*this.cast::<Self>()).take_at_once(state, slot.cast(), woken) }
     }
 
     /// # Safety
@@ -281,6 +296,33 @@ impl<'a> Arm<'a> {
         // SAFETY: `Search` has set the pointer and holds the channel's lock, and there is no other reference to the state
         // meanwhile.
         self.direction.is_ready(unsafe { &mut *self.state })
+    }
+
+    /// As `is_ready`, for a receive that asks no sender for a message.
+    pub(super) fn is_ready_at_once(&self) -> bool {
+        // SAFETY: as in `is_ready`.
+        let state = unsafe { &mut *self.state };
+        match self.direction {
+            Direction::Receive => state.may_receive_at_once(),
+            Direction::Send => state.may_send(),
+        }
+    }
+
+    /// As `take`, with the operation; a receive asks no sender for a message.
+    #[cold]
+    pub(super) fn take_at_once(&mut self, space: *mut Space, woken: &mut Woken) -> Option<Chosen> {
+        let (_, chan, ops) = self.chan?;
+        // SAFETY: as in `take`.
+        let state = unsafe { &mut *self.state };
+        match self.direction {
+            // SAFETY: as in `take`.
+            Direction::Receive => match unsafe { (ops.take_at_once)(chan, state, self.slot(space), woken) } {
+                Taken::Done => Some(Chosen::Received),
+                Taken::Closed => Some(Chosen::Drained),
+                Taken::Promise(_) | Taken::Nothing => None,
+            },
+            Direction::Send => state.promise(woken).map(Chosen::Sends),
+        }
     }
 
     /// Takes the arm, if the arm is still ready. The channel is locked.
