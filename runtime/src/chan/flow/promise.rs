@@ -137,8 +137,17 @@ fn open(ask: Ask) -> Result<Opened<Active>, Interrupt> {
     let hook = (&raw const asks).cast();
     // SAFETY: `hook` is the first field of `asks`, and is taken back before `asks` is dropped.
     unsafe { StandingHook::note(hook) };
-    let due = if is_calm { None } else { interrupt::due_here::<Active>() };
-    let opened = due.map_or_else(|| Ok(Wait::open()), Err);
+    let opened = loop {
+        let due = if interrupt::is_none_due::<Active>() { None } else { interrupt::due_here::<Active>() };
+        if let Some(why) = due {
+            break Err(why);
+        }
+        if let Some(opened) = Wait::try_open() {
+            break Ok(opened);
+        }
+        // Parks for a P, and has it afterwards. An interrupt may have come meanwhile.
+        Wait::of(Wait::<Active>::open()).withdraw();
+    };
     // SAFETY: the hook was noted with this pointer, and `asks` still lives.
     unsafe { StandingHook::take_back(hook) };
     if opened.is_err() {
