@@ -4,5 +4,6 @@
 mod context;
 mod context_run;
 mod futures;
+mod orphans;
 mod sleep;
 mod timers;

@@ -1,5 +1,5 @@
-//! Timers: a callback is called once for each time that it was set and not stopped, in a goroutine or on a thread of
-//! its own, and never early; a timer's channel gives its due time once.
+//! Timers: a callback is called once for each time that it was set and not stopped, in a goroutine of its own or on a callback
+//! thread, and never early; a timer's channel gives its due time once.
 
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::sync::{Event, Semaphore};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const MS: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// What a wake-up may be late on a machine that others use too.
 const LATE: Duration = Duration::from_secs(5);
 /// Races are run so often.
@@ -19,7 +19,7 @@ const ROUNDS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
 /// The thread of the timers is one for all tests of this process: those that look at it, and those that use it, come
 /// one after the other.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -53,7 +53,7 @@ fn in_and_out(body: impl Fn(Option<usize>) + Send + Sync) {
 }
 
 /// The threads of this process by the name that the timers' own have.
-fn threads_called(name: &str) -> usize {
+pub(crate) fn threads_called(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|comm| comm.trim_end() == name).count()

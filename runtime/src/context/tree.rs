@@ -43,11 +43,12 @@ use crate::chan::{Receiver, Woken};
 use crate::g::list::GList;
 use crate::g::{Birth, call_undisturbed};
 use crate::goroutine;
-use crate::host::{Active, Clock, Host, Threads};
+use crate::host::{Active, Clock, Host, Process, Threads};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, Relaxed, Release, Weak};
 use crate::sched::Sched;
 use crate::sched::run::wake::queue_nudged;
+use crate::sched::timers::timer_thread::Call;
 use crate::wait::interrupt::{self, Interrupt};
 use crate::wait::queue::{self, Queue};
 use crate::wait::task::Readied;
@@ -555,13 +556,13 @@ fn run_aside(f: Box<dyn FnOnce() + Send>) {
 }
 
 /// A call on the way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
-/// the drop runs the call on a thread of its own.
+/// the drop leaves the call to the timer thread, as the ender of a runtime has no time to start threads.
 struct Unrun(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Unrun {
     fn drop(&mut self) {
         if let Some(f) = self.0.take() {
-            run_aside(f);
+            Active::shared().timer_thread.leave(Call::Function(f));
         }
     }
 }

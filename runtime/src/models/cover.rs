@@ -20,6 +20,7 @@ use crate::runtime::{Report, Runtime};
 use crate::sched::park::{Commit, WaitReason};
 use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::sched::timers::shared::Counted;
+use crate::sched::timers::timer_thread::Call;
 use crate::sched::watch::quit::Heard;
 use crate::wait::waiter::{How, Wait, Waiter, Woke};
 use gmp_timers::Nanos;
@@ -175,7 +176,12 @@ impl InlineCall {
     }
 }
 
-/// Waits for the end of the timer thread.
+/// Leaves a call to the timer thread, as the end of a runtime does.
+pub fn leave_call(f: impl FnOnce() + Send + 'static) {
+    Active::shared().timer_thread.leave(Call::Function(Box::new(f)));
+}
+
+/// Waits for the end of the timer thread and its callback threads.
 pub fn timer_thread_ends() {
     while Active::shared().timer_thread.threads() > 0 {
         loom::thread::yield_now();

@@ -2,7 +2,9 @@
 //! thread sets, and none is lost with its runtime.
 
 use super::caught;
-use super::cover::{Handle, Held, InlineCall, refuse_after, timer_thread_ends, timer_thread_is_quiet};
+use super::cover::{
+    Handle, Held, InlineCall, leave_call, refuse_after, timer_thread_ends, timer_thread_is_quiet,
+};
 use super::task::{Foreign, poll, run};
 use crate::model::{
     Flag, LONG, Model, Mutant, at_rest, done, fall_asleep, grant_threads, pass, refuse_threads, runtime,
@@ -252,6 +254,39 @@ fn a_callback_that_is_due_when_its_runtime_ends_is_called() {
         drop(runtime);
         count.reaches(1);
         done();
+        timer_thread_ends();
+    });
+}
+
+/// A call is left to the timer thread, which sleeps for another callback, or is about to. Fails by deadlock when neither sees
+/// the other.
+#[test]
+fn a_call_is_left_to_a_timer_thread_that_goes_to_sleep() {
+    Model::new().check("left_vs_sleep", || {
+        let count = Count::default();
+        let calls = count.clone();
+        let other = InlineCall::after(LONG, || unreachable!("it is stopped"));
+        leave_call(move || calls.add());
+        count.reaches(1);
+        done();
+        assert!(other.stop());
+        timer_thread_ends();
+    });
+}
+
+/// Outside of any runtime: a callback thread, the only one that there may be, ends while another callback is due. Fails by
+/// deadlock when neither that thread nor the timer thread sees that the call waits.
+#[test]
+fn a_callback_thread_does_not_end_before_a_call_that_waits() {
+    Model::new().preemptions(2).check("caller_ends", || {
+        let count = Count::default();
+        let timers = [(); 2].map(|()| {
+            let calls = count.clone();
+            after_func(Duration::ZERO, move || calls.add())
+        });
+        count.reaches(2);
+        done();
+        drop(timers);
         timer_thread_ends();
     });
 }
@@ -535,6 +570,8 @@ fn mutants() {
             (Mutant::OrphansForgotten, END),
             (Mutant::OrphanStaysHome, END),
             (Mutant::UnrunFiringLost, DUE),
+            (Mutant::LeftInSilence, "a_call_is_left_to_a_timer_thread_that_goes_to_sleep"),
+            (Mutant::CallerEndsLate, "a_callback_thread_does_not_end_before_a_call_that_waits"),
             (Mutant::TimerThreadEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
             (Mutant::TimerThreadLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
             (Mutant::TimerThreadRefusedForGood, "a_timers_thread_that_was_refused_is_asked_for_again"),

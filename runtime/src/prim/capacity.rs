@@ -57,6 +57,8 @@ pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) 
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
 /// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
+/// How many threads there are at a time, at most, for the callbacks that no runtime runs.
+pub(crate) const MOST_CALLERS: usize = if cfg!(gmp_loom) { 1 } else { 32 };
 /// So many goroutines are spawned in a row before a spawner without a P takes an idle one.
 pub(crate) const SPREE: u32 = if cfg!(gmp_loom) { 0 } else { 64 };
 /// How long so many may take, and how far apart those are that follow.

@@ -527,6 +527,10 @@ pub enum Mutant {
     OrphanStaysHome,
     /// The end of a runtime loses a firing whose goroutine never ran.
     UnrunFiringLost,
+    /// A call is left to the timer thread, which sleeps on.
+    LeftInSilence,
+    /// A callback thread finds that no call waits, and is counted out in another critical section.
+    CallerEndsLate,
     /// The timer thread ends after it has said so.
     TimerThreadEndsLate,
     /// The timer thread looks at its heaps, and says in another critical section how long it sleeps.

@@ -78,8 +78,8 @@ impl Handle {
     }
 
     /// Calls `f`, `dur` from now, in a goroutine of the runtime: [`time::after_func`](crate::time::after_func), as if a
-    /// goroutine of that runtime had called it. If the runtime ends before the timer is due, `f` runs on a thread of its own.
-    /// Does not block.
+    /// goroutine of that runtime had called it. If the runtime ends before the timer is due, `f` runs on a thread of the
+    /// library. Does not block.
     ///
     /// ```
     /// use gmp::chan;

@@ -39,8 +39,8 @@
 //!    queues a new goroutine: it finds E1 there, and drops the closure itself; or that section comes before E1, and the
 //!    first snapshot has the goroutine. In the same section the goroutine is counted, so one that its thread drops is not
 //!    among those that are left. Only an M without a goroutine may queue a new one as late as step 2: for the firing of a
-//!    callback, or for a function that a context calls after its end. What is dropped of these goes to the timer thread,
-//!    or to a thread of its own.
+//!    callback, or for a function that a context calls after its end. What is dropped of these goes to the timer thread:
+//!    the ender starts no thread for it, since there may be thousands.
 //!
 //!    The ender never interrupts (a) a goroutine that is unwinding, (b) one that is dropping its closure in `g::root`, (c) one
 //!    in a short internal wait, or in a wait for main of another runtime, which borrows its frames (`OnInterrupt::Never`). The

@@ -114,9 +114,13 @@ impl fmt::Debug for Timer {
 ///
 /// The goroutine belongs to the runtime in which `after_func` was called, even if a later `reset` is called
 /// elsewhere. If `after_func` was called outside of a runtime, or the runtime has ended before the timer was due, `f`
-/// runs on a thread of its own; one process-wide thread waits for such timers, as long as there are any. If a timer
+/// runs on a thread of the library; one process-wide thread waits for such timers, as long as there are any. If a timer
 /// has fired, but its goroutine did not run before the runtime ended, `f` runs on such a thread as well. So every
 /// firing that was not stopped runs `f`.
+///
+/// There are at most 32 threads that run such functions, one after another; what is due beyond that waits until one of
+/// these has returned, in about the order of the due times. So a function that blocks holds up others only when 32 of
+/// them block.
 ///
 /// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and
 /// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends the goroutine that runs `f`; the panic

@@ -37,6 +37,7 @@ use crate::prim::hooks::*;
 use crate::prim::{Arc, UnsafeCell};
 use crate::sched::Sched;
 use crate::sched::timers::shared::{Counted, Shared};
+use crate::sched::timers::timer_thread::Call;
 use crate::sched::timers::{Locked, Set, Timers};
 use gmp_timers::{Handle, Nanos};
 use std::panic::Location;
@@ -44,7 +45,7 @@ use std::panic::Location;
 /// Where a callback runs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RunMode {
-    /// In a goroutine of its own; for the timer thread: on a thread of its own.
+    /// In a goroutine of its own; for the timer thread: on a callback thread.
     Goroutine,
     /// As `Goroutine`, for the library's own: `num_goroutines` does not count the goroutine.
     Uncounted,
@@ -265,7 +266,7 @@ impl<H: Host> Drop for Firing<H> {
         // The goroutine was never run: the runtime ended, or had no stack for it.
         if let Some(call) = self.0.take() {
             mutant!(UnrunFiringLost: return);
-            H::shared().timer_thread.run(call);
+            H::shared().timer_thread.leave(Call::Timer(call));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The timer thread: one thread of the process, for the callbacks that no runtime runs.
 //!
 //! Callbacks made outside of any runtime stand in the timer thread's own heap; callbacks that outlive their runtime
-//! stay in that runtime's heaps, which the timer thread takes over. Each callback is fired on a thread of its own.
+//! stay in that runtime's heaps, which the timer thread takes over. What an ended runtime has fired and not run is *left* to
+//! the timer thread as well. A callback is called on one of a few *callback threads*, which the timer thread starts.
 //!
 //! ```text
 //!   setter                                         timer thread
@@ -28,7 +29,25 @@
 //! A start of the thread may be refused. Then the heaps stay on the list, and T2 comes with each callback that is set in one of
 //! them, until there is a thread.
 //!
-//! Threads that run callbacks are not counted as the library's own: they run user's code, which may wake goroutines.
+//! ```text
+//!   timer thread                                   callback thread
+//!
+//!   C1  timer thread's lock: appends the calls to  D1  calls; drops what was called
+//!       `waiting`                                  D2  timer thread's lock: takes the first of
+//!   C2  timer thread's lock: while fewer than          `waiting`, and goes on with D1;
+//!       MOST_CALLERS call, takes the first of          none: `callers` -= 1, ends
+//!       `waiting`; `callers` += 1
+//!   C3  starts a thread for that call
+//! ```
+//! So as long as a call waits, there are callback threads, each of which looks at `waiting` before it ends, or the timer
+//! thread looks. A start that is refused gives the call back to the front of `waiting`; without any callback thread the timer
+//! thread calls.
+//!
+//! Not done: a thread for each callback. Thousands of timers that outlive their runtime may be due together, and would take all
+//! threads that the process may have. Nor does the thread that leaves a firing start anything: it may be the ender of the
+//! runtime, which has a limit, and to start a thread takes some 50 µs, or a millisecond on a busy machine.
+//!
+//! Callback threads are not counted as the library's own: they run user's code, which may wake goroutines.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -43,10 +62,38 @@ use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
 use crate::sched::watch::deadlock::Verdict;
 use gmp_timers::Nanos;
+use std::collections::VecDeque;
+use std::io;
+
+/// What a callback thread calls.
+pub(crate) enum Call<H: Host> {
+    /// A callback that is due.
+    Timer(Shared<Callback<H>>),
+    /// A function that a context calls after its end.
+    Function(Box<dyn FnOnce() + Send>),
+}
+
+impl<H: Host> Call<H> {
+    /// For the thread that owns the call. Drops what was called, as the last owner perhaps. A panic of the user's code ends
+    /// here: the panic hook has printed it. Where there is no thread for the call, the caller may be one that ends a runtime,
+    /// under a context.
+    fn call(self) {
+        call_undisturbed::<H>(move || match self {
+            Call::Timer(call) => call.call(),
+            Call::Function(f) => f(),
+        });
+    }
+}
 
 struct State<H: Host> {
     /// Heaps with callbacks.
     kept: Vec<Arc<Timers<H>>>,
+    /// Calls that others have left to the thread. Empty without a thread.
+    left: VecDeque<Call<H>>,
+    /// Calls for which there was no callback thread.
+    waiting: VecDeque<Call<H>>,
+    /// How many callback threads there are, or are about to be started. At most `MOST_CALLERS`.
+    callers: usize,
     thread: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
@@ -67,13 +114,23 @@ pub(crate) struct TimerThread<H: Host> {
 enum Next<H: Host> {
     /// What is due in this heap at this time.
     Fire(Arc<Timers<H>>, Nanos),
+    /// What others have left.
+    Call(VecDeque<Call<H>>),
     Sleep(Nanos),
     End,
 }
 
 impl<H: Host> TimerThread<H> {
     pub(crate) fn new() -> Self {
-        let state = State { kept: Vec::new(), thread: false, fires: false, until: Nanos::ZERO };
+        let state = State {
+            kept: Vec::new(),
+            left: VecDeque::new(),
+            waiting: VecDeque::new(),
+            callers: 0,
+            thread: false,
+            fires: false,
+            until: Nanos::ZERO,
+        };
         TimerThread {
             own: Arc::new(Timers::of_nobody()),
             state: Mutex::new(Rank::TimerThread, state),
@@ -87,18 +144,20 @@ impl<H: Host> TimerThread<H> {
         &self.own
     }
 
-    /// For models: returns how many threads there are that run no user's code.
+    /// For models: returns how many threads there are, callback threads too.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn threads(&self) -> usize {
-        usize::from(self.state.lock().thread)
+        let state = self.state.lock();
+        usize::from(state.thread) + state.callers
     }
 
-    /// For the DeadlockWatch. `Err(Awake)`: a callback is being fired. `Err(Waits)`: one is pending.
-    /// `Ok((guard, threads))`: none is, and none can fire while the guard lives; `threads` is 1 while the timer
+    /// For the DeadlockWatch. `Err(Awake)`: a callback is being fired, or waits for a callback thread. `Err(Waits)`: one is
+    /// pending. `Ok((guard, threads))`: none is, and none can fire while the guard lives; `threads` is 1 while the timer
     /// thread exists, else 0.
     pub(crate) fn freeze(&self) -> Result<(impl Sized + '_, u32), Verdict> {
         let state = self.state.lock();
-        if state.fires.unless(TimerThreadFiresUnseen) {
+        let calls_wait = !(state.left.is_empty() && state.waiting.is_empty());
+        if state.fires.unless(TimerThreadFiresUnseen) || calls_wait {
             return Err(Verdict::Awake);
         }
         if state.kept.iter().any(|timers| !timers.is_empty()) {
@@ -115,21 +174,9 @@ impl<H: Host> TimerThread<H> {
             state.kept.push(Arc::clone(timers));
         }
         if !state.thread {
-            state.thread = true;
-            // In the lock: the first setter that finds no thread, and that setter alone, starts it.
-            let cpus = cpus_of_the_process::<H>();
-            let started = H::start("gmp-timers", move || {
-                if let Some(cpus) = cpus {
-                    // Refused where none of these CPUs is left: then it has those of the caller.
-                    let _set = H::set_own_affinity(&cpus);
-                }
-                self.serve()
-            });
             // Relaxed: a hint, the lock decides.
             let told = self.refused.load(Relaxed);
-            self.refused.store(started.is_err(), Relaxed);
-            if let Err(refused) = started {
-                state.thread = false;
+            if let Err(refused) = self.start(&mut state) {
                 drop(state);
                 // Once until a thread was to be had.
                 if !told {
@@ -143,6 +190,37 @@ impl<H: Host> TimerThread<H> {
         {
             self.alarm(state, due);
         }
+    }
+
+    /// Has `call` made by a callback thread. Starts at most the timer thread; where that is refused, the caller makes the call.
+    pub(crate) fn leave(&'static self, call: Call<H>) {
+        let mut state = self.state.lock();
+        if state.thread || self.start(&mut state).is_ok() {
+            state.left.push_back(call);
+            if state.until > Nanos::ZERO {
+                mutant!(LeftInSilence: return);
+                self.alarm(state, Nanos::ZERO);
+            }
+        } else {
+            drop(state);
+            call.call();
+        }
+    }
+
+    /// Starts the thread. In the lock: the first that finds no thread, and that one alone, starts it.
+    fn start(&'static self, state: &mut State<H>) -> io::Result<()> {
+        let cpus = cpus_of_the_process::<H>();
+        let started = H::start("gmp-timers", move || {
+            if let Some(cpus) = cpus {
+                // Refused where none of these CPUs is left: then it has those of the caller.
+                let _set = H::set_own_affinity(&cpus);
+            }
+            self.serve()
+        });
+        state.thread = started.is_ok();
+        // Relaxed: a hint, the lock decides.
+        self.refused.store(started.is_err(), Relaxed);
+        started.map(|_detached| ())
     }
 
     /// Whether heaps wait for a thread that was refused: whoever sets a callback in one of them asks again, also when theirs is
@@ -168,16 +246,15 @@ impl<H: Host> TimerThread<H> {
         self.note.alarm();
     }
 
-    fn serve(&self) {
+    fn serve(&'static self) {
         let mut idle_since = None;
         loop {
             match self.next(&mut idle_since) {
                 Next::Fire(timers, now) => {
                     // What becomes due meanwhile waits for B1: another heap's callback may be earlier.
-                    while let Some(call) = timers.pop_orphan(now) {
-                        self.run(call);
-                    }
+                    self.run(std::iter::from_fn(|| timers.pop_orphan(now).map(Call::Timer)));
                 }
+                Next::Call(left) => self.run(left),
                 Next::Sleep(until) => {
                     self.note.doze(Some(until));
                 }
@@ -191,6 +268,11 @@ impl<H: Host> TimerThread<H> {
     fn next(&self, idle_since: &mut Option<Nanos>) -> Next<H> {
         let mut state = self.state.lock();
         state.fires = false;
+        if !state.left.is_empty() {
+            *idle_since = None;
+            state.fires = true;
+            return Next::Call(std::mem::take(&mut state.left));
+        }
         state.kept.retain(|timers| !timers.is_empty());
         let now = H::now();
         let first =
@@ -220,39 +302,81 @@ impl<H: Host> TimerThread<H> {
         Next::Sleep(until)
     }
 
-    /// Runs a callback that is due: on this thread if it is inline, else on a new thread. If no thread can be
-    /// started, the callback runs here, and delays the callbacks behind it.
-    pub(crate) fn run(&self, call: Shared<Callback<H>>) {
-        if call.run() == RunMode::Wakes {
-            return call.call();
+    /// Makes calls that are due: on this thread those that are inline, the others on callback threads, in their order.
+    fn run(&'static self, calls: impl IntoIterator<Item = Call<H>>) {
+        let mut others = VecDeque::new();
+        for call in calls {
+            match call {
+                Call::Timer(call) if call.run() == RunMode::Wakes => call.call(),
+                other => others.push_back(other),
+            }
         }
-        let mut called = OnItsWay(Some(call));
-        if let Err(refused) = H::start("gmp-callback", move || called.arrives()) {
-            H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
+        self.state.lock().waiting.append(&mut others);
+        while let Some(call) = self.take_for_a_thread() {
+            let mut called = OnItsWay(self, Some(call));
+            if let Err(refused) = H::start("gmp-callback", move || called.arrives()) {
+                H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
+                // A callback thread that there is takes what waits.
+                if self.state.lock().callers > 0 {
+                    return;
+                }
+            }
         }
+    }
+
+    /// C2.
+    fn take_for_a_thread(&self) -> Option<Call<H>> {
+        let mut state = self.state.lock();
+        if state.callers >= capacity::MOST_CALLERS {
+            return None;
+        }
+        let call = state.waiting.pop_front()?;
+        state.callers += 1;
+        Some(call)
+    }
+
+    /// D2.
+    fn take_or_end(&self) -> Option<Call<H>> {
+        let mut state = self.state.lock();
+        let call = state.waiting.pop_front();
+        mutant!(CallerEndsLate: drop(state); state = self.state.lock());
+        if call.is_none() {
+            state.callers -= 1;
+            // Its memory goes: there were thousands, perhaps.
+            state.waiting = VecDeque::new();
+        }
+        call
+    }
+
+    /// C3 was refused. Returns the call if there is no callback thread that would take it.
+    fn take_back(&self, call: Call<H>) -> Option<Call<H>> {
+        let mut state = self.state.lock();
+        state.callers -= 1;
+        if state.callers == 0 {
+            return Some(call);
+        }
+        state.waiting.push_front(call);
+        None
     }
 }
 
-/// A callback on the way to its thread, the only owner for this firing: otherwise the starter of the thread could be
-/// the last owner, and would drop the user's closure. If no thread can be started, the drop calls the callback.
-struct OnItsWay<H: Host>(Option<Shared<Callback<H>>>);
+/// A call on the way to its thread, the only owner for this firing: otherwise the starter of the thread could be the last
+/// owner, and would drop the user's closure. If no thread can be started, the drop takes the call back.
+struct OnItsWay<H: Host>(&'static TimerThread<H>, Option<Call<H>>);
 
 impl<H: Host> OnItsWay<H> {
     fn arrives(&mut self) {
-        if let Some(call) = self.0.take() {
-            call_and_drop(call);
+        while let Some(call) = self.1.take() {
+            call.call();
+            self.1 = self.0.take_or_end();
         }
     }
 }
 
 impl<H: Host> Drop for OnItsWay<H> {
     fn drop(&mut self) {
-        self.arrives();
+        if let Some(call) = self.1.take().and_then(|call| self.0.take_back(call)) {
+            call.call();
+        }
     }
-}
-
-/// Runs user's code, whose panic ends here: the panic hook has printed it. Where there is no thread for it, the caller may be
-/// one that ends a runtime, under a context.
-fn call_and_drop<H: Host>(call: Shared<Callback<H>>) {
-    call_undisturbed::<H>(move || call.call());
 }

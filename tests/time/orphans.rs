@@ -1,0 +1,110 @@
+//! Timers that outlive their runtime: all are called, on a few threads, in their order; and the thread that ends the runtime
+//! starts none of these.
+
+use crate::timers::{HOUR, MS, alone, threads_called};
+use common::seccomp::refuse_here;
+use common::{PROCS, runtime, until, watched};
+use gmp::sync::Semaphore;
+use gmp::time::{Timer, after_func};
+use gmp::{Runtime, context::Context};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+
+/// So many callback threads there are at a time.
+const MOST: usize = 32;
+
+/// Has each thread of the runtime compute until the flag is set.
+fn compute(rt: &Runtime, procs: usize) -> Arc<AtomicBool> {
+    let (begun, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    for _ in 0..procs {
+        let (begins, is_over) = (Arc::clone(&begun), Arc::clone(&over));
+        rt.go(move || {
+            begins.fetch_add(1, SeqCst);
+            while !is_over.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    until(|| begun.load(SeqCst) == procs);
+    over
+}
+
+/// The thread that ends the runtime may start no thread here. Fails when that thread asks for one, is refused it, and makes
+/// the calls itself: it would go beyond its limit by the start of a thread for each call.
+#[test]
+fn the_ender_starts_no_thread_for_what_did_not_run() {
+    const CALLS: usize = 100;
+    let _alone = alone();
+    for procs in PROCS {
+        watched(procs, || {
+            // Keeps the thread of the timers.
+            let keeps = after_func(HOUR, || ());
+            let callers = Arc::new(Mutex::new(Vec::new()));
+            let calls = || {
+                let callers = Arc::clone(&callers);
+                move || callers.lock().unwrap().push(thread::current().id())
+            };
+            // SAFETY: no goroutine of this test keeps a thread-bound value across a blocking call.
+            let rt = unsafe { Runtime::builder().procs(procs).max_threads(procs).build() }.unwrap();
+            let (context, cancel) = Context::background().with_cancel();
+            let _call = rt.run(|| context.after_func(calls()));
+            let over = compute(&rt, procs);
+            // From here on a call has a goroutine that does not come to run.
+            for _ in 0..CALLS {
+                rt.handle().after_func(MS, calls()).unwrap();
+            }
+            cancel.cancel();
+            until(|| rt.num_goroutines() == procs + CALLS + 1);
+            let ender: ThreadId = thread::scope(|scope| {
+                let ends = scope.spawn(move || {
+                    refuse_here(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+                    assert_eq!(rt.shutdown(20 * MS).goroutines_left(), procs);
+                    thread::current().id()
+                });
+                ends.join().unwrap()
+            });
+            over.store(true, SeqCst);
+            until(|| callers.lock().unwrap().len() == CALLS + 1);
+            assert!(!callers.lock().unwrap().contains(&ender), "called by the thread that ended the runtime");
+            assert!(keeps.stop());
+        });
+    }
+}
+
+/// Fails by more threads than there may be, by a call that is lost, and by one that comes before an earlier one.
+#[test]
+fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
+    const CALLS: usize = 3 * MOST;
+    let _alone = alone();
+    for procs in PROCS {
+        watched(procs, || {
+            let (goes_on, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+            let rt = runtime(procs);
+            let call = |n| {
+                let (waits, begins) = (Arc::clone(&goes_on), Arc::clone(&begun));
+                let call = move || {
+                    begins.lock().unwrap().push(n);
+                    waits.acquire(1);
+                };
+                // All in one heap.
+                rt.handle().after_func(HOUR, call).unwrap()
+            };
+            let timers: Vec<Timer> = (0..CALLS).map(call).collect();
+            drop(rt);
+            for (n, timer) in (0..).zip(&timers) {
+                assert!(timer.reset(MS + n * MS / 20));
+            }
+            for ended in 0..=CALLS - MOST {
+                until(|| begun.lock().unwrap().len() >= MOST + ended);
+                assert_eq!(begun.lock().unwrap().len(), MOST + ended, "more threads than there may be");
+                goes_on.add_permits(1);
+            }
+            goes_on.add_permits(MOST);
+            // The first ones began side by side.
+            let begun = begun.lock().unwrap();
+            assert!(begun[MOST..].is_sorted(), "{begun:?}");
+            until(|| threads_called("gmp-callback") == 0);
+        });
+    }
+}
