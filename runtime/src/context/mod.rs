@@ -269,7 +269,9 @@ impl Context {
     ///
     /// The context does not end waits of other libraries: a lock, channel, `join` or `sleep` of std or of another
     /// crate, a system call that blocks, a wait inside a C function. Nor does it end a computation. Such a call goes on
-    /// until its own end, and `run` as well; the next wait of this library is unwound. Nor does the context end a wait
+    /// until its own end, and `run` as well; the next wait of this library is unwound. A loop whose calls never have to wait,
+    /// since its socket or channel always has something, is not ended either: it asks [`err`](Self::err) each time. The
+    /// iterators [`incoming`](crate::net::TcpListener::incoming) of listeners do. Nor does the context end a wait
     /// that would have to be unwound where a goroutine has less than 5 KiB of stack left, 8 KiB in a build with debug
     /// assertions.
     ///

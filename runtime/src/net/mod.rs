@@ -61,7 +61,6 @@ pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};
 
-use crate::context::ContextError;
 use std::fmt;
 use std::io;
 
@@ -96,9 +95,4 @@ fn closed() -> io::Error {
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
-}
-
-/// Returns `true` if a context has ended the call.
-fn is_canceled(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
 }
