@@ -2,7 +2,7 @@
 
 use common::crew::everyone;
 use common::mappings::{AllMappings, most_mappings};
-use common::seccomp::{refuse, refuse_flags};
+use common::seccomp::{refuse, refuse_flags, refuse_while};
 use common::{child, dumps, runtime, until, watched};
 use gmp::Runtime;
 use gmp::context::{Context, ContextError};
@@ -10,6 +10,8 @@ use gmp::process::{Child, Command, Stdio};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 fn shell(script: &str) -> Command {
@@ -214,6 +216,61 @@ fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
                 assert_eq!(inner, Some(&ContextError::DeadlineExceeded), "{refused:?}");
                 drop(stdin);
                 assert_eq!(child.wait().unwrap().code(), Some(3));
+            })
+            .join()
+            .unwrap();
+            assert_eq!(rt.shutdown(Duration::from_secs(20)).refused().child_waits(), 0);
+        });
+    }
+}
+
+/// Fails by a hang: the wait for a child that was started while there was no descriptor, or no memory, for its pidfd takes a
+/// thread, and is ended by no context, though there is one again.
+#[test]
+fn a_child_that_found_no_descriptor_asks_again() {
+    const NAME: &str = "a_child_that_found_no_descriptor_asks_again";
+    if !child::is_child() {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            let said = child::passes(NAME, &[("ERRNO", &errno.to_string())]);
+            assert!(!said.contains("gmp: a child has no descriptor"), "{said}");
+        }
+        return;
+    }
+    let (is_short, errno) =
+        (Arc::new(AtomicBool::new(false)), std::env::var("ERRNO").unwrap().parse().unwrap());
+    let short = Arc::clone(&is_short);
+    refuse_while([libc::SYS_pidfd_open; 2], errno, move || short.load(SeqCst));
+    for procs in [1, 4] {
+        let is_short = Arc::clone(&is_short);
+        watched(procs, || {
+            let rt = runtime(procs);
+            rt.go(move || {
+                let start = || {
+                    is_short.store(true, SeqCst);
+                    let child = talking().spawn().unwrap();
+                    is_short.store(false, SeqCst);
+                    child
+                };
+                let mut child = start();
+                let stdin = child.stdin.take();
+                let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(30));
+                let refused = context.run(|| child.wait().unwrap_err()).expect("nothing is unwound");
+                let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
+                assert_eq!(inner, Some(&ContextError::DeadlineExceeded), "{refused:?}");
+                drop(stdin);
+                assert_eq!(child.wait().unwrap().code(), Some(3));
+                drop(child);
+                let before = descriptors();
+                let calls: [fn(&mut Child); 2] =
+                    [|child| assert!(child.try_wait().unwrap().is_none()), |child| child.kill().unwrap()];
+                for call in calls {
+                    let mut child = start();
+                    assert_eq!(descriptors(), before + 3, "the pipes");
+                    call(&mut child);
+                    assert_eq!(descriptors(), before + 4, "and a pidfd");
+                    drop(child);
+                    until(|| children().is_empty() && descriptors() == before);
+                }
             })
             .join()
             .unwrap();

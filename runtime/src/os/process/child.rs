@@ -64,12 +64,24 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Asks for the pidfd again if there was no descriptor or no memory for it. The number is the child's as long as its status
+    /// has not been taken; if other code has taken that, the number means no more than it does in the calls by number.
+    fn look_for_descriptor(&mut self) {
+        let is_short = |refused: &io::Error| {
+            matches!(refused.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+        };
+        if self.ends.as_ref().is_err_and(is_short) && !self.outcome.is_known() {
+            self.ends = sys::pidfd_open(self.outcome.id()).map(Socket::new);
+        }
+    }
+
     /// Kills the child. Where it has a pidfd, never another process that has its number now: another library may have waited
     /// for the child.
     fn kill(&mut self) -> io::Result<()> {
         if self.outcome.is_known() {
             return Ok(());
         }
+        self.look_for_descriptor();
         let Ok(ends) = &self.ends else { return self.outcome.kill_by_number() };
         match ends.with(|ends| sys::kill(ends.as_fd())) {
             Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -80,6 +92,7 @@ impl Process {
     }
 
     fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.look_for_descriptor();
         match &self.ends {
             Ok(ends) => ends.with(|ends| self.outcome.ask(Some(ends.as_fd()))),
             Err(_) => self.outcome.ask(None),
@@ -161,6 +174,7 @@ impl Child {
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         let process = self.process();
+        process.look_for_descriptor();
         let Ok(ends) = &process.ends else { return process.wait_without_descriptor() };
         let outcome = &mut process.outcome;
         with_a_frame(ends.run(Direction::Read, |ends| match outcome.ask(Some(ends.as_fd()))? {
