@@ -4,6 +4,7 @@ use common::crew::{each, everyone, join_all};
 use common::{child, until};
 use gmp::context::{Context, ContextError};
 use gmp::process::{Command, Stdio};
+use gmp::signal::{SIGTERM, SIGUSR1, Signal};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -156,6 +157,32 @@ fn a_child_may_be_killed() {
             child.kill().unwrap();
             assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
             drop(pipe);
+        });
+    });
+}
+
+/// Fails by a signal that does not come, or another than the one that was asked for; by an error where the child has ended, or
+/// none for a number that is no signal's.
+#[test]
+fn a_child_may_be_sent_a_signal() {
+    everyone(|crew| {
+        crew.run(|| {
+            let mut child = shell("trap 'exit 7' TERM; echo ready; read line; exit 1");
+            let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let (stdin, mut stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+            stdout.read_exact(&mut [0; 6]).unwrap();
+            assert_eq!(child.signal(Signal::from(1_000)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            child.signal(Signal::from(0)).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "ended by a signal that there is none of");
+            child.signal(SIGTERM).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(7));
+            drop(stdin);
+            child.signal(SIGTERM).unwrap();
+            let mut child = waiting().spawn().unwrap();
+            let stdin = child.stdin.take();
+            child.signal(SIGUSR1).unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGUSR1));
+            drop(stdin);
         });
     });
 }

@@ -11,6 +11,7 @@ use common::seccomp::refuse;
 use common::{child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::process::{Child, Command, Stdio};
+use gmp::signal::SIGTERM;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -136,6 +137,8 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
                 killed.kill().unwrap();
                 let stdin = killed.stdin.take();
                 assert_eq!(killed.wait().unwrap().signal(), Some(9));
+                // Nor has its number any other process then.
+                killed.signal(SIGTERM).unwrap();
                 drop(stdin);
                 drop(shell("exit 0").spawn().unwrap());
             })

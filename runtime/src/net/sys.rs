@@ -328,13 +328,18 @@ fn exit_status(code: libc::c_int, status: libc::c_int) -> ExitStatus {
     })
 }
 
-/// Kills the process of which `pidfd` tells; `ESRCH` if it was waited for.
-pub(crate) fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends a signal to the process of which `pidfd` tells; `ESRCH` if it was waited for.
+pub(crate) fn kill_by_pidfd(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> io::Result<()> {
     let no_info: *const libc::siginfo_t = std::ptr::null();
     // SAFETY: no information is passed.
-    let sent =
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, no_info, 0) };
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0) };
     check(sent as libc::c_int).map(drop)
+}
+
+/// Sends a signal to the process that has this number.
+pub(crate) fn kill(pid: u32, signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
 }
 
 /// Returns `true` if the descriptor is ready now, or has an error or an end to report.

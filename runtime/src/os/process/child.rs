@@ -11,6 +11,7 @@ use crate::net::desc::Direction;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
 use crate::net::sys;
+use crate::os::signal::{SIGKILL, Signal};
 use crate::sched::watch::told::Refusal;
 use std::fmt;
 use std::io::{self, Read};
@@ -75,18 +76,18 @@ impl Process {
         }
     }
 
-    /// Kills the child. Where it has a pidfd, never another process that has its number now: another library may have waited
-    /// for the child.
-    fn kill(&mut self) -> io::Result<()> {
+    /// Sends a signal to the child. Where it has a pidfd, never to another process that has its number now: another library may
+    /// have waited for the child.
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.outcome.is_known() {
             return Ok(());
         }
         self.look_for_descriptor();
-        let Ok(ends) = &self.ends else { return self.outcome.kill_by_number() };
-        match ends.with(|ends| sys::kill(ends.as_fd())) {
+        let Ok(ends) = &self.ends else { return self.outcome.signal_by_number(signal) };
+        match ends.with(|ends| sys::kill_by_pidfd(ends.as_fd(), signal.as_raw())) {
             Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             // Kernels before 5.1, and sandboxes.
-            Err(_) => self.outcome.kill_by_number(),
+            Err(_) => self.outcome.signal_by_number(signal),
             Ok(()) => Ok(()),
         }
     }
@@ -150,7 +151,46 @@ impl Child {
     /// # Errors
     /// As with std.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.process().kill()
+        self.process().signal(SIGKILL)
+    }
+
+    /// Sends a signal to the child: `SIGTERM`, say, so that it may end in order. Returns `Ok` if it has ended, whoever has
+    /// waited for it. Never blocks. A signal never goes to another process, which may have the number of a child that has
+    /// ended; except where the kernel has no pidfds (before Linux 5.3), or there was none for the child, and other code has
+    /// waited for it.
+    ///
+    /// ```
+    /// use gmp::process::Command;
+    /// use gmp::signal::SIGTERM;
+    /// use gmp::time::timeout;
+    /// use std::os::unix::process::ExitStatusExt;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let mut child = Command::new("sleep").arg("3600").spawn()?;
+    ///         child.signal(SIGTERM)?;
+    ///         let status = match timeout(Duration::from_secs(10), || child.wait()) {
+    ///             Ok(Ok(status)) => status,
+    ///             // It does not listen.
+    ///             _ => {
+    ///                 child.kill()?;
+    ///                 child.wait()?
+    ///             }
+    ///         };
+    ///         assert_eq!(status.signal(), Some(SIGTERM.as_raw()));
+    ///         child.signal(SIGTERM)
+    ///     })
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such signal, `EPERM` if the child has become another user's.
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.process().signal(signal)
     }
 
     /// Waits until the child has ended. Closes [`stdin`](Self::stdin) first, so that a child that reads on comes to the end.
@@ -235,7 +275,7 @@ impl Drop for Child {
         }
         if self.kill_on_drop {
             // It may have ended since.
-            let _ended = process.kill();
+            let _ended = process.signal(SIGKILL);
         }
         reaper::adopt(process);
     }

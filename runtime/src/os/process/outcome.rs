@@ -9,6 +9,7 @@
 
 use super::ExitStatus;
 use crate::net::sys;
+use crate::os::signal::Signal;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process;
@@ -41,9 +42,9 @@ impl Outcome {
         !matches!(self.known, Known::Nothing)
     }
 
-    /// Kills by number, which is another process's if other code has taken the status.
-    pub(super) fn kill_by_number(&mut self) -> io::Result<()> {
-        self.by_number.kill()
+    /// Sends a signal by number, which is another process's if other code has taken the status.
+    pub(super) fn signal_by_number(&self, signal: Signal) -> io::Result<()> {
+        sys::kill(self.id(), signal.as_raw())
     }
 
     /// Returns how the child has ended, if it has. Never blocks.
