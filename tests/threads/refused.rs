@@ -564,6 +564,22 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     });
 }
 
+/// Fails by an error of the build: scripts set a variable to nothing where they would leave it out.
+#[test]
+fn a_variable_that_is_blank_is_taken_as_not_set() {
+    const NAME: &str = "a_variable_that_is_blank_is_taken_as_not_set";
+    if !child::is_child() {
+        for blank in ["", " "] {
+            child::passes(NAME, &[("GMPMAXPROCS", blank), ("GMPSTACK", blank), ("GMPDEBUG", blank)]);
+        }
+        return;
+    }
+    // SAFETY: its only goroutine keeps no thread-bound value across a blocking call.
+    let rt = unsafe { Runtime::builder().build() }.unwrap();
+    let (Ok(procs) | Err(procs)) = thread::available_parallelism().map(usize::from).map_err(|_| 1);
+    assert_eq!(rt.run(gmp::procs), procs.min(1024));
+}
+
 /// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
 #[test]
 fn a_thread_for_which_there_are_too_few_mappings_is_refused() {

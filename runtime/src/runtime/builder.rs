@@ -10,7 +10,6 @@ use crate::runtime::policy::Policy;
 use crate::runtime::thread_start::ThreadStarts;
 use crate::sched::threads::procs::check_procs;
 use crate::sched::{Config, Sched};
-use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
@@ -20,7 +19,8 @@ const LOW_SHARE: u32 = 61;
 /// The settings of a runtime before it starts; made by [`Runtime::builder`].
 ///
 /// An operator may change more settings from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated
-/// by commas. The variable is read when a runtime is built, and holds for each runtime of the process.
+/// by commas. The variable is read when a runtime is built, and holds for each runtime of the process. A variable of this
+/// crate whose value is empty or blank is taken as not set.
 ///
 /// | knob | what it does | default |
 /// | --- | --- | --- |
@@ -426,7 +426,7 @@ impl RuntimeBuilder {
         let cpu_sets = self.cpu_sets.map(|sets| CpuSets::settle(&sets, self.procs)).transpose()?;
         let (procs, procs_follow) = match self.procs.or(cpu_sets.as_ref().map(CpuSets::len)) {
             Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
-            None => default_procs()?,
+            None => default_procs(variable("GMPMAXPROCS").as_deref())?,
         };
         let max_threads =
             in_range("max_threads", self.max_threads.unwrap_or(MAX_THREADS), 1, u32::MAX as usize)?;
@@ -448,7 +448,7 @@ impl RuntimeBuilder {
             procs_follow,
             stack_size: match self.stack_size {
                 Some(bytes) => check_stack_size(bytes)?,
-                None => default_stack_size(std::env::var_os("GMPSTACK").as_deref())?,
+                None => default_stack_size(variable("GMPSTACK").as_deref())?,
             },
             max_threads: max_threads as u32,
             max_file_calls,
@@ -472,35 +472,31 @@ impl RuntimeBuilder {
 }
 
 pub(super) fn knobs() -> io::Result<Knobs> {
-    match std::env::var_os("GMPDEBUG") {
-        None => Ok(Knobs::default()),
-        Some(text) => {
-            Knobs::parse(&text.to_string_lossy()).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
-        }
-    }
+    let text = variable("GMPDEBUG").unwrap_or_default();
+    Knobs::parse(&text).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
 }
 
-/// Returns how many Ps there are by default, and whether their number follows the machine.
-pub(super) fn default_procs() -> io::Result<(u32, bool)> {
-    match std::env::var("GMPMAXPROCS") {
-        Err(std::env::VarError::NotPresent) => {
-            let (Ok(procs) | Err(procs)) = Active::parallelism();
-            Ok((procs.clamp(1, capacity::PROCS) as u32, true))
-        }
-        Err(std::env::VarError::NotUnicode(text)) => {
-            Err(invalid(format!("GMPMAXPROCS: {text:?} is no number")))
-        }
-        Ok(text) => match text.trim().parse() {
-            Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
-            Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
-        },
+/// Returns a variable of the environment; `None` if it is not set, or blank: scripts have no other way to set it to nothing.
+pub(super) fn variable(name: &str) -> Option<String> {
+    let text = std::env::var_os(name)?.to_string_lossy().into_owned();
+    (!text.trim().is_empty()).then_some(text)
+}
+
+/// Returns how many Ps there are by default, and whether their number follows the machine. `text`: the value of `GMPMAXPROCS`.
+pub(super) fn default_procs(text: Option<&str>) -> io::Result<(u32, bool)> {
+    let Some(text) = text else {
+        let (Ok(procs) | Err(procs)) = Active::parallelism();
+        return Ok((procs.clamp(1, capacity::PROCS) as u32, true));
+    };
+    match text.trim().parse() {
+        Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
+        Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
     }
 }
 
 /// Returns the bytes of a stack by default. `text`: the value of `GMPSTACK`.
-pub(super) fn default_stack_size(text: Option<&OsStr>) -> io::Result<u32> {
+pub(super) fn default_stack_size(text: Option<&str>) -> io::Result<u32> {
     let Some(text) = text else { return Ok(STACK_SIZE) };
-    let text = text.to_string_lossy();
     let (number, unit) = match text.trim() {
         kib if kib.ends_with(['K', 'k']) => (&kib[..kib.len() - 1], 1 << 10),
         mib if mib.ends_with(['M', 'm']) => (&mib[..mib.len() - 1], 1 << 20),
@@ -556,15 +552,13 @@ mod tests {
 
     #[test]
     fn the_default_stack_is_what_the_environment_says_or_that_is_an_error() {
-        let size = |text: &str| default_stack_size(Some(OsStr::new(text)));
+        let size = |text: &str| default_stack_size(Some(text));
         let default = if cfg!(debug_assertions) { 256 << 10 } else { 64 << 10 };
         assert_eq!(default_stack_size(None).unwrap(), default);
         for (text, bytes) in [("16384", 16 << 10), ("16K", 16 << 10), ("1m", 1 << 20), (" 64M ", 64 << 20)] {
             assert_eq!(size(text).unwrap(), bytes);
         }
-        for text in
-            ["", "K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"]
-        {
+        for text in ["K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"] {
             let refused = size(text).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
             let expected = format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M");
