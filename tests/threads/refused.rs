@@ -564,6 +564,28 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     });
 }
 
+/// Fails by a text that names none of the limits that may have been met, or not the value of the one that can be read.
+#[test]
+fn a_refused_first_thread_names_the_limits() {
+    const NAME: &str = "a_refused_first_thread_names_the_limits";
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 4321, rlim_max: 4321 };
+    // SAFETY: the limit lives through the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+    refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    // SAFETY: no goroutine comes to run.
+    let refused = unsafe { Runtime::builder().build() }.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    let text = refused.to_string();
+    assert!(text.starts_with("cannot start the runtime's first thread: "), "{text}");
+    for limit in ["RLIMIT_NPROC, ulimit -u, is 4321", "pids.max", "kernel.threads-max"] {
+        assert!(text.contains(limit), "{text}");
+    }
+}
+
 /// Fails by an error of the build: scripts set a variable to nothing where they would leave it out.
 #[test]
 fn a_variable_that_is_blank_is_taken_as_not_set() {

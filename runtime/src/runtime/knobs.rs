@@ -73,7 +73,7 @@ impl Knobs {
     /// Reads `name=value`s, separated by commas, as in Go. The last one of a name counts.
     ///
     /// # Errors
-    /// A text that names the unknown knob, or the knob with an unknown value, and the known ones.
+    /// A text that names the unknown knob, or the knob with an unknown value, and what there is.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut knobs = Knobs::default();
         for knob in text.split(',').map(str::trim).filter(|knob| !knob.is_empty()) {
@@ -91,9 +91,14 @@ impl Knobs {
                 "handoff" => switch(&mut knobs.handoff, value),
                 "helping" => switch(&mut knobs.helping, value),
                 "naps" => switch(&mut knobs.naps, value),
-                "policy" => value.parse().map(|policy| knobs.policy = Some(policy)).map_err(|_| {
-                    "fifo, random:SEED, or stealing with :steal=one|half :overflow=one|half :global=one|share|all :tick=N".to_owned()
-                }),
+                "policy" => match value.parse() {
+                    Ok(policy) => {
+                        knobs.policy = Some(policy);
+                        Ok(())
+                    }
+                    // Its text has what there is, and the limits of the numbers.
+                    Err(refused) => return Err(format!("{knob:?}: {refused}")),
+                },
                 "stackuse" => switch(&mut knobs.stack_use, value),
                 "dumpsignal" => switch(&mut knobs.dump_signal, value),
                 "panic" => one_of(&mut knobs.panic_abort, value, "abort", "unwind"),
@@ -165,11 +170,11 @@ mod tests {
         assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": there is no such knob, but {NAMES}"));
         assert_eq!(refused("handoff=no"), "\"handoff=no\": handoff is 1 or 0");
         assert_eq!(refused("sigquit=core"), "\"sigquit=core\": sigquit is exit, dump or off");
-        let policies = refused("policy=lifo");
-        assert!(
-            policies.starts_with("\"policy=lifo\": policy is fifo, random:SEED, or stealing with "),
-            "{policies}"
-        );
+        let policies = "is no policy, but fifo, random:SEED, or stealing with ";
+        let lifo = refused("policy=lifo");
+        assert!(lifo.starts_with(&format!("\"policy=lifo\": \"lifo\" {policies}")), "{lifo}");
+        let tick = refused("policy=stealing:steal=one:tick=1");
+        assert!(tick.ends_with(":tick=2..=1048576"), "{tick}");
         assert_eq!(refused("panic"), "\"panic\": panic is abort or unwind");
         assert_eq!(refused("schedtrace"), "\"schedtrace\": schedtrace is a number of milliseconds");
     }

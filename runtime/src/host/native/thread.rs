@@ -127,13 +127,35 @@ fn stack_size() -> usize {
 /// catch their own: it ends the process, after the panic hook has printed it.
 pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let (builder, starting) = Starting::begin(name, None)?;
-    builder.spawn(move || {
+    let started = builder.spawn(move || {
         drop(starting);
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             super::say(format_args!("fatal error: the scheduler panicked"));
             std::process::abort();
         }
-    })
+    });
+    started.map_err(with_the_limits)
+}
+
+/// Names the limits on the number of threads, where one of them was met.
+#[cold]
+fn with_the_limits(refused: io::Error) -> io::Error {
+    if refused.raw_os_error() != Some(libc::EAGAIN) {
+        return refused;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) } == 0;
+    let of_the_user = match limit.rlim_cur {
+        _ if !known => "unknown".to_owned(),
+        libc::RLIM_INFINITY => "unlimited".to_owned(),
+        most => most.to_string(),
+    };
+    let text = format!(
+        "{refused}: there are as many threads as the user (RLIMIT_NPROC, ulimit -u, is {of_the_user}), the cgroup (pids.max) or \
+         the machine (kernel.threads-max) may have"
+    );
+    io::Error::new(refused.kind(), text)
 }
 
 /// Waits for the end of a thread with all its destructors, until `until` at most; gives a thread back that is late.
