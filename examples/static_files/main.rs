@@ -115,24 +115,21 @@ struct Counts {
 /// One connection, counted as long as it is open.
 struct Open {
     server: Arc<Server>,
-    all: WaitGroup,
     _room: OwnedSemaphorePermit,
 }
 
 impl Open {
-    fn new(server: Arc<Server>, all: WaitGroup, room: OwnedSemaphorePermit) -> Self {
+    fn new(server: Arc<Server>, room: OwnedSemaphorePermit) -> Self {
         let Counts { connections, open, most, .. } = &server.counts;
         connections.fetch_add(1, Relaxed);
         most.fetch_max(open.fetch_add(1, Relaxed) + 1, Relaxed);
-        all.add(1);
-        Open { server, all, _room: room }
+        Open { server, _room: room }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.server.counts.open.fetch_sub(1, Relaxed);
-        self.all.done();
     }
 }
 
@@ -143,9 +140,10 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
         match server.stop.run(|| listener.accept()) {
             Ok(Ok((stream, _))) => {
                 told = None;
-                let open = Open::new(Arc::clone(server), connections.clone(), permit);
+                let open = Open::new(Arc::clone(server), permit);
                 // A goroutine that can't be had is a connection that is closed.
-                let _refused = gmp::Builder::new().go(move || serve_one(&open.server, stream));
+                let serve = move || serve_one(&open.server, stream);
+                let _refused = gmp::Builder::new().go_counted(connections, serve);
             }
             Ok(Err(refused)) if server.stop.err().is_none() => {
                 // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.

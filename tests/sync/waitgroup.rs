@@ -2,9 +2,10 @@
 
 use crate::support::{cast, rounds, with_every_cast};
 use common::{PROCS, everywhere, runtime, until, watched};
-use gmp::Runtime;
 use gmp::context::{Context, ContextError};
 use gmp::sync::{ErrGroup, WaitGroup};
+use gmp::{Builder, Runtime, yield_now};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -295,6 +296,31 @@ fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {
     });
 }
 
+/// Fails by a task that the group does not count, or counts on after its end, and by one without its builder's name.
+#[test]
+fn a_builder_starts_a_task_of_a_group() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (tasks, done) = (WaitGroup::new(), Arc::new(AtomicUsize::new(0)));
+            for n in 0..20 {
+                let done = Arc::clone(&done);
+                let task = move || {
+                    yield_now();
+                    assert_eq!(gmp::current().unwrap().name(), Some("a task"));
+                    done.fetch_add(1, SeqCst);
+                    if n % 2 == 0 {
+                        // Past the hook, which would print.
+                        resume_unwind(Box::new("a task's own"));
+                    }
+                };
+                Builder::new().name("a task").go_counted(&tasks, task).unwrap();
+            }
+            tasks.wait();
+            assert_eq!(done.load(SeqCst), 20);
+        });
+    });
+}
+
 /// Fails if a call that gets no stack leaves its task, its permit or its closure behind, or tells of a task without a result.
 #[test]
 fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
@@ -329,6 +355,13 @@ fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
                 let group = WaitGroup::new();
                 message(|| group.go(|| ()));
                 group.wait();
+                let (held, task) = (Arc::clone(&held), task());
+                let refused = Builder::new().go_counted(&group, move || _ = task()).unwrap_err();
+                assert!(says_so(&format!("go: {refused}")), "{refused}");
+                let odd = Builder::new().stack_size(1).go_counted(&group, || ()).unwrap_err();
+                assert_eq!(odd.kind(), ErrorKind::InvalidInput);
+                group.wait();
+                assert_eq!(Arc::strong_count(&held), 2, "here, and outside");
             });
         });
     }

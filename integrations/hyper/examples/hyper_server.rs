@@ -136,22 +136,6 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// One connection, counted until its goroutine has ended, or could not be had.
-struct Counted(WaitGroup);
-
-impl Counted {
-    fn new(connections: &WaitGroup) -> Self {
-        connections.add(1);
-        Counted(connections.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.done();
-    }
-}
-
 fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
     let (stops, _cancel) = with_signals(&Context::background(), &[SIGINT, SIGTERM])?;
     let listener = TcpListener::bind(address)?;
@@ -164,10 +148,9 @@ fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
         match stops.run(|| listener.accept()) {
             Ok(Ok((stream, _peer))) => {
                 told = None;
-                let (stops, lives, counted) = (stops.clone(), lives.clone(), Counted::new(&connections));
+                let (stops, lives) = (stops.clone(), lives.clone());
                 // A goroutine that can't be had is a connection that is closed.
-                let _refused = gmp::Builder::new().go(move || {
-                    let _counted = counted;
+                let _refused = gmp::Builder::new().go_counted(&connections, move || {
                     // The end of this one closes the connection, wherever it is.
                     let _ended = lives.run(|| connection(stream, version, limits, &stops));
                 });

@@ -31,6 +31,7 @@ use crate::sched::park::{Seldom, Yield};
 use crate::sched::run::place::Place;
 use crate::sched::run::spree;
 use crate::sched::switch::{self, Duties};
+use crate::sync::WaitGroup;
 use crate::wait::interrupt::{self, Interrupt};
 use own_frame::in_own_frame;
 use scope::{Scope, ScopedJoinHandle};
@@ -279,6 +280,41 @@ impl Builder {
     {
         let site = Location::caller();
         spawn_in(&*handle.sched("Builder::go_in")?, self, site, f)
+    }
+
+    /// Starts the goroutine as a task of a wait group, as [`WaitGroup::go`] does: a server that counts its connections goes on
+    /// where there is no stack for one more. Does not block.
+    ///
+    /// ```
+    /// use gmp::sync::WaitGroup;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let requests = WaitGroup::new();
+    ///         for number in 0..3 {
+    ///             let request = gmp::Builder::new().name(format!("request {number}"));
+    ///             if let Err(refused) = request.go_counted(&requests, move || println!("{number} is served")) {
+    ///                 eprintln!("{number} is not served: {refused}");
+    ///             }
+    ///         }
+    ///         requests.wait();
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`go`](Self::go). The group's count is as before then, and `f` was dropped.
+    ///
+    /// # Panics
+    /// Outside of a goroutine.
+    #[track_caller]
+    pub fn go_counted<F>(self, tasks: &WaitGroup, f: F) -> io::Result<()>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let sched = here("Builder::go_counted", FROM_A_THREAD);
+        spawn_in(sched, self, Location::caller(), tasks.counted(f)).map(drop)
     }
 
     /// Starts the goroutine in a scope, where it may borrow, as [`Scope::go`] does. Does not block.

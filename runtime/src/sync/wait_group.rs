@@ -156,17 +156,24 @@ impl WaitGroup {
     ///
     /// # Panics
     /// Outside of a goroutine, and when the goroutine can get no stack, as [`gmp::go`](crate::go); the count has not changed
-    /// then.
+    /// then. [`Builder::go_counted`](crate::Builder::go_counted) returns an error instead.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         let sched = goroutine::here("WaitGroup::go", goroutine::FROM_A_THREAD);
+        let task = self.counted(f);
+        goroutine::go_detached(sched, || task);
+    }
+
+    /// Returns `f` as a task that is counted, until it has run or was dropped.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn counted<F: FnOnce() + Send + 'static>(&self, f: F) -> impl FnOnce() + Send + use<F> {
         self.add(1);
         let task = Task { f, done: Done(self.clone()) };
-        let runs = move || {
+        move || {
             let Task { f, done: _done } = task;
             f();
-        };
-        goroutine::go_detached(sched, || runs);
+        }
     }
 }
 
