@@ -326,7 +326,8 @@ fn a_receive_that_ends_at_its_limit_takes_what_is_there() {
 #[test]
 fn a_select_that_ends_at_its_limit_takes_what_another_arm_has() {
     everyone(|crew| {
-        let ways: [fn(&Receiver<u32>, &Receiver<u32>) -> bool; 3] = [
+        type Second = fn(&Receiver<u32>, &Receiver<u32>) -> bool;
+        let ways: [Second; 3] = [
             |a, b| select_biased! { recv(a) -> _ => false, recv(b) -> _ => true, default => false },
             |a, b| select! { recv(a) -> _ => false, recv(b) -> _ => true, default(SHORT_LIMIT) => false },
             |a, b| {
