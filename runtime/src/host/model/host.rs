@@ -41,6 +41,11 @@ impl Default for SleepState {
 /// A model has no such thread.
 pub struct Announced;
 
+impl Drop for Announced {
+    /// As of the native host, whose value ends something: a caller drops it where the thread has begun.
+    fn drop(&mut self) {}
+}
+
 /// What an M keeps.
 pub struct Local {
     pub(super) home: Home,
