@@ -71,8 +71,10 @@ fn a_ticker_is_shared_by_its_receivers() {
         for first in 0..WAYS.len() {
             let (ticks, counts) = (tick(Duration::from_millis(1)), Arc::new([0; 4].map(AtomicUsize::new)));
             let sum = |counts: &[AtomicUsize; 4]| counts.iter().map(|it| it.load(SeqCst)).sum::<usize>();
-            let theirs = Arc::clone(&counts);
+            let (theirs, begun) = (Arc::clone(&counts), Arc::new(AtomicUsize::new(0)));
             join_all(each(crew, 4, move |number| {
+                begun.fetch_add(1, SeqCst);
+                until(|| begun.load(SeqCst) == 4);
                 while sum(&theirs) < 60 {
                     WAYS[(first + number) % WAYS.len()](&ticks);
                     theirs[number].fetch_add(1, SeqCst);

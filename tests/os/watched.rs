@@ -260,9 +260,14 @@ fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
             assert_eq!(watched.read_with(never).unwrap_err().kind(), ErrorKind::TimedOut);
             watched
         });
-        drop(value);
         let (near, mut far) = UnixStream::pair().unwrap();
-        assert_eq!(near.as_raw_fd(), number);
+        // In one step: other threads open files now and then.
+        std::mem::forget(value);
+        // SAFETY: the number was `value`'s, which is forgotten, and is a descriptor of its own from here on.
+        let near = unsafe {
+            assert_eq!(libc::dup2(near.as_raw_fd(), number), number);
+            UnixStream::from(OwnedFd::from_raw_fd(number))
+        };
         near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let reads = rt.go(move || (&near).read(&mut [0]).map_err(|refused| refused.kind()));
         common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));

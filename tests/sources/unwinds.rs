@@ -44,7 +44,7 @@ const PARKS: [&str; 9] = [
     "enter::<Active>()",
     "blocking(",
     ".files.call(",
-    ".lookups.call(",
+    ".lookups.call_behind(",
 ];
 
 /// std's traits with methods that may park.

@@ -4,9 +4,11 @@
 use crate::timers::{HOUR, MS, alone, threads_called};
 use common::seccomp::refuse_here;
 use common::{PROCS, runtime, until, watched};
+use gmp::Runtime;
+use gmp::chan::bounded;
+use gmp::context::{Context, ContextError};
 use gmp::sync::Semaphore;
-use gmp::time::{Timer, after_func};
-use gmp::{Runtime, context::Context};
+use gmp::time::{Timer, after_func, timeout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
@@ -107,4 +109,21 @@ fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
             until(|| threads_called("gmp-callback") == 0);
         });
     }
+}
+
+/// All callback threads wait, each under a limit. Fails by a hang, when the ends of the limits wait for these threads.
+#[test]
+fn a_limit_ends_the_wait_of_each_callback_thread() {
+    let _alone = alone();
+    let (ended, (sender, receiver)) = (Arc::new(AtomicUsize::new(0)), bounded::<()>(0));
+    let waits = |_| {
+        let (ended, receiver) = (Arc::clone(&ended), receiver.clone());
+        after_func(MS, move || {
+            assert_eq!(timeout(20 * MS, || receiver.recv()), Err(ContextError::DeadlineExceeded));
+            ended.fetch_add(1, SeqCst);
+        })
+    };
+    let _timers: Vec<_> = (0..2 * MOST).map(waits).collect();
+    until(|| ended.load(SeqCst) == 2 * MOST);
+    drop(sender);
 }

@@ -318,6 +318,8 @@ impl<T> Chan<T> {
     ///
     /// # Safety
     /// As `take`. `T` is `Instant`, as for every channel with a tick (`chan::clock`).
+    #[cold]
+    #[inline(never)]
     unsafe fn take_tick(&self, state: &mut State, own: Option<RecordPtr>, slot: *mut T) -> Taken {
         let Some(due) = state.take_tick(own, Active::now()) else { return Taken::Nothing };
         // SAFETY: `T` is `Instant`, by this function's contract.

@@ -213,6 +213,9 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// Makes a channel that has a message after each `duration`: the time at which the message was due. A late receiver
 /// misses the messages in between, as with Go's; the next one is on the beat. The channel never closes.
 ///
+/// Receivers that wait have the messages in turn. One that does not wait (`try_recv`, a `select!` with `default`,
+/// [`Select::ready`]) finds a message only while none waits. A future that was woken for a message keeps it for 10 ms.
+///
 /// With a duration of zero there is always a message.
 ///
 /// ```

@@ -236,8 +236,8 @@ impl Context {
     }
 
     /// Calls `f` when the context is done, or at once if the context is done already: in a new goroutine, in the
-    /// runtime of the calling goroutine; on a new thread if a plain thread calls this, or that runtime has ended. Does
-    /// not block.
+    /// runtime of the calling goroutine; on a thread of the library, which may call other functions before and
+    /// after, if a plain thread calls this, or that runtime has ended. Does not block.
     ///
     /// Dropping the handle does not stop the call. The handle holds the context; when the last handle of the context
     /// is dropped, so is `f`. For a context that is never done the returned handle alone keeps `f`.

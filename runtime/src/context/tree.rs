@@ -549,7 +549,7 @@ impl AfterEnd {
     }
 }
 
-/// Runs the function on a thread of its own. Where there is none, this thread runs it, in the middle of an ender's work: a
+/// Runs the function on a thread of the library. Where there is none, this thread runs it, in the middle of an ender's work: a
 /// panic of the function ends here, and no interrupt ends its waits.
 fn run_aside(f: Box<dyn FnOnce() + Send>) {
     Active::run_aside(move || call_undisturbed::<Active>(f));

@@ -144,9 +144,9 @@ macro_rules! incoming {
     ($incoming:ident of $listener:ident gives $stream:ident, $(#[$doc:meta])*) => {
         impl $listener {
             /// Returns an iterator over the connections, until the listener is closed, or the context is done under which the
-            /// caller runs, also while connections wait. Each step is an [`accept`](Self::accept), and may unwind as that does.
+            /// caller runs, also while connections wait: after one error that says so. Each step is an [`accept`](Self::accept), and may unwind as that does.
             pub fn incoming(&self) -> $incoming<'_> {
-                $incoming { listener: self, ended: false }
+                $incoming { listener: self, ended: false, canceled: false }
             }
         }
 
@@ -155,20 +155,29 @@ macro_rules! incoming {
         pub struct $incoming<'a> {
             listener: &'a $listener,
             ended: bool,
+            /// The last step was ended by a context.
+            canceled: bool,
         }
 
         impl Iterator for $incoming<'_> {
             type Item = std::io::Result<$stream>;
 
             fn next(&mut self) -> Option<Self::Item> {
-                // Not `accept` alone, which is ended where it waits: under load it always finds a connection. A step that was
-                // ended by a context may have had one of its own, so this asks for that of the caller.
-                self.ended |= crate::wait::interrupt::is_under_a_done_context::<crate::host::Active>();
+                // Not by `accept` alone, which is ended where it waits: under load it always finds a connection. The first step
+                // under a context that is done gives the error, and the next one the end: the first may have had a context of
+                // its own.
+                let canceled = crate::net::canceled_here();
+                self.ended |= self.canceled && canceled.is_some();
                 if self.ended {
                     return None;
                 }
+                if let Some(error) = canceled {
+                    self.canceled = true;
+                    return Some(Err(error));
+                }
                 let accepted = self.listener.accept().map(|(stream, _)| stream);
                 self.ended = accepted.as_ref().is_err_and(crate::net::is_closed);
+                self.canceled = accepted.as_ref().is_err_and(crate::net::is_canceled);
                 Some(accepted)
             }
         }

@@ -61,6 +61,9 @@ pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};
 
+use crate::context::{ContextError, interrupted};
+use crate::host::Active;
+use crate::wait::interrupt::{Interrupt, first_done_here};
 use std::fmt;
 use std::io;
 
@@ -95,4 +98,14 @@ fn closed() -> io::Error {
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
+}
+
+/// Returns the error of a call that a context has ended, where the caller runs under a context that is done.
+fn canceled_here() -> Option<io::Error> {
+    first_done_here::<Active>().map(|done| interrupted::<Active>(Interrupt::Context(done)).into())
+}
+
+/// Returns `true` if a context has ended the call.
+fn is_canceled(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
 }

@@ -318,7 +318,7 @@ impl<H: Host> PollTable<H> {
         self.watched.load(Relaxed) > 0
     }
 
-    /// Which entry has a number last is known of all that are inserted from here on. The caller is about to insert a descriptor
+    /// Which entry has a number last is known of all that are watched from here on. The caller is about to insert a descriptor
     /// that others may close; programs in which there is none do not pay for it.
     #[cold]
     pub(crate) fn heed_numbers(&self) {
@@ -334,8 +334,9 @@ impl<H: Host> PollTable<H> {
         (of_number?.last() == Some(&key)).then(change)
     }
 
-    /// Makes room for the descriptor `fd`, under the key that the poller is to report.
-    pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>, fd: RawFd) -> Key {
+    /// Makes room for the descriptor `fd`, under the key that the poller is to report. Returns the key, and whether numbers are
+    /// heeded, so that the watch has to claim the number.
+    pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>, fd: RawFd) -> (Key, bool) {
         let mut entries = self.entries.lock();
         if entries.is_over {
             // No task waits there yet, and `reset` has taken what an earlier one has left.
@@ -349,11 +350,17 @@ impl<H: Host> PollTable<H> {
         entry.desc = Some(desc);
         entry.fd = fd;
         self.watched.fetch_add(1, Relaxed);
-        let key = Key { index, generation: entry.generation };
-        if let Some(by_number) = &mut entries.by_number {
-            by_number.entry(fd).or_default().push(key);
-        }
-        key
+        (Key { index, generation: entry.generation }, entries.by_number.is_some())
+    }
+
+    /// Calls `watch`, which has the poller watch the number under which the entry was inserted. If that succeeds the number is
+    /// the entry's. Under the lock, so that no other entry's change of the number comes between.
+    pub(crate) fn claim_number(&self, key: Key, watch: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut entries = self.entries.lock();
+        watch()?;
+        let fd = entries.all[key.index as usize].fd;
+        entries.by_number.get_or_insert_default().entry(fd).or_default().push(key);
+        Ok(())
     }
 
     /// Takes a descriptor off the table. Events that are still on their way find another generation.

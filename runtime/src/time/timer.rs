@@ -120,7 +120,7 @@ impl fmt::Debug for Timer {
 ///
 /// There are at most 32 threads that run such functions, one after another; what is due beyond that waits until one of
 /// these has returned, in about the order of the due times. So a function that blocks holds up others only when 32 of
-/// them block.
+/// them block. The end of a context's time waits for none of them.
 ///
 /// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and
 /// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends the goroutine that runs `f`; the panic

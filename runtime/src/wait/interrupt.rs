@@ -500,13 +500,13 @@ pub(crate) fn due_here<H: Host>() -> Option<Interrupt> {
     due(M::<H>::current().and_then(M::g), &mut Masked::new())
 }
 
-/// Returns `true` if the calling goroutine, or plain thread, runs under a context that is done.
-pub(crate) fn is_under_a_done_context<H: Host>() -> bool {
+/// Returns the frame of the innermost context that is done, of those under which the calling goroutine, or plain thread, runs.
+pub(crate) fn first_done_here<H: Host>() -> Option<NonNull<Frame>> {
     let frame = match M::<H>::current() {
         Some(m) => m.g().map_or(std::ptr::null(), |g| g.frame.get()),
         None => H::thread_frame().cast(),
     };
-    first_done(frame, std::ptr::null()).is_some()
+    first_done(frame, std::ptr::null())
 }
 
 /// Returns `true` if `due_here` is certain to find nothing.

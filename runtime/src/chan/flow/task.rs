@@ -95,6 +95,8 @@ impl TaskReceive {
         let this = unsafe { self.get_unchecked_mut() };
         let mut slot = MaybeUninit::uninit();
         let taken = match &this.wait {
+            // A poll that unwound has opened no wait, and the record stands in its place.
+            None if this.record.is_some() => Taken::Nothing,
             // SAFETY: the slot is valid for a write of a `T`.
             None => unsafe { chan.take_before_a_wait(slot.as_mut_ptr()) },
             Some(wait) if wait.is_over(cx.waker()) => match this.result() {

@@ -168,8 +168,8 @@ impl Raw {
         // SAFETY: by this function's contract.
         let next = unsafe { state.leave_to_next(node) };
         drop(state);
-        // Without the lock: as in `Chan::set_tick`.
-        unless!(TurnEndsInSilence, next.iter().for_each(UpgradedWaiter::nudge));
+        // Without the lock: as in `Chan::set_tick`. From behind, where those stand that are no tasks: a waker may wait.
+        unless!(TurnEndsInSilence, next.iter().rev().for_each(UpgradedWaiter::nudge));
     }
 }
 

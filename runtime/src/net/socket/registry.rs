@@ -111,8 +111,9 @@ impl<S: AsFd> Socket<S> {
         if self.borrowed {
             sched.descs.heed_numbers();
         }
-        let key = sched.descs.insert(Arc::clone(&desc), fd);
-        if let Err(refused) = sched.host.watch(fd, key, interest) {
+        let (key, heeded) = sched.descs.insert(Arc::clone(&desc), fd);
+        let watch = || sched.host.watch(fd, key, interest);
+        if let Err(refused) = if heeded { sched.descs.claim_number(key, watch) } else { watch() } {
             sched.descs.remove(key);
             return Err(match refused.kind() {
                 io::ErrorKind::AlreadyExists => is_watched_already(fd),

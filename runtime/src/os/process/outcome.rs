@@ -44,7 +44,11 @@ impl Outcome {
 
     /// Sends a signal by number, which is another process's if other code has taken the status.
     pub(super) fn signal_by_number(&self, signal: Signal) -> io::Result<()> {
-        sys::kill(self.id(), signal.as_raw())
+        match sys::kill(self.id(), signal.as_raw()) {
+            // It has ended, and other code has taken the status.
+            Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            sent => sent,
+        }
     }
 
     /// Returns how the child has ended, if it has. Never blocks.

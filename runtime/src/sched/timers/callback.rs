@@ -47,7 +47,8 @@ use std::panic::Location;
 pub(crate) enum RunMode {
     /// In a goroutine of its own; for the timer thread: on a callback thread.
     Goroutine,
-    /// As `Goroutine`, for the library's own: `num_goroutines` does not count the goroutine.
+    /// As `Goroutine`, for the end of a context: `num_goroutines` does not count the goroutine, and the timer thread has the
+    /// call made aside, as the functions on all callback threads may wait for it.
     Uncounted,
     /// On the stack of the M, or the timer thread, that pops the callback; the monitor has a goroutine run it, as
     /// `Uncounted`. Only for callbacks that neither park nor run user's code, except by waking a task, whose waker an M

@@ -40,8 +40,11 @@
 //!   C3  starts a thread for that call
 //! ```
 //! So as long as a call waits, there are callback threads, each of which looks at `waiting` before it ends, or the timer
-//! thread looks. A start that is refused gives the call back to the front of `waiting`; without any callback thread the timer
-//! thread calls.
+//! thread looks. A start that is refused gives the call back to the front of `waiting`, and C2 is repeated after a while;
+//! without any callback thread the timer thread calls.
+//!
+//! The end of a context is no call for these threads: functions on all of them may wait under a context. It is made aside
+//! (`host/native/aside.rs`), where a call that blocks holds up the next one for a moment only.
 //!
 //! Not done: a thread for each callback. Thousands of timers that outlive their runtime may be due together, and would take all
 //! threads that the process may have. Nor does the thread that leaves a firing start anything: it may be the ender of the
@@ -94,6 +97,8 @@ struct State<H: Host> {
     waiting: VecDeque<Call<H>>,
     /// How many callback threads there are, or are about to be started. At most `MOST_CALLERS`.
     callers: usize,
+    /// When the timer thread tries again to start a callback thread, after a refusal.
+    again: Option<Nanos>,
     thread: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
@@ -127,6 +132,7 @@ impl<H: Host> TimerThread<H> {
             left: VecDeque::new(),
             waiting: VecDeque::new(),
             callers: 0,
+            again: None,
             thread: false,
             fires: false,
             until: Nanos::ZERO,
@@ -177,6 +183,8 @@ impl<H: Host> TimerThread<H> {
             // Relaxed: a hint, the lock decides.
             let told = self.refused.load(Relaxed);
             if let Err(refused) = self.start(&mut state) {
+                // Relaxed: as above.
+                self.refused.store(true, Relaxed);
                 drop(state);
                 // Once until a thread was to be had.
                 if !told {
@@ -218,8 +226,10 @@ impl<H: Host> TimerThread<H> {
             self.serve()
         });
         state.thread = started.is_ok();
-        // Relaxed: a hint, the lock decides.
-        self.refused.store(started.is_err(), Relaxed);
+        if state.thread {
+            // Relaxed: a hint, the lock decides.
+            self.refused.store(false, Relaxed);
+        }
         started.map(|_detached| ())
     }
 
@@ -275,6 +285,11 @@ impl<H: Host> TimerThread<H> {
         }
         state.kept.retain(|timers| !timers.is_empty());
         let now = H::now();
+        if state.again.take_if(|again| *again <= now).is_some() && !state.waiting.is_empty() {
+            *idle_since = None;
+            state.fires = true;
+            return Next::Call(VecDeque::new());
+        }
         let first =
             state.kept.iter().filter_map(|timers| Some((timers.earliest()?, timers))).min_by_key(|f| f.0);
         let until = match first {
@@ -288,6 +303,10 @@ impl<H: Host> TimerThread<H> {
                 *idle_since = None;
                 due
             }
+            None if state.again.is_some() => {
+                *idle_since = None;
+                now.saturating_add(capacity::LINGER)
+            }
             None => {
                 let end = idle_since.get_or_insert(now).saturating_add(capacity::LINGER);
                 if end <= now {
@@ -298,6 +317,7 @@ impl<H: Host> TimerThread<H> {
             }
         };
         mutant!(TimerThreadLooksEarly: drop(state); state = self.state.lock());
+        let until = state.again.map_or(until, |again| again.min(until));
         state.until = until;
         Next::Sleep(until)
     }
@@ -308,6 +328,10 @@ impl<H: Host> TimerThread<H> {
         for call in calls {
             match call {
                 Call::Timer(call) if call.run() == RunMode::Wakes => call.call(),
+                // The end of a context, for which all callback threads may wait.
+                Call::Timer(call) if call.run() == RunMode::Uncounted => {
+                    H::run_aside(move || Call::Timer(call).call());
+                }
                 other => others.push_back(other),
             }
         }
@@ -316,8 +340,11 @@ impl<H: Host> TimerThread<H> {
             let mut called = OnItsWay(self, Some(call));
             if let Err(refused) = H::start("gmp-callback", move || called.arrives()) {
                 H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
-                // A callback thread that there is takes what waits.
-                if self.state.lock().callers > 0 {
+                // A callback thread that there is takes what waits when its call ends, and this thread tries again: that call
+                // may block.
+                let mut state = self.state.lock();
+                if state.callers > 0 {
+                    state.again = Some(H::now().saturating_add(capacity::LINGER));
                     return;
                 }
             }
