@@ -371,6 +371,7 @@ impl<T> Chan<T> {
     /// # Safety
     /// As `recv`. The caller has no record in a queue.
     #[cold]
+    #[inline(never)]
     unsafe fn look_last(&self, slot: *mut T) -> Ended {
         let mut woken = Woken::new();
         let mut state = self.lock();
