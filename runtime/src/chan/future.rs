@@ -20,7 +20,8 @@ impl<T> Receiver<T> {
     /// `select!` that was chosen, and is about to evaluate its message, sends it to another receiver.
     ///
     /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a
-    /// future that was woken, or drop it.
+    /// future that was woken, or drop it. A time, of [`tick`](crate::chan::tick) and its like, is kept for 10 ms only; and
+    /// outside of a runtime one thread of the process, for all such futures, calls the waker, which must not block.
     ///
     /// ```
     /// use gmp::{block_on, chan, go};

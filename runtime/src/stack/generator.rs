@@ -182,7 +182,7 @@ impl Coro {
     ) -> io::Result<Coro> {
         let size = rounded(size)?;
         let refused = |why: &dyn std::fmt::Display| {
-            let limits = "RLIMIT_AS, vm.max_map_count or vm.overcommit_memory";
+            let limits = "RLIMIT_AS, RLIMIT_STACK, vm.max_map_count or vm.overcommit_memory";
             let text = format!("a stack of {size} bytes, which {limits} may limit: {why}");
             io::Error::new(io::ErrorKind::OutOfMemory, text)
         };
@@ -468,7 +468,11 @@ mod tests {
         let pool = StackPool::new(None, GUARD);
         let error = started(&pool, MAX_STACK, park_once).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-        assert!(error.to_string().starts_with("a stack of 67108864 bytes: failed to alloc"), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("a stack of 67108864 bytes, which ") && text.contains(": failed to alloc"),
+            "{text}"
+        );
         // The reservation stands: the goroutine waits for a stack to come back.
         assert_eq!(pool.in_use.load(Relaxed), MAX_STACK);
     }

@@ -22,7 +22,8 @@ const POISONED: u32 = 3;
 ///
 /// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for
 /// its own end. A closure that unwinds poisons the `Once`, and so does a closure whose goroutine is left behind by the end of
-/// its runtime.
+/// its runtime. What such a closure has started, goroutines of a [`scope`](crate::scope) for example, may run on beside the
+/// closure that [`call_once_force`](Self::call_once_force) runs next.
 ///
 /// ```
 /// use gmp::sync::Once;

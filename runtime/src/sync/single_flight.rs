@@ -106,7 +106,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     /// # Panics
     /// If `f` panics, the panic goes on in the caller that ran `f`; callers that waited panic with the same text. If
     /// the caller that runs `f` is ended from outside, or left behind by the end of its runtime, the waiting callers begin
-    /// again, with closures of their own.
+    /// again, with closures of their own. The key of a call that was left behind stays until the next call with that key.
     #[track_caller]
     pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
         loop {
