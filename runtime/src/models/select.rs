@@ -98,21 +98,44 @@ fn a_select_that_does_not_wait_loses_nothing() {
     });
 }
 
-/// Fails by deadlock when a `ready` is not told of the sender for which it waits.
-#[test]
-fn a_ready_hears_of_a_sender_that_comes() {
-    Model::new().check("select_ready", || {
+/// A goroutine waits in `ready` for a message. Fails by deadlock when the sender that comes does not wake the goroutine.
+fn a_ready_hears_of_a_sender(model: Model, name: &str, capacity: usize, send: fn(&chan::Sender<u32>)) {
+    model.check(name, move || {
         let runtime = at_rest::<1>();
-        let (s, r) = chan::bounded(0);
+        let (s, r) = chan::bounded(capacity);
         let watcher = runtime.go(move || {
             let mut select = chan::Select::new();
             select.recv(&r);
             assert_eq!(select.ready(), 0);
             r.recv().ok()
         });
-        s.send(7).unwrap();
+        send(&s);
         assert_eq!(watcher.join().unwrap(), Some(7));
         done();
+    });
+}
+
+#[test]
+fn a_ready_hears_of_a_sender_that_comes() {
+    a_ready_hears_of_a_sender(Model::new(), "select_ready", 0, |s| s.send(7).unwrap());
+}
+
+#[test]
+fn a_ready_hears_of_a_message_in_the_buffer() {
+    a_ready_hears_of_a_sender(Model::new(), "select_ready_buffered", 1, |s| s.send(7).unwrap());
+}
+
+#[test]
+fn a_ready_hears_of_a_select_that_sends() {
+    a_ready_hears_of_a_sender(Model::new().preemptions(1), "select_ready_select", 0, |s| {
+        select! { send(s, 7) -> sent => sent.unwrap(), recv(chan::never::<()>()) -> _ => unreachable!() }
+    });
+}
+
+#[test]
+fn a_ready_hears_of_a_future_that_sends() {
+    a_ready_hears_of_a_sender(Model::new().preemptions(1), "select_ready_future_sends", 0, |s| {
+        run(pin!(s.send_async(7)), &Foreign::new()).unwrap();
     });
 }
 
@@ -206,44 +229,6 @@ fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
     });
 }
 
-/// A goroutine waits in `ready` for a message while a send puts one into the buffer. Fails by deadlock when the send does
-/// not wake the goroutine.
-#[test]
-fn a_ready_hears_of_a_message_in_the_buffer() {
-    Model::new().check("select_ready_buffered", || {
-        let runtime = at_rest::<1>();
-        let (s, r) = chan::bounded(1);
-        let watcher = runtime.go(move || {
-            let mut select = chan::Select::new();
-            select.recv(&r);
-            assert_eq!(select.ready(), 0);
-            r.recv().ok()
-        });
-        s.send(7).unwrap();
-        assert_eq!(watcher.join().unwrap(), Some(7));
-        done();
-    });
-}
-
-/// A goroutine waits in `ready` for a message while a select offers one. Fails by deadlock when the select does not wake
-/// the goroutine.
-#[test]
-fn a_ready_hears_of_a_select_that_sends() {
-    Model::new().preemptions(1).check("select_ready_select", || {
-        let runtime = at_rest::<1>();
-        let (s, r) = chan::bounded(0);
-        let watcher = runtime.go(move || {
-            let mut select = chan::Select::new();
-            select.recv(&r);
-            assert_eq!(select.ready(), 0);
-            r.recv().ok()
-        });
-        select! { send(s, 7) -> sent => sent.unwrap(), recv(chan::never::<()>()) -> _ => unreachable!() }
-        assert_eq!(watcher.join().unwrap(), Some(7));
-        done();
-    });
-}
-
 /// A goroutine waits in `ready` for a receiver, on a channel without a buffer. Fails by deadlock when the receiver that comes
 /// does not wake the goroutine.
 fn a_ready_hears_of_a_receiver(name: &str, receive: fn(&chan::Receiver<u32>) -> Option<u32>) {
@@ -277,24 +262,6 @@ fn a_ready_hears_of_a_select_that_receives() {
 #[test]
 fn a_ready_hears_of_a_future_that_receives() {
     a_ready_hears_of_a_receiver("select_ready_future", |r| run(pin!(r.recv_async()), &Foreign::new()).ok());
-}
-
-/// As `a_ready_hears_of_a_sender_that_comes`, of a future.
-#[test]
-fn a_ready_hears_of_a_future_that_sends() {
-    Model::new().preemptions(1).check("select_ready_future_sends", || {
-        let runtime = at_rest::<1>();
-        let (s, r) = chan::bounded(0);
-        let watcher = runtime.go(move || {
-            let mut select = chan::Select::new();
-            select.recv(&r);
-            assert_eq!(select.ready(), 0);
-            r.recv().ok()
-        });
-        assert!(run(pin!(s.send_async(7)), &Foreign::new()).is_ok());
-        assert_eq!(watcher.join().unwrap(), Some(7));
-        done();
-    });
 }
 
 /// A goroutine waits in `ready` for room while a receive makes some. Fails by deadlock when the receive does not wake the

@@ -40,24 +40,32 @@ fn a_wait_sees_what_was_done() {
     });
 }
 
-/// Fails by a causality violation when a caller that finds the count at zero does not see what was done.
+/// A group with one task.
+fn of_one() -> WaitGroup {
+    let tasks = WaitGroup::new();
+    tasks.add(1);
+    tasks
+}
+
+/// Another thread waits by `wait` beside the writer's `done`. Fails by a causality violation when that thread does not see what
+/// was done.
+fn a_zero_shows(tasks: &WaitGroup, wait: fn(&WaitGroup)) {
+    let value = Arc::new(Value(UnsafeCell::new(0)));
+    let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
+    let other = thread::spawn(move || {
+        wait(&theirs);
+        // SAFETY: the wait is over, so the writer is done.
+        assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
+    });
+    // SAFETY: written before `done`, and read after the wait.
+    value.0.with_mut(|value| unsafe { *value = 1 });
+    tasks.done();
+    other.join().unwrap();
+}
+
 #[test]
 fn a_zero_that_is_found_shows_what_was_done() {
-    Model::new().preemptions(4).check("waitgroup_look", || {
-        let tasks = WaitGroup::new();
-        tasks.add(1);
-        let value = Arc::new(Value(UnsafeCell::new(0)));
-        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
-        let other = thread::spawn(move || {
-            theirs.wait();
-            // SAFETY: the count was found at zero, so the writer is done.
-            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
-        });
-        // SAFETY: written before `done`, and read after the wait.
-        value.0.with_mut(|value| unsafe { *value = 1 });
-        tasks.done();
-        other.join().unwrap();
-    });
+    Model::new().preemptions(4).check("waitgroup_look", || a_zero_shows(&of_one(), WaitGroup::wait));
 }
 
 /// The group is used again while the waiter for the first zero is on its way. Fails by deadlock when that waiter is not
@@ -125,47 +133,22 @@ fn a_task_sees_what_was_done_when_another_is_dropped() {
     });
 }
 
-/// A task stands in the queue, so that the last `done` takes the lock of the queue; a thread that waits too may find the zero
-/// without a wait. Fails by a causality violation when that thread does not see what was done.
+/// As `a_zero_shows`: a task stands in the queue, so that the last `done` takes the lock of the queue.
 #[test]
 fn a_zero_that_others_wait_for_shows_what_was_done() {
     Model::new().check("waitgroup_waited", || {
-        let tasks = WaitGroup::new();
-        tasks.add(1);
-        let value = Arc::new(Value(UnsafeCell::new(0)));
+        let tasks = of_one();
         let mut waits = pin!(tasks.wait_async());
         assert!(poll(waits.as_mut(), &Foreign::new()).is_pending());
-        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
-        let other = thread::spawn(move || {
-            theirs.wait();
-            // SAFETY: the wait is over, so the writer is done.
-            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
-        });
-        // SAFETY: written before `done`, and read after the wait.
-        value.0.with_mut(|value| unsafe { *value = 1 });
-        tasks.done();
-        other.join().unwrap();
+        a_zero_shows(&tasks, WaitGroup::wait);
     });
 }
 
-/// Fails by a causality violation when a future that finds the count at zero as it is polled first does not show what was
-/// done.
+/// As `a_zero_shows`, of a future that finds the zero as it is polled first.
 #[test]
 fn a_future_that_finds_zero_shows_what_was_done() {
     Model::new().preemptions(3).check("waitgroup_polled", || {
-        let tasks = WaitGroup::new();
-        tasks.add(1);
-        let value = Arc::new(Value(UnsafeCell::new(0)));
-        let (theirs, other_value) = (tasks.clone(), Arc::clone(&value));
-        let other = thread::spawn(move || {
-            run(pin!(theirs.wait_async()), &Foreign::new());
-            // SAFETY: the future is ready, so the writer is done.
-            assert_eq!(other_value.0.with(|value| unsafe { *value }), 1);
-        });
-        // SAFETY: written before `done`, and read when the future is ready.
-        value.0.with_mut(|value| unsafe { *value = 1 });
-        tasks.done();
-        other.join().unwrap();
+        a_zero_shows(&of_one(), |tasks| run(pin!(tasks.wait_async()), &Foreign::new()));
     });
 }
 
