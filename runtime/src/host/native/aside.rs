@@ -8,7 +8,8 @@
 //! So short calls, however many, take two threads; and calls that block take as many as block at a time. *The obvious way* is a
 //! thread for each call. A runtime that ends has a call for each task that it has found; these were as many threads at once.
 //!
-//! Where no thread can be started, the thread that asks makes the calls itself that it finds in the queue.
+//! Where no thread can be started, the thread that asks makes the calls itself that it finds in the queue. Where the caller is
+//! refused a thread to stand by, calls wait for the caller's next one, or for the next thread that asks.
 
 use super::thread::Starting;
 use std::collections::VecDeque;
