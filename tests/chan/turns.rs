@@ -9,9 +9,12 @@ use gmp::chan::{Receiver, Select, TryRecvError, bounded, never, tick};
 use gmp::context::Context;
 use gmp::time::Timer;
 use gmp::{block_on, select};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::task::{self, RawWaker, RawWakerVTable, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -207,4 +210,26 @@ fn one_that_does_not_wait_takes_nothing_from_one_that_does() {
             waiter.join();
         }
     });
+}
+
+/// A poll unwinds as it clones the waker for a new wait, when the future has left its last one; the next poll comes when the
+/// time has long been there. Fails by a panic of the record that goes and stands in the queue, in builds that check that.
+#[test]
+fn a_poll_that_unwinds_leaves_the_future_in_its_place() {
+    static CLONES: AtomicUsize = AtomicUsize::new(0);
+    fn clone(_: *const ()) -> RawWaker {
+        assert_eq!(CLONES.fetch_add(1, SeqCst), 0, "a second clone");
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| (), |_| (), |_| ());
+    // SAFETY: the functions do nothing with the pointer.
+    let bomb = unsafe { Waker::new(std::ptr::null(), &TABLE) };
+    let (begun, times) = (Instant::now(), tick(Duration::from_millis(30)));
+    let (task, mut receives) = (Task::new(), pin!(times.recv_async()));
+    assert!(task.poll(receives.as_mut()).is_pending());
+    let poll = || receives.as_mut().poll(&mut task::Context::from_waker(&bomb)).is_ready();
+    assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+    until(|| begun.elapsed() > Duration::from_millis(50));
+    assert!(task.poll(receives.as_mut()).is_ready());
+    assert!(times.recv().is_ok());
 }
