@@ -9,9 +9,9 @@
 //! the same, GMPDEBUG=handoff=0             0          -          -
 //! 100 × 20 blocking sleeps of 1 ms: 100 threads 27.4ms, marked 25.3ms (0.92), unmarked 47.1ms (1.72)
 //!
-//! A hog spins for ever. A sleeper calls `std::thread::sleep`, unmarked, for ever. Without hand-off each of them keeps
-//! its P, and two are enough to stop all other goroutines: what is answered then came before they had begun. The status is 1
-//! when the server stood still beside them, or did not without hand-off.
+//! A hog spins for ever. A sleeper calls `std::thread::sleep`, unmarked, for ever. Without hand-off each of them keeps its P,
+//! and two are enough to stop all other goroutines: any answers came before they had begun. The status is 1 if the server stood
+//! still beside them, or did not stand still without hand-off.
 
 use gmp::Runtime;
 use gmp::net::{TcpListener, TcpStream};
@@ -44,7 +44,8 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// A plain thread that sends a number and waits for it to come back, again and again: how long each took.
+/// Runs on a plain thread: sends a number and waits for it to come back, again and again. Returns how long each round trip
+/// took.
 fn client(server: SocketAddr) -> io::Result<Vec<Duration>> {
     let mut stream = std::net::TcpStream::connect(server)?;
     stream.set_nodelay(true)?;
@@ -56,7 +57,7 @@ fn client(server: SocketAddr) -> io::Result<Vec<Duration>> {
         let mut answer = [0; 8];
         match stream.read_exact(&mut answer) {
             Ok(()) => took.push(sent.elapsed()),
-            // No server is there to answer.
+            // There is no server to answer.
             Err(late) if matches!(late.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
             Err(other) => return Err(other),
         }
@@ -103,7 +104,7 @@ fn measure(beside: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// `measure` in a process of its own; its row, and how many requests there were.
+/// Runs `measure` in a process of its own; prints its row, and returns how many requests there were.
 fn row(title: &str, what: &str, debug: &str) -> io::Result<usize> {
     let mut child = Command::new(std::env::current_exe()?);
     let output = child.args(["measure", what]).env("GMPDEBUG", debug).output()?;
@@ -120,7 +121,7 @@ fn row(title: &str, what: &str, debug: &str) -> io::Result<usize> {
     Ok(requests)
 }
 
-/// How long it takes a hundred to sleep twenty times, all at the same time.
+/// Returns how long it takes a hundred sleepers to sleep twenty times, all at the same time.
 fn sleeps(spawn: impl Fn() -> Box<dyn FnOnce()>) -> Duration {
     let start = Instant::now();
     let all: Vec<_> = (0..SLEEPERS).map(|_| spawn()).collect();

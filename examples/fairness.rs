@@ -1,16 +1,15 @@
-//! How long a goroutine that is ready waits until it runs, beside programs that never leave their Ps idle.
+//! Measures how long a ready goroutine waits until it runs, beside programs that never leave their Ps idle.
 //!
 //! cargo run --release --example fairness
 //!
-//! Three bystanders do next to nothing: each is readied every millisecond, by a thread outside of the runtime (which goes
-//! through the global queue), by a timer, or by another goroutine (which goes through its P's queue). Beside them runs
-//! one of the programs of the table, each of which starves a goroutine under some scheduler: goroutines that wake each
-//! other and so hand a P to and fro, loops of yields, chains and storms of new goroutines, timers that are always due.
-//! The longest delay of each bystander is printed, and beside it the longest for which the kernel kept one of so many
-//! busy threads waiting.
+//! Three bystanders do next to nothing: each is readied every millisecond, by a thread outside the runtime (through the global
+//! queue), by a timer, or by another goroutine (through its P's queue). Beside them runs one of the programs of the table, each
+//! of which starves a goroutine under some scheduler: goroutines that wake each other and so hand a P to and fro, loops of
+//! yields, chains and storms of new goroutines, timers that are always due. The program prints the longest delay of each
+//! bystander, and the longest time for which the kernel kept one of so many busy threads waiting.
 //!
-//! The status is 1 when a delay was over 20 ms plus twice that gap, three times in a row: the programs' goroutines all run for
-//! microseconds, so none has a reason to wait for long. `--millis N` runs each program for longer.
+//! The status is 1 if a delay was over 20 ms plus twice that gap, three times in a row: the programs' goroutines all run for
+//! microseconds, so no goroutine has a reason to wait for long. `--millis N` runs each program for longer.
 
 use gmp::sync::{Event, Mutex};
 use gmp::time::sleep;
@@ -26,7 +25,7 @@ const MS: Duration = Duration::from_millis(1);
 const SLACK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 3;
 
-/// What a program's goroutines look at.
+/// The flag that ends a program's goroutines.
 type Stop = Arc<AtomicBool>;
 type Program = (&'static str, fn(&Runtime, &Stop));
 
@@ -44,7 +43,7 @@ const PROGRAMS: [Program; 11] = [
     ("a storm of spawns", spawners),
 ];
 
-/// Each readies the next one and waits.
+/// Each goroutine readies the next one and waits.
 fn ring(rt: &Runtime, stop: &Stop, size: usize) {
     let events: Arc<[Event]> = (0..size).map(|_| Event::new()).collect();
     for me in 0..size {
@@ -54,7 +53,7 @@ fn ring(rt: &Runtime, stop: &Stop, size: usize) {
                 events[me].wait();
                 events[(me + 1) % events.len()].notify_one();
             }
-            // The next one may wait for the last time.
+            // The next goroutine may be waiting for the last time.
             events[(me + 1) % events.len()].notify_one();
         }));
     }
@@ -72,7 +71,7 @@ fn yielding(rt: &Runtime, stop: &Stop, count: usize) {
     }
 }
 
-/// Never quite full, never quite empty.
+/// The queue is never quite full and never quite empty.
 fn busy_channel(rt: &Runtime, stop: &Stop) {
     let (sender, receiver) = chan::bounded::<u64>(64);
     for _ in 0..4 {
@@ -83,7 +82,7 @@ fn busy_channel(rt: &Runtime, stop: &Stop) {
     }
 }
 
-/// All want the same lock, and its holder leaves its P.
+/// All goroutines want the same lock, and its holder leaves its P.
 fn convoy(rt: &Runtime, stop: &Stop) {
     let lock = Arc::new(Mutex::new(0_u64));
     for _ in 0..16 {
@@ -109,7 +108,7 @@ fn timers(rt: &Runtime, stop: &Stop) {
     }
 }
 
-/// A goroutine that makes another one like it, and ends.
+/// Returns a goroutine's body that starts another goroutine like it, and ends.
 fn successor(stop: &Stop) -> impl FnOnce() + Send + 'static {
     let stop = Arc::clone(stop);
     move || {
@@ -119,7 +118,7 @@ fn successor(stop: &Stop) -> impl FnOnce() + Send + 'static {
     }
 }
 
-/// Two that keep more goroutines alive than the queue of a P holds, and yield when there are as many.
+/// Two goroutines keep more goroutines alive than the queue of a P holds, and yield when there are as many.
 fn spawners(rt: &Runtime, stop: &Stop) {
     let live = Arc::new(AtomicU64::new(0));
     for _ in 0..2 {
@@ -176,7 +175,7 @@ impl Bystander {
         this
     }
 
-    /// Not before it has come to the last call.
+    /// Readies the goroutine, but not before it has answered the last call.
     fn call(&self) {
         let mut called = self.called.lock().expect("nobody panics");
         if called.is_none() {
@@ -187,7 +186,7 @@ impl Bystander {
     }
 }
 
-/// The longest delays of those readied by a thread, by a timer, and by a goroutine.
+/// Returns the longest delays of the bystanders readied by a thread, by a timer, and by a goroutine.
 fn delays(procs: usize, program: fn(&Runtime, &Stop), time: Duration) -> Result<[Duration; 3], String> {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call (see `gmp::migration`).
     let rt = unsafe { Runtime::builder().procs(procs).build() }.map_err(|refused| refused.to_string())?;
@@ -226,7 +225,7 @@ fn delays(procs: usize, program: fn(&Runtime, &Stop), time: Duration) -> Result<
     Ok([by_thread, by_timer, by_goroutine].map(|longest| longest.get()))
 }
 
-/// The longest time between two looks at the clock, of so many threads that do nothing else.
+/// Returns the longest time between two looks at the clock, in so many threads that do nothing else.
 fn kernels_gap(threads: usize, time: Duration) -> Duration {
     let watch = || {
         let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
@@ -243,7 +242,7 @@ fn kernels_gap(threads: usize, time: Duration) -> Duration {
     })
 }
 
-/// Prints a line for each program. What was too late.
+/// Prints a line for each program. Returns the programs whose delays were too long.
 fn table(time: Duration) -> Result<Vec<String>, String> {
     println!(
         "{:30} {:>5} {:>10} {:>10} {:>10} {:>12}",

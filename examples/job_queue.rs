@@ -9,8 +9,8 @@
 //! the first of the two is aborted where it waits: Aborted
 //!
 //! The dispatcher takes a permit, which is a guard, before it chooses a job, and starts the job by `Builder::go_abortable`: an
-//! abort by number finds the handle in a map. `time::timeout` ends a try; `watch` tells the outcome to whoever asks, then or
-//! later. The program checks what comes out: the status is 1 when it is something else.
+//! abort by number finds the handle in a map. `time::timeout` ends a try; `watch` gives the outcome to all who ask, then or
+//! later. The program checks its results: the status is 1 if one is wrong.
 
 use gmp::chan::{self, watch};
 use gmp::sync::{Condvar, Event, Mutex, OwnedSemaphorePermit, Semaphore};
@@ -35,7 +35,7 @@ enum Outcome {
 }
 
 struct Job {
-    /// The highest goes first; of equal ones the oldest.
+    /// The highest goes first; among equal ones, the oldest.
     priority: i32,
     tries: u32,
     limit: Duration,
@@ -64,7 +64,7 @@ impl Queue {
     fn start(handle: &Handle) -> io::Result<Arc<Queue>> {
         let queue = Arc::new(Queue::default());
         let dispatches = Arc::clone(&queue);
-        // The end of the runtime ends it where it waits.
+        // The end of the runtime ends the dispatcher where it waits.
         handle.go(move || dispatches.dispatch())?;
         Ok(queue)
     }
@@ -83,7 +83,7 @@ impl Queue {
         *outcome.wait_for(|outcome| outcome.is_some()).ok()?
     }
 
-    /// Ends a job where it waits, or takes it out of the queue. One that computes goes on to its next wait.
+    /// Ends a job where it waits, or takes it out of the queue. A job that computes goes on to its next wait.
     fn abort(&self, number: usize) {
         let mut state = self.state.lock();
         if let Some(running) = state.running.get(&number) {
@@ -104,7 +104,7 @@ impl Queue {
             let ((_, number), job) = state.waiting.pop_first().expect("it was not empty");
             // Under the lock: an abort finds the job in one of the maps.
             if self.begin(&mut state, number, job, permit).is_err() {
-                // No memory for a stack. The dispatcher goes on: there may be some for the next job.
+                // There is no memory for a stack. The dispatcher goes on: there may be memory for the next job.
                 if let Some(alone) = state.running.remove(&number) {
                     alone.abort();
                 }
@@ -120,7 +120,7 @@ impl Queue {
         job: Job,
         permit: OwnedSemaphorePermit,
     ) -> io::Result<()> {
-        // Not `gmp::go_abortable`, which panics where a goroutine is refused.
+        // Not `gmp::go_abortable`, which panics if a goroutine is refused.
         let (runs, abort) = Builder::new().go_abortable(move || tries(&job))?;
         state.running.insert(number, abort);
         let queue = Arc::clone(self);

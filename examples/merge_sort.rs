@@ -1,5 +1,4 @@
-//! Sorts numbers by merging, the two halves by `gmp::join`: beside each other where a thread has time, else one after the
-//! other.
+//! Sorts numbers by merging, the two halves by `gmp::join`: in parallel if a thread has time, else one after the other.
 //!
 //! cargo run --release --example merge_sort
 //!
@@ -7,9 +6,9 @@
 //! sort 14.2ms, merge_sort 36.7ms; goroutines at once: 2
 //! the order is right
 //!
-//! `sort` is std's, on one thread, and takes fewer steps; with `--procs 1` this one takes 67 ms. A fork that nobody takes is a
-//! call, so however many numbers there are, the number of goroutines stays small. `-- --numbers N`, `--procs P`, and
-//! `--cut-off C`: parts of at most C numbers are std's to sort. The status is 1 when the order is not std's.
+//! `sort` is std's, on one thread, and takes fewer steps; with `--procs 1` this program takes 67 ms. A fork that no M takes is
+//! a call, so however many numbers there are, the number of goroutines stays small. `-- --numbers N`, `--procs P`, and
+//! `--cut-off C`: std sorts parts of at most C numbers. The status is 1 if the order is not std's.
 
 use gmp::Runtime;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! A million goroutines, each parked on a channel, with a guard page below its stack: what they cost, and that it comes back.
+//! A million goroutines, each parked on a channel, with a guard page below its stack: what they cost, and that the memory comes
+//! back.
 //!
 //! cargo run --release --example million
 //!
@@ -14,16 +15,17 @@
 //! woken and joined in 747.03ms, 747 ns each
 //! ```
 //!
-//! A thousand share a channel, from which each receives one number. When all are parked the numbers are sent, and every
-//! goroutine is joined; then the runtime trims what is not needed. The memory is what the kernel tells, page tables
-//! included. The floor is the same without a scheduler, on one thread: mappings, a guard page in each slot, one page touched.
+//! A thousand goroutines share a channel, from which each receives one number. When all are parked, the program sends the
+//! numbers and joins every goroutine; then the runtime trims the memory that is not needed. The memory is as the kernel reports
+//! it, page tables included. The floor is the same without a scheduler, on one thread: mappings, a guard page in each slot, one
+//! page touched.
 //!
-//! What stays are the Gs: a waker that is late may still look at the word of a goroutine that has ended, so the memory of a
-//! G stays a G's, for the next goroutines.
+//! The Gs stay: a waker that is late may still look at the word of a goroutine that has ended, so the memory of a G stays a
+//! G's, for the next goroutines.
 //!
-//! The status is 1 when a goroutine costs more than 4,700 bytes, or more than that of a G and a tenth of the rest stays. Below
-//! 100,000 (`--goroutines N`) what a process needs anyway would be most of it: then memory is only told, like the times,
-//! which are for a machine that does nothing else: at most 1.3 times the floor.
+//! The status is 1 if a goroutine costs more than 4,700 bytes, or if more stays than the G and a tenth of the rest. Below
+//! 100,000 goroutines (`--goroutines N`) most of the memory would be what a process needs anyway: then the program only prints
+//! it, like the times, which on a machine that does nothing else are at most 1.3 times the floor.
 
 use gmp::chan::{self, Sender};
 use gmp::{JoinHandle, go};
@@ -39,14 +41,14 @@ const USAGE: &str = "million [--goroutines N]";
 const MOST: usize = 10_000_000;
 /// Goroutines that receive from the same channel.
 const GROUP: usize = 1000;
-/// Bytes of memory that one may cost.
+/// How many bytes of memory a goroutine may cost.
 const LIMIT: f64 = 4700.0;
-/// Bytes of each that are its G, and of the list of their handles.
+/// How many bytes of each goroutine stay: its G, and its part of the list of handles.
 const STAYS: f64 = 256.0 + 16.0;
-/// From so many on memory is judged.
+/// From how many goroutines on memory is checked.
 const ENOUGH: usize = 100_000;
 
-/// What the process has in memory, in bytes.
+/// The process's memory, in bytes.
 #[derive(Clone, Copy)]
 struct Memory {
     resident: f64,
@@ -69,7 +71,7 @@ impl Memory {
     }
 }
 
-/// How long it takes at least: bare mappings, `count` slots with a guard page and a touched one.
+/// Returns how long it takes at least: bare mappings, `count` slots with a guard page and a touched one.
 fn floor(count: usize) -> io::Result<Duration> {
     const SLOT: usize = 64 << 10;
     const SLAB: usize = 64 << 20;
@@ -91,7 +93,8 @@ fn floor(count: usize) -> io::Result<Duration> {
             libc::madvise(slab, SLAB, libc::MADV_NOHUGEPAGE);
             for slot in 0..(count - first).min(SLAB / SLOT) {
                 let guard = slab.byte_add(slot * SLOT);
-                // Where the kernel has it not, a mapping each: for so many there are none.
+                // If the kernel does not have this advice, each guard would take a mapping, and there are not so many: go on
+                // without guards.
                 libc::madvise(guard, PAGE, GUARD_INSTALL);
                 guard.byte_add(SLOT - 8).cast::<u64>().write_volatile(1);
             }
@@ -105,7 +108,7 @@ fn floor(count: usize) -> io::Result<Duration> {
     Ok(took)
 }
 
-/// What one run has measured.
+/// The measurements of one run.
 struct Run {
     before: Memory,
     peak: Memory,
@@ -113,7 +116,7 @@ struct Run {
     joined: Duration,
 }
 
-/// Parks them all, looks, and ends them. On a goroutine.
+/// Runs on a goroutine: parks all goroutines, measures, and ends them.
 fn million(count: usize) -> io::Result<Run> {
     let before = Memory::now();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -146,7 +149,8 @@ fn million(count: usize) -> io::Result<Run> {
     Ok(Run { before, peak, parked: took, joined: start.elapsed() })
 }
 
-/// Waits for the trim: until enough has come back, and for half a second nothing more. Gives what is left, and since when.
+/// Waits for the trim: until enough memory has come back, and nothing more for half a second. Returns the memory that is left,
+/// and how long the trim took.
 fn trimmed(enough: f64) -> (Memory, Duration) {
     let start = Instant::now();
     let (mut least, mut since) = (Memory::now(), start.elapsed());
@@ -164,7 +168,7 @@ fn trimmed(enough: f64) -> (Memory, Duration) {
 }
 
 fn report(count: usize) -> Result<(), String> {
-    // The first one is for the machine, whose own memory may be cold.
+    // The first floor warms up the machine, whose own memory may be cold.
     let floors = [(); 2].map(|()| floor(count));
     let [_, floor] = floors.map(|floor| floor.map_err(|refused| format!("the floor: {refused}")));
     let floor = floor?;

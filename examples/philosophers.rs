@@ -7,9 +7,9 @@
 //! nobody ever ate with a neighbour's fork
 //!
 //! A fork is a message in a channel with room for one: the philosopher that has received it has the fork. A philosopher takes
-//! whichever of its forks is there first, by `select!`; if the other one does not come within a moment it puts the first one
-//! back and tries again, so the circle in which all hold one fork and wait for the next does not last. Each counts its meals,
-//! and each fork its users: the status is 1 when a fork was ever in two hands, or a meal is missing.
+//! the fork that is there first, by `select!`; if the other one does not come within a moment, the philosopher puts the first
+//! one back and tries again, so the circle in which all hold one fork and wait for the next does not last. Each philosopher
+//! counts its meals, and each fork its users: the status is 1 if a fork was ever in two hands, or a meal is missing.
 
 use gmp::chan::{self, Receiver, Sender};
 use gmp::{scope, select};
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 const PHILOSOPHERS: usize = 5;
 const MEALS: usize = 10_000;
-/// How long a philosopher that holds a fork waits for the other.
+/// How long a philosopher that holds one fork waits for the other.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// What a philosopher tells that has finished.
+/// The report of a philosopher that has finished.
 #[derive(Default)]
 struct Report {
     meals: usize,
@@ -74,7 +74,7 @@ fn dine(left: &Fork, right: &Fork) -> Result<Report, String> {
         if !(left.pick_up() && right.pick_up()) {
             return Err("a fork is in two hands".to_owned());
         }
-        // It tastes better together: others may run in the middle of the meal.
+        // So that others run in the middle of the meal.
         gmp::yield_now();
         for fork in [left, right] {
             fork.used.store(false, SeqCst);

@@ -1,4 +1,4 @@
-//! A pipeline: a source, several workers that share its lines (fan-out), one collector of what they find (fan-in).
+//! A pipeline: a source, several workers that share its lines (fan-out), one collector of their results (fan-in).
 //!
 //! cargo run --release --example pipeline
 //!
@@ -6,8 +6,8 @@
 //! gopher 180000, channel 180000, select 180000, ..
 //! shares of the workers: 27.0 % 29.3 % 21.8 % 21.9 %
 //!
-//! Each stage is a function that takes receivers and gives one; a stage ends when its input does, so dropping the source's
-//! sender ends all of them in order. The words are made, so their numbers are known: the status is 1 when a sum is wrong.
+//! Each stage is a function that takes receivers and returns one; a stage ends when its input does, so dropping the source's
+//! sender ends all of them in order. The program makes the words, so it knows their numbers: the status is 1 if a sum is wrong.
 
 use gmp::chan::{self, Receiver};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const WORDS: [&str; 10] =
 
 type Counts = BTreeMap<&'static str, u64>;
 
-/// Lines without one of the words each, in turn.
+/// Makes lines that each lack one of the words, in turn.
 fn lines(count: usize) -> Receiver<Vec<&'static str>> {
     let (out, lines) = chan::bounded(64);
     gmp::go(move || {
@@ -34,7 +34,7 @@ fn lines(count: usize) -> Receiver<Vec<&'static str>> {
     lines
 }
 
-/// One worker: counts the words of the lines that it gets, and gives the counts now and then.
+/// One worker: counts the words of the lines that it gets, and sends the counts now and then.
 fn count(lines: Receiver<Vec<&'static str>>) -> Receiver<(u64, Counts)> {
     let (out, counts) = chan::bounded(4);
     gmp::go(move || {
@@ -51,7 +51,7 @@ fn count(lines: Receiver<Vec<&'static str>>) -> Receiver<(u64, Counts)> {
     counts
 }
 
-/// Fan-in: what comes from any of them, with its number.
+/// Fan-in: passes on the messages of all inputs, each with the number of its input.
 fn merge<T: Send + 'static>(inputs: Vec<Receiver<T>>) -> Receiver<(usize, T)> {
     let (out, merged) = chan::bounded(0);
     for (number, input) in inputs.into_iter().enumerate() {

@@ -1,9 +1,9 @@
 //! Requests beside batch work: a High echo, Low pieces, and a Background cleaner, with classes and without.
 //!
-//! One goroutine answers requests that another one makes, each a message and its reply; four others compute, 20 µs between two
-//! yields; one more cleans up when there is nothing else to do. With classes a request waits for the piece that runs; without,
-//! for a piece of each of the others. The status is 1 if the cleaner ran although others were ready, or a request was lost.
-//! `--requests N` makes it longer. One P, so that the order is the scheduler's alone.
+//! One goroutine answers requests of another one, each a message and its reply; four others compute, 20 µs between two yields;
+//! one more cleans up when there is nothing else to do. With classes a request waits for the piece that runs; without, for a
+//! piece of each of the other goroutines. The status is 1 if the cleaner ran although others were ready, or a request was lost.
+//! `--requests N` makes the run longer. There is one P, so that only the scheduler decides the order.
 
 use gmp::{Builder, Priority, chan};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ const USAGE: &str = "priorities [--requests N]";
 const PIECE: Duration = Duration::from_micros(20);
 const WORKERS: usize = 4;
 
-/// What a run came to.
+/// The results of a run.
 struct Ran {
     p50: Duration,
     p99: Duration,

@@ -6,10 +6,11 @@
 //! 1000000 hops in 239.4ms, 239 ns a hop
 //! threads 2: gmp-1 54.5 %, gmp-0 45.5 % of the hops; 707 changes
 //!
-//! Only the goroutine that has the token has something to do, so a hop is what a hand-over costs: `Event::notify_one`
-//! readies the next one, `Event::wait` parks this one. Whichever thread is free goes on with it. `-- --procs 1` leaves
-//! none to change to, `-- --procs 8` too many; `--goroutines N` and `--laps L` make it longer. The token counts its
-//! hops, and every goroutine how often it had the token: the status is 1 when a sum is not goroutines x laps.
+//! Only the goroutine that has the token has something to do, so the time of a hop is the cost of a hand-over:
+//! `Event::notify_one` readies the next goroutine, `Event::wait` parks this one. Any free thread goes on with the token. With
+//! `-- --procs 1` there is no other thread, with `-- --procs 8` there are too many; `--goroutines N` and `--laps L` make it
+//! longer. The token counts its hops, and every goroutine how often it had the token: the status is 1 if a sum is not
+//! goroutines x laps.
 
 use gmp::{Runtime, RuntimeBuilder, sync::Event};
 use std::process::ExitCode;
@@ -20,19 +21,19 @@ const USAGE: &str = "ring [--goroutines N] [--laps L] [--procs P]";
 /// Before Linux 6.13 a process gets some 28,000 stacks.
 const MOST_GOROUTINES: usize = 20_000;
 
-/// It is moved, not shared: the goroutine that has it counts without a lock.
+/// The token is moved, not shared: the goroutine that has it counts without a lock.
 #[derive(Default)]
 struct Token {
     hops: usize,
-    /// The threads that it has been on, with the hops that it made there.
+    /// The threads on which the token has been, with the hops that it made there.
     threads: Vec<(String, usize)>,
-    /// Which of them was the last one, and how often it was another one than before.
+    /// The last of these threads, and how often the thread changed.
     on: usize,
     changes: usize,
 }
 
 impl Token {
-    /// Not inlined: it uses a thread-local, `thread::current`, and a function that does so is not to park as well.
+    /// Not inlined: it uses a thread-local, `thread::current`, and a function that does so must not park as well.
     #[inline(never)]
     fn hop(&mut self) {
         let thread = std::thread::current();
@@ -67,7 +68,7 @@ impl Place {
     }
 }
 
-/// Sends the token around and tells how that went.
+/// Sends the token around, and prints the result.
 fn ring(runtime: &Runtime, goroutines: usize, laps: usize) -> Result<(), String> {
     let places: Arc<[Place]> = (0..goroutines).map(|_| Place::default()).collect();
     let pass_on = |me: usize| {
@@ -121,7 +122,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<(RuntimeBuilder, us
     Ok((runtime, goroutines, laps))
 }
 
-/// What went wrong, and the status that tells of it.
+/// Returns what went wrong, with the exit status for it.
 fn run() -> Result<(), (u8, String)> {
     let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     let (runtime, goroutines, laps) = options(args).map_err(|wrong| (2, wrong))?;

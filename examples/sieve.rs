@@ -1,14 +1,14 @@
-//! The concurrent prime sieve: a chain of goroutines, one for each prime, each of which lets through what its prime does
-//! not divide.
+//! The concurrent prime sieve: a chain of goroutines, one for each prime, each of which passes on the numbers that its prime
+//! does not divide.
 //!
 //! cargo run --release --example sieve
 //!
 //! 2 3 5 7 11 13 17 19 23 29 .. 7919: 1000 primes
 //! 1042172 messages in 0.20 s, 190 ns each; 1001 goroutines
 //!
-//! Channels without a buffer: each message is a meeting of two goroutines. `-- 200` asks for another number of primes. What
-//! comes out is compared with trial division: the status is 1 when they differ. When the receiver of the last prime goes,
-//! its sender fails, ends, drops its own receiver, and so the chain ends from behind.
+//! Channels without a buffer: each message is a meeting of two goroutines. `-- 200` asks for another number of primes. The
+//! program compares the result with trial division: the status is 1 if they differ. When the receiver of the last prime is
+//! dropped, its sender fails, ends, drops its own receiver, and so the chain ends from its end.
 
 use gmp::chan::{self, Receiver, Sender};
 use std::process::ExitCode;
@@ -19,12 +19,12 @@ use std::time::Instant;
 /// Before Linux 6.13 a process gets some 28,000 stacks.
 const MOST: usize = 20_000;
 
-/// 2, 3, 4, … until the receiver is gone.
+/// Sends 2, 3, 4, … until the receiver is gone.
 fn numbers(out: &Sender<u64>) {
     let _nobody_listens = (2..).try_for_each(|number| out.send(number));
 }
 
-/// What `prime` does not divide. Gives how many came.
+/// Passes on the numbers that `prime` does not divide. Returns how many numbers came.
 fn filter(prime: u64, numbers: &Receiver<u64>, out: &Sender<u64>) -> u64 {
     let mut seen = 0;
     for number in numbers {
@@ -36,7 +36,7 @@ fn filter(prime: u64, numbers: &Receiver<u64>, out: &Sender<u64>) -> u64 {
     seen
 }
 
-/// The first `count` primes, and how many messages that took.
+/// Returns the first `count` primes, and how many messages that took.
 fn sieve(count: usize) -> (Vec<u64>, u64) {
     let messages = Arc::new(AtomicU64::new(0));
     let (out, mut last) = chan::bounded(0);

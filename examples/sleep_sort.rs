@@ -1,4 +1,5 @@
-//! Sorts numbers by sleeping: a goroutine for each sleeps so many milliseconds, and the first to wake has the least.
+//! Sorts numbers by sleeping: for each number a goroutine sleeps so many milliseconds, and the first to wake has the least
+//! number.
 //!
 //! cargo run --release --example sleep_sort
 //!
@@ -8,11 +9,11 @@
 //!
 //! `-- 30 10 20` sorts other numbers, `-- --unit-us 100` is ten times as fast.
 //!
-//! Why the order is right: all sleep from one start, and no sleep is too short. Of two different numbers the larger one
-//! is due a unit later or more; so the smaller one comes first, unless it oversleeps by as much as a unit. By how much
-//! is up to the machine. (Goroutines that are due at the same look at the timers are readied in order: `--unit-us 1` comes
-//! out right more often than not, though nothing promises it. With `--unit-us 0` all are due at once, and nothing is left but
-//! luck.) The status is 1 when the order was wrong.
+//! Why the order is right: all sleep from one start, and no sleep is too short. Of two different numbers the larger one is due
+//! at least a unit later; so the smaller one comes first, unless its goroutine oversleeps by as much as a unit. By how much it
+//! oversleeps depends on the machine. (Goroutines that are due at one look at the timers are readied in order: `--unit-us 1`
+//! comes out right more often than not, though nothing promises it. With `--unit-us 0` all are due at once, and only luck is
+//! left.) The status is 1 if the order was wrong.
 
 use gmp::{Runtime, time};
 use std::io::{self, Write};
@@ -24,14 +25,14 @@ const USAGE: &str = "sleep_sort [--unit-us MICROSECONDS] [NUMBER ..]";
 const NUMBERS: [u32; 12] = [42, 7, 19, 3, 88, 7, 61, 0, 25, 19, 100, 54];
 const MOST_NUMBERS: usize = 10_000;
 const LARGEST: u32 = 1_000_000;
-/// The start lies so far ahead that all goroutines are there by then.
+/// How far ahead the start is: all goroutines exist by then.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// Which numbers have come, in this order, and how late.
+/// The numbers that have come, in this order, and how late.
 type Arrivals = Mutex<Vec<(u32, Duration)>>;
 
-/// Notes the arrival and prints the number, under one lock: the order that is seen is the one that is checked. Not
-/// inlined, for the lock and the print use thread-locals, and a function that does so is not to park as well.
+/// Notes the arrival and prints the number, under one lock: the order that is printed is the one that is checked. Not inlined:
+/// the lock and the print use thread-locals, and a function that does so must not park as well.
 #[inline(never)]
 fn arrive(arrivals: &Arrivals, number: u32, due: Instant) {
     let mut arrivals = arrivals.lock().expect("nobody panics");
@@ -40,7 +41,7 @@ fn arrive(arrivals: &Arrivals, number: u32, due: Instant) {
     let _it_is_only_a_show = write!(stdout, "{number} ").and_then(|()| stdout.flush());
 }
 
-/// Sorts and tells how that went.
+/// Sorts, and prints the result.
 fn sleep_sort(runtime: &Runtime, numbers: &[u32], unit: Duration) -> Result<(), String> {
     let arrivals = Arc::new(Arrivals::default());
     let start = Instant::now() + HEAD_START;
@@ -98,7 +99,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<(Vec<u32>, Duration
     Ok((numbers, Duration::from_micros(unit.into())))
 }
 
-/// What went wrong, and the status that tells of it.
+/// Returns what went wrong, with the exit status for it.
 fn run() -> Result<(), (u8, String)> {
     let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     let (numbers, unit) = options(args).map_err(|wrong| (2, wrong))?;

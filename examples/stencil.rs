@@ -7,10 +7,10 @@
 //! with hints: 98.4 % of the pieces ran on the P where they ran before, 0.81 ms a sweep
 //! the sums agree: 1048576.0
 //!
-//! In each sweep every cell becomes the mean of itself and its neighbours. A piece is a goroutine a sweep, and what it reads
-//! and writes is in the cache of the core on which it ran last. So with hints it is spawned with the `Affinity` of the P where
-//! it ran in the sweep before; without, any P takes it. Heat flows over the ends of the line, so the sum stays what it was:
-//! the status is 1 if it does not. `--sweeps N` makes it longer; `GMPMAXPROCS` sets the number of Ps.
+//! In each sweep every cell becomes the mean of itself and its neighbours. Each sweep runs a goroutine for each piece, and the
+//! data of the piece are in the cache of the core on which it ran last. So with hints it is spawned with the `Affinity` of the
+//! P on which it ran in the sweep before; without hints, any P takes it. Heat flows over the ends of the line, so the sum does
+//! not change: the status is 1 if it does. `--sweeps N` makes it longer; `GMPMAXPROCS` sets the number of Ps.
 
 use gmp::sync::Mutex;
 use gmp::{Affinity, Builder};
@@ -28,9 +28,9 @@ const MOST_SWEEPS: usize = 1_000_000;
 type Edges = [AtomicU64; 2];
 
 struct Piece {
-    /// What the piece was after the last sweep, and room for the next.
+    /// The cells after the last sweep, and room for the next.
     cells: Mutex<[Vec<f64>; 2]>,
-    /// After an even number of sweeps, and after an odd one: neighbours read the one while the other is written.
+    /// After an even number of sweeps, and after an odd one: neighbours read one while the other is written.
     edges: [Edges; 2],
 }
 
@@ -41,12 +41,12 @@ impl Piece {
         Piece { cells: Mutex::new([cells, vec![0.0; CELLS]]), edges: [of(edges), of(edges)] }
     }
 
-    /// After so many sweeps. The join of the sweep orders the edges.
+    /// Returns an edge after so many sweeps. The join of the sweep orders the edges.
     fn edge(&self, sweeps: usize, which: usize) -> f64 {
         f64::from_bits(self.edges[sweeps % 2][which].load(Relaxed))
     }
 
-    /// The next sweep, beside neighbours with these cells.
+    /// Makes the next sweep, beside neighbours with these cells.
     fn sweep(&self, sweeps: usize, before: f64, after: f64) {
         let mut cells = self.cells.lock();
         let [old, new] = &mut *cells;
@@ -63,7 +63,7 @@ impl Piece {
     }
 }
 
-/// What all sweeps came to.
+/// The results of all sweeps.
 struct Swept {
     /// How many pieces ran where they ran in the sweep before.
     stayed: usize,
@@ -71,7 +71,7 @@ struct Swept {
     sum: f64,
 }
 
-/// Goes over the whole line so often. The ends of the line are neighbours.
+/// Sweeps over the whole line `count` times. The ends of the line are neighbours.
 fn sweeps(count: usize, hints: bool) -> std::io::Result<Swept> {
     let hot = |piece: usize| if piece.is_multiple_of(8) { 8.0 } else { 0.0 };
     let pieces: Arc<[Piece]> = (0..PIECES).map(|piece| Piece::new(vec![hot(piece); CELLS])).collect();
@@ -122,7 +122,7 @@ fn stencil(count: usize) -> std::io::Result<bool> {
     let mut sums = Vec::new();
     for (title, hints) in [("without hints", false), ("with hints", true)] {
         let Swept { stayed, took, sum } = sweeps(count, hints)?;
-        // The first sweep has none before it.
+        // The first sweep has no sweep before it.
         let share = 100.0 * stayed as f64 / (PIECES * (count - 1)) as f64;
         let each = took.as_secs_f64() * 1e3 / count as f64;
         println!(

@@ -7,9 +7,9 @@
 //! go_lifo  16384 in 8.7ms, at most 52 goroutines at once
 //! go       16384 in 12.9ms, at most 6793 goroutines at once
 //!
-//! A goroutine of each node is dear: a fork that nobody takes costs some nanoseconds. And the order matters where there are
-//! goroutines: first in, first out, as with `go`, all nodes of a level are alive at once. `-- --depth D`, `-- --procs P`. The
-//! status is 1 when a sum is wrong.
+//! A goroutine for each node is expensive, while a fork that no M takes costs some nanoseconds. And among goroutines the order
+//! matters: first in, first out, as with `go`, all nodes of a level are alive at once. `-- --depth D`, `-- --procs P`. The
+//! status is 1 if a sum is wrong.
 
 use gmp::{JoinHandle, Runtime, go, go_lifo, join, num_goroutines};
 use std::process::ExitCode;

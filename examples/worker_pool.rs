@@ -7,8 +7,8 @@
 //! a job fails: "job 42 is damaged"; 43 jobs were done before, 0 workers are left
 //! a deadline of 10 ms: context deadline exceeded; 36 jobs were done
 //!
-//! Each worker runs under the group's context (`Context::run`), so that whatever it waits for, a job or the end of one, ends
-//! when another worker has failed. The program knows what comes out and checks it: the status is 1 when it is something else.
+//! Each worker runs under the group's context (`Context::run`), so each of its waits, for a job or for the end of one, ends
+//! when another worker has failed. The program checks its results: the status is 1 if one is wrong.
 
 use gmp::chan::{self, Receiver};
 use gmp::context::{Context, ContextError};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const JOBS: u64 = 100;
 const WORKERS: usize = 4;
 
-/// What the workers have done.
+/// The workers' results.
 #[derive(Default)]
 struct Done {
     jobs: AtomicUsize,
@@ -30,7 +30,7 @@ struct Done {
     workers: AtomicUsize,
 }
 
-/// Counts a worker as long as it is there, however it goes.
+/// Counts a worker as long as it lives, however it ends.
 struct Present(Arc<Done>);
 
 impl Drop for Present {
@@ -52,7 +52,7 @@ fn work(jobs: &Receiver<u64>, done: &Done, damaged: Option<u64>) -> Result<(), S
     Ok(())
 }
 
-/// Has all jobs done, or as many as `context` and the damaged one allow.
+/// Does all jobs, or as many as `context` and the damaged job allow.
 fn pool(context: &Context, damaged: Option<u64>) -> (Result<(), String>, Arc<Done>) {
     let done = Arc::new(Done::default());
     let (group, context) = ErrGroup::with_context(context);
@@ -66,7 +66,7 @@ fn pool(context: &Context, damaged: Option<u64>) -> (Result<(), String>, Arc<Don
         });
     }
     let handed_out = context.run(|| (0..JOBS).for_each(|job| out.send(job).expect("the workers are there")));
-    // Dropping the sender ends the jobs. Not when the context is done: a worker that waits for a job is to be told of that.
+    // Dropping the sender ends the jobs. Not if the context is done: a worker that waits for a job must see that.
     let _sender = handed_out.is_err().then_some(out);
     (group.wait(), done)
 }
@@ -96,7 +96,7 @@ fn all() -> Result<(), String> {
         count(&done)
     );
     check(result == Err("job 42 is damaged".to_owned()) && left == 0, "the failure did not end the pool")?;
-    // The others had one in hand each, and go on while the one that failed is on its way to say so.
+    // The other workers had one job in hand each, and go on until the failed one has reported its failure.
     check((42 - WORKERS..JOBS as usize).contains(&count(&done)), "the pool went on after the failure")?;
 
     let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(10));

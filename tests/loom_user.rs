@@ -16,7 +16,7 @@ use loom::sync::{Mutex, MutexGuard};
 use std::process::Command;
 use std::sync::Arc;
 
-/// In the environment: `take` looks and queues itself in two critical sections.
+/// If this is in the environment, `take` looks and queues itself in two critical sections.
 const BUG: &str = "MAILBOX_LOOKS_TOO_EARLY";
 
 /// Holds a value until somebody takes it. One taker at a time; goroutines and threads alike.
@@ -36,7 +36,7 @@ impl<T> Mailbox<T> {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// Leaves a value, and wakes who waits for it.
+    /// Leaves a value, and wakes the taker that waits for it.
     fn put(&self, value: T) {
         let mut inside = self.lock();
         inside.value = Some(value);
@@ -60,8 +60,8 @@ impl<T> Mailbox<T> {
                 // Here `put` finds nobody to wake.
                 inside = self.lock();
             }
-            // The closure runs when the caller is asleep for all purposes, on its M. It publishes the wait by letting
-            // the lock go: whoever finds the waiter may wake it at once.
+            // The closure runs on the caller's M, when the caller counts as asleep. It publishes the wait by letting the lock
+            // go: a thread that finds the waiter may wake it at once.
             let parked = park(move |waiter| {
                 inside.taker = Some(waiter);
                 drop(inside);
@@ -89,7 +89,8 @@ fn a_value_put_while_a_goroutine_begins_to_wait_is_taken() {
     });
 }
 
-/// The same between two goroutines, there and back, while a thread waits for both.
+/// As `a_value_put_while_a_goroutine_begins_to_wait_is_taken`, between two goroutines, there and back, while a thread waits for
+/// both.
 #[test]
 fn two_goroutines_answer_each_other() {
     Model::new().check("mailbox_there_and_back", || {

@@ -1,14 +1,14 @@
 //! Latencies counted in log-scale buckets, and drawn.
 //!
-//! A bucket is less than 1 % wide, so every quantile is known to that; counting a value is one increment. Drawn
-//! are wider rows, whose ends are those round numbers that resistors come in: 6, 12 or 24 to a power of ten.
+//! A bucket is less than 1 % wide, so every quantile is that precise; counting a value is one increment. The rows of the
+//! picture are wider, and their ends are the round numbers in which resistors come: 6, 12 or 24 to a power of ten.
 
 use std::fmt;
 use std::time::Duration;
 
 const FINE_BITS: u32 = 7;
 const FINE: u64 = 1 << FINE_BITS;
-/// 69 seconds, in nanoseconds. Whatever takes longer counts as that.
+/// 69 seconds, in nanoseconds. Longer times count as this.
 const MOST: u64 = (1 << 36) - 1;
 const BUCKETS: usize = (36 - FINE_BITS as usize + 1) << FINE_BITS;
 
@@ -17,9 +17,9 @@ const E24: &[u64] =
     &[10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 39, 43, 47, 51, 56, 62, 68, 75, 82, 91];
 const E12: &[u64] = &[10, 12, 15, 18, 22, 27, 33, 39, 47, 56, 68, 82];
 const E6: &[u64] = &[10, 15, 22, 33, 47, 68];
-/// The finest steps that need no more rows than this are taken.
+/// The picture uses the finest steps that need no more rows than this.
 const ROWS: usize = 20;
-/// Neighbours that each have less than a thousandth of all values are drawn as one.
+/// Neighbouring rows that each have less than a thousandth of all values are drawn as one.
 const THIN: u64 = 1000;
 /// Characters.
 const BAR: usize = 44;
@@ -30,7 +30,8 @@ pub struct Histogram {
     max: u64,
 }
 
-/// Below 128 every value has a bucket of its own; above, the leading one and the seven bits after it choose.
+/// Returns the bucket of a value. Below 128 every value has a bucket of its own; above, the leading one and the seven bits
+/// after it choose.
 fn bucket(nanos: u64) -> usize {
     let nanos = nanos.min(MOST);
     if nanos < FINE {
@@ -40,7 +41,7 @@ fn bucket(nanos: u64) -> usize {
     (u64::from(shift) * FINE + (nanos >> shift)) as usize
 }
 
-/// The least value of a bucket.
+/// Returns the least value of a bucket.
 fn floor(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < FINE {
@@ -78,7 +79,7 @@ impl Histogram {
         Duration::from_nanos(self.max)
     }
 
-    /// What `share` of all values did not exceed.
+    /// Returns the value that `share` of all values did not exceed.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share * self.total as f64).ceil() as u64;
         let mut seen = 0;
@@ -89,13 +90,13 @@ impl Histogram {
         Duration::from_nanos(found.map_or(self.max, |bucket| floor(bucket + 1) - 1).min(self.max))
     }
 
-    /// How many values lie from `low` up to, but without, `high`. A bucket counts where it begins.
+    /// Returns how many values are from `low` up to, but without, `high`. A bucket counts where it begins.
     fn between(&self, low: u64, high: u64) -> u64 {
         let first = (bucket(low)..).find(|&at| floor(at) >= low).expect("buckets go up");
         (first..BUCKETS).take_while(|&at| floor(at) < high).map(|at| self.counts[at]).sum()
     }
 
-    /// Rows in steps of `series` over everything that was seen.
+    /// Returns rows in steps of `series` over all values.
     fn rows(&self, series: &[u64]) -> Vec<Row> {
         let Some(least) = self.counts.iter().position(|&count| count > 0) else { return Vec::new() };
         let mut rows: Vec<Row> = Vec::new();
@@ -124,11 +125,11 @@ struct Row {
     high: u64,
     count: u64,
     is_thin: bool,
-    /// It stands for several steps.
+    /// Whether the row stands for several steps.
     is_wide: bool,
 }
 
-/// The number of the series at or below `nanos`, and the next one.
+/// Returns the number of the series at or below `nanos`, and the next one.
 fn step(series: &[u64], nanos: u64) -> (u64, u64) {
     let nanos = nanos.max(10);
     let unit = 10_u64.pow(nanos.ilog10() - 1);
@@ -160,7 +161,7 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// A bar in eighths of a character. What is not nothing is seen.
+/// Draws a bar in eighths of a character. A count above zero is always visible.
 fn bar(count: u64, most: u64) -> String {
     let eighths = (count as u128 * 8 * BAR as u128).div_ceil(u128::from(most)) as usize;
     let mut bar = "█".repeat(eighths / 8);

@@ -1,4 +1,4 @@
-//! The load: connections that each send a message, wait for its echo, look at every byte, and send the next.
+//! The load: connections that each send a message, wait for its echo, check every byte, and send the next.
 
 use crate::histogram::Histogram;
 use gmp::Runtime;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often the line that tells of the progress is drawn.
+/// How often the progress line is drawn.
 const TICK: Duration = Duration::from_millis(100);
-/// What the last answers are given when the time is over.
+/// How long the last answers may take when the time is over.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A client writes a whole message before it reads: more than this might not fit into the sockets' buffers, and
 /// then each side would wait for the other to read.
@@ -32,19 +32,19 @@ impl Default for Load {
     }
 }
 
-/// What the clients and the thread that watches them share.
+/// The state that the clients share with the thread that watches them.
 struct Shared {
     stop: AtomicBool,
     answered: Box<[Answered]>,
 }
 
-/// Written by one client. On a cache line of its own, or the clients would slow each other down.
+/// Written by one client. On a cache line of its own: otherwise the clients would slow each other down.
 #[repr(align(128))]
 #[derive(Default)]
 struct Answered(AtomicU64);
 
 impl Load {
-    /// Takes `flag` and its value from the command line, if it is one of a load's.
+    /// Takes `flag` and its value from the command line, if it is a flag of the load.
     pub fn take_flag(&mut self, flag: &str, args: &mut impl Iterator<Item = String>) -> Result<bool, String> {
         match flag {
             "--connections" => self.connections = in_range(flag, value(flag, args)?, 1, 1_000_000)?,
@@ -55,11 +55,10 @@ impl Load {
         Ok(true)
     }
 
-    /// Connects to `addr`, talks for the set time, and tells how it went. Blocks the calling thread, which is to
-    /// be a plain one.
+    /// Connects to `addr`, talks for the set time, and returns a report. Blocks the calling thread, which must be a plain one.
     ///
     /// # Errors
-    /// A refused connection, one that broke, an answer that did not come, or one wrong byte.
+    /// A connection that was refused or broke, a missing answer, or a wrong byte.
     pub fn run(&self, runtime: &Runtime, addr: &str) -> io::Result<Report> {
         let cpu = cpu_time();
         let connecting: Vec<_> = (0..self.connections)
@@ -100,7 +99,7 @@ impl Load {
         })
     }
 
-    /// Shows how it goes until every client has ended.
+    /// Shows the progress until every client has ended.
     fn watch(
         &self,
         shared: &Shared,
@@ -183,7 +182,7 @@ fn converse(
     Ok(latency)
 }
 
-/// Bytes that no other message has in these places, of this connection or another, but by chance.
+/// Writes bytes that no other message, of this connection or another, has in these places, except by chance.
 fn write_content(message: &mut [u8], connection: usize, number: u64) {
     let mut word = (connection as u64) << 40 ^ number;
     for part in message.chunks_mut(8) {
@@ -195,7 +194,7 @@ fn write_content(message: &mut [u8], connection: usize, number: u64) {
     }
 }
 
-/// How a load went.
+/// The result of a load.
 pub struct Report {
     pub latency: Histogram,
     took: Duration,
@@ -222,7 +221,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The line that tells of the progress: redrawn in place on a terminal, once a second elsewhere.
+/// The progress line: redrawn in place on a terminal, printed once a second elsewhere.
 struct Progress {
     on_terminal: bool,
     start: Instant,
@@ -264,9 +263,9 @@ impl Progress {
     }
 }
 
-/// What the process has used so far, in user mode and in the kernel.
+/// Returns the CPU time that the process has used so far, in user mode and in the kernel.
 fn cpu_time() -> [Duration; 2] {
-    // SAFETY: all zeroes is a `rusage`, and the call writes to nothing but it.
+    // SAFETY: all zeros is a valid `rusage`, and the call writes only to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -288,12 +287,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// `error` with what was attempted in front.
+/// Returns `error` with the attempt in front.
 pub fn explained(error: &io::Error, attempt: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{attempt}: {error}"))
 }
 
-/// What follows `flag` on the command line.
+/// Returns the value that follows `flag` on the command line.
 pub fn value<T: FromStr>(flag: &str, args: &mut impl Iterator<Item = String>) -> Result<T, String>
 where
     T::Err: fmt::Display,

@@ -2,8 +2,8 @@
 //!
 //! cargo run --release --example echo_server -- --demo
 //!
-//! starts the server on a free port, drives it for three seconds from 64 connections of its own (`load.rs`), and
-//! looks at every byte that comes back:
+//! starts the server on a free port, drives it for three seconds from 64 connections of its own (`load.rs`), and checks every
+//! byte that comes back:
 //!
 //! 64 connections to 127.0.0.1:43217, each sends 64 bytes and waits for them to come back
 //!   1.0 s  245,325 requests/s
@@ -30,12 +30,12 @@
 //!
 //! cargo run --release --example echo_server
 //!
-//! serves until Ctrl-C, and then tells what it did:
+//! serves until Ctrl-C, and then prints what it did:
 //!
 //! listening on 127.0.0.1:7777, Ctrl-C ends it
 //! served 192 connections, 2,107,980 messages, 134,910,720 bytes
 //!
-//! `echo_client` drives it from another process. What a goroutine may not do stands in `gmp::migration`.
+//! `echo_client` drives it from another process. `gmp::migration` says what a goroutine must not do.
 
 mod histogram;
 mod load;
@@ -69,7 +69,7 @@ echo_server --demo [--connections N] [--size BYTES] [--seconds S] [..]
 Status: 0; 1 when the address can't be had, or the demo found a wrong byte; 2 for a wrong argument.
 ";
 
-/// How long open connections are given at the end, before and after they are cut off.
+/// How long open connections get at the end, before and after they are cut off.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -130,7 +130,7 @@ fn serve(options: &Options) -> io::Result<()> {
     });
 
     signals.recv().map_err(io::Error::other)?;
-    // A second Ctrl-C does not wait for those that are connected.
+    // A second Ctrl-C does not wait for the connections.
     drop(signals);
     let (totals, left) = server.close(CLOSE_LIMIT);
     accepting.join().map_err(io::Error::other)?;

@@ -1,5 +1,5 @@
-//! The server: a goroutine that accepts, and one for each connection. It reads like a server with a thread for
-//! each connection, and it is one, except that these threads cost a few kilobytes.
+//! The server: a goroutine that accepts, and one for each connection. The code reads like a server with a thread for each
+//! connection, and it is one, except that these threads cost only a few kilobytes.
 
 use gmp::net::{TcpListener, TcpStream, is_closed};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Server {
@@ -23,12 +23,12 @@ pub struct Server {
 #[derive(Default)]
 struct State {
     closing: bool,
-    /// By descriptor, which stays a connection's own as long as it stands here.
+    /// By descriptor, which belongs to the connection as long as the entry is here.
     open: BTreeMap<RawFd, Arc<TcpStream>>,
     totals: Totals,
 }
 
-/// What was served. A message is what one read brought.
+/// How much was served. A message is the result of one read.
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
     pub connections: u64,
@@ -37,7 +37,7 @@ pub struct Totals {
 }
 
 impl Server {
-    /// With `corrupt` it flips one bit of the first message, to show that its clients look.
+    /// With `corrupt` the server flips one bit of the first message, to show that its clients check.
     pub fn new(listener: TcpListener, corrupt: bool) -> Arc<Self> {
         let state = Mutex::new(State::default());
         Arc::new(Server { listener, state, one_ended: Condvar::new(), corrupt: AtomicBool::new(corrupt) })
@@ -51,13 +51,13 @@ impl Server {
                 Ok((stream, _)) => {
                     told = None;
                     let server = Arc::clone(self);
-                    // A goroutine that can't be had is a connection that is closed; `gmp::go` would panic.
+                    // If no goroutine can be started, the connection is closed; `gmp::go` would panic.
                     let _refused = gmp::Builder::new().go(move || server.serve_one(Arc::new(stream)));
                 }
                 Err(refused) if is_closed(&refused) => return,
                 Err(refused) => {
-                    // Mostly EMFILE: the connection waits in the kernel until there is room.
-                    // Asking again at once would spin.
+                    // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would
+                    // spin.
                     if told != refused.raw_os_error() {
                         eprintln!("echo_server: cannot accept: {refused}; trying again");
                         told = refused.raw_os_error();
@@ -87,7 +87,7 @@ impl Server {
         self.one_ended.notify_one();
     }
 
-    /// Sends back what comes until the peer ends, or breaks, the connection.
+    /// Sends back all bytes until the peer ends, or breaks, the connection.
     fn echo(&self, mut stream: &TcpStream) -> (u64, u64) {
         let (mut messages, mut bytes) = (0, 0);
         let mut buf = [0; 8 << 10];
@@ -105,9 +105,9 @@ impl Server {
         (messages, bytes)
     }
 
-    /// Ends the server from a plain thread: no new connections; those that are open have what they sent
-    /// answered and end. A client that does not take its answer within `patience` is cut off. Blocks the thread for at
-    /// most twice as long. Returns what was served, and how many connections are open even so.
+    /// Ends the server from a plain thread: it takes no new connections; open connections get answers to what they have sent,
+    /// and end. A client that does not take its answer within `patience` is cut off. Blocks the thread for at most twice as
+    /// long. Returns what was served, and how many connections are still open.
     pub fn close(&self, patience: Duration) -> (Totals, usize) {
         self.state().closing = true;
         // Ends the loop of `serve`, wherever it is.
@@ -124,7 +124,7 @@ impl Server {
         (state.totals, state.open.len())
     }
 
-    /// Never held across a call that parks.
+    /// Takes the lock. No goroutine holds it across a call that parks.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics under the lock")
     }

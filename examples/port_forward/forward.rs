@@ -1,4 +1,4 @@
-//! One connection: dial the target, copy both ways, and see that something moves.
+//! One connection: dial the target, copy both ways, and watch that something moves.
 
 use super::tcp;
 use gmp::context::{Cancel, Context};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How often in the idle limit it is looked whether bytes have moved.
+/// How many times within the idle limit the watcher looks whether bytes have moved.
 const LOOKS: u32 = 8;
-/// Between two looks whether the last bytes have arrived.
+/// The time between two looks whether the last bytes have arrived.
 const SOON: Duration = Duration::from_millis(5);
 
 pub struct Forwarder {
@@ -21,12 +21,12 @@ pub struct Forwarder {
     pub dial: Duration,
     pub idle: Duration,
     pub lifetime: Duration,
-    /// Ends every connection, wherever it is.
+    /// Ends every connection, wherever it waits.
     pub cut: Context,
     pub counts: Counts,
 }
 
-/// Why a connection is ended from here, as the cause of its context.
+/// Why this program ends a connection, as the cause of the connection's context.
 #[derive(Clone, Copy, Debug)]
 pub enum Why {
     Idle,
@@ -48,7 +48,7 @@ impl Error for Why {}
 
 /// How a connection has ended.
 enum End {
-    /// Both sides have said all that they had.
+    /// Both sides have sent all that they had.
     Finished,
     /// The target can't be reached.
     Unreached(io::Error),
@@ -57,7 +57,7 @@ enum End {
     Ended(Why),
 }
 
-/// What was forwarded.
+/// How much was forwarded.
 #[derive(Default)]
 pub struct Counts {
     finished: AtomicU64,
@@ -83,7 +83,7 @@ impl fmt::Display for Counts {
 impl Forwarder {
     /// Serves one client to its end. Returns an error if the target can't be reached.
     pub fn serve(&self, client: TcpStream) -> io::Result<()> {
-        // When the kernel refuses this, segments wait for each other: slower, and nothing else.
+        // If the kernel refuses this, segments wait for each other: the connection is slower, nothing else.
         let _only_slower_without = client.set_nodelay(true);
         let client = Arc::new(client);
         let (end, result) = match self.forward(&client) {
@@ -99,10 +99,10 @@ impl Forwarder {
     }
 
     fn forward(&self, client: &Arc<TcpStream>) -> End {
-        // Two errors of one kind are apart in their texts alone, so the causes are types.
+        // Two errors of one kind differ only in their texts, so the causes are types.
         let (life, end) = self.cut.with_timeout_cause(self.lifetime, Why::TooOld);
         let why = || life.cause().and_then(|cause| cause.downcast_ref::<Why>().copied());
-        // A connection that was not forwarded to its end ends by a reset on both sides: nobody is to take a part for the whole.
+        // A connection that was not forwarded to its end ends by a reset on both sides: no peer must take a part for the whole.
         let unless_finished = |end: End, streams: &[&TcpStream]| {
             if !matches!(end, End::Finished) {
                 streams.iter().for_each(|stream| tcp::reset_on_close(stream));
@@ -145,14 +145,14 @@ impl Forwarder {
         };
         let ended = unless_finished(ended, &[client, &target]);
         end.cancel();
-        // It has the two sockets, too, and closes none of them later than this.
+        // The watcher has the two sockets, too, and so does not close one of them later than this.
         let _ended = watcher.join();
         ended
     }
 }
 
-/// If `from` has reset the connection: hands on what it had said before, first `taken`, which a copy has taken already. Waits
-/// until that has arrived, as the reset that follows would take it along. Returns how many bytes these were.
+/// If `from` has reset the connection, hands on the bytes that it had sent before, first `taken`, which a copy has taken
+/// already. Waits until these have arrived, as the reset that follows would discard them. Returns how many bytes these were.
 fn last_words(from: &TcpStream, mut to: &TcpStream, taken: &[u8], life: &Context) -> u64 {
     if !tcp::is_broken(from) {
         return 0;
@@ -168,7 +168,7 @@ fn last_words(from: &TcpStream, mut to: &TcpStream, taken: &[u8], life: &Context
 /// Ends `life` when no byte has moved for as long as `idle`, in either direction and at either end. Runs in a goroutine of its
 /// own, until `life` is done.
 ///
-/// A limit at the sockets would not do: a read timeout is over for a side that only receives, too.
+/// Limits at the sockets would not do: a read timeout also expires for a side that only receives.
 fn watch(client: &TcpStream, target: &TcpStream, idle: Duration, life: &Context, end: &Cancel) {
     let moved = || [client, target].map(tcp::progress);
     let (mut before, mut since) = (moved(), Instant::now());

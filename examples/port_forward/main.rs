@@ -9,14 +9,14 @@
 //!
 //! A connection is a goroutine that dials the target and then copies, a second one that copies the other way
 //! (`gmp::io::copy_bidirectional`), and a third that ends both when nothing moves (`forward.rs`). The end of one direction is
-//! handed on as the end of that direction; all other ends are handed on as a reset (`tcp.rs`).
+//! handed on as the end of that direction; every other end is handed on as a reset (`tcp.rs`).
 //!
-//! How many: beyond the limit a connection is not accepted, and waits in the kernel's queue. To accept it and tell it so would
-//! take a protocol that both sides know, and this program knows none. When the queue is full, too, the kernel lets a client
-//! ask again after a second.
+//! How many: beyond the limit a connection is not accepted, and waits in the kernel's queue. Accepting it to refuse it would
+//! take a protocol that both sides know, and this program knows none. When the queue is full, too, the kernel makes a client
+//! try again after a second.
 //!
 //! How it ends: SIGINT or SIGTERM ends the context `stop`, under which the accept loop waits. The connections go on for a
-//! while; what is open then is cut off by the context `cut`, under which all of a connection runs.
+//! while; the context `cut`, under which all of a connection runs, then cuts off those that are open.
 
 mod forward;
 mod tcp;
@@ -51,9 +51,9 @@ port_forward --to HOST:PORT [--listen ADDR] [--connections N] [--backlog N]
 Status: 0; 1 when the address can't be had; 2 for a wrong argument.
 ";
 
-/// How long a full table of descriptors is given to empty.
+/// How long the program waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For connections to end that were cut off. Only one whose name is being looked up takes longer than a moment.
+/// How long connections that were cut off get to end. Only one whose name is being looked up takes longer than a moment.
 const CUT: Duration = Duration::from_millis(100);
 
 struct Options {
@@ -103,10 +103,10 @@ impl Options {
     }
 }
 
-/// That it is an address. Whether a host has that name is asked when a client comes.
+/// Checks the form of an address. The name is looked up only when a client comes.
 fn target(flag: &str, text: String) -> Result<String, String> {
     let is_one = text.rsplit_once(':').is_some_and(|(host, port)| {
-        // An address of IPv6 has colons, and stands in brackets.
+        // An IPv6 address has colons, and is in brackets.
         let host = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
         host && port.parse::<u16>().is_ok_and(|port| port != 0)
     });
@@ -124,8 +124,8 @@ fn millis(flag: &str, text: &str) -> Result<Duration, String> {
     number(flag, text, 1_000_000_000).map(|millis| Duration::from_millis(millis as u64))
 }
 
-/// Says what goes wrong once, and again when something else was wrong in between: a target that is down for an hour is one
-/// line, and not one for each client.
+/// Reports an error once, and again if another error came in between: a target that is down for an hour is one line, and not
+/// one line for each client.
 #[derive(Default)]
 struct Complaints(Mutex<String>);
 
@@ -166,7 +166,7 @@ fn accept(
                 }
             }
             Ok(Err(refused)) if stop.err().is_none() => {
-                // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
+                // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would spin.
                 complaints.tell(format!("cannot accept: {refused}; trying again"));
                 gmp::time::sleep(PAUSE);
             }
@@ -195,7 +195,7 @@ fn serve(options: &Options) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(options.connections));
     let [all, most] = accept(&forwarder, &listener, &room, &stop);
 
-    // Who comes from now on is refused by the kernel, and who has waited in its queue is reset.
+    // From now on the kernel refuses new clients, and resets those that wait in its queue.
     drop(listener);
     // All of the room is free when the last connection has ended.
     let _too_late = room.acquire_guard_timeout(options.connections, options.grace).map(drop);

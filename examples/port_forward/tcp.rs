@@ -1,11 +1,11 @@
-//! What the kernel knows of a TCP connection, and std has no stable call for.
+//! Facts about a TCP connection that the kernel knows, and for which std has no stable call.
 
 use gmp::net::TcpStream;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::AsRawFd;
 
-/// The state in which the kernel has given a connection up: a reset has come, or nothing for too long.
+/// The state in which a connection is over for the kernel: a reset has come, or nothing for too long.
 const CLOSED: u8 = 7;
 
 fn info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
@@ -23,23 +23,24 @@ fn info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
     Ok(unsafe { info.assume_init() })
 }
 
-/// How many bytes the peer has sent, and how many of ours it has taken. A copy that the kernel does is counted there alone.
+/// Returns how many bytes the peer has sent, plus how many of ours it has taken. Only the kernel counts a copy that the kernel
+/// makes.
 pub fn progress(stream: &TcpStream) -> u64 {
     info(stream).map_or(0, |info| info.tcpi_bytes_received.wrapping_add(info.tcpi_bytes_acked))
 }
 
-/// Whether nothing more will come from the peer than what the kernel has received already.
+/// Returns `true` if no more will come from the peer than the kernel has received already.
 pub fn is_broken(stream: &TcpStream) -> bool {
     info(stream).is_ok_and(|info| info.tcpi_state == CLOSED)
 }
 
-/// Whether bytes of ours are on their way to the peer, and may still arrive.
+/// Returns `true` if bytes of ours are on their way to the peer, and may still arrive.
 pub fn is_under_way(stream: &TcpStream) -> bool {
     info(stream)
         .is_ok_and(|info| info.tcpi_state != CLOSED && (info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0))
 }
 
-/// Has the close of `stream` tell its peer that this is no proper end: by a reset, and what is not sent yet is dropped.
+/// Makes the close of `stream` tell its peer by a reset that this is no proper end; bytes that are not sent yet are dropped.
 pub fn reset_on_close(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the kernel reads a whole `linger`.

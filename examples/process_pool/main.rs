@@ -9,11 +9,11 @@
 //! 3: failed: killed after 300ms; 1 tries
 //! 3 answered, 1 failed, 0 not begun; 5 workers were started, 2 were lost
 //!
-//! A worker is this program again (`worker.rs`), so a job that crashes, or uses too much of anything, takes no other job along.
-//! A goroutine has a worker, asks it through its pipes, and replaces it when it is lost (`pool.rs`).
+//! A worker is another process of this program (`worker.rs`), so a job that crashes, or uses too much of anything, harms no
+//! other job. A goroutine has a worker, talks to it through its pipes, and replaces it if it is lost (`pool.rs`).
 //!
-//! How it ends: at the end of the input all jobs are done. SIGINT or SIGTERM ends the reading; jobs that have begun are waited
-//! for, for a while; each job that was read is told of.
+//! How it ends: at the end of the input the pool finishes all jobs. SIGINT or SIGTERM ends the reading; the pool waits a while
+//! for jobs that have begun, and reports each job that was read.
 
 mod pool;
 mod worker;
@@ -82,7 +82,7 @@ impl Options {
 }
 
 /// Reads jobs until the end of the input, or until `stop` is done: then the wait for input ends with an error, and a job for
-/// which no worker is free is told that it has not begun.
+/// which no worker is free is reported as not begun.
 fn read_jobs(pool: &Pool, jobs: &Sender<Job>) -> io::Result<()> {
     let stop = &pool.stop;
     let mut input = BufReader::new(gmp::io::stdin());
@@ -122,7 +122,7 @@ fn serve(options: &Options) -> io::Result<()> {
     let read = read_jobs(&pool, &jobs);
     drop(jobs);
 
-    // At the end of the input this waits for all, unless a signal comes even now.
+    // At the end of the input this waits for all jobs, unless a signal comes even now.
     let _stopped = pool.stop.run(|| workers.wait());
     let (grace, _cancel) = Context::background().with_timeout(options.grace);
     let _too_late = grace.run(|| workers.wait());

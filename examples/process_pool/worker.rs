@@ -7,7 +7,7 @@ use std::thread;
 pub fn main() -> ExitCode {
     let mut out = io::stdout();
     for line in io::stdin().lines().map_while(Result::ok) {
-        // The number of the try stands before the job.
+        // The number of the try comes before the job.
         let Some((attempt, job)) = line.split_once(' ') else { return ExitCode::from(2) };
         let answer = answer(attempt.parse().unwrap_or(1), job);
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The folder that is served, without symbolic links in its path.
 pub struct Root(PathBuf);
 
-/// An open file, and what is told of it.
+/// An open file, with its length and type.
 pub struct Page {
     pub file: File,
     pub length: u64,
@@ -24,9 +24,9 @@ pub enum Found {
     /// A folder whose path was given without its last slash: relative links on its page would lead elsewhere.
     Folder,
     Nothing,
-    /// It leads out of the root.
+    /// The path leads out of the root.
     Outside,
-    /// It is no path.
+    /// The text is no path.
     Malformed,
 }
 
@@ -37,7 +37,7 @@ impl Root {
         Ok(Root(path))
     }
 
-    /// Finds what `target`, a request's path and query, leads to.
+    /// Finds the file or folder to which `target`, a request's path and query, leads.
     pub fn find(&self, target: &str) -> io::Result<Found> {
         let path = target.split('?').next().expect("the first part is there, if empty");
         let Some(decoded) = decode(path) else { return Ok(Found::Malformed) };
@@ -62,7 +62,7 @@ impl Root {
     }
 
     fn open_below(&self, path: &Path) -> io::Result<Found> {
-        // A FIFO without a writer would be waited for.
+        // Opening a FIFO without a writer would block.
         let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
             Ok(file) => file,
             Err(refused) => {
@@ -79,7 +79,7 @@ impl Root {
                 };
             }
         };
-        // Where the file is in truth: asked of the open file, so that no link can be changed in between.
+        // The true path of the file, read from the open file, so that no link can be changed in between.
         let in_truth = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         if !in_truth.starts_with(&self.0) {
             return Ok(Found::Outside);
@@ -93,7 +93,7 @@ impl Root {
     }
 }
 
-/// `None` if it does not begin with a slash, has an escape that is none, or a byte that no path has.
+/// Decodes a path. `None` if it does not begin with a slash, has an invalid escape, or a byte that no path has.
 fn decode(path: &str) -> Option<Vec<u8>> {
     let mut rest = path.as_bytes();
     let mut decoded = Vec::with_capacity(rest.len());

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a request's line and headers.
 const MOST_HEAD: u64 = 16 << 10;
-/// How long, and for how many bytes, a client is listened to whose connection ends.
+/// For how long, and for how many bytes, the server reads from a client whose connection ends.
 const LINGER: Duration = Duration::from_millis(400);
 const MOST_LINGER: u64 = 1 << 20;
-/// A file of at most so many bytes goes out with its head, in one system call.
+/// A file of at most this length is sent with its head, in one system call.
 const SMALL: u64 = 16 << 10;
 
-/// What the answer depends on.
+/// The parts of a request on which the answer depends.
 #[derive(Default)]
 struct Request {
     method: String,
@@ -24,7 +24,7 @@ struct Request {
     keep: bool,
 }
 
-/// Why there is no request: what to tell the client, if anything.
+/// Why there is no request, and what to tell the client, if anything.
 enum NoRequest {
     /// The end between two requests, or an error of the connection.
     Over,
@@ -41,14 +41,14 @@ impl From<io::Error> for NoRequest {
     }
 }
 
-/// Answers one request after the other, until the client ends, is too slow, or the server stops.
+/// Answers one request after the other, until the client ends the connection, is too slow, or the server stops.
 pub fn converse(server: &Server, stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(server.idle))?;
     let mut reader = BufReader::new(stream);
     loop {
         // One limit for a whole head: a byte now and then does not keep a connection.
         stream.set_read_deadline(Some(Instant::now() + server.idle))?;
-        // The server's stop ends this wait, and no other.
+        // The server's stop ends this wait only.
         let waited = server.stop.run(|| reader.fill_buf().map(<[u8]>::is_empty));
         let (Ok(Ok(false)), None) = (waited, server.stop.err()) else { return Ok(()) };
         match read_request(&mut reader) {
@@ -68,8 +68,8 @@ pub fn converse(server: &Server, stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Takes what the client still sends, for a while and not much of it: a close with bytes that nobody has read resets the
-/// connection, and the client might lose the answer.
+/// Reads what the client still sends, within limits: a close with unread bytes resets the connection, and the client might lose
+/// the answer.
 fn linger(stream: &TcpStream, reader: BufReader<&TcpStream>) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
     stream.set_read_deadline(Some(Instant::now() + LINGER))?;
@@ -119,7 +119,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
                 }
             }
             "range" => request.range = Some(value.to_owned()),
-            // Files have no tags here, so none can be the right one.
+            // Files have no tags here, so no tag can match.
             "if-range" => conditional = true,
             "content-length" if value == "0" => {}
             "content-length" | "transfer-encoding" => {
@@ -132,7 +132,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
     if needs_host && hosts != 1 {
         return Err(MALFORMED);
     }
-    // Wherever it stands in the lists, and whatever else does.
+    // `close` counts anywhere in the lists, whatever else they have.
     request.keep &= !closes;
     if conditional {
         request.range = None;
@@ -140,7 +140,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Request, NoRequest> {
     Ok(request)
 }
 
-/// Returns whether the connection goes on.
+/// Returns `true` if the connection goes on.
 fn answer(server: &Server, stream: &TcpStream, request: &Request) -> io::Result<bool> {
     let with_body = match request.method.as_str() {
         "GET" => true,
@@ -204,7 +204,7 @@ fn head(status: &str, headers: &[&str], kind: &str, length: u64) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Sends the file, or the range of it that was asked for. Returns whether the connection goes on.
+/// Sends the file, or the requested range of it. Returns `true` if the connection goes on.
 fn send(mut stream: &TcpStream, request: &Request, page: Page, with_body: bool) -> io::Result<bool> {
     let Page { mut file, length, kind } = page;
     let range =
@@ -239,7 +239,7 @@ fn send(mut stream: &TcpStream, request: &Request, page: Page, with_body: bool) 
         stream.write_all(&out)?;
         io::copy(&mut body, &mut stream)?
     };
-    // A file that has become shorter: the client learns of it by the end of the connection.
+    // If the file has become shorter, the client learns that by the end of the connection.
     Ok(request.keep && sent == to - from)
 }
 
@@ -251,8 +251,8 @@ enum Range {
     Outside,
 }
 
-/// The one range of a `Range` header. What is not understood, and several ranges, are answered with the whole file, as RFC 9110
-/// allows.
+/// Returns the one range of a `Range` header. Several ranges, and a header that is not understood, are answered with the whole
+/// file, as RFC 9110 allows.
 fn range(text: &str, length: u64) -> Range {
     let parsed = || {
         let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;

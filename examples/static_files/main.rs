@@ -1,17 +1,17 @@
-//! A server of the files below a folder, over HTTP/1.1, in blocking code and without a crate beside gmp.
+//! A server for the files below a folder, over HTTP/1.1, in blocking code and without other crates than gmp.
 //!
 //! cargo run --release --example static_files -- --root target/doc
 //!
 //! listening on 127.0.0.1:8080, Ctrl-C ends it
 //! served 41 requests on 6 connections, at most 6 at once, 0 cut off
 //!
-//! What it knows: GET and HEAD, connections that are kept, requests in a row without waiting for answers, one range of bytes.
-//! The head of a request is read and answered in `http.rs`; `files.rs` finds the file, and nothing outside of the folder:
-//! not by `..`, not percent-encoded, and not by a symbolic link.
+//! What it knows: GET and HEAD, kept connections, pipelined requests, one range of bytes. `http.rs` reads the head of a request
+//! and answers it; `files.rs` finds the file, and nothing outside the folder: not by `..`, not percent-encoded, and not by a
+//! symbolic link.
 //!
 //! How it ends: SIGINT or SIGTERM ends the context `stop`, under which the accept loop waits, and each connection that has no
-//! request in hand. The others answer what they have, and end. What has not ended after a while is cut off by the context
-//! `cut`, under which all of a connection runs.
+//! request in hand. The other connections answer their requests, and end. The context `cut`, under which all of a connection
+//! runs, cuts off those that have not ended after a while.
 
 mod files;
 mod http;
@@ -44,7 +44,7 @@ static_files [--root DIR] [--listen ADDR] [--connections N] [--idle-ms MS] [--gr
 Status: 0; 1 when the folder or the address can't be had; 2 for a wrong argument.
 ";
 
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 struct Options {
@@ -93,13 +93,13 @@ fn millis(flag: &str, text: &str) -> Result<Duration, String> {
     number(flag, text, 3_600_000).map(|millis| Duration::from_millis(millis as u64))
 }
 
-/// What the connections share.
+/// The state that the connections share.
 pub struct Server {
     root: Root,
     idle: Duration,
     /// Ends the waits for a next request.
     stop: Context,
-    /// Ends a connection wherever it is.
+    /// Ends a connection, wherever it waits.
     cut: Context,
     counts: Counts,
 }
@@ -141,12 +141,12 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
             Ok(Ok((stream, _))) => {
                 told = None;
                 let open = Open::new(Arc::clone(server), permit);
-                // A goroutine that can't be had is a connection that is closed.
+                // If no goroutine can be started, the connection is closed.
                 let serve = move || serve_one(&open.server, stream);
                 let _refused = gmp::Builder::new().go_counted(connections, serve);
             }
             Ok(Err(refused)) if server.stop.err().is_none() => {
-                // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
+                // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would spin.
                 if told != refused.raw_os_error() {
                     eprintln!("static_files: cannot accept: {refused}; trying again");
                     told = refused.raw_os_error();
@@ -161,7 +161,7 @@ fn accept(server: &Arc<Server>, listener: &TcpListener, room: &Arc<Semaphore>, c
 /// Closes the stream, so that a connection that counts as ended is closed.
 fn serve_one(server: &Server, stream: TcpStream) {
     let _only_slower_without = stream.set_nodelay(true);
-    // The client is gone, or too slow, or was cut off: there is nobody to tell.
+    // The client is gone, too slow, or cut off: nobody is left to be told of an error.
     let _ended = server.cut.run(|| http::converse(server, &stream));
 }
 
@@ -179,7 +179,7 @@ fn serve(options: &Options) -> io::Result<()> {
     let connections = WaitGroup::new();
     accept(&server, &listener, &Arc::new(Semaphore::new(options.connections)), &connections);
 
-    // Who comes from now on is refused by the kernel.
+    // The kernel refuses new clients from now on.
     drop(listener);
     let (grace, _cancel) = Context::background().with_timeout(options.grace);
     let _too_late = grace.run(|| connections.wait());

@@ -1,11 +1,11 @@
-//! The answers that still hold, at most so many.
+//! A bounded number of answers that are still valid.
 
 use super::message::{Answer, Key};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// A longer answer is not kept: the memory is bounded, and not only the number.
+/// A longer answer is not kept, so that the memory is bounded, not only the number.
 const MOST_LENGTH: usize = 4 << 10;
 
 pub struct Cache {
@@ -16,10 +16,10 @@ pub struct Cache {
 #[derive(Default)]
 struct State {
     answers: HashMap<Key, (Arc<Answer>, Place)>,
-    /// When each of them ends: the first one goes when there is no room. Names that are asked once, and many of them, drive
-    /// each other out before long-lived ones.
+    /// By the end of each answer: if there is no room, the first one goes. Many names that are asked for only once drive each
+    /// other out before long-lived ones.
     by_end: BTreeMap<Place, Key>,
-    /// Tells two from each other that end at the same time.
+    /// Distinguishes answers that end at the same time.
     number: u64,
     fullest: usize,
 }
@@ -39,7 +39,7 @@ impl Cache {
         Cache { most, state: Mutex::default() }
     }
 
-    /// Never held across a call that parks.
+    /// Takes the lock. No goroutine holds it across a call that parks.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics under the lock")
     }
@@ -71,7 +71,7 @@ impl Cache {
         state.fullest = state.fullest.max(state.answers.len());
     }
 
-    /// How many answers there were at most.
+    /// Returns how many answers there were at most.
     pub fn fullest(&self) -> usize {
         self.state().fullest
     }

@@ -1,4 +1,4 @@
-//! A caching forwarder for DNS: clients ask it, by UDP and over TCP, and it asks one resolver.
+//! A caching forwarder for DNS: clients ask it, over UDP and TCP, and it asks one resolver.
 //!
 //! cargo run --release --example udp_dns -- --upstream 9.9.9.9
 //!
@@ -7,16 +7,16 @@
 //!
 //! dig -p 5300 @127.0.0.1 example.org
 //!
-//! One goroutine receives datagrams, and answers at once what the cache has (`cache.rs`). Any other query is a goroutine, which
-//! waits for the upstream (`upstream.rs`), or for another goroutine that has asked the same; `server.rs` has both, and TCP.
-//! `message.rs` knows the format.
+//! One goroutine receives datagrams, and answers at once the queries that the cache can answer (`cache.rs`). Each other query
+//! is a goroutine, which waits for the upstream (`upstream.rs`), or for another goroutine that has asked the same; `server.rs`
+//! has both, and TCP. `message.rs` knows the format.
 //!
-//! What is believed: an answer from the upstream's address, to the port and with the number that were chosen at random for this
-//! question, which repeats the question. It is kept for this question alone; records that come along are passed on, and
+//! The program believes an answer from the upstream's address, to the port and with the number that were chosen at random for
+//! this question, which repeats the question. The answer is kept for this question alone; additional records are passed on, and
 //! answer no other question.
 //!
-//! How it ends: SIGINT or SIGTERM ends the context `stop`, under which queries are waited for. Those that are under way have a
-//! while for their answers; then the context `cut` ends them, and they are told that there is none.
+//! How it ends: SIGINT or SIGTERM ends the context `stop`, under which the program waits for queries. Queries under way have a
+//! while for their answers; then the context `cut` ends them, and their clients are told that there is no answer.
 
 mod cache;
 mod message;
@@ -58,9 +58,9 @@ udp_dns --upstream ADDR [--listen ADDR] [--entries N] [--queries N] [--connectio
 Status: 0; 1 when the address can't be had; 2 for a wrong argument.
 ";
 
-/// How often two sockets are tried to have one port, which the first of them has been given.
+/// How often the program tries to bind two sockets to the port that the kernel has given the first one.
 const PORTS: usize = 10;
-/// For queries to be told that were given up.
+/// How long it may take to tell clients that their queries were given up.
 const CUT: Duration = Duration::from_millis(100);
 
 struct Options {
@@ -113,7 +113,7 @@ impl Options {
     }
 }
 
-/// An address, and no name: whom would one ask?
+/// An address, not a name: there is no resolver yet to look it up.
 fn resolver(flag: &str, text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse().ok().filter(|addr: &SocketAddr| addr.port() != 0);
     let alone = || text.parse().ok().map(|ip: IpAddr| SocketAddr::from((ip, 53)));
@@ -177,7 +177,7 @@ fn serve(options: &Options) -> io::Result<()> {
         server.serve_udp(&socket);
     });
 
-    // Who connects from now on is refused by the kernel.
+    // The kernel refuses new connections from now on.
     drop(listener);
     // All is free when the last query is answered, and the last connection has ended.
     let ended_by = |until: Instant| {

@@ -1,12 +1,13 @@
-//! As much of a DNS message (RFC 1035; EDNS, RFC 6891) as a forwarder needs: whose question it is, and how long an answer
-//! holds. Whatever a message says of its own lengths is checked before it is followed.
+//! As much of a DNS message (RFC 1035; EDNS, RFC 6891) as a forwarder needs: whose question it is, and how long an answer is
+//! valid. Every length in a message is checked before it is used.
 //!
 //! ```text
 //!   header, 12 bytes: id · flags · how many questions, answers, authorities, additional records
 //!   question:         name · type · class
 //!   record:           name · type · class · TTL · length · data
 //! ```
-//! A name is labels with their lengths, up to an empty one; or up to a pointer to where in the message the name goes on.
+//! A name is labels with their lengths, up to an empty label, or up to a pointer to the place in the message where the name
+//! goes on.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -43,9 +44,9 @@ const DNSSEC_OK: u32 = 0x8000;
 
 /// A datagram of this length needs no fragments on any path that matters.
 pub const MOST_UDP: usize = 1232;
-/// What a client takes that says nothing of it.
+/// The length that a client takes if it says nothing of it.
 const LEAST_UDP: usize = 512;
-/// Nothing is kept for longer, and that a name does not exist for less long (RFC 2308, section 5).
+/// How long an answer is kept at most; and the answer that a name does not exist (RFC 2308, section 5).
 const MOST_TTL: u32 = 86_400;
 const MOST_NEGATIVE_TTL: u32 = 10_800;
 /// How long an upstream's failure is repeated instead of asking again (RFC 9520).
@@ -59,8 +60,9 @@ fn u32_at(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(message.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Where the name at `at` ends. `None` if it is none: each pointer has to lead further back than all before it, so there can be
-/// no ring; and there are no more of them than a name can have labels, so a long chain costs little, however often it is used.
+/// Returns where the name at `at` ends; `None` if it is no valid name. Each pointer has to lead further back than all before
+/// it, so there can be no ring; and there may be no more pointers than a name can have labels, so a long chain costs little,
+/// however often it is used.
 fn name_end(message: &[u8], at: usize) -> Option<usize> {
     let (mut next, mut lowest, mut length, mut end) = (at, at, 0, None);
     for _ in 0..2 * MOST_LABELS {
@@ -107,7 +109,7 @@ impl Record {
     }
 }
 
-/// What is asked, and what the answer depends on beside: the key of the cache.
+/// The question, and all else on which the answer depends: the key of the cache.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// Name, type and class, as in a message, the name in small letters.
@@ -118,7 +120,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The query for an upstream.
+    /// Returns the query for an upstream.
     pub fn query(&self, id: u16, edns: bool) -> Vec<u8> {
         let mut query = id.to_be_bytes().to_vec();
         query.push(if self.recursion { RECURSION_DESIRED } else { 0 });
@@ -136,7 +138,7 @@ impl Key {
     }
 }
 
-/// Our own record of EDNS. Options of a client are for the next hop alone, and not passed on.
+/// Appends our own record of EDNS. Options of a client are for the next hop alone, and are not passed on.
 fn push_opt(message: &mut Vec<u8>, more_rcode: u8, dnssec: bool) {
     message.push(0);
     message.extend(OPT.to_be_bytes());
@@ -149,18 +151,18 @@ fn push_opt(message: &mut Vec<u8>, more_rcode: u8, dnssec: bool) {
 pub struct Query {
     id: u16,
     pub key: Key,
-    /// The question with the letters as the client has them.
+    /// The question, with the client's upper and lower case.
     spelt: Vec<u8>,
     edns: bool,
-    /// How long a datagram the client takes.
+    /// The longest datagram that the client takes.
     pub most: usize,
 }
 
 /// Why a message is not a query that can be answered.
 pub enum NoQuery {
-    /// Too short for a header, or an answer: to answer that could go on for ever.
+    /// Too short for a header, or an answer: answering answers could go on for ever.
     Ignored,
-    /// With the answer that says so.
+    /// Refused, with the answer that says so.
     Refused(Vec<u8>),
 }
 
@@ -194,7 +196,7 @@ impl Query {
         Ok(query)
     }
 
-    /// With the version of EDNS.
+    /// Returns the query, with the version of EDNS.
     fn fields(message: &[u8]) -> Option<(Self, u8)> {
         let counts = [4, 6, 8, 10].map(|at| u16_at(message, at));
         let [Some(1), Some(answers), Some(authorities), Some(additional)] = counts else { return None };
@@ -205,7 +207,7 @@ impl Query {
         for _ in 0..u32::from(answers) + u32::from(authorities) + u32::from(additional) {
             let record = Record::at(message, at)?;
             if record.kind == OPT {
-                // One, of the root.
+                // At most one such record, for the root.
                 (opt.is_none() && message[record.at] == 0).then_some(())?;
                 opt = Some((u16_at(message, record.ttl_at - 2)?, u32_at(message, record.ttl_at)?));
             }
@@ -228,16 +230,16 @@ impl Query {
     }
 }
 
-/// What an upstream has said, without its record of EDNS: for every client that asks the same.
+/// An upstream's answer, without its record of EDNS: for every client that asks the same.
 pub struct Answer {
     message: Vec<u8>,
     ttls: Vec<usize>,
     born: Instant,
-    /// How long it holds. Zero: for those who have asked already.
+    /// How long the answer is valid. Zero: only for the clients that have asked already.
     pub life: Duration,
 }
 
-/// What a message from the upstream is.
+/// The meaning of a message from the upstream.
 pub enum Heard {
     /// Not the answer to this query, or not to be understood.
     Strange,
@@ -249,7 +251,7 @@ pub enum Heard {
 }
 
 impl Heard {
-    /// Looks whether `message` answers `key`, which was asked with `id`.
+    /// Checks whether `message` answers `key`, which was asked with `id`.
     pub fn of(message: &[u8], key: &Key, id: u16, edns: bool) -> Self {
         if message.len() < HEADER
             || u16_at(message, 0) != Some(id)
@@ -259,7 +261,7 @@ impl Heard {
         }
         let rcode = message[3] & RCODE;
         let opposes = edns && [FORMAT_ERROR, NOT_IMPLEMENTED].contains(&rcode);
-        // Who does not understand a query does not always repeat its question.
+        // A server that does not understand a query does not always repeat the question.
         if opposes && u16_at(message, 4) == Some(0) {
             return Heard::WithoutEdns;
         }
@@ -303,7 +305,7 @@ impl Answer {
                 if message[record.ttl_at] != 0 {
                     return Some(Answer::failure(key, SERVER_FAILURE));
                 }
-                // Mostly the last one. What stands behind may point to where it would not stand any more, and can be missed.
+                // Mostly the last record. The records after it, whose pointers might be wrong without it, can be left out.
                 message[10..12].copy_from_slice(&((number - answers - authorities) as u16).to_be_bytes());
                 message.truncate(record.at);
                 at = record.at;
@@ -314,7 +316,7 @@ impl Answer {
             let mut ttl = u32_at(&message, record.ttl_at)?;
             ttl = if ttl > i32::MAX as u32 { 0 } else { ttl.min(MOST_TTL) };
             if record.kind == SOA && (answers..answers + authorities).contains(&number) {
-                // Its last field: how long it holds that there is no such thing (RFC 2308, section 5).
+                // The last field: how long the answer that there is no such thing is valid (RFC 2308, section 5).
                 ttl = ttl.min(u32_at(&message, record.data.end - 4)?).min(MOST_NEGATIVE_TTL);
                 negative = Some(ttl);
             }
@@ -326,7 +328,7 @@ impl Answer {
         (at == message.len()).then_some(())?;
         let life = match message[3] & RCODE {
             NO_ERROR if is_there => Duration::from_secs(shortest.into()),
-            // Without a SOA nobody knows how long.
+            // Without a SOA it is not known for how long.
             NO_ERROR | NO_SUCH_NAME => {
                 negative.map_or(Duration::ZERO, |_| Duration::from_secs(shortest.into()))
             }
@@ -347,7 +349,8 @@ impl Answer {
         self.message[3] & RCODE == SERVER_FAILURE
     }
 
-    /// The answer to `query`, with the time taken off that it was kept. If it has more than `most` bytes: that it has.
+    /// Returns the answer to `query`, less the time for which it was kept. If it has more than `most` bytes, the answer says
+    /// only that.
     pub fn to(&self, query: &Query, most: usize) -> Vec<u8> {
         let mut out = self.message.clone();
         let age = self.born.elapsed().as_secs() as u32;

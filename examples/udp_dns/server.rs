@@ -1,4 +1,4 @@
-//! The clients' side: queries by datagrams and over TCP, and what becomes of each.
+//! The clients' side: queries by datagrams and over TCP, and their answers.
 
 use super::cache::Cache;
 use super::message::{Answer, Key, NoQuery, Query, SERVER_FAILURE};
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 /// A longer query is malformed.
 const MOST_QUERY: usize = 4 << 10;
-/// Queries of one connection that are under way. The next one waits.
+/// How many queries of one connection are under way. The next one waits.
 const MOST_PIPELINED: usize = 16;
-/// What a message over TCP has at most.
+/// The longest message over TCP.
 const MOST_TCP: usize = u16::MAX as usize;
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Server {
@@ -33,9 +33,9 @@ pub struct Server {
     pub places: Arc<Semaphore>,
     /// How long a connection may be silent, and take for a query or for an answer.
     pub idle: Duration,
-    /// No query is taken any more.
+    /// When this is done, the server takes no more queries.
     pub stop: Context,
-    /// Queries that are under way are given up.
+    /// When this is done, queries under way are given up.
     pub cut: Context,
     pub counts: Counts,
     pub complaints: Complaints,
@@ -68,7 +68,7 @@ fn count(of: &AtomicU64) {
     of.fetch_add(1, Relaxed);
 }
 
-/// Says what goes wrong once, and again when something else was wrong in between.
+/// Reports an error once, and again if another error came in between.
 #[derive(Default)]
 pub struct Complaints(std::sync::Mutex<String>);
 
@@ -92,12 +92,12 @@ struct Connection {
 }
 
 impl Server {
-    /// Blocks the goroutine until there is an answer, if only that there is none.
+    /// Blocks the goroutine until there is an answer, which may say that there is none.
     fn resolve(&self, key: &Key) -> Arc<Answer> {
         let mut is_first = false;
         let (answer, _) = self.flights.work(key, || {
             is_first = true;
-            // A flight that has landed just now.
+            // Another flight may have landed just now.
             if let Some(answer) = self.cache.get(key) {
                 count(&self.counts.cached);
                 return answer;
@@ -119,7 +119,7 @@ impl Server {
         answer
     }
 
-    /// The query that a message is. What is to be said to one that is none is said by `tell`.
+    /// Parses a query. If the message is no query, sends the answer that says so by `tell`.
     fn query(&self, message: &[u8], tell: impl FnOnce(&[u8])) -> Option<Query> {
         match Query::parse(message) {
             Ok(query) => {
@@ -136,7 +136,7 @@ impl Server {
     /// Answers datagrams until `stop` is done.
     pub fn serve_udp(self: &Arc<Self>, socket: &Arc<UdpSocket>) {
         let mut buffer = vec![0; MOST_QUERY];
-        // Asked each time: where the next datagram is there already nothing waits, and a context ends waits.
+        // Asked each time: a context ends waits, and if the next datagram is there already, nothing waits.
         while self.stop.err().is_none() {
             match self.stop.run(|| socket.recv_from(&mut buffer)) {
                 Ok(Ok((length, from))) => self.take(socket, &buffer[..length], from),
@@ -157,7 +157,7 @@ impl Server {
             count(&self.counts.cached);
             return send(&answer.to(&query, query.most));
         }
-        // Who has to wait in line for a datagram's answer has given up long before: it is better told at once.
+        // A client whose datagram had to wait in line would give up before its answer: better to tell it at once.
         let Ok(permit) = self.room.try_acquire_owned(1) else {
             count(&self.counts.turned_away);
             return send(&Answer::failure(&query.key, SERVER_FAILURE).to(&query, query.most));
@@ -190,7 +190,7 @@ impl Server {
                     let connection =
                         Arc::new(Connection { stream, writing: Mutex::new(()), pipeline, _place: place });
                     let server = Arc::clone(self);
-                    // The client is gone, or too slow: there is nobody to tell.
+                    // The client is gone, or too slow: nobody is left to be told of an error.
                     let serve = move || drop(server.converse(&connection));
                     if let Err(refused) = gmp::Builder::new().go(serve) {
                         self.complaints.tell(format!("cannot serve a connection: {refused}"));
@@ -206,8 +206,8 @@ impl Server {
         }
     }
 
-    /// Takes one query after the other, and does not wait for the answers, which go out in the order in which they come
-    /// (RFC 7766). Ends with the client, with a client that is silent or too slow, and with `stop`.
+    /// Takes one query after the other, and does not wait for the answers, which are sent in the order in which they come (RFC
+    /// 7766). Ends if the client ends the connection, is silent or too slow, and with `stop`.
     fn converse(self: &Arc<Self>, connection: &Arc<Connection>) -> io::Result<()> {
         let stream = &connection.stream;
         stream.set_write_timeout(Some(self.idle))?;
@@ -234,8 +234,8 @@ impl Server {
         }
     }
 
-    /// Here a query waits in line for its room, as its connection then waits, too. The room is free before the answer is sent,
-    /// which may take a slow client's time.
+    /// Answers a query of a connection, which waits in line for room: its connection then waits, too. The room is free again
+    /// before the answer is sent, which may take long with a slow client.
     fn for_connection(&self, key: &Key) -> Arc<Answer> {
         if let Some(answer) = self.cache.get(key) {
             count(&self.counts.cached);
@@ -243,7 +243,7 @@ impl Server {
         }
         match self.room.acquire_owned_ctx(&self.cut, 1) {
             Ok(_permit) => self.answered(key),
-            // Given up, as those that are under way then.
+            // Given up, as all queries that are under way then.
             Err(_) => {
                 count(&self.counts.failed);
                 Arc::new(Answer::failure(key, SERVER_FAILURE))
@@ -256,7 +256,7 @@ impl Connection {
     fn send(&self, answer: &[u8]) {
         let _one = self.writing.lock();
         if write_message(&mut &self.stream, answer).is_err() {
-            // Ends the reader, and those who wait to write.
+            // Ends the reader, and the goroutines that wait to write.
             let _gone_already = self.stream.shutdown(Shutdown::Both);
         }
     }

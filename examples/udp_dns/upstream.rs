@@ -1,4 +1,4 @@
-//! The resolver that knows: asks it, and believes what is its answer.
+//! The upstream resolver: asks it, and checks that an answer is its own.
 
 use super::message::{Answer, Heard, Key};
 use gmp::net::{TcpStream, UdpSocket};
@@ -7,21 +7,22 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Longer than what we say that we take, as not everybody listens.
+/// Longer than the length that we announce, as not every server respects that.
 const MOST_ANSWER: usize = 4 << 10;
-/// So many messages that are not the answer are somebody's tries: the question goes on over TCP, which nobody guesses.
+/// So many messages that are not the answer are an attacker's guesses: then the question is asked over TCP, which can't be
+/// guessed.
 const MOST_STRANGE: u32 = 20;
 
 pub struct Upstream {
     pub addr: SocketAddr,
-    /// For one try.
+    /// The limit of one try.
     pub timeout: Duration,
     pub tries: usize,
-    /// How many messages were not believed.
+    /// How many messages were rejected.
     pub strange: AtomicU64,
 }
 
-/// A number that nobody can guess.
+/// Returns a number that nobody can guess.
 fn random() -> io::Result<u16> {
     let mut number = [0; 2];
     // SAFETY: the kernel writes two bytes.
@@ -44,8 +45,8 @@ impl Upstream {
         Err(io::Error::new(ErrorKind::InvalidData, "it does not understand the question"))
     }
 
-    /// A socket of its own for each question, and so a port that the kernel has chosen. It is connected: the kernel drops what
-    /// comes from elsewhere.
+    /// Each question has a socket of its own, and so a port that the kernel has chosen. The socket is connected: the kernel
+    /// drops datagrams from elsewhere.
     fn over_udp(&self, key: &Key, edns: bool) -> io::Result<Heard> {
         let any = match self.addr {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -58,7 +59,7 @@ impl Upstream {
         let mut buffer = vec![0; MOST_ANSWER];
         let (mut failed, mut strange) = (io::Error::from(ErrorKind::TimedOut), 0);
         for _ in 0..self.tries {
-            // With one id for all tries a late answer to an earlier one is an answer.
+            // With one id for all tries, a late answer to an earlier try is an answer.
             socket.set_read_deadline(Some(Instant::now() + self.timeout))?;
             let mut heard = socket.send(&query).and_then(|_| socket.recv(&mut buffer));
             failed = loop {
@@ -111,7 +112,7 @@ pub fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// In one piece: two segments would wait for each other.
+/// Writes a message in one piece: two segments would wait for each other.
 pub fn write_message(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
     let length = u16::try_from(message.len()).expect("an answer or query is made to fit");
     stream.write_all(&[&length.to_be_bytes(), message].concat())

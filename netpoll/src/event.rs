@@ -1,17 +1,17 @@
-//! What the kernel says about a descriptor: whose event it is, and what it makes ready.
+//! The kernel's reports about descriptors: which descriptor an event belongs to, and what it makes ready.
 //!
 //! A [`Key`] is the number that the kernel hands back with each event. Records of descriptors are reused, and
 //! events that another thread has already fetched cannot be called back; so a key carries the record's
 //! generation, and an event whose generation is not the record's any more is stale and dropped.
 //!
-//! A [`Readiness`] is what happened since the last report. On a stream data and the end of it come as *one* edge. A
-//! read that filled less than the buffer usually proves the socket drained, which saves a second read for `EAGAIN`; but
-//! when the peer's end is already there, only that second read returns the end, and no edge will ask for the read. So
-//! the bits [`Readiness::STICKY`] stay set for a descriptor once they were seen.
+//! A [`Readiness`] is what happened since the last report. On a stream, data and the stream's end come as *one* edge. A read
+//! that filled less than the buffer usually proves the socket drained, which saves a second read for `EAGAIN`; but when the
+//! peer's end is already there, only that second read returns the end, and no further edge will prompt that read. So the bits
+//! [`Readiness::STICKY`] stay set for a descriptor once they were seen.
 //!
-//! Order for the poller: first add the event's sticky bits to the descriptor, then [unblock](crate::Slot::unblock) its
-//! slots. An owner that consumes the event thus sees the bits; an owner whose read was earlier finds the event in its
-//! slot the next time.
+//! Order for the poller: first add the event's sticky bits to the descriptor, then [unblock](crate::Slot::unblock) its slots.
+//! So an owner that consumes the event sees the bits; an owner whose read was earlier finds the event in its slot the next
+//! time.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -37,13 +37,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// The number that the kernel keeps with the descriptor.
+    /// Returns the number that the kernel keeps with the descriptor.
     #[inline]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// The key from the number that the kernel handed back.
+    /// Returns the key from the number that the kernel handed back.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self { index: bits as u32, generation: (bits >> 32) as u32 }
@@ -70,15 +70,15 @@ impl Readiness {
     pub const READABLE: Self = Self(1);
     /// A write may find room, or a connect has ended.
     pub const WRITABLE: Self = Self(1 << 1);
-    /// The peer writes no more: behind the data that is still there comes the end (`EPOLLRDHUP`).
+    /// The peer writes no more: after the data that is still there comes the end (`EPOLLRDHUP`).
     pub const READ_HUP: Self = Self(1 << 2);
     /// Both directions have ended (`EPOLLHUP`).
     pub const HUP: Self = Self(1 << 3);
-    /// An error waits to be fetched, a reset for one (`EPOLLERR`).
+    /// An error waits to be fetched, such as a reset (`EPOLLERR`).
     pub const ERROR: Self = Self(1 << 4);
-    /// Urgent data has come (`EPOLLPRI`): a read stops at its mark, however much lies behind it.
+    /// Urgent data has come (`EPOLLPRI`): a read stops at its mark, however much follows.
     pub const URGENT: Self = Self(1 << 5);
-    /// What stays true of a descriptor once it was seen.
+    /// The bits that stay true of a descriptor once they were seen.
     pub const STICKY: Self = Self(Self::READ_HUP.0 | Self::HUP.0 | Self::ERROR.0 | Self::URGENT.0);
 
     /// Returns the set as a number, for an atomic of its owner.
@@ -87,7 +87,7 @@ impl Readiness {
         self.0
     }
 
-    /// The set from its number; bits that mean nothing are dropped.
+    /// Returns the set from its number; bits that mean nothing are dropped.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & (Self::READABLE.0 | Self::WRITABLE.0 | Self::STICKY.0))
@@ -112,20 +112,20 @@ impl Readiness {
         self.intersects(Self(Self::READABLE.0 | Self::STICKY.0))
     }
 
-    /// Returns `true` if a waiting writer has to try again. A peer that only stopped writing is no news for a writer.
+    /// Returns `true` if a waiting writer has to try again. If the peer has only stopped writing, that is no news for a writer.
     #[inline]
     pub const fn wakes_writer(self) -> bool {
         self.intersects(Self(Self::WRITABLE.0 | Self::HUP.0 | Self::ERROR.0))
     }
 
-    /// The part that the descriptor keeps.
+    /// Returns the part that the descriptor keeps.
     #[inline]
     pub const fn sticky(self) -> Self {
         Self(self.0 & Self::STICKY.0)
     }
 
-    /// Returns `true` if, on TCP, a read that filled less than its buffer proves the socket drained. `self` is what the
-    /// descriptor has kept, looked at after the read.
+    /// Returns `true` if, on TCP, a read that filled less than its buffer proves the socket drained. `self` is the set that the
+    /// descriptor has kept, loaded after the read.
     #[inline]
     pub const fn short_read_drains(self) -> bool {
         !self.intersects(Self::STICKY)
@@ -166,12 +166,13 @@ impl fmt::Debug for Readiness {
 /// One report about one descriptor.
 ///
 /// ```
-/// use gmp_netpoll::{Events, FakePoller, Key, Readiness, Timeout, Woken};
+/// use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
+/// use std::os::{fd::AsFd, unix::net::UnixStream};
 ///
-/// let poller = FakePoller::new();
+/// let (poller, mut events) = (Poller::new()?, Events::with_capacity(8));
+/// let (near, _far) = UnixStream::pair()?;
 /// let key = Key { index: 3, generation: 1 };
-/// poller.post(key, Readiness::WRITABLE);
-/// let mut events = Events::with_capacity(8);
+/// poller.add(near.as_fd(), key)?;
 /// assert_eq!(poller.wait(&mut events, Timeout::Zero)?, Woken::No);
 /// for event in events.iter() {
 ///     assert_eq!((event.key, event.readiness), (key, Readiness::WRITABLE));
@@ -182,7 +183,7 @@ impl fmt::Debug for Readiness {
 pub struct Event {
     /// The key with which the descriptor was added; may be stale.
     pub key: Key,
-    /// What happened.
+    /// The readiness that the poller reports.
     pub readiness: Readiness,
 }
 

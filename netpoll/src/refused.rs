@@ -1,9 +1,9 @@
-//! What the system refused, why, and by which limit.
+//! Errors that say what the system refused, why, and by which limit.
 
 use std::error::Error;
 use std::{fmt, io};
 
-/// An error of the same kind that says what was attempted; the kernel's own error is its source.
+/// Returns an error of the same kind that says what was attempted; the kernel's own error is its source.
 pub(crate) fn refused(attempt: &str, cause: io::Error) -> io::Error {
     let limit = match cause.raw_os_error() {
         Some(libc::EMFILE) => open_files_limit(),

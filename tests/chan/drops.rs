@@ -44,7 +44,7 @@ fn what_nobody_received_is_dropped_with_the_channel() {
     });
 }
 
-/// Fails by a leak: a send puts its value into a channel that the last receiver is just taking down.
+/// Fails by a leak when a send puts its value into a channel that the last receiver is just taking down.
 #[test]
 fn the_last_receiver_goes_while_values_come() {
     everyone(|crew| {
@@ -69,7 +69,7 @@ fn the_last_receiver_goes_while_values_come() {
     });
 }
 
-/// Fails if an unwinding takes more along than the value and the handles of its own frames.
+/// Fails if an unwinding drops more than the value and the handles of its own frames.
 #[test]
 fn a_receiver_that_panics_loses_only_what_it_received() {
     everyone(|crew| {
@@ -101,7 +101,7 @@ fn a_receiver_that_panics_loses_only_what_it_received() {
     });
 }
 
-/// Fails by a hang: the handle of a member that panicked lives on.
+/// Fails by a hang when the handle of a member that panicked lives on.
 #[test]
 fn a_panic_drops_the_handles_of_its_frames() {
     everyone(|crew| {
@@ -146,7 +146,7 @@ fn a_value_whose_drop_panics_is_dropped_once() {
     });
 }
 
-/// Fails by a deadlock: values are dropped under a lock of the channel.
+/// Fails by a deadlock when values are dropped under a lock of the channel.
 #[test]
 fn a_value_may_use_its_channel_as_it_is_dropped() {
     struct Asks(gmp::chan::Sender<Option<Asks>>, Arc<AtomicUsize>);
@@ -170,8 +170,8 @@ fn a_value_may_use_its_channel_as_it_is_dropped() {
     });
 }
 
-/// Fails by a use of a channel that was freed, or by one that never is: the last senders lie in their own channel, and go while
-/// the last receiver does. The first value's drop unwinds, too.
+/// The last senders lie in their own channel, and go while the last receiver does. Fails when a channel is used after it was
+/// freed, or is never freed. The first value's drop unwinds, too.
 #[test]
 fn the_last_sender_may_lie_in_its_channel() {
     struct Holds {
@@ -199,8 +199,8 @@ fn the_last_sender_may_lie_in_its_channel() {
     });
 }
 
-/// Fails by a value that is dropped twice or never, or by a use of a channel that was freed: all ends are cloned and dropped at
-/// the same time, while values lie in the channel.
+/// All ends are cloned and dropped at the same time, while values lie in the channel. Fails when a value is dropped twice or
+/// never, or a channel is used after it was freed.
 #[test]
 fn all_ends_go_at_the_same_time() {
     everyone(|crew| {
@@ -264,7 +264,7 @@ fn the_end_of_a_runtime_takes_its_waiters_out_of_the_queues() {
     });
 }
 
-/// Fails by a count that is off: values without a size are still values.
+/// Fails by a wrong count: values without a size are still values.
 #[test]
 fn values_without_a_size_are_counted_and_dropped() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -336,7 +336,7 @@ fn of_several_drops_that_panic_the_first_is_told() {
     });
 }
 
-/// As above, where the receiver is itself dropped by a panic.
+/// As above, but a panic drops the receiver, too.
 #[test]
 fn drops_that_panic_while_a_panic_unwinds_are_swallowed() {
     everyone(|crew| {

@@ -32,7 +32,7 @@ fn messages_come_in_the_order_in_which_they_were_sent() {
     });
 }
 
-/// Fails if a receiver sees two messages of one sender the wrong way round, or somebody else saw one of them, too.
+/// Fails if a receiver sees two messages of one sender in the wrong order, or another receiver saw one of them, too.
 #[test]
 fn each_senders_messages_keep_their_order_among_many() {
     const SENDERS: usize = 3;
@@ -109,8 +109,7 @@ fn waiting_senders_are_taken_in_the_order_in_which_they_came() {
     });
 }
 
-/// Fails if the value lies in the buffer for a moment, where somebody else may take it: the one who waited is woken
-/// in vain.
+/// Fails if the value lies in the buffer for a moment, where another receiver may take it: then the waiter is woken in vain.
 #[test]
 fn a_waiting_receiver_gets_the_value_without_passing_the_buffer() {
     everyone(|crew| {
@@ -128,7 +127,7 @@ fn a_waiting_receiver_gets_the_value_without_passing_the_buffer() {
     });
 }
 
-/// Fails if whoever tries at the right moment gets the slot for which another waits.
+/// Fails if a sender that tries at the right moment gets the slot for which another waits.
 #[test]
 fn nobody_overtakes_a_sender_that_waits_for_a_slot() {
     everyone(|crew| {

@@ -1,6 +1,7 @@
-//! Random programs over channels, against what a channel is: each value in one place, in order, within the capacity.
+//! Random programs over channels, checked against the definition of a channel: each value in one place, in order, within the
+//! capacity.
 //!
-//! A program is made from a seed, which stands in the message when it fails; its schedule is the machine's.
+//! A program is made from a seed, which the message of a failure names; its schedule is the machine's.
 
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
 use common::history;
@@ -18,13 +19,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const STEPS: usize = 12;
-/// A program in which all wait for each other is ended by closing its channels after so long.
+/// After so long a program in which all wait for each other is ended: its channels are closed.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(1);
 const CAPACITIES: [Option<usize>; 4] = [Some(0), Some(1), Some(2), None];
 
 type Channel = (Option<Sender<Value>>, Option<Receiver<Value>>);
 
-/// One of those who run a program.
+/// One of the members that run a program.
 struct Worker {
     channels: Vec<Channel>,
     random: Random,
@@ -198,7 +199,7 @@ fn run(crew: &Crew<'_>, seed: usize) {
             Worker { channels, random: Random::new(seed * 8 + me), log, progress }.work()
         })
     };
-    // Ends those who wait for nobody.
+    // Ends the members whose partners never come.
     let mut closer = log.clone();
     let (mut seen, mut since) = (0, Instant::now());
     until(|| {
@@ -238,7 +239,7 @@ fn run(crew: &Crew<'_>, seed: usize) {
     }
 }
 
-/// Fails as its message says: by what no channel may do.
+/// Fails when a channel does what no channel may do; the message says what.
 #[test]
 fn random_programs_do_what_channels_do() {
     everyone(|crew| {
@@ -312,7 +313,7 @@ fn alone(seed: usize) {
     }
 }
 
-/// Fails if those who wait are not served in their order, or somebody else gets what is theirs.
+/// Fails if waiters are not served in their order, or another member gets what is theirs.
 #[test]
 fn those_who_wait_are_served_as_in_a_queue() {
     everyone(|crew| {

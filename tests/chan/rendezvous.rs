@@ -32,7 +32,7 @@ fn a_send_comes_back_after_its_message_was_taken() {
     });
 }
 
-/// Fails if one who only tries waits, misses who is there, or does not get the message back.
+/// Fails if a call that only tries waits, misses a partner that is there, or does not return the message.
 #[test]
 fn a_try_meets_only_who_waits() {
     everyone(|crew| {
@@ -56,7 +56,7 @@ fn a_try_meets_only_who_waits() {
     });
 }
 
-/// Fails if what waits to be sent is counted as buffered.
+/// Fails if a message that waits to be sent is counted as buffered.
 #[test]
 fn it_is_empty_and_full_at_once() {
     everyone(|crew| {
@@ -84,7 +84,7 @@ fn it_is_empty_and_full_at_once() {
     });
 }
 
-/// Fails by a message that two receivers got, or none; or by a hang: both sides wait for each other.
+/// Fails when a message goes to two receivers, or to none; or by a hang when both sides wait for each other.
 #[test]
 fn many_meet_many() {
     everyone(|crew| {

@@ -1,5 +1,5 @@
-//! Everything at once, on a few channels: sends and receives, selects, messages that unwind, limits, contexts that end.
-//! What was sent is received once, or dropped by the operation that gave it up.
+//! Everything at once, on a few channels: sends and receives, selects, messages that unwind, limits, contexts that end. Each
+//! message that was sent is received once, or dropped by the operation that gave it up.
 
 use common::crew::{CREWS, each, everyone, join_all};
 use common::random::{Random, rounds};
@@ -15,17 +15,17 @@ use std::time::Duration;
 const MEMBERS: usize = 8;
 const CAPACITIES: [usize; 4] = [0, 0, 1, 2];
 
-/// What has become of a message.
+/// The fate of a message.
 const DROPPED: u8 = 1;
 const RECEIVED: u8 = 2;
-/// A send has told that it went.
+/// A send has returned that it was sent.
 const SENT: u8 = 4;
 
-/// What has become of all messages.
+/// The fates of all messages.
 struct Book {
     fates: Box<[AtomicU8]>,
     made: AtomicUsize,
-    /// So many were received by an operation that was then given up.
+    /// How many messages were received by an operation that was then given up.
     given_up: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ impl<const WORDS: usize> Drop for Message<WORDS> {
 
 type Channel<const WORDS: usize> = (Sender<Message<WORDS>>, Receiver<Message<WORDS>>);
 
-/// One of those who make the storm.
+/// A member of the storm.
 struct Member<const WORDS: usize> {
     book: Arc<Book>,
     channels: Arc<[Channel<WORDS>]>,
@@ -196,7 +196,8 @@ fn give_up(operation: SelectedOperation<'_>) {
     assert!(unwound.is_err_and(|payload| payload.is::<()>()));
 }
 
-/// No channel closes meanwhile: what is not there may still come. One waits through it for what never does.
+/// No channel closes meanwhile, so a message that is not there may still come. One member waits all the time for one that never
+/// comes.
 fn storm<const WORDS: usize>() {
     everyone(|crew| {
         let steps = rounds(150_000 / CREWS / MEMBERS);
@@ -236,7 +237,7 @@ fn small_messages_survive_it() {
     storm::<1>();
 }
 
-/// As above; their words tell whether they are whole.
+/// As above; the words of the messages tell whether they are whole.
 #[test]
 fn large_messages_survive_it() {
     storm::<20>();

@@ -62,7 +62,7 @@ fn a_limit_is_kept_and_the_value_comes_back() {
     });
 }
 
-/// Fails if a limit that has passed hides what is there, or the furthest one overflows.
+/// Fails if a limit that has passed hides a message that is there, or the furthest limit overflows.
 #[test]
 fn a_limit_of_nothing_and_one_of_everything() {
     everyone(|crew| {
@@ -85,7 +85,7 @@ fn a_limit_of_nothing_and_one_of_everything() {
     });
 }
 
-/// Fails by a value that both sides have, or neither: the time is up just when the other side comes.
+/// The time is up just when the other side comes. Fails when both sides have the value, or neither.
 #[test]
 fn a_value_that_meets_its_limit_is_on_one_side() {
     everyone(|crew| {
@@ -121,7 +121,7 @@ fn a_value_that_meets_its_limit_is_on_one_side() {
     });
 }
 
-/// Fails if an alarm comes early, twice, or with another time than that for which it was set.
+/// Fails if an alarm comes early, twice, or with another time than the one that was set.
 #[test]
 fn an_alarm_comes_once() {
     everyone(|crew| {
@@ -149,7 +149,7 @@ fn an_alarm_comes_once() {
     });
 }
 
-/// Fails if two of those who wait for one alarm get it, or none.
+/// Fails if two waiters for one alarm get it, or none does.
 #[test]
 fn an_alarm_is_for_one_of_those_who_wait() {
     everyone(|crew| {
@@ -161,7 +161,7 @@ fn an_alarm_is_for_one_of_those_who_wait() {
     });
 }
 
-/// Fails if ticks pile up while nobody receives, or come before their time.
+/// Fails if ticks pile up while no member receives, or come before their time.
 #[test]
 fn ticks_keep_their_distance_and_do_not_pile_up() {
     everyone(|crew| {

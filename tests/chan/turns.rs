@@ -67,7 +67,7 @@ fn the_times_of_one_channel_go_round() {
     });
 }
 
-/// Fails if one of those who share a ticker has next to none of its times.
+/// Fails if one of the members that share a ticker has next to none of its times.
 #[test]
 fn a_ticker_is_shared_by_its_receivers() {
     everyone(|crew| {
@@ -88,7 +88,8 @@ fn a_ticker_is_shared_by_its_receivers() {
     });
 }
 
-/// One has the turn, and leaves when told to, or a moment later; most often without the time. Returns `true` if it has it.
+/// A waiter has the turn, and leaves when told to, or a moment later; most often without the time. Returns `true` if it got the
+/// time.
 type Leaves = fn(&Receiver<Instant>, &Receiver<()>) -> bool;
 const LEAVE: [Leaves; 4] = [
     |r, _| r.recv_timeout(SHORT_LIMIT).is_ok(),
@@ -111,7 +112,7 @@ fn is_canceled(r: &Receiver<Instant>, told: &Receiver<()>) -> bool {
     ctx.run(|| r.recv()).is_ok()
 }
 
-/// A second one waits, and the first leaves. Fails by a hang, if the second does not hear that the turn is its own now.
+/// A second waits, and the first leaves. Fails by a hang if the second does not hear that the turn is now its own.
 fn is_followed(crew: &Crew<'_>, leaves: Leaves) {
     for way in WAYS {
         let (timer, (tells, told)) = (Timer::new(10 * SHORT_LIMIT), bounded(0));
@@ -189,7 +190,7 @@ fn a_task_that_is_not_polled_holds_up_no_other_for_long() {
     });
 }
 
-/// Fails if one that does not wait takes the time of one that does.
+/// Fails if a call that does not wait takes the time of a waiter.
 #[test]
 fn one_that_does_not_wait_takes_nothing_from_one_that_does() {
     everyone(|crew| {
@@ -213,7 +214,8 @@ fn one_that_does_not_wait_takes_nothing_from_one_that_does() {
 }
 
 /// A poll unwinds as it clones the waker for a new wait, when the future has left its last one; the next poll comes when the
-/// time has long been there. Fails by a panic of the record that goes and stands in the queue, in builds that check that.
+/// time has long been there. Fails by a panic when the record is dropped while it stands in the queue, in builds that check
+/// that.
 #[test]
 fn a_poll_that_unwinds_leaves_the_future_in_its_place() {
     static CLONES: AtomicUsize = AtomicUsize::new(0);

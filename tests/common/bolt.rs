@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::hint::black_box;
 
-/// Calls `f` below a function of the C ABI, which ends the process when a panic reaches it. So whoever parks in `f` can't be
-/// unwound, and the end of its runtime leaves it there.
+/// Calls `f` below a function of the C ABI, which ends the process when a panic reaches it. So a goroutine that parks in `f`
+/// can't be unwound, and the end of its runtime leaves it there.
 pub fn bolted<R>(f: impl FnOnce() -> R) -> R {
     extern "C" fn call(f: *mut c_void) {
         // SAFETY: `bolted` passes a pointer to this type, and waits.

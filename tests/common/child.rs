@@ -7,15 +7,15 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The variable that is set there.
+/// The environment variable that is set in the child.
 pub const CHILD: &str = "GMP_TEST_CHILD";
 
-/// Whether this is the process in which the test is to do its work.
+/// Returns `true` if this is the process in which the test is to do its work.
 pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// The test as the harness names it: behind the modules of the calling file, which stands in the folder of its binary.
+/// The test as the harness names it: after the modules of the calling file, which lies in the folder of its binary.
 #[track_caller]
 pub fn full_name(test: &str) -> String {
     let file = Location::caller().file();
@@ -71,8 +71,8 @@ pub fn passes(test: &str, env: &[(&str, &str)]) -> String {
     has_passed(test, run(test, env))
 }
 
-/// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. `None` where that
-/// failed: it may do what a call allows that is not allowed everywhere.
+/// As `passes`, in the grandchild of a process that has called `prepare` between fork and exec. Returns `None` if `prepare`
+/// failed: it may make calls that are not allowed everywhere.
 #[track_caller]
 pub fn passes_where(
     test: &str,
@@ -102,8 +102,8 @@ fn has_passed(test: &str, output: Output) -> String {
     stderr.into_owned()
 }
 
-/// Does it in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to
-/// the others.
+/// Runs it in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to the
+/// others.
 #[track_caller]
 pub fn without_retakes(test: &str, f: impl FnOnce()) {
     if is_child() {
@@ -123,7 +123,7 @@ pub fn in_order(test: &str, f: impl FnOnce()) {
     }
 }
 
-/// The child becomes the first process of a PID namespace of its own; what is between ends as that one does.
+/// Makes the child the first process of a PID namespace of its own; the process in between ends as that one does.
 pub fn as_init(command: &mut Command) -> io::Result<Output> {
     let enter = || {
         // SAFETY: this process has one thread, between fork and exec; all are system calls.

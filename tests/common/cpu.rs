@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// How long the calling thread has run.
+/// Returns how long the calling thread has run.
 pub fn thread_time() -> Duration {
     time_of(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How long the threads of the process have run, all together.
+/// Returns how long the threads of the process have run, all together.
 pub fn process_time() -> Duration {
     time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -21,7 +21,7 @@ fn time_of(clock: libc::clockid_t) -> Duration {
     }
 }
 
-/// The CPUs on which the calling thread may run.
+/// Returns the CPUs on which the calling thread may run.
 #[inline(never)]
 pub fn cpus() -> Vec<usize> {
     // SAFETY: a set of plain numbers, which the call fills, and numbers below its size.

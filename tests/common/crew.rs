@@ -1,4 +1,4 @@
-//! The members that play a test: goroutines, plain threads, or some of each. What holds for one kind is to hold for all.
+//! The members that play a test: goroutines, plain threads, or some of each. A property has to hold for all kinds.
 
 use crate::{PROCS, runtime, watched, watched_telling};
 use gmp::{JoinHandle, Runtime};
@@ -14,20 +14,20 @@ enum Who {
     Thread,
 }
 
-/// So many crews does `everyone` try: threads alone, and three for each number of Ps.
+/// The number of crews that `everyone` tries: threads alone, and three for each number of Ps.
 pub const CREWS: usize = 1 + PROCS.len() * MIXES.len();
 const MIXES: [[Who; 2]; 3] =
     [[Who::Goroutine, Who::Goroutine], [Who::Goroutine, Who::Thread], [Who::Thread, Who::Goroutine]];
 
-/// The members of a test, who are of these two kinds by turns.
+/// The members of a test, which are of these two kinds in turn.
 pub struct Crew<'a> {
     rt: Option<&'a Runtime>,
     kinds: [Who; 2],
     started: Cell<usize>,
 }
 
-/// The property holds for plain threads, for goroutines, and for both together, in a fresh runtime of each size.
-/// One that hangs tells what its goroutines are doing.
+/// The property holds for plain threads, for goroutines, and for both together, in a fresh runtime of each size. A crew that
+/// hangs tells what its goroutines are doing.
 #[track_caller]
 pub fn everyone(property: impl Fn(&Crew<'_>)) {
     with_each_crew(&property);
@@ -53,7 +53,7 @@ fn with_each_crew(property: &dyn Fn(&Crew<'_>)) {
     }
 }
 
-/// Says with whom it went wrong.
+/// Says with which members the test went wrong.
 struct TellOnPanic(usize, [Who; 2]);
 
 impl Drop for TellOnPanic {
@@ -65,7 +65,7 @@ impl Drop for TellOnPanic {
 }
 
 impl<'a> Crew<'a> {
-    /// The next member does this.
+    /// Makes the next member do this.
     pub fn go<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
         let turn = self.started.get();
         self.started.set(turn + 1);
@@ -75,13 +75,13 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// The next member does this while the caller waits.
+    /// Makes the next member do this while the caller waits.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         self.go(f).join()
     }
 }
 
-/// A plain thread does this.
+/// Makes a plain thread do this.
 pub fn on_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Member<'static, T> {
     on_thread_boxed(Box::new(f))
 }
@@ -124,7 +124,7 @@ impl<T> Member<'_, T> {
     }
 }
 
-/// Starts `count` members, who do this with their number.
+/// Starts `count` members, which do this with their number.
 pub fn each<'a, T: Send + 'static, F: Fn(usize) -> T + Clone + Send + 'static>(
     crew: &Crew<'a>,
     count: usize,

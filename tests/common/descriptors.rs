@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-/// Raises this process's limit of descriptors, which its children inherit, where it is lower.
+/// Raises this process's limit of descriptors, which its children inherit, if it is lower.
 #[track_caller]
 pub fn allow_descriptors(wanted: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -19,7 +19,7 @@ pub fn allow_descriptors(wanted: u64) {
     );
 }
 
-/// All descriptors that this process may have: 64 from here on, so it is a child's.
+/// Takes all descriptors that this process may have: 64 from here on, so this is for a child process.
 pub fn all_descriptors() -> Vec<File> {
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
     // SAFETY: it reads the struct that we pass.

@@ -1,4 +1,4 @@
-//! A resolver that a test has in its hand, and DNS messages, made and read by other code than that which is tested.
+//! A resolver that a test controls, and DNS messages, made and read by other code than the code under test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -15,7 +15,7 @@ pub const OPT: u16 = 41;
 
 pub const SERVFAIL: u8 = 2;
 pub const NXDOMAIN: u8 = 3;
-/// Where the question's name stands, as the name of a record.
+/// A pointer to the question's name, as the name of a record.
 pub const QUESTION: &[u8] = &[0xc0, 12];
 
 /// A name as it stands in a message.
@@ -101,7 +101,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Panics where the message is not one, to its last byte.
+    /// Panics if the message is malformed anywhere, to its last byte.
     #[track_caller]
     pub fn parse(message: &[u8]) -> Self {
         let u16_at = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
@@ -175,7 +175,7 @@ impl Asked {
         matches!(self.way, Way::Stream(_))
     }
 
-    /// From where it was asked.
+    /// The sender of the question.
     pub fn from(&self) -> SocketAddr {
         match &self.way {
             Way::Datagram(_, from) => *from,
@@ -263,7 +263,7 @@ impl Resolver {
         (Resolver { addr, is_over }, asked)
     }
 
-    /// One that `answer` speaks for.
+    /// Starts a resolver whose answers `answer` gives.
     pub fn start(mut answer: impl FnMut(Asked) + Send + 'static) -> Self {
         let (resolver, asked) = Resolver::new();
         thread::spawn(move || asked.into_iter().for_each(&mut answer));
@@ -272,7 +272,7 @@ impl Resolver {
 }
 
 impl Drop for Resolver {
-    /// Its threads see that it is over by a last message.
+    /// A last message tells its threads that it is over.
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
         let woken = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(&[], self.addr));

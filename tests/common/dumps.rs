@@ -1,6 +1,6 @@
 //! Reads a dump.
 
-/// What each goroutine does, by its number: what stands in the brackets.
+/// Returns what each goroutine does, by its number: the text in the brackets.
 pub fn read(dump: &str) -> Vec<(u64, &str)> {
     let mut seen = Vec::new();
     for line in dump.lines().filter(|line| line.contains("goroutine")) {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What any one thing may take on the slowest machine. A test that hangs fails after it.
+/// The longest that any one step may take on the slowest machine. A test that hangs fails after it.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// An example of this package, built into the directory above the one of this test.
@@ -24,7 +24,7 @@ pub fn example(name: &str) -> Command {
     Command::new(path)
 }
 
-/// Runs `command` to its end: its status, stdout and stderr.
+/// Runs `command` to its end, and returns its status, stdout and stderr.
 pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
     let name = command.get_program().to_owned();
     let mut child = Guard(match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
@@ -38,7 +38,7 @@ pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(out), text(err))
 }
 
-/// Runs an example that is to fail: its one line on stderr.
+/// Runs an example that is to fail, and returns its one line on stderr.
 #[track_caller]
 pub fn refusal(name: &str, args: &[&str], expected: i32) -> String {
     let (status, stdout, stderr) = output(example(name).args(args));
@@ -60,7 +60,7 @@ fn whole(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
 pub struct Guard(pub Child);
 
 impl Guard {
-    /// Waits for its end, at most for `LIMIT`.
+    /// Waits for the end of the child, at most for `LIMIT`.
     pub fn wait(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {

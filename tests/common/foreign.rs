@@ -1,4 +1,4 @@
-//! Tasks of another executor's: their wakers are foreign to `gmp`, and are counted.
+//! Tasks of another executor: their wakers are foreign to `gmp`, and are counted.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -37,12 +37,12 @@ impl Task {
         future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(&self.0))))
     }
 
-    /// How often the task was woken.
+    /// Returns how often the task was woken.
     pub fn wakes(&self) -> usize {
         self.0.count.load(SeqCst)
     }
 
-    /// Whether a waker of the task is kept somewhere.
+    /// Returns `true` if a waker of the task is kept somewhere.
     pub fn is_known(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

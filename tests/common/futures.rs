@@ -1,4 +1,4 @@
-//! Futures, written by hand: what is to be shown of them is in plain sight.
+//! Futures, written by hand, so that a reader sees what they do.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ impl Signal {
             state.given += 1;
             state.waiter.clone()
         };
-        // It may be one that has got what it waited for: such a wake comes late.
+        // The future that is woken may have what it waited for already: then the wake comes late.
         if let Some(waiter) = waiter {
             waiter.wake();
         }
@@ -37,7 +37,7 @@ impl Signal {
         self.0.lock().unwrap().given > 0
     }
 
-    /// Whether a future has waited here.
+    /// Returns `true` if a future has waited here.
     pub fn is_awaited(&self) -> bool {
         self.0.lock().unwrap().waiter.is_some()
     }
@@ -49,7 +49,7 @@ impl Signal {
         left.inspect(|&left| state.given = left).is_some()
     }
 
-    /// Takes one, when there is one. The waker is left behind, so that givers call it when the future has gone.
+    /// Takes one, when there is one. The waker stays behind, so givers call it even when the future has gone.
     pub fn take(&self) -> impl Future<Output = ()> + '_ {
         Take(self)
     }
@@ -74,7 +74,7 @@ impl Future for Take<'_> {
     }
 }
 
-/// Pending so many times, having woken itself.
+/// Is pending so many times, and wakes itself each time.
 pub fn turns(mut count: usize) -> impl Future<Output = ()> {
     poll_fn(move |cx| match count.checked_sub(1) {
         None => Poll::Ready(()),
@@ -102,7 +102,7 @@ pub fn falls() -> Waker {
     Waker::from(Arc::new(Falls))
 }
 
-/// The waker of whoever calls.
+/// Returns the waker of the calling goroutine or thread.
 pub fn own_waker() -> Waker {
     gmp::block_on(poll_fn(|cx| Poll::Ready(cx.waker().clone())))
 }

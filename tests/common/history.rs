@@ -1,4 +1,4 @@
-//! What was done to a channel, when, and whether a channel may do that.
+//! A record of what was done to a channel, and when, and a check that a channel may do that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -21,7 +21,7 @@ pub enum Outcome {
     Closed,
     /// The send of a select with a limit was chosen, and failed: closed, or the receiver left and no other came in time.
     Left,
-    /// The arm of a select that was ended by another one.
+    /// An arm of a select that another arm ended.
     Elsewhere,
 }
 
@@ -115,7 +115,7 @@ impl Log {
     }
 }
 
-/// Whether a channel of this capacity, with so many handles on each side, may do that. In the end all was received.
+/// Checks that a channel of this capacity, with so many handles on each side, may do that. In the end all was received.
 pub fn judge(events: &[Event], capacity: Option<usize>, handles: usize) {
     let of =
         |kind, outcome| events.iter().filter(move |event| event.kind == kind && event.outcome == outcome);
@@ -188,7 +188,7 @@ fn judge_ends(events: &[Event], pairs: &[(&Event, &Event)], handles: usize) {
                 assert!(left.is_none(), "{event:?}: but there was still {left:?}");
             }
             (Kind::Recv, Outcome::Not) if closed_from < event.begin => {
-                // One that was chosen before the close may still bring its message.
+                // A send that was chosen before the close may still bring its message.
                 let comes = pairs.iter().any(|(send, _)| send.begin < event.end && send.end > event.begin);
                 assert!(comes, "{event:?}: it was closed at {closed_from}, and nothing on its way");
             }
@@ -197,7 +197,7 @@ fn judge_ends(events: &[Event], pairs: &[(&Event, &Event)], handles: usize) {
     }
 }
 
-/// Nobody is told that it is empty while something is there, or that it is full while there is room.
+/// No caller is told that the channel is empty while a message is there, or that it is full while there is room.
 fn judge_refusals(events: &[Event], pairs: &[(&Event, &Event)], capacity: Option<usize>) {
     for event in events.iter().filter(|event| event.outcome == Outcome::Not) {
         match event.kind {

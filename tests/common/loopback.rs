@@ -12,7 +12,7 @@ pub fn listen() -> (TcpListener, SocketAddr) {
     (listener, addr)
 }
 
-/// Both ends of a connection.
+/// Returns both ends of a connection.
 pub fn pair() -> (TcpStream, TcpStream) {
     let (listener, addr) = listen();
     let near = TcpStream::connect(addr).expect("the kernel takes the connection");
@@ -24,8 +24,8 @@ pub fn pair() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// An address at which nobody answers: a listener whose queue is full, so that the kernel drops what asks for a connection.
-/// Who asks asks again a second later.
+/// An address at which nobody answers: a listener whose queue is full, so the kernel drops requests for a connection. A client
+/// asks again a second later.
 pub struct Hole {
     pub listener: TcpListener,
     pub queued: std::net::TcpStream,
@@ -42,7 +42,7 @@ impl Hole {
         Hole { listener, queued, addr }
     }
 
-    /// How many ask now.
+    /// Returns how many clients ask now.
     pub fn asking(&self) -> usize {
         asking(self.addr)
     }
@@ -54,7 +54,7 @@ impl Default for Hole {
     }
 }
 
-/// How many sockets, of any process, ask for a connection with this address.
+/// Returns how many sockets, of any process, ask for a connection with this address.
 pub fn asking(addr: SocketAddr) -> usize {
     let SocketAddr::V4(addr) = addr else { panic!("{addr} is not of IPv4") };
     let ip = u32::from_ne_bytes(addr.ip().octets());
@@ -67,8 +67,8 @@ pub fn asking(addr: SocketAddr) -> usize {
         .count()
 }
 
-/// An address that refuses, another one each time for a while: ports whose services nobody has. (A port that was free a moment
-/// ago may be given to the very socket that connects, which then has itself as its peer.)
+/// Returns an address that refuses, a different one each time for a while: ports of services that are never installed. (The
+/// kernel may give a port that was free a moment ago to the very socket that connects, which then has itself as its peer.)
 pub fn refusing() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     (Ipv4Addr::LOCALHOST, 1 + NEXT.fetch_add(1, Relaxed) % 6).into()

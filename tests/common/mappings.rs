@@ -22,7 +22,7 @@ pub struct AllMappings {
 }
 
 impl AllMappings {
-    /// Takes them, where there may be `most`.
+    /// Takes them; `most` is how many there may be.
     pub fn begin(most: usize) -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a mapping at an address of the kernel's choice.

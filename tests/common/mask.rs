@@ -36,7 +36,7 @@ pub fn block_all() {
     change(libc::SIG_BLOCK, &Vec::from_iter(1..=libc::SIGRTMAX()));
 }
 
-/// Takes a signal that waits for the calling thread, which blocks it. Returns whether there was one.
+/// Takes a signal that waits for the calling thread, which blocks it. Returns `true` if there was one.
 pub fn take(signal: c_int) -> bool {
     let (set, now) = (set_of(&[signal]), libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: the call reads what we pass.

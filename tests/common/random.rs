@@ -3,16 +3,16 @@
 use crate::effort;
 use std::time::Duration;
 
-/// So many rounds, or a multiple of them; a tenth in a debug build.
+/// Returns so many rounds, or a multiple of them; a tenth in a debug build.
 pub fn rounds(base: usize) -> usize {
     (base * effort() as usize / if cfg!(debug_assertions) { 10 } else { 1 }).max(1)
 }
 
-/// splitmix64: the same numbers in every run, for what they are worth on a machine with others.
+/// splitmix64: the same numbers in every run, which says little about the schedule on a shared machine.
 pub struct Random(u64);
 
 impl Random {
-    /// Of the member of a test with this number.
+    /// Returns the generator of the test's member with this number.
     pub fn new(number: usize) -> Self {
         Random::of_seed(number as u64)
     }
@@ -33,7 +33,7 @@ impl Random {
         self.bits() % limit
     }
 
-    /// One time in so many.
+    /// Returns `true` one time in so many.
     pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
@@ -46,14 +46,14 @@ impl Random {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// Passes time and stays awake; more often a little than much. The unit is some 10 ns.
+    /// Passes some time without sleeping, more often a little than much. The unit is some 10 ns.
     pub fn pause(&mut self, most: u64) {
         let most = 1 + self.below(most);
         spin(self.below(most));
     }
 }
 
-/// Passes so much time and stays awake.
+/// Passes so much time without sleeping.
 pub fn spin(steps: u64) {
     for _ in 0..steps {
         std::hint::spin_loop();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::{env, fs, process};
 
-/// Removed with all in it at the end.
+/// The directory is removed, with all in it, when this is dropped.
 pub struct Room(PathBuf);
 
 impl Room {
@@ -14,7 +14,7 @@ impl Room {
         Room::within(&env::temp_dir())
     }
 
-    /// One on each kind of file system that there is: a disk's, and one in memory.
+    /// Makes one on each kind of file system that there is: on a disk, and in memory.
     pub fn of_each_kind() -> Vec<Room> {
         let memory = Path::new("/dev/shm");
         [env::temp_dir()]

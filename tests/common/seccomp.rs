@@ -1,4 +1,4 @@
-//! System calls that fail in this process from here on, as a sandbox has it.
+//! Makes system calls of this process fail from here on, as a sandbox does.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -49,8 +49,8 @@ pub fn refuse_writes_of_eight(errno: libc::c_int) {
     );
 }
 
-/// From here on `call` fails with `errno` where the lower half of its argument `nth`, counted from zero, is not zero, on all
-/// threads: kernels that know no flag of the call answer so.
+/// From here on `call` fails with `errno` if the lower half of its argument `nth`, counted from zero, is not zero, on all
+/// threads: so kernels answer that know no flag of the call.
 #[track_caller]
 pub fn refuse_flags(call: libc::c_long, nth: usize, errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
@@ -68,7 +68,7 @@ pub fn refuse_flags(call: libc::c_long, nth: usize, errno: libc::c_int) {
     );
 }
 
-/// From here on `call` fails with `errno` where its argument `nth`, counted from zero, is more than `most`, on all threads.
+/// From here on `call` fails with `errno` if its argument `nth`, counted from zero, is more than `most`, on all threads.
 #[track_caller]
 pub fn refuse_above(call: libc::c_long, nth: usize, most: u32, errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
@@ -164,7 +164,7 @@ pub(crate) fn asked(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
     (got == 0).then_some(asked)
 }
 
-/// Has a call that was held begin.
+/// Lets a call that was held begin.
 pub(crate) fn goes_on(listener: &OwnedFd, id: u64) {
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
     let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
@@ -172,7 +172,7 @@ pub(crate) fn goes_on(listener: &OwnedFd, id: u64) {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }
 
-/// Has a call that was held fail.
+/// Makes a call that was held fail.
 fn fails(listener: &OwnedFd, id: u64, errno: libc::c_int) {
     let mut answer = libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 };
     // SAFETY: as in `goes_on`.
@@ -183,7 +183,7 @@ pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// If the accumulator is `k` it goes on so many instructions further, else so many.
+/// A jump: if the accumulator is `k`, over so many instructions, else over so many.
 pub(crate) fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k }
 }

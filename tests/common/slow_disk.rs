@@ -1,4 +1,4 @@
-//! A disk that takes its time: a supervisor holds the calls on some files, as seccomp has it.
+//! A slow disk: a seccomp supervisor holds the calls on some files.
 
 use crate::seccomp::{asked, goes_on, install, jump, statement};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Descriptors from here on are on the slow disk.
 const FIRST: libc::c_int = 900;
-/// So ends the path of a file whose opening takes its time.
+/// The end of the path of a file that takes long to open.
 pub const SLOW: &str = ".slow";
 
 /// What the supervisor has held.
@@ -25,7 +25,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// How many calls were held since the last look, and how many of them at once.
+    /// Returns how many calls were held since the last look, and how many of them at once.
     pub fn count_and_most(&self) -> (usize, usize) {
         (self.count.swap(0, SeqCst), self.most.swap(0, SeqCst))
     }
@@ -55,10 +55,10 @@ pub fn begin(hold: Duration) -> Arc<Held> {
         jump(libc::SYS_read as u32, 2, 0),
         jump(libc::SYS_fsync as u32, 1, 0),
         answer(libc::SECCOMP_RET_ALLOW),
-        // A call that waits.
+        // A call that may wait.
         load(arg(0)),
         from(5, 4),
-        // One that may not.
+        // A call that may not.
         load(arg(0)),
         from(0, 2),
         load(arg(5)),

@@ -26,7 +26,7 @@ pub fn echo(mut stream: TcpStream, buffer: usize) {
     }
 }
 
-/// Says so many times something of `len` bytes and hears it back, with a buffer of `room` bytes.
+/// Sends a message of `len` bytes so many times, and reads it back each time, with a buffer of `room` bytes.
 pub fn ping(stream: &TcpStream, len: usize, room: usize, rounds: usize) {
     let mut stream = stream;
     let mut buffer = vec![0; room];

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 
-/// A thread that sleeps for a lock of the allocator's, say, is awake again before so many looks, which take a while.
+/// A thread that sleeps for, say, a lock of the allocator is awake again before so many looks, which take a while.
 const LOOKS: usize = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl<T> Member<'_, T> {
-    /// Comes back when this member waits, or has ended: a short limit may pass before the wait is seen. There must be just one
-    /// wait on its way, and what it waits for must not come.
+    /// Returns when this member waits, or has ended: a short limit may pass before the wait is seen. The member must have just
+    /// one wait ahead, and what it waits for must not come.
     pub fn until_it_waits(&self) {
         match self {
             Member::Goroutine(rt, handle) => {
@@ -40,7 +40,7 @@ impl<T> Member<'_, T> {
     }
 }
 
-/// How often this thread has gone to sleep, if it sleeps.
+/// Returns how often this thread has gone to sleep, if it sleeps.
 fn asleep(thread: i32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
     let sleeps = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;

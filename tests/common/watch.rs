@@ -1,4 +1,4 @@
-//! A runtime with so many Ps, and an end for what hangs.
+//! A runtime with so many Ps, and an end for tests that hang.
 
 use crate::cpu::process_time;
 use gmp::Runtime;
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// The numbers of Ps at which each property is to hold.
 pub const PROCS: [usize; 4] = [1, 2, 4, 8];
 
-/// No property takes a tenth of it, on a machine that others use too.
+/// The limit. No property takes a tenth of it, on a machine that others use, too.
 const LIMIT: Duration = Duration::from_secs(60);
-/// So many limits may pass while the process gets some of the cores.
+/// The number of limits that may pass while the process gets some of the cores.
 const PATIENCE: u32 = 10;
-/// What a process uses at most in the whole limit when all of it waits.
+/// The CPU time that a process uses at most in the whole limit when all of it waits.
 const ASLEEP: Duration = Duration::from_millis(100);
-/// What hangs may keep the lock that whoever tells of it needs.
+/// A test that hangs may keep the lock that the thread that reports it needs.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How many times as long as usual the tests of races are to run, from the environment's `GMP_STRESS`.
@@ -31,7 +31,7 @@ pub fn runtime(procs: usize) -> Runtime {
     unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).build() }.expect("a runtime starts")
 }
 
-/// Runs `f`; ends the process with a message when it does not come back.
+/// Runs `f`; ends the process with a message if `f` does not return.
 #[track_caller]
 pub fn watched<T>(procs: usize, f: impl FnOnce() -> T) -> T {
     watched_telling(procs, String::new, f)
@@ -113,7 +113,7 @@ pub fn skipped(why: impl std::fmt::Display) {
         .expect("stderr takes it");
 }
 
-/// Waits for what others do, and gives them the core meanwhile. On goroutines and threads.
+/// Waits until others have done something, and gives them the core meanwhile. On goroutines and threads.
 pub fn until(mut reached: impl FnMut() -> bool) {
     while !reached() {
         gmp::yield_now();

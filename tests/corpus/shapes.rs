@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// The site, of those that a shape comes through, at which it happens.
+/// The number of the site at which it happens, among those that a shape comes to.
 static ARMED: AtomicUsize = AtomicUsize::new(usize::MAX);
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 /// A throw happens there, not a wait that is interrupted.
@@ -100,7 +100,7 @@ impl Value for Tree {
     }
 }
 
-/// Its destructor is seen by the compiler, and stays.
+/// The compiler sees its destructor, and keeps it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Tells(u64);
 
@@ -156,7 +156,7 @@ fn keep<T: ?Sized>(value: &T) {
     black_box(value);
 }
 
-/// What a service does with the panics of its jobs: a throw of ours goes on.
+/// Treats the panics of its jobs as a service does: a throw of ours passes.
 fn go_on_or_up(caught: std::thread::Result<()>) {
     if let Err(payload) = caught {
         if payload.is::<String>() {
@@ -183,7 +183,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Pending once, with a site each time it is polled.
+/// Is pending once, with a site at each poll.
 struct Twice(bool);
 
 impl Future for Twice {
@@ -852,7 +852,7 @@ fn try_all(mode: &str, from: usize) {
     say(format_args!("end"));
 }
 
-/// What a program calls that has loaded this as a library, or `main`.
+/// The entry for a program that has loaded this as a library, and for `main`.
 ///
 /// # Safety
 /// `mode` is a string of C.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const ALL: &str = "fatal error: all goroutines are asleep - deadlock!\n\n";
 
-/// Fails where a goroutine that waits for another one is taken for one that something of the outside may wake.
+/// Fails when a goroutine that waits for another one is taken for one that something outside might wake.
 pub const TESTS: &[Test] = &[
     ("crossed_locks_are_reported", || {
         dies("crossed_locks", &[ALL, "goroutine 1 'main' [join, ", "[sync.Mutex.Lock, ", "3 goroutines, 0"]);
@@ -363,7 +363,7 @@ fn run_with(receiver: gmp::chan::Receiver<()>) {
     }
 }
 
-/// One with the number of Ps that the environment asks for.
+/// Builds a runtime with the number of Ps that the environment asks for.
 pub fn runtime() -> Runtime {
     // SAFETY: nothing here is bound to a thread.
     unsafe { Runtime::builder().build() }.expect("a runtime starts")

@@ -1,4 +1,4 @@
-//! What `GMPDEBUG` says to a program.
+//! What `GMPDEBUG` does to a program.
 
 use crate::Test;
 use crate::parent::{Ended, PROCS, run};
@@ -142,7 +142,7 @@ impl Line {
     }
 }
 
-/// Fails where a field is missing, named otherwise, or says what can't be.
+/// Fails when a field is missing, has another name, or has an impossible value.
 fn traces() {
     for procs in PROCS {
         let ended = run("works", procs, "schedtrace=20");

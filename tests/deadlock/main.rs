@@ -1,5 +1,5 @@
-//! Whether a program whose goroutines are all asleep is told so, and no other is. And `GMPDEBUG` as a program sees it:
-//! `deadlock`, `schedtrace`, `scheddetail`, `panic`.
+//! A program whose goroutines are all asleep is told so, and no other is. And `GMPDEBUG` as a program sees it: `deadlock`,
+//! `schedtrace`, `scheddetail`, `panic`.
 //!
 //! Without libtest: its threads are foreign ones, beside which nothing is reported. Each case is a child process, whose
 //! main thread runs it; the parent looks at how it ends.

@@ -5,16 +5,16 @@ use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names the child's part.
+/// The environment variable that names the child's part.
 pub const CHILD: &str = "GMP_TEST_CHILD";
 
 /// The numbers of Ps with which each case is tried.
 pub const PROCS: [usize; 4] = [1, 2, 4, 8];
 
-/// Longer than anybody looks for a deadlock.
+/// Longer than the monitor looks for a deadlock.
 pub const LONG: Duration = Duration::from_millis(1300);
 
-/// The last look is 1 s after the end of all work. What is over that is for machines on which twenty others compute.
+/// The last look is 1 s after the end of all work. The rest is for machines on which twenty other processes compute.
 const SOON: Duration = Duration::from_secs(10);
 /// A child that hangs is killed after this.
 const CHILD_LIMIT: Duration = Duration::from_secs(60);
@@ -69,12 +69,12 @@ pub fn run(child: &str, procs: usize, debug: &str) -> Ended {
     attend(start(child, procs, debug), CHILD_LIMIT)
 }
 
-/// Runs a child for longer than anybody looks for a deadlock, and kills it.
+/// Runs a child for longer than the monitor looks for a deadlock, and kills it.
 pub fn watch(child: &str, procs: usize, debug: &str) -> Ended {
     attend(start(child, procs, debug), LONG + Duration::from_millis(300))
 }
 
-/// At each number of Ps the child is reported as dead, with these texts, in time.
+/// Asserts that at each number of Ps the child is reported as dead, with these texts, in time.
 #[track_caller]
 pub fn dies(child: &str, texts: &[&str]) {
     dies_under(child, "", texts);
@@ -85,7 +85,7 @@ pub fn dies_under(child: &str, debug: &str, texts: &[&str]) {
     dies_within(SOON, child, debug, texts);
 }
 
-/// The same for one that falls asleep only after `LONG`.
+/// The same for a child that falls asleep only after `LONG`.
 #[track_caller]
 pub fn dies_late(child: &str, texts: &[&str]) {
     dies_within(LONG + SOON, child, "", texts);
@@ -108,7 +108,7 @@ fn dies_within(limit: Duration, child: &str, debug: &str, texts: &[&str]) {
     }
 }
 
-/// At each number of Ps the child ends well and nothing is reported.
+/// Asserts that at each number of Ps the child ends well and nothing is reported.
 #[track_caller]
 pub fn lives(child: &str) {
     lives_under(child, "");
@@ -122,7 +122,7 @@ pub fn lives_under(child: &str, debug: &str) {
     }
 }
 
-/// The child ends well, and has said this line, once, and nothing else.
+/// Asserts that the child ends well, and has said this line, once, and nothing else.
 #[track_caller]
 pub fn lives_and_says(child: &str, debug: &str, line: &str) {
     for procs in PROCS {
@@ -132,7 +132,7 @@ pub fn lives_and_says(child: &str, debug: &str, line: &str) {
     }
 }
 
-/// The child goes on doing nothing, and nothing is reported.
+/// Asserts that the child goes on doing nothing, and nothing is reported.
 #[track_caller]
 pub fn stays(child: &str) {
     for procs in PROCS {

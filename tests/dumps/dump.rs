@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The age that the dump gives to the goroutine that waits for an event.
+/// Returns the age that the dump gives to the goroutine that waits for an event.
 fn age(dump: &str) -> Duration {
     let text = dump.split("[event, ").nth(1).unwrap_or_else(|| panic!("nobody waits: {dump}"));
     let (number, rest) = text.split_once(' ').expect("a number and a unit");
@@ -21,7 +21,7 @@ fn age(dump: &str) -> Duration {
     if rest.starts_with("ms") { Duration::from_millis(number) } else { Duration::from_secs(number) }
 }
 
-/// What the dump says that the goroutine of this name has touched of its stack.
+/// Returns how much of its stack the goroutine of this name has touched, as the dump says.
 fn touched(dump: &str, name: &str) -> Option<usize> {
     let line = dump.lines().find(|line| line.contains(&format!("'{name}' [event")))?;
     line.split_once(" touched")?.0.rsplit_once(' ')?.1.parse().ok()
@@ -50,7 +50,7 @@ fn waits(rt: &Runtime, name: &'static str, bytes: usize) -> (gmp::JoinHandle<()>
     (goroutine, event)
 }
 
-/// Fails when the mark is the depth of now, or that of the goroutine that had the stack before.
+/// Fails when the mark is the present depth, or that of the goroutine that had the stack before.
 #[test]
 fn what_was_touched_of_a_stack_is_told_when_it_is_asked_for() {
     let test = "what_was_touched_of_a_stack_is_told_when_it_is_asked_for";
@@ -75,7 +75,7 @@ fn what_was_touched_of_a_stack_is_told_when_it_is_asked_for() {
     assert!((4096..=24 << 10).contains(&second), "{second} after {first}");
 }
 
-/// Fails when a park notes a time of long ago, from before its M fell asleep, or when a wait that goes on begins anew.
+/// Fails when a park notes a time from before its M fell asleep, or when the age of a wait that continues starts again.
 #[test]
 fn a_wait_is_as_old_as_it_is() {
     everywhere(|rt| {
@@ -107,7 +107,7 @@ fn a_wait_is_as_old_as_it_is() {
     });
 }
 
-/// Fails when nobody brings the coarse time up to date while a goroutine works on and on.
+/// Fails when the coarse time is not updated while a goroutine works on and on.
 #[test]
 fn a_wait_that_begins_in_the_middle_of_work_is_young() {
     everywhere(|rt| {
@@ -202,7 +202,7 @@ fn waits_below(event: &Event, depth: usize) {
     std::hint::black_box(depth);
 }
 
-/// Fails when a frame of the user's is missing, or one of the library's machinery is shown.
+/// Fails when a frame of the user is missing, or one of the library's machinery is shown.
 #[test]
 fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() {
     everywhere(|rt| {
@@ -236,7 +236,7 @@ fn waiting(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) 
     drop(rt.run(move || gmp::Builder::new().name(name).go(f)).unwrap());
 }
 
-/// The place, below `runtime/src/`, of the innermost function that the goroutine of this name shows. `None`: it does
+/// Returns the place, below `runtime/src/`, of the innermost function that the goroutine of this name shows; `None` if it does
 /// not wait yet.
 #[track_caller]
 fn innermost<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
@@ -433,7 +433,8 @@ fn a_deep_trace_is_cut_at_its_outer_end() {
     });
 }
 
-/// Fails when goroutines that do the same are told one by one, when one of them is not told, or when others are put to them.
+/// Fails when goroutines that do the same are listed one by one, when one of them is missing, or when others are counted with
+/// them.
 #[test]
 fn those_that_do_the_same_at_the_same_place_are_one_group() {
     const ALIKE: usize = 500;
@@ -461,7 +462,7 @@ fn those_that_do_the_same_at_the_same_place_are_one_group() {
     });
 }
 
-/// Fails when one that is not there yet is shown with frames, or those that run are not named.
+/// Fails when a goroutine that has not begun is shown with frames, or running goroutines are not named.
 #[test]
 fn one_that_never_ran_is_not_started_and_one_that_runs_is_named() {
     // SAFETY: nothing here is bound to a thread.
@@ -470,7 +471,7 @@ fn one_that_never_ran_is_not_started_and_one_that_runs_is_named() {
         let rt = &rt;
         move || {
             let queued = gmp::go(|| ());
-            // Nobody takes the only P from one that does not run for long.
+            // The monitor does not take the only P from a goroutine that does not run for long.
             (rt.dump(), gmp::current().unwrap().id().get(), queued)
         }
     });
@@ -484,7 +485,7 @@ fn one_that_never_ran_is_not_started_and_one_that_runs_is_named() {
     queued.join().unwrap();
 }
 
-/// Fails by an overflow: names are looked up on the stack of the goroutine that asks.
+/// Fails by an overflow when names are looked up on the stack of the goroutine that asks.
 #[test]
 fn a_goroutine_on_the_smallest_stack_may_dump() {
     everywhere(|rt| {
@@ -501,7 +502,7 @@ fn passes_on(from: &Receiver<u32>, to: &Sender<u32>, depth: usize) -> bool {
     from.recv().and_then(|token| to.send(token).map_err(|_| gmp::chan::RecvError)).is_ok()
 }
 
-/// Fails by a crash in the unwinder or a trace without its function: a stack is read while its goroutine runs.
+/// Fails by a crash in the unwinder, or by a trace without its function, when a stack is read while its goroutine runs.
 #[test]
 fn stacks_that_come_and_go_are_read_while_nobody_uses_them() {
     everywhere(|rt| {

@@ -29,7 +29,7 @@ fn of<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
     paragraphs.find(|text| text.lines().next().is_some_and(|head| head.contains(&format!("'{name}'"))))
 }
 
-/// Its functions, innermost first, without paths and types, and the head and the end.
+/// The functions of a paragraph, innermost first, without paths and types, and its head and end.
 fn functions(paragraph: &str) -> Vec<&str> {
     let lines = paragraph.lines().skip(1).take_while(|line| !line.starts_with("created at "));
     let frames = lines.filter(|line| !line.starts_with('\t') && !line.starts_with("    "));
@@ -106,7 +106,7 @@ fn sleeps_in_the_kernel(over: &AtomicBool) {
     black_box(over);
 }
 
-/// Fails when one of them has no frames, or no name, or those of another.
+/// Fails when a goroutine has no frames, or no name, or those of another.
 #[test]
 fn one_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_its_calls() {
     everywhere(|rt| {
@@ -146,7 +146,7 @@ fn one_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_its_call
         );
         over.store(true, SeqCst);
         drop(held);
-        // Who sleeps is woken by a signal.
+        // A signal wakes a sleeping thread.
         until(|| !rt.dump().contains("sleeps_in_the_kernel"));
         all.into_iter().for_each(|each| each.join().unwrap());
     });
@@ -219,7 +219,7 @@ fn switches(over: &AtomicBool) {
     black_box(over);
 }
 
-/// Fails when a thread is interrupted although nobody is to be, or the goroutine is not told.
+/// Fails when a thread is interrupted although that is switched off, or the goroutine is not shown.
 #[test]
 fn with_the_knob_nobody_is_interrupted() {
     let name = "with_the_knob_nobody_is_interrupted";
@@ -266,7 +266,8 @@ fn blocks_the_signal(phase: &AtomicU32) {
     black_box(phase);
 }
 
-/// Fails by a hang, or when it is not said that nothing is known; when a late answer does harm, or keeps the next one away.
+/// Fails by a hang, or when the dump does not say that nothing is known; when a late answer does harm, or prevents the next
+/// one.
 #[test]
 fn a_thread_that_does_not_answer_is_told_and_its_late_answer_is_ignored() {
     everywhere(|rt| {
@@ -346,7 +347,7 @@ fn that_no_signal_can_be_queued_is_told() {
     spinner.join().unwrap();
 }
 
-/// Fails when those that are behind more refusals than are asked at the same time are told to have had no time.
+/// Fails when the dump says of threads behind more refusals than it asks at a time that there was no time to ask them.
 #[test]
 fn that_no_signal_can_be_queued_is_told_of_each() {
     const READERS: usize = 40;
@@ -417,8 +418,8 @@ fn those_of_a_program_that_blocks_all_signals_are_shown() {
     spinner.join().unwrap();
 }
 
-/// Fails when a thread lets a signal through that is the program's, or that no handler of the runtime's takes: its default
-/// action would end the program.
+/// Fails when a thread lets a signal through that is the program's, or that no handler of the runtime takes: its default action
+/// would end the program.
 #[test]
 fn what_the_runtime_does_not_need_stays_blocked() {
     let name = "what_the_runtime_does_not_need_stays_blocked";
@@ -526,7 +527,7 @@ fn one_that_hangs_in_a_signal_handler_is_told() {
     raises.join().unwrap();
 }
 
-/// Fails by a wait for each of them in turn: 100 ms is for all that are asked together, and a second for all.
+/// Fails when the dump waits for each thread in turn: 100 ms is for all that are asked together, and a second for all.
 #[test]
 fn many_that_do_not_answer_take_a_second_at_most() {
     const DEAF: usize = 40;
@@ -559,7 +560,7 @@ fn many_that_do_not_answer_take_a_second_at_most() {
     all.into_iter().for_each(|each| each.join().unwrap());
 }
 
-/// Fails by a hang: no later dump shows frames of what runs, as the first one had no memory for that.
+/// Fails by a hang when no later dump shows frames of running goroutines, as the first had no memory for them.
 #[test]
 fn a_dump_that_was_short_of_memory_spoils_no_other() {
     const NAME: &str = "a_dump_that_was_short_of_memory_spoils_no_other";

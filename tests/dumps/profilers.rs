@@ -18,7 +18,7 @@ unsafe extern "C" {
 static SAMPLES: AtomicUsize = AtomicUsize::new(0);
 /// Of all walks.
 static WALKED: AtomicUsize = AtomicUsize::new(0);
-/// How often the processor is to interrupt the thread that called `step`; then it lets it run.
+/// How often the processor interrupts the thread that called `step`, before it lets the thread run.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 /// Of the flags register: an interrupt after each instruction.
 const TRAP_FLAG: i64 = 1 << 8;
@@ -49,7 +49,7 @@ extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *m
     }
 }
 
-/// Has a signal walk frames; `flags` are those of `sigaction`.
+/// Makes a signal walk frames; `flags` are those of `sigaction`.
 fn walk_at(signal: c_int, flags: c_int) {
     // SAFETY: the handler has the type that the flag tells; zeros are an empty mask.
     unsafe {
@@ -73,7 +73,7 @@ fn effort() -> usize {
     if cfg!(debug_assertions) { 30_000 } else { 15_000 }
 }
 
-/// The processor interrupts this thread after each of so many instructions.
+/// Makes the processor interrupt this thread after each of so many instructions.
 #[inline(never)]
 fn step(instructions: usize) {
     STEPS.store(instructions, SeqCst);
@@ -81,8 +81,8 @@ fn step(instructions: usize) {
     unsafe { asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG) };
 }
 
-/// A sample after each instruction of what one thread does for goroutines: it begins, switches, goes deep, is shown and ends
-/// some. Fails by a fault in the walk, as at an instruction of the switch the tables tell nonsense; or by a walk without end.
+/// Takes a sample after each instruction of a thread that begins, switches, dumps and ends goroutines, some of which go deep.
+/// Fails by a fault in the walk, if the tables are wrong at an instruction of the switch; or by a walk without end.
 #[test]
 fn a_walk_ends_at_each_instruction_of_the_switch() {
     if !child::is_child() {
@@ -92,7 +92,7 @@ fn a_walk_ends_at_each_instruction_of_the_switch() {
     }
     walk_at(libc::SIGTRAP, libc::SA_ONSTACK);
     let rt = runtime(1);
-    // What is done once in a process is done.
+    // Work that is done once in a process is done by then.
     let deep = || with_stack(64 << 10, || (0..3).for_each(|_| yield_now()));
     rt.run(|| go(deep).join()).unwrap();
     rt.run(move || {

@@ -99,7 +99,7 @@ fn delivered(stream: &TcpStream) {
     }
 }
 
-/// Fails where the end of one direction is the end of both, by a byte that is lost, or by a total that is wrong.
+/// Fails when the end of one direction is the end of both, by a lost byte, or by a wrong total.
 #[test]
 fn each_direction_ends_by_itself() {
     let long = content(0, 0, 3 << 20);
@@ -132,7 +132,7 @@ fn each_direction_ends_by_itself() {
     }
 }
 
-/// Fails by a proper end, which would have the other side take a part for the whole.
+/// Fails by a proper end, by which the other side would take a part for the whole.
 #[test]
 fn a_reset_is_handed_on_as_a_reset() {
     for procs in PROCS {
@@ -151,8 +151,8 @@ fn a_reset_is_handed_on_as_a_reset() {
     }
 }
 
-/// Fails by an answer that the reset behind it takes along: a server that refuses an upload answers, and closes with bytes
-/// unread, which is a reset.
+/// A server that refuses an upload answers, and closes with bytes unread, which is a reset. Fails when the answer is lost with
+/// that reset.
 #[test]
 fn what_was_said_before_a_reset_arrives() {
     for procs in PROCS {
@@ -161,7 +161,7 @@ fn what_was_said_before_a_reset_arrives() {
         for by_client in [true, false] {
             let (client, target) = pair(addr, &listener);
             let (by, to) = if by_client { (client, target) } else { (target, client) };
-            // What `by` does not read, and will not.
+            // Bytes that `by` does not read, and will not.
             fill(&to, &LONG);
             let answer = content(2, 0, 150 << 10);
             (&by).write_all(&answer).expect("it is open");
@@ -237,8 +237,8 @@ fn a_target_that_does_not_answer_is_given_up() {
     }
 }
 
-/// Fails by a silent connection that is kept, by one that ends although bytes move in one direction, or by one in which only
-/// buffers fill.
+/// Fails when a silent connection is kept, or one in which only buffers fill; or when one ends although bytes move in one
+/// direction.
 #[test]
 fn what_does_not_move_is_ended() {
     LazyLock::force(&LONG);
@@ -306,7 +306,7 @@ fn a_slow_reader_gets_everything() {
     }
 }
 
-/// Fails by a connection that lives on because bytes move.
+/// Fails when a connection lives on because bytes move.
 #[test]
 fn a_connection_has_a_lifetime() {
     for procs in PROCS {
@@ -327,7 +327,7 @@ fn a_connection_has_a_lifetime() {
     }
 }
 
-/// Fails by a connection above the limit that is forwarded, or by one that is not once there is room.
+/// Fails when a connection above the limit is forwarded, or when one is not forwarded once there is room.
 #[test]
 fn above_the_limit_the_next_connection_waits() {
     for procs in PROCS {
@@ -417,7 +417,7 @@ fn a_full_table_of_descriptors_is_survived() {
             };
             while !is_answered(accept(&listener)) {}
         });
-        // Who comes while the table is still full of the others is reset.
+        // A client that comes while the table is still full of the others is reset.
         let is_served = |client: TcpStream| {
             let mut answer = [0; 9];
             (&client).write_all(b"the last one").is_ok()
@@ -433,7 +433,7 @@ fn a_full_table_of_descriptors_is_survived() {
     }
 }
 
-/// Fails by a connection that the stop cuts short although it ends in time, or by one that is left without a word.
+/// Fails when the stop cuts short a connection that ends in time, or leaves one without telling it.
 #[test]
 fn the_stop_lets_connections_end_and_cuts_off_the_rest() {
     for procs in PROCS {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const PROCS: [&str; 3] = ["1", "2", "4"];
 
-/// Runs it to its good end: what it printed.
+/// Runs it to a successful end, and returns what it printed.
 #[track_caller]
 fn printed(name: &str, args: &[&str]) -> String {
     let (status, stdout, stderr) = output(example(name).args(args));
@@ -14,7 +14,7 @@ fn printed(name: &str, args: &[&str]) -> String {
     stdout
 }
 
-/// Fails by a hop that is lost or counted twice, by no end, or by a sum of shares that is not the whole.
+/// Fails when a hop is lost or counted twice, when the run does not end, or when the sum of shares is not the whole.
 #[test]
 fn the_token_makes_every_hop_at_any_size_of_the_ring() {
     for procs in PROCS {
@@ -63,7 +63,7 @@ fn the_ring_refuses_what_is_out_of_range_by_name_and_limits() {
     }
 }
 
-/// Fails by another end than the message with the goroutine's name, or by a parser that the large stack does not help.
+/// Fails by another end than the message with the goroutine's name, or when the large stack does not help the parser.
 #[test]
 fn what_nests_too_deep_is_told_by_name_and_fits_on_its_own_stack() {
     let (status, stdout, stderr) = output(&mut example("overflow"));
@@ -90,8 +90,8 @@ fn what_nests_too_deep_is_told_by_name_and_fits_on_its_own_stack() {
     }
 }
 
-/// Fails by a goroutine that is not woken, or by a table without its rows. So few are not judged: what the process needs anyway
-/// is most of it.
+/// Fails when a goroutine is not woken, or the table lacks its rows. The memory of so few is not judged: most of it is what the
+/// process needs anyway.
 #[test]
 fn some_thousand_of_the_million_park_and_end() {
     let text = printed("million", &["--goroutines", "3000"]);
@@ -158,7 +158,7 @@ fn sleep_sort(procs: &str, unit: Duration, numbers: &[u32]) -> Sorted {
     Sorted { status, numbers: came, worst, complaint }
 }
 
-/// Fails by an order that a machine would have to stand still for.
+/// Fails by an order for which the machine would have had to stand still.
 #[test]
 fn numbers_are_sorted_by_sleeping() {
     for procs in PROCS {
@@ -181,7 +181,7 @@ fn the_verdict_is_that_of_the_order_however_short_the_unit() {
     }
 }
 
-/// Fails by status 0: nothing but the check can tell a wrong order.
+/// Fails by status 0: only the check can tell a wrong order.
 #[test]
 fn a_wrong_order_is_status_1_and_one_line() {
     let numbers = Vec::from_iter((0..200).map(|n| n * 83 % 200));
@@ -208,7 +208,7 @@ fn sleep_sort_refuses_what_is_no_number_in_range() {
     assert_eq!(line, "sleep_sort: 10001 numbers are more than 10000\n");
 }
 
-/// Fails by a panic: the runtime's refusal is an error of the machine's, not of the arguments.
+/// Fails by a panic: the runtime's refusal is an error of the machine, not of the arguments.
 #[test]
 fn a_runtime_that_cannot_be_had_is_status_1_and_one_line() {
     for name in ["ring", "sleep_sort"] {
@@ -218,7 +218,7 @@ fn a_runtime_that_cannot_be_had_is_status_1_and_one_line() {
     }
 }
 
-/// Runs it with so many Ps: the lines that it printed.
+/// Runs it with so many Ps, and returns the lines that it printed.
 #[track_caller]
 fn lines(name: &str, args: &[&str], procs: &str) -> Vec<String> {
     let (status, stdout, stderr) = output(example(name).args(args).env("GMPMAXPROCS", procs));
@@ -226,7 +226,7 @@ fn lines(name: &str, args: &[&str], procs: &str) -> Vec<String> {
     stdout.lines().map(str::to_owned).collect()
 }
 
-/// Fails by a prime that is missing or none, by no end, or by a message more or less.
+/// Fails when a prime is missing or a number is none, when there is no end, or by one message more or less.
 #[test]
 fn the_sieve_finds_the_primes() {
     for procs in PROCS {
@@ -253,7 +253,7 @@ fn the_pipeline_counts_all_words() {
     }
 }
 
-/// Fails by a hang: all hold one fork. Or by a fork in two hands.
+/// Fails by a hang when each holds one fork, or when a fork is in two hands.
 #[test]
 fn the_philosophers_eat() {
     for procs in PROCS {
@@ -263,7 +263,7 @@ fn the_philosophers_eat() {
     }
 }
 
-/// Fails by a worker that is left behind, or a failure or a deadline that does not reach the others.
+/// Fails when a worker is left behind, or a failure or a deadline does not reach the others.
 #[test]
 fn the_worker_pool_gives_up_together() {
     for procs in PROCS {
@@ -291,8 +291,8 @@ fn the_job_queue_keeps_priorities_limits_and_aborts() {
     }
 }
 
-/// Fails by a server that stands still beside those who block their threads or never yield; the example's status says so. How
-/// long sleeps take is printed and not judged: other tests run at the same time.
+/// Fails when the server stands still beside goroutines that block their threads or never yield; the example's status says so.
+/// How long sleeps take is printed and not judged: other tests run at the same time.
 #[test]
 fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
     let text = printed("blocking_call", &[]);
@@ -313,9 +313,9 @@ fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
     assert_eq!(refusal("blocking_call", &["7"], 2), "blocking_call: takes no arguments\n");
 }
 
-/// Fails by a sum that is another one, by a row that is missing, or when as many pieces stay without hints as with them, in all
-/// runs together; and on a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose
-/// thread the kernel lets wait loses its mail.
+/// Fails by a wrong sum, by a missing row, or when as many pieces stay without hints as with them, in all runs together; and on
+/// a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose thread has to wait for a
+/// core loses its mail.
 #[test]
 fn the_stencil_runs_its_pieces_where_they_ran_before() {
     // Some 0.2 s, of which one stall of the kernel takes little. Without optimisation a sweep takes ten times as long.
@@ -401,7 +401,7 @@ fn the_merge_sort_sorts_with_few_goroutines() {
     assert!(refusal("merge_sort", &["--loud"], 2).contains("--loud"));
 }
 
-/// Fails by a wrong sum, by the example's own look; and by joins or `go_lifo` that are not depth first, or by a `go` that is.
+/// Fails by a wrong sum, by the example's own look; and when joins or `go_lifo` are not depth first, or `go` is.
 #[test]
 fn the_tree_sum_is_deep_or_wide() {
     const DEPTH: usize = 10;
@@ -432,7 +432,7 @@ fn the_tree_sum_is_deep_or_wide() {
     assert!(refusal("tree_sum", &["--loud"], 2).contains("--loud"));
 }
 
-/// Fails by a goroutine that is ready and does not run, by the example's own bound; and by a row that is missing.
+/// Fails when a ready goroutine does not run within the example's own bound; and by a missing row.
 #[test]
 fn nobody_is_starved() {
     // The example bears with the kernel three times a row; other tests, which run beside it, are a reason for more.

@@ -19,7 +19,7 @@ fn start(procs: &str, args: &[&str]) -> (Program, ChildStdin) {
     (pool, input)
 }
 
-/// Gives it the jobs, and the end: its answers by their numbers, and its totals.
+/// Gives it the jobs and the end of the input; returns its answers by their numbers, and its totals.
 #[track_caller]
 fn run(procs: &str, args: &[&str], jobs: &str) -> (BTreeMap<u64, String>, String) {
     let (pool, mut input) = start(procs, args);
@@ -55,7 +55,7 @@ fn workers(pool: &Program) -> Vec<libc::pid_t> {
     .collect()
 }
 
-/// Looks again and again until `done`, which nothing tells of by itself.
+/// Looks again and again until `done`, of which there is no event.
 #[track_caller]
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -125,7 +125,7 @@ fn a_job_that_takes_too_long_is_told_so() {
     }
 }
 
-/// Fails by a job that is lost with its worker, which somebody else has killed; and by a zombie.
+/// Fails when a job is lost with its worker, which another process has killed; and by a zombie.
 #[test]
 fn a_worker_that_is_killed_from_outside_is_replaced() {
     for procs in PROCS {
@@ -137,7 +137,7 @@ fn a_worker_that_is_killed_from_outside_is_replaced() {
             // SAFETY: the pool's child, which it has not reaped.
             assert_eq!(unsafe { libc::kill(worker, libc::SIGKILL) }, 0);
         }
-        // Where the job finds out by the pipe, it is repeated.
+        // A job that finds out by the pipe is repeated.
         input.write_all(b"upper c\n").expect("it reads");
         assert_eq!(pool.line(), "3: C");
         drop(input);
@@ -146,7 +146,7 @@ fn a_worker_that_is_killed_from_outside_is_replaced() {
     }
 }
 
-/// Fails by a job that was read and is not told of, by a worker that is left, or by no end.
+/// Fails when a job that was read is not reported, when a worker is left, or when there is no end.
 #[test]
 fn a_signal_ends_the_pool_and_every_job_is_told_of() {
     for (procs, signal) in PROCS.into_iter().flat_map(|procs| [(procs, libc::SIGTERM), (procs, libc::SIGINT)])
@@ -173,7 +173,7 @@ fn a_signal_ends_the_pool_and_every_job_is_told_of() {
     }
 }
 
-/// Fails by a job that has begun and is not waited for.
+/// Fails when the pool does not wait for a job that has begun.
 #[test]
 fn a_job_that_has_begun_is_ended_before_the_pool() {
     for procs in PROCS {

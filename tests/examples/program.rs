@@ -1,4 +1,4 @@
-//! An example that runs on, as a child process: what it says, where it listens, and its end.
+//! An example that keeps running, as a child process: what it says, where it listens, and its end.
 
 use common::example::{Guard, LIMIT};
 use std::fs;
@@ -16,7 +16,7 @@ fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     lines
 }
 
-/// Has the process that `command` starts have no more than `most` of this.
+/// Limits the process that `command` starts to `most` of this.
 pub fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
@@ -42,7 +42,7 @@ impl Program {
         Program { child, stdout, stderr }
     }
 
-    /// A server that is not to have more than so many descriptors, if a number is given, and its address.
+    /// Starts a server, with at most so many descriptors if a number is given, and returns it with its address.
     pub fn server(mut command: Command, descriptors: Option<u64>) -> (Self, SocketAddr) {
         if let Some(most) = descriptors {
             limit(&mut command, libc::RLIMIT_NOFILE, most);
@@ -76,7 +76,7 @@ impl Program {
         self.child.0.id()
     }
 
-    /// How many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    /// Returns how many sockets it has open. Its threads have descriptors of their own, which come and go with them.
     pub fn sockets(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.id())).expect("it runs");
         let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -89,7 +89,7 @@ impl Program {
         assert_eq!(unsafe { libc::kill(self.id() as libc::pid_t, signal) }, 0, "it runs");
     }
 
-    /// Waits for its end, which is to be a good one: the lines of its stdout that are left.
+    /// Waits for its end, asserts that it succeeded, and returns the lines of its stdout that are left.
     #[track_caller]
     pub fn end(mut self) -> Vec<String> {
         let status = self.child.wait();

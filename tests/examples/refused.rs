@@ -1,4 +1,4 @@
-//! Servers that get no stack for one connection more.
+//! Servers that get no stack for one more connection.
 
 use crate::echo::clients::connect;
 use crate::echo::server::eventually;
@@ -7,12 +7,12 @@ use common::example::example;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// With so large stacks the address space has room for some, and for all else that a process maps.
+/// With stacks of this size the address space has room for some of them, and for all else that a process maps.
 const STACK: &str = "64M";
 const ADDRESS_SPACE: u64 = 2 << 30;
 const CONNECTIONS: usize = 60;
 
-/// Whether the server answers, and goes on with the connection. One that it closes has an end, or is reset.
+/// Returns `true` if the server answers, and goes on with the connection. A connection that it closes has an end, or is reset.
 #[track_caller]
 fn is_served(mut stream: &TcpStream, asks: &[u8]) -> bool {
     let got = stream.write_all(asks).and_then(|()| stream.read(&mut [0; 4 << 10]));
@@ -20,8 +20,8 @@ fn is_served(mut stream: &TcpStream, asks: &[u8]) -> bool {
     matches!(got, Ok(1..))
 }
 
-/// Fails by a server that ends, or ends a connection that it has served, when the next goroutine can't be had; or that serves
-/// nobody afterwards.
+/// Fails when the server ends, or ends a connection that it has served, when the next goroutine can't be had; or serves no
+/// client afterwards.
 #[track_caller]
 fn outlives_a_refusal(name: &str, args: &[&str], asks: &[u8]) {
     for procs in ["1", "4"] {

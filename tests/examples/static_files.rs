@@ -68,7 +68,7 @@ fn connect(addr: &str) -> TcpStream {
     stream
 }
 
-/// A byte at a time: what follows belongs to the next answer.
+/// Reads a byte at a time: what follows belongs to the next answer.
 fn head(mut stream: &TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -85,7 +85,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// Reads an answer: its status, its head, its body.
+/// Reads an answer, and returns its status, its head and its body.
 fn answer(mut stream: &TcpStream) -> (u16, String, Vec<u8>) {
     let head = head(stream);
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -224,7 +224,7 @@ fn nothing_outside_of_the_root_is_served() {
     }
 }
 
-/// Fails by another status, by an answer that a reset has taken along, or by a connection that stays open.
+/// Fails by another status, when an answer is lost with a reset, or when a connection stays open.
 #[test]
 fn what_is_no_request_is_refused_and_ends_its_connection() {
     for procs in PROCS {
@@ -258,7 +258,7 @@ fn what_is_no_request_is_refused_and_ends_its_connection() {
     }
 }
 
-/// Fails by an end that is a reset, which may take the last answer along: the server has not read what follows its request.
+/// The server has not read what follows its request. Fails by a reset as the end, with which the last answer may be lost.
 #[test]
 fn a_close_does_not_reset_who_has_sent_more() {
     for procs in PROCS {
@@ -276,7 +276,7 @@ fn a_close_does_not_reset_who_has_sent_more() {
     }
 }
 
-/// Fails by a silent client that keeps its place, or one that sends a byte now and then.
+/// Fails when a silent client keeps its place, or a client that sends a byte now and then.
 #[test]
 fn idle_and_slow_clients_are_ended() {
     for procs in PROCS {
@@ -301,7 +301,7 @@ fn idle_and_slow_clients_are_ended() {
     }
 }
 
-/// Fails by a connection that is kept although its client has said that it ends, or is not kept although it may be.
+/// Fails when a connection is kept although its client has ended it, or is not kept although it could be.
 #[test]
 fn the_header_of_the_connection_is_a_list() {
     for procs in PROCS {
@@ -329,7 +329,7 @@ fn the_header_of_the_connection_is_a_list() {
     }
 }
 
-/// Fails by a third connection that is served beside two, or is not served after one.
+/// Fails when a third connection is served beside two, or is not served after one of them.
 #[test]
 fn above_the_limit_of_connections_the_next_one_waits() {
     for procs in PROCS {
@@ -349,7 +349,7 @@ fn above_the_limit_of_connections_the_next_one_waits() {
     }
 }
 
-/// Fails by an answer that the stop cuts short, or by a connection without a request that it waits for.
+/// Fails when the stop cuts an answer short, or waits for a connection without a request.
 #[test]
 fn the_stop_lets_answers_end() {
     for procs in PROCS {
@@ -369,7 +369,7 @@ fn the_stop_lets_answers_end() {
     }
 }
 
-/// Fails by a client that does not read and holds up the end.
+/// Fails when a client that does not read holds up the end.
 #[test]
 fn the_stop_cuts_off_who_does_not_read() {
     for procs in PROCS {

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a server takes that has no `--listen ADDR`, or needs more. `TARGET` stands for an address that takes connections.
+/// The arguments of a server that has no `--listen ADDR`, or needs more. `TARGET` stands for an address that takes connections.
 const ARGS: &[(&str, &[&str])] = &[
     ("process_pool", &[]),
     ("port_forward", &["--listen", "127.0.0.1:0", "--to", "TARGET"]),
@@ -54,7 +54,7 @@ fn servers() -> BTreeMap<String, String> {
     examples().into_iter().filter(|(_, text)| text.contains("SIGTERM")).collect()
 }
 
-/// Fails by an example that binds a socket, and does not listen to signals; or by a row of these tests that is of no example.
+/// Fails when an example binds a socket and does not listen to signals; or when a row of these tests is of no example.
 #[test]
 fn what_serves_listens_to_signals() {
     let (all, servers) = (examples(), servers());
@@ -74,7 +74,7 @@ fn what_serves_listens_to_signals() {
     rows.for_each(|name| assert!(all.contains_key(name), "no example is called {name}"));
 }
 
-/// Fails by a server that goes on for a second, that ends with another status than 0, or by a connection that is not told.
+/// Fails when a server goes on for a second, or ends with another status than 0, or when a connection is not told.
 #[test]
 fn each_server_stops_within_a_second_and_tells_its_connections() {
     for (name, text) in servers() {
@@ -93,9 +93,9 @@ fn each_server_stops_within_a_second_and_tells_its_connections() {
     }
 }
 
-/// Starts it, gives it something to do, and stops it: how long that took.
+/// Starts it, gives it something to do, and stops it; returns how long the stop took.
 fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
-    // Nobody accepts here: the kernel does.
+    // No code accepts here: the kernel does.
     let target = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let target = (target.local_addr().expect("it listens").to_string(), target);
     let mut command = example(name);
@@ -133,7 +133,7 @@ fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
     signalled.elapsed()
 }
 
-/// Connections that the server has accepted: some of them silent, one in the midst of what it wants to say.
+/// Connections that the server has accepted: some silent, and one in the middle of its request.
 fn connected(program: &Program, addr: SocketAddr) -> Vec<TcpStream> {
     let before = program.sockets();
     let streams = Vec::from_iter((0..4).map(|_| TcpStream::connect(addr).expect("it listens")));

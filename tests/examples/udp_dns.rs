@@ -96,7 +96,7 @@ impl Client {
     }
 }
 
-/// Asks over a connection that there is.
+/// Asks over an existing connection.
 #[track_caller]
 fn ask_over(stream: &TcpStream, query: &Message) -> Received {
     write_message(stream, &query.bytes());
@@ -142,7 +142,7 @@ fn equal_questions_under_way_are_asked_once() {
         last.send(&Message::query(1, "last.example", A).bytes());
         let (first, second) = (next(&asked), next(&asked));
         assert_eq!(BTreeSet::from([&first.query.name[..], &second.query.name]).len(), 2);
-        // Whoever comes too late for the flight finds the answer in the cache.
+        // A client that comes too late for the flight finds the answer in the cache.
         [first, second].iter().for_each(|asked| asked.send_address(900, ADDRESS));
         for (id, client) in &clients {
             let answer = client.receive();
@@ -156,7 +156,7 @@ fn equal_questions_under_way_are_asked_once() {
     }
 }
 
-/// Fails by no answer, by one that comes before all tries, or by a question that is asked again at once after a failure.
+/// Fails by no answer, by an answer before all tries, or when a question is asked again at once after a failure.
 #[test]
 fn a_silent_resolver_is_asked_again_and_then_given_up() {
     for procs in PROCS {
@@ -186,7 +186,7 @@ fn a_silent_resolver_is_asked_again_and_then_given_up() {
     }
 }
 
-/// Fails by a wait for a port that nobody has.
+/// Fails by a wait for an answer from a port that is closed.
 #[test]
 fn a_resolver_that_is_not_there_is_told_at_once() {
     for procs in PROCS {
@@ -199,7 +199,7 @@ fn a_resolver_that_is_not_there_is_told_at_once() {
     }
 }
 
-/// Fails by an answer that somebody else has made, or by a wait that such an answer ends.
+/// Fails when a forged answer is taken, or ends the wait.
 #[test]
 fn what_is_not_the_answer_is_not_believed() {
     for procs in PROCS {
@@ -274,7 +274,7 @@ fn each_question_has_a_port_and_a_number_of_its_own() {
     assert!(in_a_row < MANY / 10, "{in_a_row}");
 }
 
-/// Fails by a question that goes round for ever.
+/// Fails when a question goes round for ever.
 #[test]
 fn a_forwarder_that_asks_itself_gives_up() {
     for procs in PROCS {

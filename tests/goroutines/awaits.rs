@@ -1,5 +1,5 @@
-//! The handle of a goroutine as a future: whichever task has polled last is told of the end, and a handle that goes leaves
-//! nothing behind.
+//! The handle of a goroutine as a future: the task that has polled last is told of the end, and a dropped handle leaves nothing
+//! behind.
 
 use common::crew::everyone;
 use common::foreign::{Task, run};
@@ -74,8 +74,8 @@ fn an_await_returns_what_a_join_does() {
     });
 }
 
-/// Fails by the wakes: the end wakes a task that has polled earlier, or none, or one for which the handle is gone. By a
-/// hang: the borrow of an await that was given up takes the handle with it, or a join after a poll hears of nothing.
+/// Fails by the wakes when the end wakes a task that polled earlier, or none, or one whose handle is gone; by a hang when the
+/// handle is lost with the borrow of an await that was given up, or a join after a poll is not told.
 #[test]
 fn a_handle_may_be_polled_by_many_and_joined_after_all() {
     everywhere(|rt| {
@@ -98,7 +98,7 @@ fn a_handle_may_be_polled_by_many_and_joined_after_all() {
         drop(ends);
         assert_eq!(handle.join().unwrap(), 7);
 
-        // A channel of `done` is closed, whoever polls and goes.
+        // A channel of `done` is closed, whichever tasks poll and go.
         let (ends, mut handle) = until_dropped(&rt);
         let (closes, task) = (handle.done(), Task::new());
         assert!(task.poll(Pin::new(&mut handle)).is_pending());
@@ -110,7 +110,7 @@ fn a_handle_may_be_polled_by_many_and_joined_after_all() {
     });
 }
 
-/// Fails by the panic: an outcome that was taken is taken again.
+/// Fails without the panic, when an outcome that was taken is taken again.
 #[test]
 #[should_panic(expected = "has taken the outcome")]
 fn an_outcome_is_taken_once() {
@@ -120,7 +120,7 @@ fn an_outcome_is_taken_once() {
     drop(block_on(handle));
 }
 
-/// A waker that polls, by itself, what it is to wake for.
+/// A waker that itself polls the future for which it is to wake.
 struct Polls {
     handle: std::sync::Mutex<Option<JoinHandle<u32>>>,
     ready: AtomicUsize,
@@ -138,7 +138,7 @@ impl Wake for Polls {
     }
 }
 
-/// Fails by a hang: the poll waits for the end to be told, and that waits for the waker.
+/// Fails by a hang when the poll waits until the end is told, which waits for the waker.
 #[test]
 fn a_waker_may_poll_the_handle() {
     everywhere(|rt| {
@@ -152,7 +152,7 @@ fn a_waker_may_poll_the_handle() {
     });
 }
 
-/// The runtime ends, unwinds the goroutines, or leaves them behind; a task of another executor's, and one of another runtime,
+/// The runtime ends, unwinds the goroutines, or leaves them behind; a task of another executor, and one of another runtime,
 /// await them. Fails by a hang, or by the outcome.
 #[test]
 fn the_end_of_the_runtime_is_told_to_those_that_await() {
@@ -182,7 +182,7 @@ fn the_end_of_the_runtime_is_told_to_those_that_await() {
     }
 }
 
-/// Fails by the panic: it would keep the handle from going, or its goroutine's channel from being closed.
+/// Fails when the panic keeps the handle from going, or its goroutine's channel from being closed.
 #[test]
 fn a_waker_whose_drop_panics_harms_no_handle() {
     everywhere(|rt| {
@@ -203,7 +203,7 @@ fn a_waker_whose_drop_panics_harms_no_handle() {
     });
 }
 
-/// Fails by a panic of the scope, which takes an awaited panic for one that nobody has heard of; or by a hang.
+/// Fails by a panic of the scope when it takes an awaited panic for an unreported one; or by a hang.
 #[test]
 fn goroutines_of_a_scope_are_awaited() {
     everywhere(|rt| {
@@ -235,8 +235,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Handles of a scope are polled, and dropped before their goroutines end, and after. Fails by a scope that does not wait, by a
-/// waker that stays or is called, by an outcome that is lost or dropped twice, or by a panic that nobody hears of.
+/// Handles of a scope are polled, and dropped before their goroutines end, and after. Fails when the scope does not wait, when
+/// a waker stays or is called, when an outcome is lost or dropped twice, or when a panic is not reported.
 #[test]
 fn a_scoped_handle_that_is_dropped_after_a_poll_leaves_its_goroutine_to_the_scope() {
     everywhere(|rt| {

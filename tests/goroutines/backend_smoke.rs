@@ -1,4 +1,4 @@
-//! One program that goes through everything a stack has to bear, for whichever way of switching was built:
+//! One program that does everything a stack has to bear, with the way of switching that was built:
 //! `cargo test --features gmp/generator --test goroutines backend_smoke::` runs it over the `generator` crate.
 
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ fn goroutines_sleep_yield_panic_join_and_use_sockets() {
     }
 }
 
-/// Fails by a word that is lost on the way through two stacks, or one that is told to the wrong one.
+/// Fails when a word is lost on the way through two stacks, or goes to the wrong one.
 #[test]
 fn with_stack_parks_nests_panics_and_moves() {
     fn deep(levels: u32) -> f64 {

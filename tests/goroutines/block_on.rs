@@ -1,5 +1,5 @@
-//! `block_on`: the goroutine or thread that waits is woken, by any thread, and waits for nothing else; what a poll may
-//! do. Its ends from outside are in `block_on_ends.rs`.
+//! `block_on`: any thread can wake the goroutine or thread that waits, which waits for nothing else; what a poll may do. Ends
+//! from outside are in `block_on_ends.rs`.
 
 use common::child;
 use common::crew::{everyone, join_all};
@@ -37,8 +37,8 @@ fn a_ready_future_is_polled_once() {
     });
 }
 
-/// Two hand a number to each other by their futures alone. Fails by a hang when a wake is lost, or by the number when what was
-/// written before it is not seen.
+/// Two callers hand a number to each other by their futures alone. Fails by a hang when a wake is lost, or by the number when a
+/// write before the wake is not seen.
 #[test]
 fn two_take_turns() {
     const ROUNDS: usize = 1_000;
@@ -62,8 +62,8 @@ fn two_take_turns() {
     });
 }
 
-/// Fails by a hang: a future that is woken in each of its polls keeps the P. What it waits for needs a turn of another
-/// goroutine that is queued, of one that sleeps, of one that waits for a socket.
+/// A future that is woken in each of its polls waits for a turn of another goroutine: one that is queued, one that sleeps, one
+/// that waits for a socket. Fails by a hang when the future keeps the P.
 #[test]
 fn a_future_that_wakes_itself_lets_others_run() {
     fn until_set(set: &AtomicBool) {
@@ -106,7 +106,7 @@ fn a_future_that_wakes_itself_lets_others_run() {
     });
 }
 
-/// Fails by the turns: one that wakes itself takes many of them for each of another's.
+/// Fails by the turns when a goroutine that wakes itself takes many for each of another's.
 #[test]
 fn two_that_wake_themselves_take_turns() {
     child::without_retakes("two_that_wake_themselves_take_turns", || {
@@ -135,7 +135,7 @@ fn two_that_wake_themselves_take_turns() {
     });
 }
 
-/// Fails by a hang or by the number: the inner call takes the wake of the outer one with it.
+/// Fails by a hang or by the number when the outer call's wake is lost with the inner call.
 #[test]
 fn a_call_inside_a_poll_has_a_waker_of_its_own() {
     everyone(|crew| {
@@ -170,7 +170,7 @@ fn a_call_inside_a_poll_has_a_waker_of_its_own() {
     });
 }
 
-/// Fails by a waker that is another one each time on a goroutine, or the same one for two goroutines.
+/// Fails when a goroutine has a different waker each time, or two goroutines have the same one.
 #[test]
 fn a_goroutine_keeps_its_waker() {
     everywhere(|rt| {
@@ -189,7 +189,7 @@ fn a_goroutine_keeps_its_waker() {
     });
 }
 
-/// Fails by a hang or a panic: a poll may do what any other code of the caller may.
+/// A poll may do what any other code of the caller may. Fails by a hang or a panic.
 #[test]
 fn a_poll_may_park_spawn_and_join() {
     everywhere(|rt| {
@@ -219,7 +219,7 @@ fn a_poll_may_park_spawn_and_join() {
     });
 }
 
-/// Fails by a hang: a wait in each of the places from which a goroutine may call.
+/// Waits in each of the places from which a goroutine may call. Fails by a hang.
 #[test]
 fn a_goroutine_waits_wherever_it_is() {
     const PLACES: [fn(&dyn Fn()); 4] = [
@@ -269,7 +269,7 @@ fn a_future_may_borrow_and_need_not_be_send() {
     });
 }
 
-/// Fails by the number, or by a future that is dropped twice or never.
+/// Fails by the number, or when a future is dropped twice or never.
 #[test]
 fn a_panic_in_a_poll_passes_through() {
     struct Dropped(Rc<Cell<u32>>);
@@ -298,7 +298,7 @@ fn a_panic_in_a_poll_passes_through() {
     });
 }
 
-/// Fails by the outcome: of the drop of a future that is ready.
+/// Fails by the outcome of the drop of a future that is ready.
 #[test]
 fn a_panic_in_the_drop_passes_through() {
     struct Bomb;
@@ -324,7 +324,7 @@ fn a_panic_in_the_drop_passes_through() {
     });
 }
 
-/// Fails by a hang, a crash, or the flag: a wake that comes when its call has returned ends a wait for something else.
+/// Fails by a hang, a crash, or the flag when a wake that comes after its call has returned ends a wait for something else.
 #[test]
 fn a_late_wake_ends_no_other_wait() {
     const ROUNDS: usize = 100;
@@ -363,8 +363,8 @@ fn a_late_wake_ends_no_other_wait() {
     });
 }
 
-/// Fails by a crash, or by a count: wakers that are called and dropped by foreign threads, when the goroutine has ended, and
-/// when its runtime has.
+/// Foreign threads call and drop wakers when the goroutine has ended, and when its runtime has. Fails by a crash, or by a
+/// count.
 #[test]
 fn a_waker_outlives_its_goroutine_and_its_runtime() {
     for procs in common::PROCS {
@@ -407,7 +407,7 @@ fn a_waker_outlives_its_goroutine_and_its_runtime() {
     }
 }
 
-/// A goroutine ends while another thread drops, or calls, its waker. Fails by a crash, under a checker of memory at least.
+/// A goroutine ends while another thread drops, or calls, its waker. Fails by a crash, at least under a memory checker.
 #[test]
 fn a_waker_is_dropped_as_its_goroutine_ends() {
     everywhere(|rt| {
@@ -430,7 +430,7 @@ fn a_waker_is_dropped_as_its_goroutine_ends() {
     });
 }
 
-/// The waker of a call of ours is one among others: a future may compare, clone and wrap it. Fails by a hang.
+/// A future may compare, clone and wrap the waker of our call, like any other. Fails by a hang.
 #[test]
 fn a_waker_may_be_wrapped() {
     struct Counts(AtomicUsize, Waker);
@@ -478,7 +478,7 @@ impl Drop for Waits {
     }
 }
 
-/// Fails by the values, or by a wait in a destructor that does not come back.
+/// Fails by the values, or when a wait in a destructor does not return.
 #[test]
 fn a_poll_sees_the_variables_of_its_goroutine() {
     everywhere(|rt| {
@@ -504,7 +504,7 @@ fn a_poll_sees_the_variables_of_its_goroutine() {
     });
 }
 
-/// Fails by the text: a dump does not say that a goroutine waits so.
+/// Fails by the text when a dump does not say that a goroutine waits in `block_on`.
 #[test]
 fn a_dump_names_the_wait() {
     everywhere(|rt| {

@@ -21,7 +21,7 @@ const MS: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The calling thread's, asked anew at each call.
+/// Whether the calling thread panics; asks std anew at each call.
 #[inline(never)]
 fn panicking() -> bool {
     thread::panicking()
@@ -80,7 +80,7 @@ const ACTS: [fn(); 6] = [
     },
 ];
 
-/// Fails by a hang, by the outcome, or by an assertion in the destructor: that it runs while the caller unwinds, on another
+/// Fails by a hang, by the outcome, or by an assertion in the destructor when it runs while the caller unwinds, on another
 /// stack, or with its own waits ended.
 #[test]
 fn a_context_has_the_future_dropped_before_it_unwinds() {
@@ -105,7 +105,7 @@ fn a_context_has_the_future_dropped_before_it_unwinds() {
     });
 }
 
-/// Fails by a hang: a future that is woken in each poll never waits, and so is never ended.
+/// Fails by a hang when a future that is woken in each poll, and so never waits, is never ended.
 #[test]
 fn a_context_ends_one_that_wakes_itself() {
     everyone(|crew| {
@@ -128,7 +128,7 @@ fn a_context_ends_one_that_wakes_itself() {
     });
 }
 
-/// Fails by the outcome: a context that is done already ends the first wait, and no call that has nothing to wait for.
+/// A context that is done already ends the first wait, and no call that has nothing to wait for. Fails by the outcome.
 #[test]
 fn a_context_that_is_done_ends_the_first_wait() {
     everyone(|crew| {
@@ -148,7 +148,7 @@ fn a_context_that_is_done_ends_the_first_wait() {
     });
 }
 
-/// Fails by the outcome: the inner context's end ends the outer call, or the other way round.
+/// Fails by the outcome when the inner context's end ends the outer call, or the other way round.
 #[test]
 fn each_call_ends_with_its_own_context() {
     everyone(|crew| {
@@ -179,8 +179,8 @@ fn each_call_ends_with_its_own_context() {
     });
 }
 
-/// Fails by the outcome: a wait of a poll is ended as any other, and unwinds out of the poll. The future goes with the
-/// unwinding then, as after a panic.
+/// A wait inside a poll is ended like any other, and unwinds out of the poll; the unwinding then drops the future, as after a
+/// panic. Fails by the outcome.
 #[test]
 fn a_wait_inside_a_poll_unwinds_out_of_it() {
     everyone(|crew| {
@@ -202,8 +202,7 @@ fn a_wait_inside_a_poll_unwinds_out_of_it() {
     });
 }
 
-/// Fails by the outcome, or by a process that aborts: the destructor panics before the throw, so its panic goes on in place of
-/// it.
+/// The destructor panics before the throw, so its panic goes on in place of the throw. Fails by the outcome, or by an abort.
 #[test]
 fn a_panic_in_the_drop_goes_on_in_place_of_the_interrupt() {
     struct Bomb;
@@ -233,8 +232,8 @@ fn a_panic_in_the_drop_goes_on_in_place_of_the_interrupt() {
     });
 }
 
-/// Fails by a hang or by the outcome: after a catch of the interrupt the wait that follows is ended, too, three times in all,
-/// each time with the future dropped before.
+/// After a catch of the interrupt the next wait is ended, too, three times in all, each time with the future dropped before.
+/// Fails by a hang or by the outcome.
 #[test]
 fn who_catches_the_interrupt_is_interrupted_again() {
     everyone(|crew| {
@@ -296,7 +295,7 @@ fn goexit_inside_a_poll_ends_the_goroutine() {
     });
 }
 
-/// Fails by the outcome: the destructor of a future that a context has ended calls `goexit`.
+/// The destructor of a future that a context has ended calls `goexit`. Fails by the outcome.
 #[test]
 fn goexit_inside_the_drop_ends_the_goroutine() {
     struct Exits;
@@ -421,7 +420,7 @@ fn a_goroutine_that_is_left_keeps_its_future() {
     });
 }
 
-/// Where no throw may pass the wait goes on, and gets what it waits for. Fails by the outcome, or by a hang.
+/// A wait through whose frames no throw may pass goes on, and gets what it waits for. Fails by the outcome, or by a hang.
 #[test]
 fn a_wait_that_may_not_be_unwound_goes_on() {
     everyone(|crew| {
@@ -458,7 +457,7 @@ fn a_wait_that_may_not_be_unwound_goes_on() {
     });
 }
 
-/// Fails by a hang or the time: a limit ends the wait, whatever wakes come meanwhile.
+/// A limit ends the wait, whatever wakes come meanwhile. Fails by a hang or by the time.
 #[test]
 fn a_limit_ends_the_wait() {
     everyone(|crew| {

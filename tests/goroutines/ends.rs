@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(3600);
 const CLOSED: Result<(), TryRecvError> = Err(TryRecvError::Disconnected);
 
-/// Fails if a limit that passed takes the handle or the value, or if a value is dropped twice or not at all.
+/// Fails if the handle or the value is lost when a limit has passed, or if a value is dropped twice or not at all.
 #[test]
 fn a_join_with_a_limit_keeps_the_handle() {
     fn waits<T: Send + 'static>(
@@ -92,7 +92,7 @@ fn a_join_with_a_limit_tells_why_there_is_no_value() {
     });
 }
 
-/// Fails by the time: the end waits for a parent whose context has ended, and whose child was left.
+/// Fails by the time when the end waits for a parent whose context has ended, and whose child was left behind.
 #[test]
 fn a_parent_that_was_cancelled_is_left_with_its_child() {
     everywhere(|rt| {
@@ -118,7 +118,7 @@ fn a_parent_that_was_cancelled_is_left_with_its_child() {
     });
 }
 
-/// Fails by a hang: the end of a goroutine and its channel miss each other, at any moment, on goroutines and threads.
+/// Fails by a hang when the end of a goroutine and its channel miss each other, at any moment, on goroutines and threads.
 #[test]
 fn a_channel_is_closed_by_the_end() {
     everyone(|crew| {
@@ -166,7 +166,7 @@ fn a_channel_is_closed_by_the_end() {
     });
 }
 
-/// Fails by a hang, or by an arm that is chosen too early: the end of one of several goroutines is an arm of a select.
+/// The end of one of several goroutines is an arm of a select. Fails by a hang, or when an arm is chosen too early.
 #[test]
 fn an_end_is_an_arm_of_a_select() {
     everywhere(|rt| {
@@ -195,7 +195,7 @@ fn an_end_is_an_arm_of_a_select() {
     });
 }
 
-/// Fails by a hang: a goroutine that is left behind, with a handle or without, closes no channel.
+/// Fails by a hang when a goroutine that is left behind, with a handle or without, closes no channel.
 #[test]
 fn the_end_of_a_runtime_closes_the_channels_of_those_that_are_left() {
     everywhere(|rt| {
@@ -212,7 +212,7 @@ fn the_end_of_a_runtime_closes_the_channels_of_those_that_are_left() {
     });
 }
 
-/// Fails by a result: an interrupt of the joiner takes the handle, or the joined one ends with its joiner.
+/// Fails by a result when the handle is lost with an interrupt of the joiner, or the joined goroutine ends with its joiner.
 #[test]
 fn a_join_that_is_interrupted_keeps_the_handle() {
     everywhere(|rt| {
@@ -227,7 +227,7 @@ fn a_join_that_is_interrupted_keeps_the_handle() {
     });
 }
 
-/// Fails if an abort ends nothing, ends what has begun no wait, or is taken for a panic.
+/// Fails if an abort ends nothing, ends a goroutine that has begun no wait, or is taken for a panic.
 #[test]
 fn an_abort_ends_a_goroutine_where_it_waits() {
     for procs in PROCS {
@@ -235,7 +235,7 @@ fn an_abort_ends_a_goroutine_where_it_waits() {
             runtime(procs).run(|| {
                 let drops = Arc::new(AtomicUsize::new(0));
                 let probe = || Probe(Arc::clone(&drops));
-                // Where it waits.
+                // A goroutine that waits.
                 let (begun, begins) = bounded(0);
                 let held = probe();
                 let (waits, abort) = go_abortable(move || {
@@ -282,7 +282,7 @@ fn an_abort_ends_a_goroutine_where_it_waits() {
     }
 }
 
-/// Fails by a count: one that was aborted before it began runs, or keeps what it captured.
+/// Fails by a count when a goroutine that was aborted before it began runs, or keeps its captures.
 #[test]
 fn an_abort_before_the_beginning_drops_the_closure() {
     runtime(1).run(|| {

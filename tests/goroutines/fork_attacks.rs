@@ -1,5 +1,5 @@
-//! Fork-join where it is not at home: in destructors, in bound goroutines, in each other, beyond the room for jobs, and beside
-//! whatever ends or moves the forker meanwhile.
+//! Fork-join in unusual places: in destructors, in bound goroutines, nested, beyond the room for jobs, and beside events that
+//! end or move the forker meanwhile.
 
 use common::policies::policies;
 use common::probe::Probe;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// A branch that is begun elsewhere, as the own one waits for it.
+/// A branch that is begun elsewhere, as the forker's own branch waits for it.
 fn taken<T: Send>(b: impl FnOnce() -> T + Send) -> T {
     let event = Event::new();
     let own = || event.wait();
@@ -45,8 +45,8 @@ impl Drop for Payload {
     }
 }
 
-/// A scope's function panics, and the drop of a branch that nobody has begun panics twice over. Fails when the scope unwinds by
-/// that, and leaves the oldest branch, which borrows, in its slot; and, for `join`, by the end of the process.
+/// A scope's function panics, and the drop of a branch that has not begun panics twice over. Fails when those panics unwind the
+/// scope, and leave the oldest branch, which borrows, in its slot; and, for `join`, by the end of the process.
 #[test]
 fn a_branch_whose_drop_panics_twice_leaves_no_other_behind() {
     everywhere(|rt| {
@@ -241,7 +241,7 @@ struct Storm {
     /// Branches that were made, and those that were dropped: called, or not.
     made: AtomicUsize,
     gone: Arc<AtomicUsize>,
-    /// Frames of forkers, which must go after what borrows from them.
+    /// Frames of forkers, which must outlive the branches that borrow from them.
     torn: AtomicBool,
 }
 
@@ -376,7 +376,7 @@ fn whatever_branches_do_none_is_lost_and_none_outlives_its_forker() {
     }
 }
 
-/// As that, while the number of Ps changes, under each policy.
+/// As the test above, while the number of Ps changes, under each policy.
 #[test]
 fn whatever_branches_do_ps_may_come_and_go() {
     for policy in policies() {
@@ -442,8 +442,8 @@ fn the_end_of_the_runtime_in_the_middle_of_trees_loses_nothing() {
     }
 }
 
-/// Fails by the order: the branch of a `Background` forker goes before what is `Low`, or that of a `High` one, which is begun
-/// as a record, behind it; or, where the branch has begun, by another class than its forker's.
+/// Fails by the order when the branch of a `Background` forker goes before a `Low` goroutine, or the branch of a `High` forker,
+/// which is begun as a record, behind one; or when a branch that has begun has another class than its forker.
 #[test]
 fn a_branch_is_of_its_forkers_class_wherever_it_runs() {
     child::in_order("a_branch_is_of_its_forkers_class_wherever_it_runs", || watched(1, branches_of_classes));

@@ -23,7 +23,7 @@ impl Drop for Counted {
     }
 }
 
-/// Whether a `catch_unwind` stops it here.
+/// Returns `true` if a `catch_unwind` stops it here.
 fn caught() -> bool {
     catch_unwind(|| goexit()).map(|never: Infallible| match never {}).is_err()
 }
@@ -37,7 +37,7 @@ fn down(left: u32, drops: &Arc<AtomicUsize>) {
     down(left - 1, drops);
 }
 
-/// Fails if a destructor is left out, the rest of the goroutine runs, or its end is told as something else.
+/// Fails if a destructor is left out, the rest of the goroutine runs, or its end is reported as another.
 #[test]
 fn destructors_run_and_join_tells() {
     everywhere(|rt| {
@@ -101,7 +101,7 @@ fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
     });
 }
 
-/// Fails if it is thrown for ever at somebody who catches all, or not three times.
+/// Fails if it is thrown for ever at a goroutine that catches all, or not three times.
 #[test]
 fn who_catches_it_three_times_may_park() {
     everywhere(|rt| {
@@ -138,7 +138,8 @@ gmp::local! {
     static LOCAL: RefCell<Option<Waits>> = const { RefCell::new(None) };
 }
 
-/// Fails if what runs while the goroutine ends is ended too: its value that nobody gets, its local variables.
+/// Fails if the drops that run while the goroutine ends are ended, too: of its value, which no joiner gets, and of its local
+/// variables.
 #[test]
 fn destructors_of_its_last_values_may_park() {
     everywhere(|rt| {
@@ -193,7 +194,7 @@ fn in_main_the_others_go_on_and_run_does_not_return() {
     });
 }
 
-/// Fails if it passes a frame that no panic may pass, which only a throw after a look at the frames could.
+/// Fails if it passes a frame that no panic may pass.
 #[test]
 fn below_a_function_of_c_it_ends_the_process() {
     extern "C" fn ends() {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Fails by a hang: a token that was given before the wait is lost; or by a wait that ends at once, when two calls give two.
+/// Fails by a hang when a token that was given before the wait is lost; or when two calls give two tokens, so that a wait ends
+/// at once.
 #[test]
 fn a_token_given_before_ends_one_wait() {
     everyone(|crew| {
@@ -33,8 +34,8 @@ fn a_token_given_before_ends_one_wait() {
     });
 }
 
-/// Two hand a number to each other, by park and unpark alone. Fails by a hang when a token is lost, or by the number when
-/// what was written before it is not seen.
+/// Two members hand a number to each other, by park and unpark alone. Fails by a hang when a token is lost, or by the number
+/// when a write before it is not seen.
 #[test]
 fn two_take_turns() {
     const ROUNDS: usize = 2_000;
@@ -69,7 +70,7 @@ fn two_take_turns() {
     });
 }
 
-/// Tokens that come beside limits. Fails by a hang, when a wait that has timed out has taken the token with it.
+/// Tokens come beside limits. Fails by a hang when a token is lost with a wait that has timed out.
 #[test]
 fn a_wait_that_times_out_leaves_the_token() {
     everyone(|crew| {
@@ -100,7 +101,7 @@ fn a_wait_that_times_out_leaves_the_token() {
     });
 }
 
-/// Fails by a hang, or by the outcome: a context does not end the wait, or the wait that was ended takes a token that is
+/// Fails by a hang when a context does not end the wait, or by the outcome when the wait that was ended takes a token that is
 /// given later.
 #[test]
 fn a_context_ends_the_wait_which_takes_no_later_token() {
@@ -126,7 +127,8 @@ fn a_context_ends_the_wait_which_takes_no_later_token() {
     });
 }
 
-/// The token and the end of the context come together. Fails by a hang: the wait that the context ended has taken the token.
+/// The token and the end of the context come together. Fails by a hang when the wait that the context ended has taken the
+/// token.
 #[test]
 fn a_wait_that_a_context_ends_leaves_the_token() {
     everyone(|crew| {
@@ -152,7 +154,7 @@ fn a_wait_that_a_context_ends_leaves_the_token() {
     });
 }
 
-/// Fails by a hang, a crash, or a token of the one that had the same memory before.
+/// Fails by a hang, a crash, or by a token of the goroutine that had the same memory before.
 #[test]
 fn a_token_of_a_goroutine_that_has_ended_is_nobody_elses() {
     everywhere(|rt| {
@@ -167,7 +169,7 @@ fn a_token_of_a_goroutine_that_has_ended_is_nobody_elses() {
     });
 }
 
-/// Fails by the text: a dump does not say that a goroutine is parked so.
+/// Fails by the text when a dump does not say that a goroutine waits in `park`.
 #[test]
 fn a_dump_names_the_wait() {
     everywhere(|rt| {
@@ -183,7 +185,7 @@ fn a_dump_names_the_wait() {
     });
 }
 
-/// Fails by a hang: the end of the runtime does not end the wait.
+/// Fails by a hang when the end of the runtime does not end the wait.
 #[test]
 fn the_end_of_the_runtime_ends_the_wait() {
     everywhere(|rt| {

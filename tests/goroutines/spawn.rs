@@ -145,7 +145,7 @@ fn num_goroutines_counts_who_has_not_ended() {
     });
 }
 
-/// Fails when something of the library's own counts: the ticks of channels that tell the time, the deadline of a context,
+/// Fails when a part of the library counts as a goroutine: the ticks of channels that tell the time, the deadline of a context,
 /// the poller, the threads.
 #[test]
 fn num_goroutines_counts_nobody_else() {
@@ -210,7 +210,7 @@ fn call_builder() {
     drop(Builder::new().go(|| ()));
 }
 
-/// Fails by a lost or doubled goroutine, or by memory: stacks are not reused.
+/// Fails by a lost or doubled goroutine, or by memory when stacks are not reused.
 #[test]
 fn a_hundred_thousand_goroutines_run_once_each() {
     everywhere(|rt| {
@@ -251,9 +251,9 @@ fn deep_recursion_fits_within_the_stack() {
     });
 }
 
-/// Fails by a hang: Ms do not share the run queue. As the movers come to their ends one after another, a P runs out of
-/// them, and its M takes one that began on another thread; only if each P had as many as it has turns for is there nothing
-/// to take, and the next round tries again.
+/// Fails by a hang when Ms do not share the run queue. As the movers end one after another, a P runs out of them, and its M
+/// takes one that began on another thread. There is nothing to take only if each P had as many movers as it has turns for; then
+/// the next round tries again.
 #[test]
 fn a_goroutine_goes_on_on_another_thread() {
     const TURNS: usize = 1_000;
@@ -284,7 +284,7 @@ fn a_goroutine_goes_on_on_another_thread() {
     });
 }
 
-/// Fails by a corrupted value: a register that the switch does not save.
+/// Fails by a corrupted value when the switch does not save a register.
 #[test]
 fn what_a_goroutine_computes_survives_its_switches() {
     everywhere(|rt| {
@@ -345,7 +345,7 @@ fn run_borrows_from_its_caller_and_gives_a_value_back() {
     });
 }
 
-/// Fails by a hang: the wait in `run` blocks the thread of a goroutine instead of parking it, or the other
+/// Fails by a hang when the wait in `run` blocks the thread of a goroutine instead of parking the goroutine, or when the other
 /// runtime readies it in its own queue.
 #[test]
 fn a_goroutine_runs_another_runtime() {

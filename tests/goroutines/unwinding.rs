@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The calling thread's, asked anew at each call.
+/// Whether the calling thread panics; asks std anew at each call.
 #[inline(never)]
 fn panicking() -> bool {
     thread::panicking()
@@ -171,8 +171,8 @@ fn unwinds_with(rt: &Runtime, act: usize, way: usize, crowded: usize) {
     assert!(!panicking());
 }
 
-/// Fails by an abort of the process, or an assertion, where a thread's count of panics is another goroutine's: the
-/// destructor goes on on a thread that does not unwind, or somebody else runs on the one that does.
+/// Fails by an abort of the process, or an assertion, when a thread's count of panics is another goroutine's: the destructor
+/// continues on a thread that does not unwind, or another goroutine runs on the thread that does.
 #[test]
 fn destructors_park_while_their_goroutine_unwinds() {
     everywhere(|rt| {
@@ -192,7 +192,7 @@ fn destructors_park_in_a_crowd() {
     everywhere(|rt| unwinds_with(&rt, 0, 0, 100));
 }
 
-/// The same where the P is taken away: the goroutine comes back without one, and its M waits for it.
+/// The same, but the P is taken away: the goroutine comes back without one, and its M waits for it.
 #[test]
 fn destructors_lose_their_p() {
     everywhere(|rt| {
@@ -204,7 +204,7 @@ fn destructors_lose_their_p() {
     });
 }
 
-/// Fails by an abort: an unwinding inside a destructor of another one, each of which parks.
+/// An unwinding inside a destructor of another unwinding, each of which parks. Fails by an abort.
 #[test]
 fn an_unwinding_within_an_unwinding_parks_too() {
     struct Nested(Arc<Shared>);
@@ -240,7 +240,7 @@ fn an_unwinding_within_an_unwinding_parks_too() {
     });
 }
 
-/// Fails by a hang: the runtime ends while a destructor is parked in an unwinding.
+/// The runtime ends while a destructor is parked in an unwinding. Fails by a hang.
 #[test]
 fn a_runtime_ends_in_the_middle_of_an_unwinding() {
     everywhere(|rt| {

@@ -1,6 +1,6 @@
-//! Whatever a panic could pass, a context and the end of a runtime pass: shapes of code that the optimiser makes of what
-//! people write. Those that must be left are in `time/context_run.rs` and `threads/shutdown/`; `tests/corpus` has many
-//! more shapes.
+//! A context and the end of a runtime pass all frames that a panic could pass: shapes that the optimiser makes of ordinary
+//! code. Frames that must be left alone are in `time/context_run.rs` and `threads/shutdown/`; `tests/corpus` has many more
+//! shapes.
 
 use common::everywhere;
 use gmp::chan::{Receiver, Sender, bounded};
@@ -16,10 +16,10 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(5);
-/// For the end of a runtime; only what would fail takes so long.
+/// The limit for the end of a runtime; only a failure takes so long.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a service is asked. The drop of one is a computed jump.
+/// A request to a service. Its drop is a computed jump.
 enum Request {
     Line(String),
     Block(Vec<u8>),
@@ -71,7 +71,7 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// A service goes on after the panic of a request, and not after what ends it from outside, which is no text.
+/// A service goes on after the panic of a request, whose payload is a text, and not after a throw from outside.
 #[inline(always)]
 fn isolates(mut request: impl FnMut()) {
     loop {
@@ -165,7 +165,7 @@ fn serves_by_a_call(requests: &Receiver<Request>, begun: &AtomicUsize) {
     }
 }
 
-/// All kinds, so that the compiler knows of none that it is never sent.
+/// Sends all kinds, so that the compiler can rule out none.
 fn some_requests(sender: &Sender<Request>) {
     let (answer, _answered) = bounded(1);
     for request in [
@@ -192,8 +192,8 @@ const SERVICES: [Service; 6] = [
     serves_by_a_call,
 ];
 
-/// Fails in release by a wait of an hour, or "all goroutines are asleep": the end of the context passes over a service that
-/// catches the panics of its requests.
+/// Fails in release by a wait of an hour, or by "all goroutines are asleep", when the end of the context leaves out a service
+/// that catches the panics of its requests.
 #[test]
 fn a_context_ends_a_service_that_isolates_panics() {
     everywhere(|rt| {

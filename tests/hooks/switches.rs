@@ -63,7 +63,7 @@ fn calls() -> (u64, u64) {
     (SUSPENDS.get(), RESUMES.get())
 }
 
-/// Calls `f`, which may park, and asks after that whose the thread's variable is.
+/// Calls `f`, which may park, and then checks whose the thread's variable is.
 #[track_caller]
 fn keeps<R>(f: impl FnOnce() -> R) -> R {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -96,7 +96,7 @@ fn all(joined: impl IntoIterator<Item = JoinHandle<()>>) {
     joined.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Fails if a way to park has no functions around it, has them on the wrong thread, or has one of them alone.
+/// Fails if a way to park has no functions around it, has them on the wrong thread, or has only one of them.
 #[test]
 fn a_thread_local_that_is_carried_along_is_the_goroutines_own() {
     with_hooks("a_thread_local_that_is_carried_along_is_the_goroutines_own", |procs| {
@@ -203,7 +203,7 @@ fn every_kind(n: u64, round: u64) {
     assert!(unwound.is_err());
 }
 
-/// Is pending so often, and has `wake` see to the next poll.
+/// Is pending so often, and makes `wake` arrange the next poll.
 fn pending(mut polls: u32, wake: impl Fn(&Waker)) -> impl Future<Output = ()> {
     poll_fn(move |cx| {
         polls -= 1;
@@ -237,7 +237,8 @@ fn sockets() {
     assert!(keeps(|| stream.read(&mut bytes)).is_ok(), "the end of the stream");
 }
 
-/// Fails if what does not wait is a switch, if a switch has the functions twice, or if a goroutine begins or ends with one.
+/// Fails if a call that does not wait is a switch, if a switch has the functions twice, or if a goroutine begins or ends with
+/// one.
 #[test]
 fn what_does_not_wait_is_no_switch_and_a_wait_is_one() {
     with_hooks("what_does_not_wait_is_no_switch_and_a_wait_is_one", |procs| {
@@ -420,8 +421,8 @@ fn plain_threads_have_none() {
     });
 }
 
-/// Fails by a lost message, a hang, or a thread-local of another: wakers, limits and cancels meet goroutines that are about to
-/// switch.
+/// Wakers, limits and cancels meet goroutines that are about to switch. Fails by a lost message, a hang, or another goroutine's
+/// thread-local.
 #[test]
 fn wakers_that_meet_a_goroutine_before_its_switch_are_not_lost() {
     with_hooks("wakers_that_meet_a_goroutine_before_its_switch_are_not_lost", |procs| {

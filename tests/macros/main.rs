@@ -69,7 +69,7 @@ fn what_main_returns_is_told_as_std_tells_it() {
     assert_eq!(format!("{:?}", returns_what_can_be_told()), format!("{:?}", ExitCode::from(7)));
 }
 
-/// Fails by a warning of what is never reached, which `deny` makes an error.
+/// Fails by a warning of unreachable code, which `deny` makes an error.
 #[deny(warnings)]
 mod without_a_value {
     #[gmp::main(unsafe, procs = 1)]
@@ -123,7 +123,7 @@ fn a_main_that_never_returns_is_one() {
     without_a_value::never_returns();
 }
 
-/// Fails by a hang: the test's runtime has no other goroutine, and the process has other tests.
+/// The test's runtime has no other goroutine, and the process has other tests. Fails by a hang.
 #[gmp::test(unsafe)]
 #[should_panic(expected = "gmp::test: the test called goexit")]
 fn a_test_that_calls_goexit_has_failed() {
@@ -131,7 +131,7 @@ fn a_test_that_calls_goexit_has_failed() {
     gmp::goexit();
 }
 
-/// Functions of a `macro_rules!`, whose fragments stand in groups. Fails by not compiling.
+/// Functions of a `macro_rules!`, whose fragments are in groups. Fails by not compiling.
 // SAFETY: as above. Of an `unsafe` in a macro the lint sees no comment.
 #[allow(clippy::undocumented_unsafe_blocks)]
 mod fragments {
@@ -181,7 +181,7 @@ mod constants_of_the_expansion {
     }
 }
 
-/// Fails by not compiling, where a comma of generic arguments ends a setting.
+/// Fails by not compiling when a comma of generic arguments ends a setting.
 mod commas {
     pub trait Number<T, U> {
         const N: usize;
@@ -282,7 +282,7 @@ mod counted {
     }
 }
 
-/// Fails by not compiling, or by a count of 0: the setting is not heard.
+/// Fails by not compiling, or by a count of 0 when the setting has no effect.
 #[gmp::test(unsafe, procs = 1, crate = crate::counted)]
 fn the_crates_path_can_be_set() {
     assert_eq!(counted::STARTS.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -44,15 +44,15 @@ impl Drop for Bad {
     }
 }
 
-/// Fails if a channel is made of more than one block, or keeps one: of whichever messages, whichever end is the last, and where
-/// the drop of a message unwinds.
+/// Fails if a channel is made of more than one block, or a block stays: for all kinds of messages, whichever end is the last,
+/// and also if the drop of a message unwinds.
 #[test]
 fn a_channel_is_one_block_that_goes_with_the_last_end() {
     if !child::is_child() {
         child::passes("a_channel_is_one_block_that_goes_with_the_last_end", &[]);
         return;
     }
-    // What is made once, on the first unwinding of a process, is no channel's.
+    // Blocks that are made once, on the first unwinding of a process, are no channel's.
     drop(catch_unwind(AssertUnwindSafe(|| drop(Bad { _owns: Box::new(0) }))));
     come_and_go(|| 7_u64);
     come_and_go(|| Box::new(7_u64));

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 const TURNS: usize = 20_000;
 
-/// Fails if a call allocates, a clone of its waker, or a wake: by a goroutine, by a thread, or in the poll. The monitor has
-/// some, now and then.
+/// Fails if a call, a clone of its waker, or a wake (by a goroutine, by a thread, or in the poll) allocates. The monitor
+/// allocates now and then.
 #[test]
 fn a_wait_and_its_wakes_allocate_nothing() {
     if !child::is_child() {

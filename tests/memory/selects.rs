@@ -13,15 +13,15 @@ use std::time::Duration;
 /// What pools and queues may keep for the next time, however often they were used.
 const SLACK: isize = 64 << 10;
 
-/// Does this a tenth as often as it is to be counted, then counts: the bytes that it leaves behind, and its
-/// allocations for each time.
+/// Does this a tenth as often as it is to be counted, then counts the bytes that it leaves behind, and its allocations for each
+/// time.
 #[track_caller]
 fn settles(what: &str, times: usize, most_allocations: f64, mut work: impl FnMut(usize)) {
     work(times / 10 + 1);
     let (live, allocations) = (BYTES.load(Relaxed), ALLOCATIONS.load(Relaxed));
     work(times);
     let each = (ALLOCATIONS.load(Relaxed) - allocations) as f64 / times as f64;
-    // What an ended goroutine or thread holds goes a moment after its join.
+    // Memory of an ended goroutine or thread is freed a moment after its join.
     let mut looks = 0;
     until(|| {
         looks += 1;
@@ -53,7 +53,7 @@ fn selects_that_do_not_wait(times: usize) {
     }
 }
 
-/// Two take turns, and each time each of them leaves three queues in which it got nothing.
+/// Two members take turns, and each time each of them leaves three queues in which it got nothing.
 fn selects_that_wait(times: usize, silent: &[(Sender<usize>, Receiver<usize>)]) {
     fn play(times: usize, mine: &Receiver<usize>, theirs: &Sender<usize>, silent: &[Receiver<usize>]) {
         for n in 0..times {
@@ -102,7 +102,7 @@ fn selects() {
 #[repr(align(64))]
 struct Aligned;
 
-/// Fails if a box stays behind, of an arm that was chosen or of one that lost; or if it is one of no size.
+/// Fails if the box of an arm that was chosen, or of one that lost, stays behind; or if a box has no size.
 fn boxed_messages() {
     let (large, aligned) = (unbounded::<[usize; 9]>(), unbounded::<Aligned>());
     settles("selects with messages in boxes", million() / 10, 2.0, |times| {
@@ -131,7 +131,7 @@ impl Drop for Reluctant {
     }
 }
 
-/// Fails if the box of a message stays behind, whose own `drop` panics as its receive is called off; or if that panic is lost.
+/// Fails if the box of a message whose `drop` panics as its receive is called off stays behind; or if that panic is lost.
 fn boxed_messages_that_panic() {
     let (s, r) = unbounded();
     settles("receives of reluctant messages that are called off", million() / 100, 10.0, |times| {
@@ -170,7 +170,7 @@ fn timers() {
     });
 }
 
-/// All that is counted, one after the other.
+/// Runs all that is counted, one after the other.
 #[test]
 fn selects_and_timers_leave_no_memory_behind() {
     if !child::is_child() {

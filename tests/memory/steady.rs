@@ -6,8 +6,9 @@ use gmp::{Runtime, go};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Fails if a goroutine allocates: its G, its stack, its closure, its wait, or its place in a list. In any a million are; the
-/// monitor, which looks now and then, has some, and the lists of stacks shrink and grow with the trim.
+/// Fails if a goroutine allocates: its G, its stack, its closure, its wait, or its place in a list. In each of these a million
+/// goroutines would show; the monitor, which looks now and then, allocates some, and the lists of stacks shrink and grow with
+/// the trim.
 #[test]
 fn a_million_goroutines_allocate_nothing() {
     const BATCH: usize = 100;

@@ -13,10 +13,10 @@ const MANY: usize = 100_000;
 const SLACK: usize = 200;
 const SLACK_BYTES: isize = 64 << 10;
 
-/// How many allocations `f` makes. Fails when it leaves something behind.
+/// Returns how many allocations `f` makes. Fails when `f` leaves memory behind.
 #[track_caller]
 fn allocations(f: impl Fn()) -> usize {
-    // What is kept for the next time is there by then.
+    // Memory that is kept for the next time is there by then.
     f();
     let (allocations, bytes) = (ALLOCATIONS.load(SeqCst), BYTES.load(SeqCst));
     f();

@@ -1,4 +1,4 @@
-//! What std's sockets have beside ours: one table, held against both, and against std's own documentation.
+//! std's sockets beside ours: one table, compared with both, and with std's own documentation.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -47,7 +47,7 @@ macro_rules! both {
     };
 }
 
-/// What the table names beside sockets.
+/// The names in the table that are no sockets.
 mod used {
     pub use std::fmt::Debug;
     pub use std::io::{Error, Read, Result, Write};
@@ -265,7 +265,7 @@ both! {
     }
 }
 
-/// What is stable with std, and not with us, with the reason.
+/// The stable items of std that we lack, each with the reason.
 const NOT_WITH_US: &[(&str, &str)] = &[
     ("TcpStream::set_nonblocking", "the library's own; here and below"),
     ("TcpListener::set_nonblocking", ""),
@@ -331,7 +331,7 @@ fn documented(of: &str, page: &str) -> Vec<String> {
     found
 }
 
-/// Fails to compile by a call that is missing or has another signature, by a trait or an address that is missing.
+/// Fails to compile when a call is missing or has another signature, or a trait or an address is missing.
 #[test]
 fn what_std_has_is_there() {
     of_std::methods::<&str, &str>();
@@ -344,8 +344,8 @@ fn what_std_has_is_there() {
     assert_eq!((of_std::TRAITS, of_std::ADDRESSES), (of_gmp::TRAITS, of_gmp::ADDRESSES));
 }
 
-/// Fails by a call, a trait or an address that std has, and that stands neither in the table nor among what is missing; and
-/// by a row of which std knows nothing.
+/// Fails when std has a call, a trait or an address that is neither in the table nor in the list of missing items; and when std
+/// knows nothing of a row.
 #[test]
 fn the_table_is_whole() {
     let tell = |args: &[&str]| {

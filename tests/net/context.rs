@@ -1,4 +1,4 @@
-//! Sockets under a context: what waits returns its error, and nothing is lost to the next operation.
+//! Sockets under a context: an operation that waits returns the context's error, and nothing is lost to the next operation.
 
 use crate::unix::abstract_name;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
@@ -14,7 +14,7 @@ fn error_in(refused: &io::Error) -> Option<&ContextError> {
     refused.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// It ends, before its first wait, in the poller or in line, when the context is cancelled.
+/// Asserts that an operation ends when the context is cancelled: before its first wait, in the poller, or in line.
 fn is_cancelled<'a>(
     crew: &Crew<'a>,
     (context, cancel): (Context, Cancel),
@@ -34,7 +34,7 @@ fn is_cancelled<'a>(
     }
 }
 
-/// Fails by a count that has no end: the iterator gives the same error again and again.
+/// Fails by a count without end when the iterator gives the same error again and again.
 #[test]
 fn incoming_ends_with_the_context_and_not_with_a_deadline() {
     everyone(|crew| {
@@ -107,7 +107,7 @@ fn incoming_ends_with_the_context_while_connections_wait() {
     });
 }
 
-/// Fails by a hang, by an unwound operation, or by data that went with a read that was cancelled.
+/// Fails by a hang, when an operation is unwound, or when data is lost with a cancelled read.
 #[test]
 fn a_cancel_ends_every_wait_by_an_error() {
     everyone(|crew| {

@@ -1,5 +1,5 @@
-//! Deadlines and timeouts of sockets: for goroutines and plain threads alike, in every operation, and without a byte
-//! lost to one that gave up.
+//! Deadlines and timeouts of sockets: for goroutines and plain threads alike, in every operation, and no operation that gives
+//! up loses a byte.
 
 use common::crew::{CREWS, each, everyone, join_all};
 use common::loopback::{listen, pair};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(3);
-/// Longer than any test, and no end of one.
+/// Longer than any test, so it ends none.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How long each crew may race.
@@ -33,7 +33,7 @@ fn timed_out<T: Debug>(result: io::Result<T>) {
     assert!(refused.to_string().contains("deadline"), "{refused}");
 }
 
-/// It ends by `TimedOut`, not before about its time, which began a little before this.
+/// Asserts that the operation ends by `TimedOut`, not before about its time, which began a little before this.
 #[track_caller]
 fn lasts<T: Debug>(operation: impl FnOnce() -> io::Result<T>) {
     let start = Instant::now();
@@ -113,7 +113,7 @@ fn deaf() -> (net::TcpListener, Vec<net::TcpStream>) {
     (listener, full)
 }
 
-/// Fails by a hang, or by a connection that was given up and is a success.
+/// Fails by a hang, or when a connection that was given up is a success.
 #[test]
 fn connect_timeout_gives_up() {
     let (listener, _full) = deaf();
@@ -136,7 +136,7 @@ fn connect_timeout_gives_up() {
     });
 }
 
-/// Fails by data in spite of the deadline, or by data that is gone afterwards.
+/// Fails when a read gives data in spite of the deadline, or the data is lost afterwards.
 #[test]
 fn a_past_deadline_wins_over_what_is_ready() {
     everyone(|crew| {
@@ -166,7 +166,7 @@ fn a_past_deadline_wins_over_what_is_ready() {
     });
 }
 
-/// Fails by the later of the two, by a timeout that does not begin anew, or by one that std would refuse.
+/// Fails when the later of the two holds, when a timeout does not begin anew, or when one that std refuses is taken.
 #[test]
 fn the_earlier_of_deadline_and_timeout_counts() {
     everyone(|crew| {
@@ -206,7 +206,7 @@ fn the_earlier_of_deadline_and_timeout_counts() {
     });
 }
 
-/// Fails by a hang: one who waits, in the slot, in `poll(2)` or in line, does not hear of the deadline.
+/// Fails by a hang when a waiter in the slot, in `poll(2)` or in line is not told of the deadline.
 #[test]
 fn a_deadline_that_is_set_reaches_all_who_wait() {
     everyone(|crew| {
@@ -255,7 +255,7 @@ fn a_deadline_that_is_moved_on_no_longer_ends_a_wait() {
     });
 }
 
-/// Fails when one in line waits for the end of those before it instead of its own, or takes what is theirs.
+/// Fails when an operation in line waits for the end of those before it instead of its own, or takes data that is theirs.
 #[test]
 fn who_stands_in_line_gives_up_in_its_own_time() {
     everyone(|crew| {
@@ -280,8 +280,8 @@ fn who_stands_in_line_gives_up_in_its_own_time() {
     });
 }
 
-/// The data comes at about the time at which the read gives up. Fails by a hang: its event went with the read that gave
-/// up, or a short read was taken for the end of what it brought.
+/// The data comes at about the time at which the read gives up. Fails by a hang when the event is lost with that read, or a
+/// short read is taken for the end of the data that came with the event.
 #[test]
 fn no_byte_is_lost_to_a_read_that_gives_up() {
     everyone(|crew| {
@@ -324,7 +324,7 @@ fn no_byte_is_lost_to_a_read_that_gives_up() {
     });
 }
 
-/// Fails by a hang, or a byte that is lost or doubled: a write that gives up has written what it says.
+/// A write that gives up has written what it says. Fails by a hang, or when a byte is lost or doubled.
 #[test]
 fn a_write_that_gives_up_has_written_what_it_says() {
     everyone(|crew| {
@@ -346,8 +346,8 @@ fn a_write_that_gives_up_has_written_what_it_says() {
     });
 }
 
-/// One sets the deadline to now and away again while others read. Fails by a hang: a reader sleeps through the last
-/// change, or through the data; or by a byte that is lost.
+/// A member sets the deadline to now and away again while others read. Fails by a hang when a reader sleeps through the last
+/// change, or through the data; or when a byte is lost.
 #[test]
 fn setters_and_readers_race() {
     everyone(|crew| {

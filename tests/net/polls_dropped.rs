@@ -1,6 +1,6 @@
-//! Polls of sockets that are given up: a future that was told to wait, and is dropped, has taken nothing along, and keeps
-//! no other reader or writer from what comes. All connections, datagrams and bytes are counted, between whole calls of a
-//! task and of a goroutine.
+//! Polls of sockets that are given up: a future that was told to wait, and is dropped, has taken no data, and keeps no other
+//! reader or writer from what comes. All connections, datagrams and bytes are counted, between whole calls of a task and of a
+//! goroutine.
 
 use super::polls::{Stream, gmp_until, poll_once, read, read_to_end};
 use super::unix::abstract_name;
@@ -32,7 +32,7 @@ impl Wake for Wakes {
 enum Dropped {
     /// Before the event, which finds the goroutine's own waker.
     AtOnce,
-    /// By a task of another executor's that was woken, and leaves the event to the others.
+    /// By a task of another executor that was woken, and leaves the event to the others.
     WhenWoken,
 }
 use Dropped::{AtOnce, WhenWoken};
@@ -66,8 +66,8 @@ fn poll_and_drop<T>(
     None
 }
 
-/// Clients come while accepts are given up. Fails by a connection that a dropped future has taken with it, or by a hang when
-/// one took an event.
+/// Clients come while accepts are given up. Fails when a connection is lost with a dropped future, or by a hang when an event
+/// is.
 #[test]
 fn a_dropped_accept_takes_no_connection() {
     const CLIENTS: usize = 40;
@@ -128,8 +128,8 @@ fn a_dropped_accept_takes_no_connection() {
     });
 }
 
-/// Futures are made, polled once, and dropped at each turn, between whole reads of a task and of a goroutine. Fails by a byte
-/// that a dropped future took with it, or by a hang when one took an event.
+/// Futures are made, polled once, and dropped at each turn, between whole reads of a task and of a goroutine. Fails when a byte
+/// is lost with a dropped future, or by a hang when an event is.
 #[test]
 fn a_dropped_read_takes_nothing_with_it() {
     everywhere(|rt| {
@@ -172,8 +172,8 @@ fn a_dropped_read_takes_nothing_with_it() {
     });
 }
 
-/// Writes that find no room are given up, while the peer reads and before. Fails by a byte that a dropped future has written,
-/// or by a hang when nobody is told of room any more.
+/// Writes that find no room are given up, while the peer reads and before. Fails when a dropped future has written a byte, or
+/// by a hang when no writer is told of room any more.
 #[test]
 fn a_dropped_write_has_written_nothing() {
     const LONG: usize = 8 << 20;
@@ -217,7 +217,8 @@ fn a_dropped_write_has_written_nothing() {
     });
 }
 
-/// Both ends of a pair give up what finds no room, or nothing. Fails by a datagram that is lost or sent twice, or by a hang.
+/// Both ends of a pair give up sends that find no room, and receives that find nothing. Fails when a datagram is lost or sent
+/// twice, or by a hang.
 #[test]
 fn dropped_sends_and_receives_lose_and_double_no_datagram() {
     // More than there is room for.
@@ -275,8 +276,8 @@ fn dropped_sends_and_receives_lose_and_double_no_datagram() {
     });
 }
 
-/// The same with UDP, one datagram at a time: the kernel drops what finds no room, so over the loopback no send waits. Fails by
-/// a datagram that went with a dropped receive, or by one too many.
+/// The same with UDP, one datagram at a time: the kernel drops what finds no room, so over the loopback no send waits. Fails
+/// when a datagram is lost with a dropped receive, or by one too many.
 #[test]
 fn a_dropped_receive_takes_no_datagram_of_udp() {
     everywhere(|rt| {

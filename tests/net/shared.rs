@@ -1,5 +1,4 @@
-//! One socket in several hands, of goroutines, threads and runtimes: one after the other, and none takes what is
-//! another's.
+//! One socket used by several goroutines, threads and runtimes: one after the other, and none takes what is another's.
 
 use common::crew::{Member, on_thread};
 use common::loopback::{listen, pair};
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// Fails by a hang: a connection wakes the one who waits, who takes it, and the next is nobody's.
+/// Fails by a hang when a connection wakes the waiter, which takes it, and no waiter takes the next.
 #[test]
 fn several_accept_on_one_listener_and_each_connection_is_taken_once() {
     everywhere(|rt| {
@@ -45,7 +44,7 @@ fn several_accept_on_one_listener_and_each_connection_is_taken_once() {
     });
 }
 
-/// Fails by a record that is torn or comes before its predecessor.
+/// Fails when a record is torn or comes before its predecessor.
 #[test]
 fn small_writes_of_several_stay_whole_and_in_order() {
     everywhere(|rt| {
@@ -80,7 +79,7 @@ fn small_writes_of_several_stay_whole_and_in_order() {
     });
 }
 
-/// Fails by a hang: the I/O lock is not handed on, or the data wakes one reader and the rest stays.
+/// Fails by a hang when the I/O lock is not handed on, or the data wakes one reader and the rest of the data stays.
 #[test]
 fn several_read_one_stream_and_each_byte_is_taken_once() {
     everywhere(|rt| {
@@ -117,8 +116,8 @@ fn several_read_one_stream_and_each_byte_is_taken_once() {
     });
 }
 
-/// Fails by a hang: what one kind of caller learnt about the socket is wrong for the next, a goroutine, a thread,
-/// a goroutine of another runtime; or one that lasted no longer than its runtime.
+/// Fails by a hang when knowledge of the socket that one kind of caller has left (a goroutine, a thread, a goroutine of another
+/// runtime, or one whose runtime has ended) is wrong for the next.
 #[test]
 fn a_stream_may_change_hands_between_threads_and_runtimes() {
     everywhere(|first| {
@@ -146,8 +145,8 @@ fn a_stream_may_change_hands_between_threads_and_runtimes() {
     });
 }
 
-/// A read waits, so that the poller watches for reads; then writes wait, in one runtime after the other. Fails by a hang when
-/// a poller is not told of the writes, as the socket knows of the last runtime's.
+/// A read waits, so the poller watches for reads; then writes wait, in one runtime after the other. Fails by a hang when a
+/// poller is not told of the writes, as the socket knows of the last runtime's.
 #[test]
 fn writes_wait_where_only_reads_have_waited() {
     const LEN: usize = 1 << 20;
@@ -189,7 +188,7 @@ fn writes_wait_where_only_reads_have_waited() {
     });
 }
 
-/// Fails by a hang or a lost byte: two pollers report the same edge, and each is told of it once.
+/// Two pollers report the same edge, and each is told of it once. Fails by a hang or a lost byte.
 #[test]
 fn a_stream_may_be_used_by_two_runtimes_and_a_thread_at_once() {
     everywhere(|first| {
@@ -227,7 +226,7 @@ fn a_stream_may_be_used_by_two_runtimes_and_a_thread_at_once() {
     });
 }
 
-/// Fails by an end at the peer: the clone shares the descriptor of the original.
+/// Fails by an end at the peer when the clone shares the descriptor of the original.
 #[test]
 fn a_clone_is_the_same_connection_and_lives_on() {
     everywhere(|rt| {
@@ -257,7 +256,7 @@ fn a_clone_is_the_same_connection_and_lives_on() {
     });
 }
 
-/// Fails by a hang: the call that was unwound with its runtime has kept the socket, or the event that it waited for.
+/// Fails by a hang when the call that was unwound with its runtime has kept the socket, or the event for which it waited.
 #[test]
 fn a_socket_works_after_a_call_was_unwound() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! The two ends of a stream: every byte arrives once, in order, and no read waits for what has come already.
+//! The two ends of a stream: every byte arrives once, in order, and no read waits for data that has come already.
 
 use common::loopback::{listen, pair};
 use common::talk::{echo, pattern, ping};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// One end in the runtime's hands, the other in std's.
+/// Returns one end as a socket of the library, and the other as one of std.
 fn pair_with_std() -> (TcpStream, net::TcpStream) {
     let (listener, addr) = listen();
     let far = net::TcpStream::connect(addr).expect("the kernel takes the connection");
@@ -54,7 +54,7 @@ fn many_connections_are_echoed_at_the_same_time() {
     });
 }
 
-/// Fails by a hang: a writer that was taken a part from does not hear of the room that comes later.
+/// Fails by a hang when a writer of which the kernel took a part is not told of the room that comes later.
 #[test]
 fn a_writer_waits_for_a_slow_reader() {
     everywhere(|rt| {
@@ -79,7 +79,7 @@ fn a_writer_waits_for_a_slow_reader() {
     });
 }
 
-/// Fails by a hang: one direction waits in the place of the other.
+/// Fails by a hang when one direction waits in the place of the other.
 #[test]
 fn both_directions_of_one_stream_are_used_at_the_same_time() {
     everywhere(|rt| {
@@ -132,8 +132,8 @@ fn a_half_closed_stream_still_answers() {
     });
 }
 
-/// Fails by a hang: data and the end come as one edge, the read that takes the data fills less than its buffer,
-/// and the next one waits for another edge.
+/// Data and the end come as one edge, and the read that takes the data fills less than its buffer. Fails by a hang when the
+/// next read waits for another edge.
 #[test]
 fn an_end_that_comes_with_data_is_not_missed() {
     everywhere(|rt| {
@@ -174,7 +174,7 @@ fn an_end_that_comes_with_data_is_not_missed() {
     });
 }
 
-/// Fails by a hang: the goroutine whose own socket is shut down sleeps on.
+/// Fails by a hang when the goroutine whose own socket is shut down sleeps on.
 #[test]
 fn a_shutdown_wakes_who_waits_in_that_direction() {
     everywhere(|rt| {
@@ -193,7 +193,7 @@ fn a_shutdown_wakes_who_waits_in_that_direction() {
     });
 }
 
-/// Fails by a byte that is gone after it was only looked at, or by a hang of the look.
+/// Fails when a byte is gone after a peek, or by a hang of the peek.
 #[test]
 fn peek_waits_and_takes_nothing() {
     let check = || {
@@ -226,8 +226,8 @@ fn peek_waits_and_takes_nothing() {
     });
 }
 
-/// Fails by a hang: a read that fills its buffer, or does not, leaves the next one with a wrong idea of what the
-/// kernel still has.
+/// Fails by a hang when a read that fills its buffer, or does not, leaves the next one with a wrong idea of what the kernel
+/// still has.
 #[test]
 fn buffers_of_every_size_see_every_byte() {
     everywhere(|rt| {
@@ -246,8 +246,8 @@ fn buffers_of_every_size_see_every_byte() {
     });
 }
 
-/// Fails by a hang: the M that came back from the poller runs a goroutine, and nobody waits in the poller,
-/// although a P is idle.
+/// Fails by a hang when the M that came back from the poller runs a goroutine, and no M waits in the poller, although a P is
+/// idle.
 #[test]
 fn an_idle_p_serves_a_socket_while_a_goroutine_spins() {
     for procs in PROCS.into_iter().filter(|procs| *procs > 1) {
@@ -281,7 +281,7 @@ fn an_idle_p_serves_a_socket_while_a_goroutine_spins() {
     }
 }
 
-/// Fails by a hang: an M that always finds work in its queue never looks at the poller.
+/// Fails by a hang when an M that always finds work in its queue never looks at the poller.
 #[test]
 fn goroutines_that_yield_starve_no_socket_and_no_timer() {
     everywhere(|rt| {

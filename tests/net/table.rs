@@ -1,7 +1,7 @@
-//! A table of every operation that may wait for a socket, by what may happen to the wait.
+//! A table of every operation that can wait for a socket, by what can happen to the wait.
 //!
 //! A row is an operation, a column is what happens to it; goroutines and plain threads play each cell. A cell checks what the
-//! call answers; that a call which gave up has taken and sent no byte; and that no descriptor is left, neither open nor in a
+//! call returns; that a call that gave up has taken and sent no byte; and that no descriptor is left, neither open nor in a
 //! poller. A cell that is not played says why, and is counted.
 
 mod rows;
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What may happen to a wait: the name, and the play; the latter says why the cell is empty.
+/// An event that can happen to a wait: the name, and the play, which says why if the cell is empty.
 type Column = (&'static str, fn(&Crew<'_>, Scene) -> Result<(), &'static str>);
 
 const COLUMNS: &[Column] = &[
@@ -53,14 +53,14 @@ fn waiting<'a>(crew: &Crew<'a>, scene: &Scene) -> Result<Member<'a, io::Result<V
     Ok(member)
 }
 
-/// After all that happened the operation works.
+/// Asserts that the operation works after all that happened.
 #[track_caller]
 fn works(crew: &Crew<'_>, scene: &Scene) {
     (scene.feed)();
     is_answered(scene, call(crew, scene));
 }
 
-/// The peer has begun its part, and goes on with that until the call has ended: there may be no room after a first piece.
+/// The peer has begun its part, and continues it until the call has ended: there may be no room after a first piece.
 #[track_caller]
 fn is_answered(scene: &Scene, member: Member<'_, io::Result<Vec<u8>>>) {
     if scene.heard.is_some() {
@@ -73,11 +73,11 @@ fn is_answered(scene: &Scene, member: Member<'_, io::Result<Vec<u8>>>) {
     is_heard(scene, scene.answer);
 }
 
-/// The peer hears this, and no byte more.
+/// Asserts that the peer hears this, and no byte more.
 #[track_caller]
 fn is_heard(scene: &Scene, bytes: &[u8]) {
     let Some(heard) = &scene.heard else { return };
-    // What was written is under way.
+    // The written bytes are under way.
     until(|| {
         (scene.feed)();
         heard.lock().unwrap().len() >= bytes.len()
@@ -230,7 +230,7 @@ fn descriptors() -> [Vec<String>; 2] {
     [open, watched]
 }
 
-/// What is not played: the column, why, and how many rows.
+/// The cells that are not played: the column, why, and how many rows.
 const EMPTY: &[(&str, &str, usize)] = &[
     ("a context that is done", NEVER, 2),
     ("a deadline in the past", NO_SOCKET, 3),
@@ -250,8 +250,8 @@ const EMPTY: &[(&str, &str, usize)] = &[
     ("data while waiting", NEVER, 2),
 ];
 
-/// Fails by a hang, by another answer or error, by a byte that is lost or sent by a call that gave up, by a descriptor that is
-/// left, and by a cell that is no longer played.
+/// Fails by a hang, by another answer or error, when a call that gave up has lost or sent a byte, when a descriptor is left,
+/// and when a cell is no longer played.
 #[test]
 fn each_operation_in_each_event() {
     // A process of its own, whose descriptors are those of one cell at a time.
@@ -279,7 +279,7 @@ fn each_operation_in_each_event() {
             }
         }
         let (all, not_played): (_, usize) = (TABLE.len() * COLUMNS.len(), empty.values().sum());
-        // Where the parent reads.
+        // To standard error, which the parent reads.
         eprintln!("cells: {} played, {not_played} not played: {empty:?}", all - not_played);
         let listed: BTreeMap<_, _> = EMPTY.iter().map(|&(column, why, rows)| ((column, why), rows)).collect();
         assert_eq!(empty, listed);
@@ -297,7 +297,7 @@ impl Drop for TellOnPanic {
     }
 }
 
-/// The operations of `net` and `os` whose docs say that they may unwind, which is what every wait does.
+/// The operations of `net` and `os` whose docs say that they may unwind, as every wait may.
 fn that_wait() -> Vec<String> {
     let folders = [
         concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net"),
@@ -345,7 +345,7 @@ fn that_wait() -> Vec<String> {
     found
 }
 
-/// Fails by an operation that was written without a row.
+/// Fails when an operation has no row.
 #[test]
 fn each_that_waits_has_a_row() {
     let mut found = that_wait();

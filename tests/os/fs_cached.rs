@@ -1,4 +1,4 @@
-//! Reads for which the goroutine keeps its P: whose bytes are in the page cache, or in memory for good.
+//! Reads for which the goroutine keeps its P: those whose bytes are in the page cache, or always in memory.
 //!
 //! How a hand-off is seen: at one P, beside a goroutine that is queued, a reader that gives its P away lets the other one run.
 //! The monitor takes no P meanwhile.
@@ -17,7 +17,7 @@ const LEN: usize = 10_000;
 /// The longest buffer for which a read is tried, as the documentation of `fs` says.
 const LONGEST: usize = 256 << 10;
 
-/// How many of the calls of `read`, out of so many, have let another goroutine run.
+/// Returns how many of so many calls of `read` have let another goroutine run.
 fn handed_off(rounds: usize, mut read: impl FnMut()) -> usize {
     let mut count = 0;
     for _ in 0..rounds {
@@ -31,7 +31,7 @@ fn handed_off(rounds: usize, mut read: impl FnMut()) -> usize {
     count
 }
 
-/// Whether the kernel reads files of this folder without waiting, once their bytes are in its cache.
+/// Returns `true` if the kernel reads files of this folder without waiting, once their bytes are in its cache.
 fn knows_nowait(folder: &Path) -> bool {
     let path = folder.join("asked");
     std::fs::write(&path, "x").unwrap();
@@ -65,8 +65,8 @@ const READS: [(&str, Reads); 8] = [
     ("of all", |mut file| assert_eq!(file.read_to_end(&mut Vec::new()).unwrap(), LEN)),
 ];
 
-/// Fails by a read that gives its P away: on a disk's file system that can say what it has at hand, and in memory, where only
-/// the first read of the first file may.
+/// Fails when a read gives its P away: on a disk's file system that can say what it has at hand, and in memory, where only the
+/// first read of the first file may.
 #[test]
 fn a_cached_read_costs_no_hand_off() {
     const ROUNDS: usize = 20;
@@ -108,7 +108,8 @@ fn a_cached_read_costs_no_hand_off() {
 #[repr(align(4096))]
 struct Aligned([u8; 4096]);
 
-/// Fails by a read that keeps its P while the disk works: the kernel takes a read past its cache with `RWF_NOWAIT`, and waits.
+/// The kernel accepts a read past its cache with `RWF_NOWAIT`, and waits all the same. Fails when such a read keeps its P while
+/// the disk works.
 #[test]
 fn a_read_past_the_cache_is_handed_off() {
     const ROUNDS: usize = 20;
@@ -142,7 +143,7 @@ fn a_read_past_the_cache_is_handed_off() {
     });
 }
 
-/// Fails by a read that keeps its P where the kernel can't say whether it waits; or by a hand-off that this test does not see.
+/// Fails when a read keeps its P although the kernel can't say whether it waits; or when this test does not see a hand-off.
 #[test]
 fn a_read_that_may_wait_is_handed_off() {
     const ROUNDS: usize = 20;

@@ -1,4 +1,4 @@
-//! Open files: what std's do, on goroutines and plain threads.
+//! Open files: the same as std's, on goroutines and plain threads.
 
 use super::fs::in_rooms;
 use common::child;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Fails by bytes that differ, or a position that is somewhere else.
+/// Fails when bytes differ, or the position is another.
 #[test]
 fn reads_and_writes_move_the_position_and_seeks_set_it() {
     in_rooms(|room| {
@@ -46,7 +46,7 @@ fn reads_and_writes_move_the_position_and_seeks_set_it() {
     });
 }
 
-/// Fails by a position that has moved, or by bytes of another place.
+/// Fails when the position has moved, or by bytes of another place.
 #[test]
 fn an_offset_does_not_touch_the_position() {
     in_rooms(|room| {
@@ -72,7 +72,7 @@ fn an_offset_does_not_touch_the_position() {
     });
 }
 
-/// Fails by parts that are filled in another order, or by more parts than the kernel takes.
+/// Fails when parts are filled in another order, or with more parts than the kernel takes.
 #[test]
 fn several_parts_are_read_and_written_at_once() {
     in_rooms(|room| {
@@ -95,7 +95,7 @@ fn several_parts_are_read_and_written_at_once() {
     });
 }
 
-/// Fails by a file that is opened where it must not be, or is not as it should be.
+/// Fails when a file is opened although it must not be, or is not as it should be.
 #[test]
 fn a_file_is_opened_as_the_options_say() {
     in_rooms(|room| {
@@ -126,7 +126,7 @@ fn a_file_is_opened_as_the_options_say() {
     });
 }
 
-/// Fails by an entry that is lost, torn, or overwritten: four write to one file, each by a handle of its own.
+/// Four members write to one file, each by a handle of its own. Fails when an entry is lost, torn, or overwritten.
 #[test]
 fn what_is_appended_goes_to_the_end() {
     const LINES: usize = 100;
@@ -159,7 +159,7 @@ fn what_is_appended_goes_to_the_end() {
     });
 }
 
-/// Fails by a length, a time or a mode that is not kept.
+/// Fails when a length, a time or a mode is not kept.
 #[test]
 fn what_is_set_is_told() {
     in_rooms(|room| {
@@ -189,7 +189,7 @@ fn what_is_set_is_told() {
     });
 }
 
-/// Fails by handles with positions of their own, or by a descriptor that is not the one that was given.
+/// Fails when handles have positions of their own, or a descriptor is not the one that was given.
 #[test]
 fn handles_share_the_open_file_and_go_to_std_and_back() {
     in_rooms(|room| {
@@ -216,7 +216,7 @@ fn handles_share_the_open_file_and_go_to_std_and_back() {
     });
 }
 
-/// Fails by a lock that two have, or by one that nobody gets any more.
+/// Fails when two have one lock, or when a lock can't be had any more.
 #[test]
 fn locks_exclude_and_are_waited_for() {
     everyone(|crew| {
@@ -243,7 +243,7 @@ fn locks_exclude_and_are_waited_for() {
     });
 }
 
-/// Fails by bytes that are lost or of another reader, when many read one file: by offset all at once, and by the position.
+/// Many members read one file: by offset, all at once, and by the position. Fails when bytes are lost, or are another reader's.
 #[test]
 fn a_hundred_share_a_file() {
     const LEN: usize = 100 * 1000;
@@ -279,7 +279,7 @@ fn a_hundred_share_a_file() {
     });
 }
 
-/// Fails by bytes that are lost, where a file does not say how long it is, says too little, or has more than the cache takes.
+/// Fails when bytes are lost from a file that does not tell its length, tells too little, or has more than the cache takes.
 #[test]
 fn what_is_read_to_the_end_is_all() {
     in_rooms(|room| {
@@ -312,7 +312,7 @@ fn what_is_read_to_the_end_is_all() {
     });
 }
 
-/// Fails by another error than that of the device, or by one that counts as a write.
+/// Fails by another error than the device's, or when a failed write counts as made.
 #[test]
 fn devices_are_files() {
     everyone(|crew| {
@@ -334,7 +334,7 @@ fn devices_are_files() {
     });
 }
 
-/// Fails by another error, or by descriptors that do not come back. On goroutines: the runtime goes on without.
+/// Fails by another error, or when descriptors do not come back. On goroutines: the runtime goes on without descriptors.
 #[test]
 fn a_full_table_of_descriptors_is_an_error() {
     if child::is_child() {

@@ -1,4 +1,4 @@
-//! Files that are none: FIFOs and devices, which others keep waiting; and what signals and odd handles do.
+//! Special files: FIFOs and devices, at which calls wait for others; and the effects of signals and odd handles.
 
 use super::fs::fifo;
 use common::crew::everyone;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Fails by a hang: a line of one turn, and many that wait for the other end of a FIFO, to open it, to read it and to write it.
+/// A line of one turn, and many goroutines that wait for the other end of a FIFO, to open it, to read it and to write it. Fails
+/// by a hang.
 #[test]
 fn fifos_do_not_wait_in_line() {
     const COUNT: usize = 20;
@@ -88,7 +89,7 @@ fn a_fifo_has_no_positions() {
     });
 }
 
-/// Fails by a descriptor that is closed under the reader, or by one that stays.
+/// Fails when a descriptor is closed under the reader, or stays.
 #[test]
 fn the_last_one_who_has_a_file_closes_it() {
     everyone(|crew| {
@@ -118,7 +119,7 @@ fn the_last_one_who_has_a_file_closes_it() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Fails by a read that gives up at a signal, or that makes something of it: the handler's system calls are not restarted.
+/// The handler's system calls are not restarted. Fails when a read gives up at a signal, or returns it in any other way.
 #[test]
 fn a_signal_is_no_end() {
     // SAFETY: the handler does nothing.
@@ -163,7 +164,7 @@ fn a_signal_is_no_end() {
     });
 }
 
-/// Fails by a goroutine that waits for a FIFO's bytes and keeps the only P, or by one of another file's that waits for it.
+/// Fails when a goroutine that waits for a FIFO's bytes keeps the only P, or when one at another file waits for it.
 #[test]
 fn who_waits_for_a_fifo_stalls_no_file() {
     watched(1, || {
@@ -188,7 +189,7 @@ fn who_waits_for_a_fifo_stalls_no_file() {
     });
 }
 
-/// Fails by a hang: a line of one turn, and a read that waits for another goroutine's write, as at a pipe.
+/// A line of one turn, and a read that waits for another goroutine's write, as at a pipe. Fails by a hang.
 #[test]
 fn counters_of_the_kernel_do_not_wait_in_line() {
     watched(1, || {

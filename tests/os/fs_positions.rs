@@ -1,4 +1,4 @@
-//! What is read, and from where, while others move the same position, the disk is slow, or the cache has only some of it.
+//! Which bytes are read while others move the same position, the disk is slow, or the cache has only some of the bytes.
 
 use common::child;
 use common::crew::{each, everyone, join_all};
@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fails by a part that two have, or that nobody has: each try finds nothing at hand, and the read that waits for the disk is
-/// the one that moves the position.
+/// Each try finds nothing at hand, and the read that waits for the disk moves the position. Fails when two readers have one
+/// part, or none has.
 #[test]
 fn readers_of_one_position_share_a_slow_file() {
     const NAME: &str = "readers_of_one_position_share_a_slow_file";
@@ -70,7 +70,7 @@ fn readers_of_one_position_share_a_slow_file() {
     assert!(held.count_and_most().0 >= READERS);
 }
 
-/// Has the kernel forget a part of a file.
+/// Makes the kernel forget a part of a file.
 fn forget(file: &File, at: usize, len: usize) {
     // SAFETY: no pointers.
     let told =
@@ -78,8 +78,8 @@ fn forget(file: &File, at: usize, len: usize) {
     assert_eq!(told, 0);
 }
 
-/// Fails by bytes of another place, by a read at an offset that is short before the end, or by a position that is elsewhere:
-/// the cache has some pages of what is asked for, and not others.
+/// The cache has some of the requested pages, and not others. Fails by bytes of another place, when a read at an offset is
+/// short before the end, or by another position.
 #[test]
 fn what_the_cache_has_in_part_is_read_in_full() {
     const PAGES: usize = 64;
@@ -131,7 +131,7 @@ fn what_the_cache_has_in_part_is_read_in_full() {
     });
 }
 
-/// Fails by an entry that a reader misses, or has twice, or not in its place, beside one that appends.
+/// A reader reads beside a writer that appends. Fails when the reader misses an entry, or has it twice, or not in its place.
 #[test]
 fn a_log_is_read_while_it_grows() {
     const ENTRIES: usize = 300;
@@ -141,7 +141,7 @@ fn a_log_is_read_while_it_grows() {
         let reader = File::open(room.join("log")).unwrap();
         let writes = crew.go(move || {
             for number in 0..ENTRIES {
-                // Where the position is does not matter to an entry.
+                // The position does not matter to an entry.
                 log.seek(SeekFrom::Start(number as u64 % 7)).unwrap();
                 let entry = format!("{number:08}\n");
                 assert_eq!(log.write(entry.as_bytes()).unwrap(), 9);

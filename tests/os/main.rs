@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! What the operating system has beside sockets: descriptors of others, pipes, child processes, files, signals.
+//! The parts of the operating system beside sockets: descriptors of others, pipes, child processes, files, signals.
 
 mod bidirectional;
 mod copy;

@@ -23,13 +23,13 @@ fn waiting() -> Command {
     command
 }
 
-/// The state of a process, as `ps` has it; `None` if there is no such process any more.
+/// Returns the state of a process, as `ps` has it; `None` if there is no such process any more.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
 }
 
-/// Fails by a status, an argument, a variable or a stream that is not the child's.
+/// Fails when a status, an argument, a variable or a stream is not the child's.
 #[test]
 fn a_child_is_what_the_builder_says() {
     everyone(|crew| {
@@ -53,7 +53,7 @@ fn a_child_is_what_the_builder_says() {
     });
 }
 
-/// Fails by a hang: each of the two pipes is full long before the other is read.
+/// Each of the two pipes is full long before the other is read. Fails by a hang.
 #[test]
 fn output_of_both_streams_is_read_at_once() {
     everyone(|crew| {
@@ -96,7 +96,7 @@ fn waiting_for_children_takes_no_threads() {
     child::passes("waiting_for_children_takes_no_threads", &[]);
 }
 
-/// Fails by a wait that goes on, or by one after it that is not answered.
+/// Fails when a wait goes on, or one after it is not answered.
 #[test]
 fn a_context_ends_the_wait_and_not_the_child() {
     everyone(|crew| {
@@ -118,7 +118,7 @@ fn a_context_ends_the_wait_and_not_the_child() {
     });
 }
 
-/// Fails by a zombie, and by a child that the drop has ended.
+/// Fails by a zombie, and when the drop has ended a child.
 #[test]
 fn a_dropped_child_is_reaped_when_it_ends() {
     everyone(|crew| {
@@ -161,8 +161,8 @@ fn a_child_may_be_killed() {
     });
 }
 
-/// Fails by a signal that does not come, or another than the one that was asked for; by an error where the child has ended, or
-/// none for a number that is no signal's.
+/// Fails when a signal does not come, or is another; by an error when the child has ended, or by none for a number that is no
+/// signal's.
 #[test]
 fn a_child_may_be_sent_a_signal() {
     everyone(|crew| {
@@ -187,7 +187,7 @@ fn a_child_may_be_sent_a_signal() {
     });
 }
 
-/// Fails by a child of std's that is reaped by somebody else.
+/// Fails when the library reaps a child of std.
 #[test]
 fn children_of_others_stay_theirs() {
     everyone(|crew| {
@@ -200,7 +200,7 @@ fn children_of_others_stay_theirs() {
     });
 }
 
-/// Fails by a limit that does not end a read, or by words that are lost to it.
+/// Fails when a limit does not end a read, or words are lost with it.
 #[test]
 fn the_pipes_of_a_child_have_limits() {
     everyone(|crew| {
@@ -220,8 +220,8 @@ fn the_pipes_of_a_child_have_limits() {
     });
 }
 
-/// Fails by a child that is told to try again (EAGAIN) where it expects to wait, by a byte that is lost between two children,
-/// or by an end that stays open here.
+/// Fails when a child is told to try again (EAGAIN) although it expects to wait, when a byte is lost between two children, or
+/// when an end stays open here.
 #[test]
 fn an_end_of_a_pipe_is_a_childs_stream() {
     everyone(|crew| {

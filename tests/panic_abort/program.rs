@@ -39,7 +39,7 @@ fn main() {
             abort.abort();
             assert_eq!(ended.join().unwrap(), 8);
         });
-        // One that had not begun would end without an unwinding.
+        // A goroutine that had not begun would end without an unwinding.
         let begun = Arc::new(Event::new());
         let begins = Arc::clone(&begun);
         let sleeps = runtime.go(move || {

@@ -1,4 +1,4 @@
-//! Whatever readies a goroutine knows its class: which goroutine runs first on one P, beside `Normal` goroutines that are
+//! Every way to ready a goroutine respects its class: which goroutine runs first on one P, beside `Normal` goroutines that are
 //! always ready, when goroutines of three classes have waited in the same way.
 
 use crate::measure::alone;
@@ -20,13 +20,13 @@ const READY: usize = 50;
 const VISIT: usize = 61;
 const ROUNDS: usize = 20;
 
-/// Who waits, in the order in which they are readied by a goroutine of their P. One of these that was queued as `Normal` would
-/// be put into `runnext`, and pushed to the end of the ring by the next one.
+/// The waiting goroutines, in the order in which a goroutine of their P readies them. One of these that was queued as `Normal`
+/// would be put into `runnext`, and pushed to the end of the ring by the next one.
 const ON_ITS_P: [Priority; 5] = [High, Normal, Low, Normal, Normal];
 /// The same for those that come from elsewhere: as `Normal` ones they would be queued, and run, in this order.
 const FROM_ELSEWHERE: [Priority; 5] = [Normal, Normal, High, Low, Normal];
 
-/// What has happened by the time at which a goroutine goes on.
+/// The events before a goroutine goes on.
 #[derive(Debug)]
 struct Ran {
     class: Priority,
@@ -42,7 +42,7 @@ struct Scene {
     ran: Mutex<Vec<Ran>>,
     turns: AtomicUsize,
     ended: AtomicUsize,
-    /// The crowd, those that are always ready, is to end.
+    /// The crowd, the goroutines that are always ready, is to end.
     over: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl Scene {
 /// turn. Fails when more than one `Normal` goroutine of those that are readied together goes before the High one, or more than
 /// `most` turns of the crowd; and when any `Normal` one goes after the Low one.
 fn in_order_of_classes(test: &str, most: usize, scene: impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + Sync) {
-    // So that whoever has the P keeps it until it parks.
+    // So that the goroutine that has the P keeps it until it parks.
     child::without_retakes(test, || {
         let _alone = alone();
         // Whether the P's M, another one, or the monitor readies them is the kernel's to say.

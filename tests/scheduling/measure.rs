@@ -1,4 +1,4 @@
-//! What is measured, and how it is judged on a machine that others use too: by quantiles.
+//! How times are measured, and judged on a shared machine: by quantiles.
 
 use common::child;
 use std::collections::HashSet;
@@ -13,8 +13,8 @@ pub struct Alone {
     _process: MutexGuard<'static, ()>,
 }
 
-/// The process belongs to the caller until it drops this, and no other build of these tests measures meanwhile: `./test` runs
-/// two side by side. What waits here costs nothing.
+/// Gives the process to the caller until it drops this; no other build of these tests measures meanwhile: `./test` runs two
+/// side by side. A waiter here costs no CPU time.
 pub fn alone() -> Alone {
     static PROCESS: Mutex<()> = Mutex::new(());
     // A test that has failed leaves nothing here.
@@ -29,8 +29,8 @@ pub fn alone() -> Alone {
     Alone { _builds: builds, _process: process }
 }
 
-/// Whether the machine has nothing else to do, as `GMP_QUIET=1` says: then the bounds in time are judged, on as many Ps as
-/// there are cores, and there are more samples. `./test scheduling_timing` sets it.
+/// Returns `true` if the machine has nothing else to do, as `GMP_QUIET=1` says: then the bounds in time are judged, on as many
+/// Ps as there are cores, and there are more samples. `./test scheduling_timing` sets it.
 pub fn is_quiet() -> bool {
     std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1")
 }
@@ -50,7 +50,7 @@ pub fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// How often a thread of the process has gone to sleep.
+/// Returns how often a thread of the process has gone to sleep.
 pub fn sleeps() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: it fills the struct, of plain numbers.
@@ -60,7 +60,7 @@ pub fn sleeps() -> i64 {
     }
 }
 
-/// The value below which so many of a hundred lie.
+/// Returns the value below which so many of a hundred lie.
 pub fn percentile<T: Copy + Ord>(values: &[T], percent: usize) -> T {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -79,7 +79,7 @@ pub fn spin_for(time: Duration) {
     }
 }
 
-/// Some who are to run at the same moment, each on a thread of its own.
+/// A meeting of members that are to run at the same moment, each on a thread of its own.
 pub struct Meeting {
     size: usize,
     waiting: AtomicUsize,
@@ -89,7 +89,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// What the slowest machine needs to run so many threads.
+    /// The time that the slowest machine needs to run so many threads.
     const MEETING_LIMIT: Duration = Duration::from_secs(5);
 
     pub fn of(size: usize) -> Arc<Self> {
@@ -103,7 +103,7 @@ impl Meeting {
         self.waiting.fetch_add(1, SeqCst);
     }
 
-    /// Whether all but the one who begins have said so.
+    /// Returns `true` if all but the member that begins have said so.
     pub fn is_awaited(&self) -> bool {
         self.waiting.load(SeqCst) == self.size - 1
     }
@@ -112,7 +112,7 @@ impl Meeting {
         self.begin_at(Instant::now());
     }
 
-    /// Nobody comes before.
+    /// Sets the beginning of the meeting: no member comes before it.
     pub fn begin_at(&self, time: Instant) {
         self.begun.set(time).expect("a meeting begins once");
     }
@@ -132,7 +132,7 @@ impl Meeting {
         }
     }
 
-    /// How long each but the first took to come. Fails when they had to share threads.
+    /// Returns how long each but the first took to come. Fails when they had to share threads.
     #[track_caller]
     pub fn waits(&self) -> Vec<Duration> {
         let mut arrivals = self.arrivals.lock().unwrap().clone();

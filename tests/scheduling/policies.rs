@@ -1,4 +1,4 @@
-//! What holds under every scheduling policy, and what tells one from another.
+//! Properties of all scheduling policies, and the differences between them.
 
 use crate::measure::alone;
 use common::cpu::process_time;
@@ -167,8 +167,8 @@ fn every_goroutine_runs_once_under_every_policy() {
     }
 }
 
-/// Two that wake each other, and one that yields, when the runtime ends. Fails by the time: where each of the two is woken
-/// before it sees that it is interrupted, neither is ever unwound.
+/// Two goroutines that wake each other, and one that yields, when the runtime ends. Fails by the time: if each of the two is
+/// woken before it sees that it is interrupted, neither is ever unwound.
 #[test]
 fn a_pair_is_unwound_under_each_policy() {
     watched(1, || {
@@ -261,8 +261,8 @@ fn what_an_overflow_leaves() {
     }
 }
 
-/// A program whose order is nobody's promise: spawns, wake-ups, yields. Without a lock, which is handed over when a waiter
-/// has waited for a millisecond, and without a select, which goes over its channels in the order of their addresses.
+/// A program whose order is not specified: spawns, wake-ups, yields. Without a lock, which is handed over when a waiter has
+/// waited for a millisecond, and without a select, which goes over its channels in the order of their addresses.
 fn drawn(seed: u64) -> Vec<usize> {
     let rt = runtime_under(Policy::Random(seed), 1);
     watched(1, || {
@@ -359,8 +359,8 @@ fn random_draws_every_order() {
     assert!(drawn.len() == 6 && drawn.values().all(|&times| times >= 20), "{drawn:?}");
 }
 
-/// Spread: work that one goroutine has spawned is run by all Ms. Fails by no end, where the spawner waits for ever: each of
-/// its goroutines keeps its thread until as many run as there are Ps.
+/// Spread: all Ms run the work that one goroutine has spawned. Each of its goroutines keeps its thread until as many run as
+/// there are Ps. Fails by no end when the spawner waits for ever.
 #[test]
 fn all_ps_run_something_under_every_policy() {
     for procs in [2, 4] {
@@ -419,7 +419,7 @@ fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
     }
 }
 
-/// What the environment says holds for a builder that says nothing. Fails by the order of work stealing, whose last spawned
+/// The environment's policy holds for a builder that sets none. Fails by the order of work stealing, whose last spawned
 /// goroutine runs first.
 #[test]
 fn the_environment_names_the_policy_of_a_silent_builder() {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the kernel has counted of a thread.
+/// The kernel's counts of a thread.
 #[derive(Debug, Eq, PartialEq)]
 struct Activity {
     name: String,
@@ -27,7 +27,7 @@ struct Activity {
     ticks: u64,
 }
 
-/// Of every thread of this process but the one that looks.
+/// Returns the counts of every thread of this process but the calling one.
 fn activity() -> BTreeMap<i32, Activity> {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted");
     let ids = tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap());
@@ -45,7 +45,7 @@ fn activity() -> BTreeMap<i32, Activity> {
         let (sleeps, preempted) = (number("voluntary_ctxt_switches"), number("nonvoluntary_ctxt_switches"));
         Some((id, Activity { name: field("Name").to_owned(), sleeps, preempted, ticks }))
     };
-    // One that has ended since is none.
+    // A thread that has ended since does not count.
     ids.filter(|id| *id != thread_id()).filter_map(of).collect()
 }
 
@@ -84,7 +84,7 @@ fn work_and_rest(rt: &Runtime) {
     drop(after_func(Duration::from_secs(3600), || ()));
 }
 
-/// Fails by a thread that goes to sleep once more, or is on a core: a look every now and then, by anybody.
+/// Fails when a thread goes to sleep once more, or is on a core, as a thread that polls every now and then does.
 #[test]
 fn an_idle_process_makes_no_system_call() {
     const QUIET: Duration = Duration::from_millis(1500);

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const ROUNDS: u32 = 50;
-/// In between, from nothing on, so that the others find themselves on each step of going to sleep.
+/// The step by which the rest grows from round to round, so that the others are met at each step of going to sleep.
 const REST: Duration = Duration::from_micros(10);
 
-/// How long the kernel itself takes until so many threads run, when one of them wakes the others, who sleep, and
+/// Returns how long the kernel itself takes until so many threads run, when one of them wakes the others, which sleep, and
 /// keeps its core.
 fn waits_of_threads(size: usize, rest: Duration) -> Vec<Duration> {
     let meeting = Meeting::of(size);
@@ -92,11 +92,11 @@ fn waits_of_due(size: usize, rest: Duration) -> Vec<Duration> {
     meeting.waits()
 }
 
-/// Fails by a count of threads that is too small, when a P stays idle beside goroutines that wait for one; or by time,
-/// when somebody comes by only every now and then.
+/// Fails by too small a count of threads when a P stays idle beside goroutines that wait for one; or by time when an M looks
+/// only every now and then.
 #[test]
 fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
-    /// What the kernel's own choices may add: two of its time slices.
+    /// The time that the kernel's own choices may add: two of its time slices.
     const MARGIN: Duration = Duration::from_millis(6);
     let _alone = alone();
     for procs in [2, 4] {
@@ -121,8 +121,8 @@ fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
     }
 }
 
-/// Fails by a count: of as many as there are Ps, each waiting on its thread for all, some never start; or more run at
-/// the same time than there are Ps. Without hand-off: a goroutine that loses its P runs on beside the others.
+/// As many goroutines as there are Ps wait, each on its thread, for all. Fails by a count when some never start; or when more
+/// run at the same time than there are Ps. Without hand-off: a goroutine that loses its P runs on beside the others.
 #[test]
 fn all_ps_run_something_and_no_more_than_all() {
     let _alone = alone();

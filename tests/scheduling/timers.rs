@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// By how much a hundred sleeps are too long. Fails when one is too short.
+/// Returns by how much a hundred sleeps are too long. Fails when one is too short.
 fn oversleeps(dur: Duration, sleep: impl Fn(Duration)) -> Vec<Duration> {
     let once = |_| {
         let start = Instant::now();
@@ -76,7 +76,7 @@ fn slack() -> i32 {
     unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
 }
 
-/// Of a child process, as it says itself.
+/// Returns the timer slack of a child process, as the child says it.
 fn slack_of_a_child() -> i32 {
     let child =
         std::process::Command::new("cat").arg("/proc/self/timerslack_ns").output().expect("cat starts");
@@ -113,7 +113,7 @@ fn what_a_goroutine_starts_has_the_slack_that_the_program_has() {
     assert_eq!(slack(), usual);
 }
 
-/// What came of a round in which one goroutine yields and another, on the other P, is to wake.
+/// The outcome of a round in which one goroutine yields and another, on the other P, is to wake.
 #[derive(Debug, PartialEq)]
 enum Round {
     /// It woke, after so many turns of the one that yields.
@@ -124,25 +124,25 @@ enum Round {
     Forgotten,
 }
 
-/// Some sixteen looks elsewhere, in far less time than the monitor gives whoever is to poll.
+/// Some sixteen looks elsewhere, in far less time than the monitor gives the M that is to poll.
 const TURNS: usize = 1000;
 
-/// Whether all threads but the calling one wait for a futex: none is in the poller, or about to run.
+/// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, or about to run.
 fn all_others_sleep() -> bool {
     // SAFETY: gettid has no preconditions.
     let own = unsafe { libc::gettid() }.to_string();
     let futex = format!("{} ", libc::SYS_futex);
     let sleeps = |task: std::io::Result<DirEntry>| {
         let task = task.expect("a thread");
-        // One that has ended sleeps.
+        // A thread that has ended counts as asleep.
         task.file_name().to_str() == Some(&own)
             || read_to_string(task.path().join("syscall")).map_or(true, |says| says.starts_with(&futex))
     };
     read_dir("/proc/self/task").expect("/proc is mounted").all(sleeps)
 }
 
-/// A goroutine yields while the time of another one comes, which sleeps on the other P; a listener gives it a poller to
-/// look at.
+/// A goroutine yields while the time of another one, which sleeps on the other P, comes; a listener gives it a poller to look
+/// at.
 fn yields_beside_a_sleeper_of_another_p() -> Round {
     let rt = runtime(2);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -175,8 +175,8 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
     round
 }
 
-/// Fails when a timer in the heap of an idle P is served by nobody, as the only busy M, which yields, looks at the
-/// poller and so no other is sent there. It depends on who came to wait in the poller: some of the rounds.
+/// Fails when no M serves a timer in the heap of an idle P, because the only busy M, which yields, looks at the poller and so
+/// no other is sent there. It depends on which M came to wait in the poller: some of the rounds.
 #[test]
 fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
     let _alone = alone();
@@ -187,7 +187,7 @@ fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
     });
 }
 
-/// Fails by lateness: the M in the poller waits for the long sleep, and nobody tells it of the short one.
+/// Fails by lateness when the M in the poller waits for the long sleep, and is not told of the short one.
 #[test]
 fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
     /// In it the M that has nothing to do comes to wait in the poller.
@@ -231,7 +231,7 @@ fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
 
 const SLEEPERS: u64 = 1000;
 
-/// The due times of many sleepers in the order in which they woke; `None` when not all had begun to sleep before the
+/// Returns the due times of many sleepers in the order in which they woke; `None` if not all had begun to sleep before the
 /// first was due, `lead` after the beginning.
 fn sleeps_in_order_of_waking(lead: Duration) -> Option<Vec<Instant>> {
     let woken = Arc::new(Mutex::new(Vec::new()));
@@ -260,8 +260,8 @@ fn sleeps_in_order_of_waking(lead: Duration) -> Option<Vec<Instant>> {
     in_time.then_some(woken)
 }
 
-/// Fails by a hang, by an early end, or by disorder: the heap gives a later one out first. One P, so that there is an
-/// order; those who are due at the same look may change places.
+/// Fails by a hang, by an early end, or by disorder when the heap gives out a later one first. One P, so that there is an
+/// order; sleepers that are due at the same look may change places.
 #[test]
 fn sleepers_with_random_times_all_wake_in_their_order() {
     const TOLERANCE: Duration = Duration::from_micros(200);
@@ -269,7 +269,7 @@ fn sleepers_with_random_times_all_wake_in_their_order() {
     watched(1, || {
         let mut leads = (0..).map(|attempt| 30 * MS * 2_u32.pow(attempt));
         let woken = leads.find_map(sleeps_in_order_of_waking).expect("it is tried again and again");
-        // Whom somebody passed who is due that much later.
+        // Those that were passed by one that is due that much later.
         let mut latest = woken[0];
         let passed = woken.iter().filter(|due| {
             latest = latest.max(**due);

@@ -1,4 +1,4 @@
-//! Which goroutine runs next: oneTBB's rules for a worker that has ended a task, one by one; `go_fair` beside goroutines
+//! Which goroutine runs next: oneTBB's rules for a worker that has finished a task, one by one; `go_fair` beside goroutines
 //! that keep every P; hints that name a P.
 
 use crate::measure::{LOOK, SLICE, alone, is_quiet, is_quiet_on, median, spin_for};
@@ -55,7 +55,7 @@ fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Runs the body on one P, which no timer, helper or other M has a part in.
+/// Runs the body on one P, without timers, helpers or other Ms.
 fn on_one_p(body: impl FnOnce(&Order) + Send + 'static) {
     on_one_p_under(WorkStealing::new(), body);
 }
@@ -67,7 +67,7 @@ fn on_one_p_under(policy: WorkStealing, body: impl FnOnce(&Order) + Send + 'stat
     });
 }
 
-/// With each kind of queue that a P may have: the one under a lock is there under the cfg `gmp_policies` alone.
+/// With each kind of queue that a P can have: the one under a lock exists under the cfg `gmp_policies` only.
 fn kinds_of_queues() -> Vec<WorkStealing> {
     let ring = WorkStealing::new();
     #[cfg(gmp_policies)]
@@ -157,7 +157,7 @@ fn bypass_shares_a_slice_and_starves_nobody() {
     });
 }
 
-/// Whoever can't be found at once: the call is a plain yield. Fails by a hang, a crash, or a turn that nobody gets.
+/// If the goroutine can't be found at once, the call is a plain yield. Fails by a hang, a crash, or a lost turn.
 #[test]
 fn bypass_to_nobody_who_is_there_is_a_yield() {
     common::everywhere(|rt| {
@@ -190,8 +190,9 @@ fn bypass_to_nobody_who_is_there_is_a_yield() {
     });
 }
 
-/// Rule 2, successor: the one whose last predecessor this was runs next. By the last `done`, by the end of what is joined, and
-/// by an unbuffered hand-over; here it is `runnext` that does it. Fails when those that were queued before go first.
+/// Rule 2, successor: the goroutine whose last predecessor this was runs next. By the last `done`, by the end of what is
+/// joined, and by an unbuffered hand-over; here it is `runnext` that does it. Fails when those that were queued before go
+/// first.
 #[test]
 fn successor_of_the_last_predecessor_runs_next() {
     child::in_order("successor_of_the_last_predecessor_runs_next", successors);
@@ -247,8 +248,8 @@ fn successors() {
     });
 }
 
-/// Rule 4, affinity: what has affinity for the P goes before the global queue, though it came later, and one of five turns is
-/// left to the global queue. Fails by another order.
+/// Rule 4, affinity: a goroutine with affinity for the P goes before the global queue, though it came later, and one of five
+/// turns is left to the global queue. Fails by another order.
 #[test]
 fn affinity_goes_before_the_shared_queue() {
     child::in_order("affinity_goes_before_the_shared_queue", affinity_first);
@@ -397,8 +398,8 @@ fn go_fair_progresses_while_hogs_hold_every_p() {
     }
 }
 
-/// Another keeps the only P while a goroutine spawns in a blocking call. Fails where what it spawns overtakes what it has
-/// spawned before.
+/// Another goroutine keeps the only P while a goroutine spawns in a blocking call. Fails when a goroutine that it spawns
+/// overtakes one that it has spawned before.
 #[test]
 fn what_is_spawned_without_a_p_runs_in_its_order() {
     let _alone = alone();
@@ -608,7 +609,7 @@ fn until_yielding(reached: impl Fn() -> bool) {
     }
 }
 
-/// Fails when one that is left in a mailbox is not told of, or its closure is not dropped.
+/// Fails when the joiner of a goroutine that is left in a mailbox is not told, or its closure is not dropped.
 #[test]
 fn mail_that_is_left_at_the_end_is_told_of() {
     common::everywhere(|rt| {

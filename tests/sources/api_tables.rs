@@ -1,11 +1,11 @@
-//! What other files name of the public interface, as `docs/api/gmp.txt` has it: each path of gmp's in `docs/api-tables.md`, and
-//! the settings of the attributes.
+//! Names of the public interface in other files, compared with `docs/api/gmp.txt`: each path of gmp in `docs/api-tables.md`,
+//! and the settings of the attributes.
 
 use super::text;
 
 use std::collections::BTreeSet;
 
-/// Without what stands between angle brackets.
+/// Returns the text without the parts between angle brackets.
 fn without_generics(line: &str) -> String {
     let (mut depth, mut plain, mut before) = (0_usize, String::new(), ' ');
     for c in line.chars() {
@@ -21,7 +21,7 @@ fn without_generics(line: &str) -> String {
     plain
 }
 
-/// The paths of gmp's in a text.
+/// Returns gmp's paths in a text.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let joins = |c: char| c.is_alphanumeric() || "_:!".contains(c);
     text.split(move |c| !joins(c))

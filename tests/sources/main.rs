@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! What holds of the sources and the documents, read from their text.
+//! Properties of the sources and the documents, read from their text.
 
 mod api_tables;
 mod counts;

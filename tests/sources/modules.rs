@@ -1,4 +1,4 @@
-//! Each source file is a module of its crate: a file that no `mod` names is not compiled, and what it would test is not tested.
+//! Each source file is a module of its crate: a file that no `mod` names is not compiled, and its tests do not run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

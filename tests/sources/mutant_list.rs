@@ -66,7 +66,7 @@ fn each_mutation_takes_one_line() {
                 assert!(line.chars().count() <= WIDTH, "{path}:{at}: more than {WIDTH} characters");
             }
             assert!(!code.contains("mutated("), "{path}:{at}: a mutation that is no annotation");
-            // What decides by a mutant is an annotation; only those name one by its bare variant.
+            // A line that decides by a mutant is an annotation; only annotations name a mutant by its bare variant.
             assert!(!code.contains("Mutant::"), "{path}:{at}: a mutant that is named in another form");
         }
     }

@@ -22,7 +22,7 @@ pub fn sources() -> BTreeMap<String, String> {
     text::rust("runtime/src")
 }
 
-/// Whether the file ships, and is none of those that say what a mutant is.
+/// Returns `true` if the file ships, and does not define what a mutant is.
 pub fn ships(path: &str) -> bool {
     let of_models = path.starts_with("models/") || path.starts_with("host/model/");
     !of_models && !["prim/hooks.rs", "prim/mutant.rs"].contains(&path)
@@ -70,8 +70,8 @@ fn claims(sources: &BTreeMap<String, String>) -> Vec<(String, String)> {
     claims
 }
 
-/// What stands between the quotation marks of `name`, which is a literal, or a variable or constant of one. `text` is without
-/// spaces.
+/// Returns the text between the quotation marks of `name`, which is a literal, or a variable or constant of one. `text` is
+/// without spaces.
 fn literal<'a>(name: &'a str, text: &'a str) -> &'a str {
     let bindings = [format!("let{name}=\""), format!("const{name}:&str=\"")];
     let bound = bindings.iter().find_map(|binding| text.split(binding.as_str()).nth(1));

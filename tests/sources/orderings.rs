@@ -1,4 +1,4 @@
-//! What the sources say of memory order: each ordering stronger than Relaxed names its partner, and each fence has one label.
+//! The comments on memory order: each ordering stronger than Relaxed names its partner, and each fence has one label.
 
 use super::text::{self, words};
 
@@ -22,7 +22,7 @@ fn parts(line: &str) -> (&str, &str) {
     line.split_once("//").unwrap_or((line, ""))
 }
 
-/// Whether the code of a line uses an ordering that has a partner.
+/// Returns `true` if the code of a line uses an ordering that has a partner.
 fn orders(code: &str) -> bool {
     let uses = |word| ["Acquire", "Release", "AcqRel", "SeqCst", "fence_after_exchange"].contains(&word);
     words(code).any(uses)
@@ -52,7 +52,7 @@ fn comment(lines: &[String], at: usize) -> String {
     lines[first - above..=at].iter().map(|line| parts(line).1.trim_start_matches(['/', '!'])).collect()
 }
 
-/// Whether a comment names a partner, or says that there is none, and what stands in its place.
+/// Returns `true` if a comment names a partner, or says that there is none, and what takes its place.
 fn names_a_partner(comment: &str) -> bool {
     words(comment).any(|word| ["partner", "partners"].contains(&word))
 }
@@ -68,7 +68,7 @@ fn the_reader_sees_what_it_looks_for() {
     assert_eq!([6, 7].map(|at| names_a_partner(&comment(&lines, at))), [true, false]);
 }
 
-/// Fails where an Acquire, a Release, an AcqRel or a fence does not say in its statement's comment what it meets.
+/// Fails when the comment of an Acquire, a Release, an AcqRel or a fence does not name its partner.
 #[test]
 fn each_ordering_names_its_partner() {
     let mut wrong = Vec::new();
@@ -89,7 +89,7 @@ fn each_ordering_names_its_partner() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Fails where two fences have one label, or prose names a fence that none is. A fence's comment begins with its label.
+/// Fails when two fences have one label, or prose names a fence that does not exist. A fence's comment begins with its label.
 #[test]
 fn each_fence_has_a_label_of_its_own() {
     let is_label = |word: &str| {

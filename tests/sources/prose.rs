@@ -1,5 +1,5 @@
-//! What the prose names exists: the files, and whatever else stands between backticks. Prose is the comments and the
-//! documents; a name is known if the code has it, or `prose_names.txt` says whose it is.
+//! The files, and all else that the prose names between backticks, exist. Prose is the comments and the documents; a name is
+//! known if the code has it, or `prose_names.txt` says whose it is.
 
 use super::text::{self, words};
 use super::verification;
@@ -33,7 +33,7 @@ fn split(path: &str, text: &str) -> (Vec<(usize, String)>, String) {
     (prose, code)
 }
 
-/// What stands between backticks in a line.
+/// Returns the quotations between backticks in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     // The fence of a block of code is no quotation.
     line.split('`').skip(1).step_by(2).filter(|_| !line.contains("```"))
@@ -43,7 +43,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 fn as_path(quoted: &str) -> Option<&str> {
     let plain = quoted.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c));
     let file = [".rs", ".md", ".py", ".txt", ".toml", ".json"].iter().any(|end| quoted.ends_with(end));
-    // What was built or measured may not be there.
+    // Built or measured files may not be there.
     let made = ["target", "results"].iter().any(|folder| quoted.starts_with(folder));
     let name = !made && !quoted.starts_with(['/', '.']) && quoted.len() > 4;
     (plain && name && (file || quoted.ends_with('/'))).then_some(quoted.trim_end_matches('/'))
@@ -188,7 +188,7 @@ fn each_name_between_backticks_exists() {
     assert!(unused.is_empty(), "in tests/sources/prose_names.txt and nowhere else: {unused:?}");
 }
 
-/// Fails when a comment is wider than what a reader's window shows; a table's row may be.
+/// Fails when a comment is wider than a reader's window; a table's row may be.
 #[test]
 fn comments_have_one_width() {
     let mut wide = Vec::new();

@@ -1,4 +1,4 @@
-//! The one reader of the sources: files by their paths from a folder, and what of them ships.
+//! The one reader of the sources: files by their paths from a folder, and the parts of them that ship.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub fn files(folder: &str) -> BTreeMap<String, String> {
                 }
             } else {
                 let relative = path.strip_prefix(&root).expect("it was found there");
-                // What is no text, a picture for one, is empty here.
+                // A file that is no text, such as a picture, is empty here.
                 let text = fs::read_to_string(&path).unwrap_or_default();
                 found.insert(relative.to_str().expect("names are UTF-8").to_owned(), text);
             }
@@ -62,7 +62,7 @@ pub fn without_tests(text: &str) -> String {
     out
 }
 
-/// How many lines a module of tests takes that begins, with its attributes, on the first of `lines`.
+/// Returns how many lines a module of tests takes that begins, with its attributes, on the first of `lines`.
 fn tests_at(lines: &[&str]) -> Option<usize> {
     if !["#[cfg(test)]", "#[cfg(all(test"].iter().any(|attribute| lines[0].starts_with(attribute)) {
         return None;
@@ -82,7 +82,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Fails when what follows a module of tests is left out with it, when what is no module is left out, or a number changes.
+/// Fails when the code after a module of tests, or code that is no module, is left out, or a line number changes.
 #[test]
 fn modules_of_tests_alone_are_left_out() {
     let text = "use a;\n#[cfg(test)]\nmod tests;\nmod b;\n#[cfg(test)]\nfn c() {\n}\n#[cfg(all(test, not(d)))]\n\
@@ -91,7 +91,7 @@ fn modules_of_tests_alone_are_left_out() {
     assert_eq!(without_tests(text), left);
 }
 
-/// Fails when a file whose tests are declared at its top is read no further, or models and tests are read.
+/// Fails when a file whose tests are declared at its top is not read further, or models and tests are read.
 #[test]
 fn the_reader_reads_what_ships() {
     let sources = shipped("runtime/src");

@@ -51,7 +51,7 @@ fn models(files: &BTreeMap<String, String>) -> String {
     table
 }
 
-/// Whether `word` is the label of a fence.
+/// Returns `true` if `word` is the label of a fence.
 fn is_label(word: &str) -> bool {
     let named = word.ends_with("Fence") || word.ends_with("Barrier");
     named && word.len() > "Barrier".len() && word.starts_with(char::is_uppercase)

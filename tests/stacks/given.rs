@@ -1,4 +1,4 @@
-//! How large a future or a closure may be that a call is given on a goroutine's stack.
+//! The largest future or closure that can be passed to a call on a goroutine's stack.
 
 use common::child;
 use common::runtime;
@@ -47,7 +47,7 @@ fn calls<const SIZE: usize>() -> usize {
     blocking(move || bytes.iter().map(|&byte| usize::from(byte)).sum())
 }
 
-/// Of different sizes: the compiler may save the one or the other copy.
+/// Of different sizes: the compiler may elide one copy or the other.
 const CALLS: [fn() -> usize; 8] = [
     calls::<SIZE>,
     calls::<{ SIZE - 1 }>,
@@ -59,7 +59,7 @@ const CALLS: [fn() -> usize; 8] = [
     calls::<{ SIZE - 7 }>,
 ];
 
-/// Fails by SIGABRT, as the stack overflows: the future is copied more often than into its place.
+/// Fails by SIGABRT, as the stack overflows, when the future is copied more often than into its place.
 #[test]
 fn a_future_is_moved_into_its_place_alone() {
     if !child::is_child() {
@@ -68,7 +68,7 @@ fn a_future_is_moved_into_its_place_alone() {
     assert_eq!(runtime(1).run(awaits), SIZE);
 }
 
-/// Fails by SIGABRT, as the stack overflows: the closure is copied on its way to the frame that calls it.
+/// Fails by SIGABRT, as the stack overflows, when the closure is copied on its way to the frame that calls it.
 #[test]
 fn a_closure_is_called_where_it_lies() {
     if !child::is_child() {

@@ -1,4 +1,4 @@
-//! A goroutine that can't be unwound waits on, and that is never silent: it is counted, and told with the frame that is
+//! A goroutine that can't be unwound continues to wait, and never silently: it is counted, and reported with the frame that is
 //! to blame.
 
 use common::child;
@@ -29,7 +29,7 @@ fn under_a_done_context(f: impl FnOnce()) -> Result<(), ContextError> {
     ctx.run(f)
 }
 
-/// So many waits below a function of C outlive their context.
+/// Makes so many waits below a function of C outlive their context.
 fn outlive(rt: &Runtime, waits: usize) {
     for _ in 0..waits {
         assert_eq!(rt.run(|| under_a_done_context(waits_below_c)), Ok(()));
@@ -48,7 +48,7 @@ fn each_is_counted_in_the_report() {
     });
 }
 
-/// Fails by a count of none: what the end of a runtime leaves is counted, too.
+/// Fails by a count of none: goroutines that the end of a runtime leaves behind are counted, too.
 #[test]
 fn the_end_of_a_runtime_counts() {
     extern "C" fn for_good() {
@@ -129,8 +129,8 @@ fn deep(end: usize, left: usize, f: &dyn Fn()) {
     black_box(&frame);
 }
 
-/// The same where a context has ended, below a function that a panic could not pass. Fails by a line, which is
-/// written on what is left of the stack, and may overflow it.
+/// The same, but a context has ended, below a function that a panic could not pass. Fails by a line: it is written on the rest
+/// of the stack, and may overflow that.
 #[test]
 fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
     const NAME: &str = "a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone";
@@ -161,8 +161,8 @@ fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
     });
 }
 
-/// Fails by an overflow, in the child: the frames are looked at, and unwound, where neither fits. By another count where a
-/// wait is ended all the same.
+/// Fails by an overflow, in the child, when frames are looked at, or unwound, without the room for that. Fails by another count
+/// when a wait is ended all the same.
 #[test]
 fn a_context_ends_no_wait_where_the_look_does_not_fit() {
     const NAME: &str = "a_context_ends_no_wait_where_the_look_does_not_fit";
@@ -213,7 +213,7 @@ fn a_context_ends_no_wait_of_a_thread_where_the_look_does_not_fit() {
     }
 }
 
-/// A stack is larger than was asked for, and a wait stands deeper than that. Fails by a wait that goes on.
+/// A stack is larger than requested, and a wait lies deeper than that size. Fails when the wait goes on.
 #[test]
 fn a_context_ends_a_wait_on_all_of_a_stack() {
     everywhere(|rt| {
@@ -231,7 +231,7 @@ fn a_context_ends_a_wait_on_all_of_a_stack() {
     });
 }
 
-/// The counterpart: with some more left the same wait is ended. Fails by a wait that goes on.
+/// The counterpart: with some more left the same wait is ended. Fails when the wait goes on.
 #[test]
 fn a_context_ends_a_wait_where_the_look_fits() {
     everywhere(|rt| {
@@ -255,7 +255,7 @@ static TOP: AtomicUsize = AtomicUsize::new(0);
 /// So much of the stack is left for a wait and the look at its frames.
 const LEFT: usize = if cfg!(debug_assertions) { 10_000 } else { 6000 };
 
-/// Fails by an overflow: who is left where it is, for want of stack, must not be told of by means of that stack.
+/// Fails by an overflow: a report about a goroutine that is left for want of stack must not use that stack.
 #[test]
 fn a_goroutine_with_little_stack_left_is_counted_alone() {
     const NAME: &str = "a_goroutine_with_little_stack_left_is_counted_alone";

@@ -20,7 +20,7 @@ const MIB: usize = 1 << 20;
 /// For so many frames, in a debug build too.
 const LARGE: usize = 8 * MIB;
 
-/// Goes down so many frames, calls `f` in the innermost, and adds up on the way back what each kept.
+/// Goes down so many frames, calls `f` in the innermost, and adds up the values of the frames on the way back.
 #[inline(never)]
 fn descend(depth: u32, f: &mut dyn FnMut()) -> u64 {
     let kept = black_box([depth; 32]);
@@ -54,7 +54,7 @@ impl Drop for Drops<'_> {
     }
 }
 
-/// Fails by an overflow, or a sum that is not what was kept in the frames.
+/// Fails by an overflow, or when the sum is not that of the values in the frames.
 #[test]
 fn it_goes_deep_and_parks_at_the_bottom() {
     everywhere(|rt| {
@@ -74,7 +74,7 @@ fn it_goes_deep_and_parks_at_the_bottom() {
     });
 }
 
-/// The same where each park resumes on another thread.
+/// The same, but each park resumes on another thread.
 #[test]
 fn it_resumes_on_another_thread() {
     #[inline(never)]
@@ -104,7 +104,8 @@ fn it_resumes_on_another_thread() {
     assert!(changes > 0, "nobody has moved");
 }
 
-/// It takes and gives what is bound to the caller: a borrow, what is neither `Send` nor `'static`, a large value.
+/// The function takes and returns values that are bound to the caller: a borrow, a value that is neither `Send` nor `'static`,
+/// a large one.
 #[test]
 fn what_it_takes_and_gives_need_not_be_send() {
     everywhere(|rt| {
@@ -120,7 +121,7 @@ fn what_it_takes_and_gives_need_not_be_send() {
     });
 }
 
-/// Fails by another payload, by frames that were not unwound, or by an own stack that can't be used afterwards.
+/// Fails by another payload, when frames were not unwound, or when the caller's own stack can't be used afterwards.
 #[test]
 fn a_panic_passes_through_it() {
     everywhere(|rt| {
@@ -151,7 +152,7 @@ fn a_panic_passes_through_it() {
     });
 }
 
-/// Fails by a backtrace that ends at the edge of the second stack.
+/// Fails when a backtrace ends at the edge of the second stack.
 #[test]
 fn a_backtrace_has_the_frames_of_both_stacks() {
     #[inline(never)]
@@ -204,8 +205,8 @@ fn goexit_passes_through_it() {
     });
 }
 
-/// Fails by a goroutine that sleeps on: the look at the frames does not find the catcher, which lies on another stack than
-/// the park, or takes another for it.
+/// Fails when a goroutine sleeps on because the look at the frames does not find the catcher, which lies on another stack than
+/// the park, or takes another frame for it.
 #[test]
 fn a_context_ends_it_wherever_run_is_called() {
     type Way = fn(&Context, &AtomicUsize) -> Result<(), ContextError>;
@@ -284,7 +285,7 @@ fn a_size_out_of_range_is_a_panic_that_names_the_limits() {
     runtime(1).run(all);
 }
 
-/// Fails by stacks that do not come back: the process would hold a thousand more after each round.
+/// Fails when stacks do not come back: the process would hold a thousand more after each round.
 #[test]
 fn a_thousand_at_once_and_again() {
     if !child::is_child() {
@@ -339,7 +340,8 @@ fn a_plain_thread_may_use_it() {
     cancels.join().unwrap();
 }
 
-/// Fails by a goroutine that is left: the room on its stack was judged by the distance to another one, most often too small.
+/// Fails when a goroutine is left behind because the room on its stack was computed from the distance to another stack, most
+/// often too small.
 #[test]
 fn the_end_of_a_runtime_unwinds_it() {
     everywhere(|rt| {
@@ -377,8 +379,8 @@ fn waits_below(top: usize, used: usize, begun: &AtomicUsize) {
     black_box(&frame);
 }
 
-/// A throw needs stack. Fails by a goroutine that is unwound on a stack that is nearly full, as the room was judged by the
-/// distance to another one.
+/// A throw needs stack. Fails when a goroutine is unwound on a stack that is nearly full, as the room was computed from the
+/// distance to another stack.
 #[test]
 fn who_has_filled_it_is_left() {
     everywhere(|rt| {
@@ -398,7 +400,7 @@ fn who_has_filled_it_is_left() {
     });
 }
 
-/// Fails by memory that stays: nobody trims the stacks of plain threads.
+/// Fails when memory stays: no monitor trims the stacks of plain threads.
 #[test]
 fn a_plain_thread_gives_large_stacks_back() {
     if !child::is_child() {
@@ -416,7 +418,7 @@ fn a_plain_thread_gives_large_stacks_back() {
     assert!(resident() < resident_before + 8 * MIB, "{resident_before} bytes, then {}", resident());
 }
 
-/// Nobody unwinds through it.
+/// Nothing unwinds through it.
 #[inline(never)]
 extern "C" fn sleeps_for_good(place: &AtomicUsize) {
     let value = black_box(7_u8);
@@ -425,7 +427,7 @@ extern "C" fn sleeps_for_good(place: &AtomicUsize) {
     black_box(value);
 }
 
-/// Fails by a fault: a stack of a goroutine that is left behind was unmapped or given to another.
+/// Fails by a fault when a stack of a goroutine that is left behind was unmapped or given to another.
 #[test]
 fn a_goroutine_that_is_left_behind_keeps_both_stacks() {
     everywhere(|rt| {
@@ -445,7 +447,7 @@ fn a_goroutine_that_is_left_behind_keeps_both_stacks() {
 fn refuse_guards() {
     const PROCESS_MADVISE: u32 = 440;
     const MADV_GUARD_INSTALL: u32 = 102;
-    // Where a filter finds the number of the system call, and the lower half of its third argument.
+    // The offsets at which a filter finds the number of the system call, and the lower half of its third argument.
     const NUMBER: u32 = 0;
     const THIRD: u32 = 32;
     let instruction = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -478,9 +480,8 @@ fn nest(size: usize, depth: usize) -> usize {
     if depth == 0 { 0 } else { 1 + with_stack(size, || nest(size, depth - 1)) }
 }
 
-/// Fails when a stack that the kernel refuses after it was promised counts as one that is in use. Main keeps its P,
-/// though it takes long: on another thread the first ones would end while main still starts some, and their stacks
-/// would be promised again.
+/// Fails when a stack that the kernel refuses after it was promised counts as in use. Main keeps its P, though it takes long:
+/// on another thread the first ones would end while main still starts some, and their stacks would be promised again.
 #[test]
 fn what_is_refused_is_not_counted() {
     const STACK: usize = 64 << 10;

@@ -1,5 +1,5 @@
 //! Sends and receives, one at a time. The steady channels stay open through the round, and every message is accounted for; the
-//! passing ones are closed and replaced with what is in them.
+//! passing channels are closed and replaced with their contents.
 
 use crate::ledger::{Aligned, Large, Message, Payload, Receipt, Small, isolated};
 use crate::worker::Worker;
@@ -101,7 +101,7 @@ pub fn tries<P: Steady>(w: &mut Worker) {
     }
 }
 
-/// What waits without a limit, until a context ends it.
+/// Operations that wait without a limit, until a context ends them.
 pub fn ended<P: Steady>(w: &mut Worker) {
     let (s, r) = w.channel::<P>();
     match w.random.below(4) {
@@ -155,7 +155,7 @@ impl Passing {
     }
 }
 
-/// An operation on a channel that may close meanwhile, by word, by its last half, or by another that takes its place.
+/// An operation on a channel that may close meanwhile, by `close`, by the drop of its last half, or by a replacement.
 pub fn passing(w: &mut Worker) {
     let number = w.random.below(w.world.passing.0.len() as u64) as usize;
     let (s, r) = w.world.passing.0[number].read().unwrap().clone();

@@ -1,4 +1,4 @@
-//! What the process has allocated and not freed.
+//! The memory that the process has allocated and not freed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
@@ -56,7 +56,7 @@ pub fn live() -> (isize, isize) {
 /// Where glibc's arenas begin: at multiples of this.
 const ARENA: usize = 64 << 20;
 
-/// Bytes of memory that the process occupies outside of the allocator. How much the allocator keeps that is free depends on
+/// Bytes of memory that the process occupies outside of the allocator. How much free memory the allocator keeps depends on
 /// which thread's arena has served which block.
 pub fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("/proc is mounted");

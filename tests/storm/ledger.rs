@@ -1,4 +1,4 @@
-//! What becomes of messages and of whatever else has an owner, and the panics that are meant.
+//! The fate of messages and of all else that has an owner, and the deliberate panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Book {
     received: AtomicU64,
     /// Received by an operation that an unwinding then gave up.
     given_up: AtomicU64,
-    /// What has been made of other things, and not been dropped.
+    /// The other values that were made, and not dropped.
     alive: AtomicU64,
 }
 
@@ -42,13 +42,13 @@ impl Book {
         self.given_up.fetch_add(1, SeqCst);
     }
 
-    /// What counts among what is alive, until it is dropped.
+    /// A value that counts as alive until it is dropped.
     pub fn probe(self: &Arc<Self>) -> Probe {
         self.alive.fetch_add(1, SeqCst);
         Probe(Arc::clone(self))
     }
 
-    /// All that was made is gone.
+    /// Asserts that all values that were made are gone.
     pub fn is_closed(&self) -> bool {
         self.made.load(SeqCst) == self.dropped.load(SeqCst) && self.alive.load(SeqCst) == 0
     }
@@ -57,7 +57,8 @@ impl Book {
         self.made.load(SeqCst)
     }
 
-    /// Every message that a send reported as gone was received, but for those that were given up; and each is dropped.
+    /// Asserts that every message that was reported as sent was received, except those that were given up; and that each is
+    /// dropped.
     #[track_caller]
     pub fn balances(&self) {
         let load = |count: &AtomicU64| count.load(SeqCst);
@@ -82,7 +83,7 @@ impl Drop for Probe {
     }
 }
 
-/// Whether a message was sent; kept by whoever sends it.
+/// Whether a message was sent; kept by its sender.
 pub struct Receipt {
     fate: Arc<AtomicU8>,
     book: Arc<Book>,
@@ -102,7 +103,7 @@ fn note(fate: &AtomicU8, what: u8) {
     assert_eq!(before & what, 0, "a message, twice: {what}, after {before}");
 }
 
-/// What a message carries: so many bytes, at such addresses.
+/// The contents of a message: so many bytes, at such addresses.
 pub trait Payload: Send + 'static {
     fn of(number: u64) -> Self;
     fn is_of(&self, number: u64) -> bool;
@@ -153,7 +154,7 @@ impl<P: Payload> Message<P> {
         self.book.received.fetch_add(1, SeqCst);
     }
 
-    /// Received from a channel that may have dropped others: only that it is whole, and comes once.
+    /// Checks a message from a channel that may have dropped others: only that it is whole, and comes once.
     #[track_caller]
     pub fn passed(self) {
         assert!(self.payload.is_of(self.number), "message {} is not whole", self.number);

@@ -34,7 +34,7 @@ pub fn join(w: &mut Worker) {
     });
     let Some(handle) = handle else { return };
     if w.random.one_in(2) {
-        // Who was interrupted does not get the value; nor does anybody else.
+        // A joiner that was interrupted does not get the value; nor does any other.
         w.ended(|_| drop(handle.join()));
     } else {
         let result = handle.join();
@@ -81,7 +81,7 @@ pub fn goexit(w: &mut Worker) {
     assert!(ended_with_its_runtime(&result) || result.unwrap_err().is_goexit());
 }
 
-/// Its goroutines borrow, one may fail, and whoever waits for them may be interrupted meanwhile.
+/// Its goroutines borrow, one may fail, and the waiter for them may be interrupted meanwhile.
 pub fn scope(w: &mut Worker) {
     if !w.is_goroutine() {
         return;
@@ -108,7 +108,7 @@ pub fn scope(w: &mut Worker) {
                         fail_deliberately();
                     }
                 });
-                // Whoever fails is joined, else the scope would panic.
+                // A goroutine that fails is joined, else the scope would panic.
                 if number == 2 {
                     drop(handle.join());
                 }

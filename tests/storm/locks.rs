@@ -21,7 +21,7 @@ pub struct Locks {
     writers: AtomicI64,
     semaphore: Semaphore,
     permits: AtomicI64,
-    /// What was put there and not taken.
+    /// The tokens that were put there and not taken.
     stock: Mutex<i64>,
     stocked: Condvar,
     put: AtomicI64,
@@ -33,7 +33,7 @@ pub struct Locks {
     flight: SingleFlight<u64, u64>,
 }
 
-/// So many more, until it is dropped.
+/// Counts so many more, until it is dropped.
 struct More<'a>(&'a AtomicI64, i64);
 
 impl<'a> More<'a> {
@@ -291,7 +291,7 @@ pub fn event(w: &mut Worker) {
     }
 }
 
-/// Several come for one value, and each may be interrupted, whoever makes it, too: then another does.
+/// Several come for one value, and each may be interrupted, the maker, too: then another makes it.
 pub fn once(w: &mut Worker) {
     let (lock, made) = (Arc::new(OnceLock::new()), Arc::new(AtomicU64::new(0)));
     let come = {
@@ -330,7 +330,7 @@ pub fn single_flight(w: &mut Worker) {
     });
 }
 
-/// At most so many at a time, one of them fails; whoever waits is told so.
+/// At most so many at a time, one of them fails; the waiter is told so.
 pub fn err_group(w: &mut Worker) {
     if !w.is_goroutine() {
         return;
@@ -345,7 +345,7 @@ pub fn err_group(w: &mut Worker) {
             });
         }
         let result = group.wait();
-        // Those that a runtime's end has unwound have not failed.
+        // Tasks that a runtime's end has unwound have not failed.
         if world.runtime().is_some() {
             assert_eq!(result, if fails { Err(9) } else { Ok(()) });
         }

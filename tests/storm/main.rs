@@ -1,15 +1,15 @@
 //! All storms mixed, in one runtime after the other: channels with messages whose drops panic, selects, contexts and limits
-//! that end every kind of wait, goroutines in numbers that no ring holds, timers, sockets, plain threads, blocking
-//! calls, locked threads, and runtimes that end in the middle of it. What was made is counted, and so is what is left.
+//! that end every kind of wait, goroutines in numbers that no ring holds, timers, sockets, plain threads, blocking calls,
+//! locked threads, and runtimes that end in the middle of it. All that was made is counted, and so is all that is left.
 //!
 //! ```sh
 //! cargo test --release --test storm                                        # the short form, some seconds; part of ./test
 //! cargo test --release --test storm -- --procs 4 --seconds 600             # prints the seed that it took
 //! cargo test --test storm -- --procs 4 --seconds 300 --seed 7 --only chan  # with debug assertions, and fewer operations
 //! ```
-//! A seed fixes what each worker wants to do, not what comes of it: threads race as they please. `--only` takes the
-//! beginnings of operations' names, with commas between; `--list` shows them. When a worker makes no progress for 60 s,
-//! the process prints the seed, what was done, and what all goroutines wait for, and aborts.
+//! A seed fixes what each worker tries, not the outcome: threads race as they please. `--only` takes the beginnings of
+//! operations' names, with commas between; `--list` shows them. When a worker makes no progress for 60 s, the process prints
+//! the seed, what was done, and what all goroutines wait for, and aborts.
 //!
 //! Without libtest, whose threads would be counted.
 #![cfg_attr(gmp_loom, allow(dead_code, unused_imports))]
@@ -41,7 +41,7 @@ struct Args {
     seconds: Option<u64>,
     seed: Option<u64>,
     only: Vec<String>,
-    /// As libtest takes them: this test runs when one of them is within its name.
+    /// The filters, as libtest takes them: this test runs if one of them is a part of its name.
     filters: Vec<String>,
     lists: bool,
 }
@@ -67,7 +67,7 @@ impl Args {
                 "--seed" => all.seed = Some(number(value())),
                 "--only" => all.only = value().split(',').map(str::to_owned).collect(),
                 "--list" => all.lists = true,
-                // What `cargo test` hands to each of its targets.
+                // The arguments that `cargo test` hands to each of its targets.
                 "--test-threads" | "--skip" | "--format" | "--color" => drop(value()),
                 "--exact" | "--nocapture" | "--quiet" | "-q" | "--include-ignored" => {}
                 flag if flag.starts_with('-') => misuse(&format!("unknown option {flag}")),

@@ -1,4 +1,5 @@
-//! What goroutines do beside waiting: they block their threads, compute, take a thread or a larger stack, and change the Ps.
+//! The activities of goroutines beside waiting: they block their threads, compute, take a thread or a larger stack, and change
+//! the Ps.
 
 use crate::channels;
 use crate::ledger::{Small, isolated};

@@ -15,11 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const THREADS: usize = 3;
-/// What a shutdown may take, and what ends by itself.
+/// The longest that a shutdown may take, or goroutines that end by themselves.
 const ROUND_LIMIT: Duration = Duration::from_secs(40);
-/// From the end of this round on what is allocated may not grow.
+/// From the end of this round on allocated memory may not grow.
 const WARM: usize = 4;
-/// By more than this: tables that grow with the most there ever was, the names of functions for a dump.
+/// The growth that is allowed: tables that grow with the most there ever was, the names of functions for a dump.
 const SLACK: isize = 4 << 20;
 const RESIDENT_SLACK: usize = 64 << 20;
 
@@ -42,7 +42,7 @@ enum End {
     FromInside,
 }
 
-/// The rounds so far, and what they left.
+/// The rounds so far, and the memory that they left.
 pub struct Course {
     choice: Arc<[usize]>,
     rounds: Cell<usize>,
@@ -130,12 +130,12 @@ impl Course {
         handles.push(runtime.go(move || sockets::serve(&server)));
         thread::sleep(plan.length);
         if self.rounds.get() < WARM {
-            // What the names of functions are kept in.
+            // The memory in which the names of functions are kept.
             drop(gmp::dump());
         }
 
         watch::stage("ends");
-        // Whoever still has the runtime lets it go.
+        // Workers that still have the runtime let it go.
         world.forget_runtime();
         let runtime = sole(runtime);
         let join_all = |handles: Vec<JoinHandle<()>>| {
@@ -205,7 +205,7 @@ fn entries(folder: &str) -> usize {
     fs::read_dir(folder).expect("/proc is mounted").count()
 }
 
-/// What ends by itself does so in time.
+/// Asserts that what ends by itself does so in time.
 fn until(what: &str, reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !reached() {

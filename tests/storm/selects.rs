@@ -51,7 +51,7 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
     }
 }
 
-/// Counts a message that was received by an operation which is not completed: the runtime may end before.
+/// Counts a message that was received by an operation that is not completed: the runtime may end before.
 struct GaveUp {
     book: Arc<Book>,
     received: bool,
@@ -75,7 +75,7 @@ impl Drop for GaveUp {
     }
 }
 
-/// Drops the operation as an unwinding does, and goes on; what the drop of a message throws goes through.
+/// Drops the operation as an unwinding does, and goes on; a panic of a message's drop passes.
 fn give_up(operation: SelectedOperation<'_>) {
     let unwound = catch_unwind(AssertUnwindSafe(move || {
         let _operation = operation;
@@ -126,7 +126,8 @@ pub fn limited<P: Steady>(w: &mut Worker) {
     }
 }
 
-/// Whoever is chosen waits for a message that takes its time, fails to be made, or is never made, as its maker is interrupted.
+/// The chosen receiver waits for a message that takes its time, fails to be made, or is never made, as its maker is
+/// interrupted.
 pub fn promise<P: Steady>(w: &mut Worker) {
     let ((s, r), (other_s, other_r)) = (w.channel::<P>(), w.channel::<P>());
     w.ended(|w| {

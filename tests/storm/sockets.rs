@@ -1,4 +1,4 @@
-//! Connections over the loopback to an echo, with limits, contexts and closes in the middle of what they do.
+//! Connections over the loopback to an echo, with limits, contexts and closes in the middle of their calls.
 
 use crate::worker::Worker;
 use crate::world::World;
@@ -18,7 +18,7 @@ pub struct Sockets {
     addr: SocketAddr,
     begin: Instant,
     connections: AtomicU64,
-    /// At most so many at a time, whatever becomes of those at the other end.
+    /// At most so many at a time, whatever happens to their peers.
     at_once: Arc<Semaphore>,
 }
 
@@ -30,7 +30,7 @@ impl Sockets {
         Sockets { listener, addr, begin: Instant::now(), connections: AtomicU64::new(0), at_once }
     }
 
-    /// Whoever accepts, or waits for a peer that is gone, goes on.
+    /// Lets goroutines that accept, or wait for a peer that is gone, go on.
     pub fn close(&self) {
         // It may be closed already.
         let _either_way = self.listener.close();
@@ -146,7 +146,7 @@ pub fn talk(w: &mut Worker) {
     }
 }
 
-/// Reads what never comes, until a limit that is moved, a context, a shutdown or a close ends it.
+/// Reads data that never comes, until a limit that is moved, a context, a shutdown or a close ends the read.
 pub fn silence(w: &mut Worker) {
     let Some(connection) = w.connection() else { return };
     let stream = connection.stream;

@@ -14,7 +14,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// What was set has fired, or was stopped.
+    /// Asserts that every timer that was set has fired, or was stopped.
     pub fn have_fired(&self) -> bool {
         self.due.load(SeqCst) == 0
     }
@@ -87,7 +87,7 @@ pub fn ticker(w: &mut Worker) {
     ticker.stop();
 }
 
-/// A tree of contexts, what is called when one ends, and whether it is told to all.
+/// A tree of contexts: the functions that are called when one ends, and whether all are told of the end.
 pub fn context(w: &mut Worker) {
     let (parent, cancel) = Context::background().with_timeout(w.random.micros(300));
     let children: Vec<_> = (0..w.random.below(6)).map(|_| parent.with_cancel()).collect();

@@ -1,4 +1,4 @@
-//! Which workers make progress, what was done, and what the process says when it goes wrong.
+//! Which workers make progress, what was done, and what the process says when something goes wrong.
 
 use crate::worker::OPERATIONS;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Main, and each worker.
 const MOST: usize = 64;
 const LIMIT: Duration = Duration::from_secs(60);
-/// What hangs may keep the lock that whoever tells of it needs.
+/// A worker that hangs may keep the lock that the thread that reports it needs.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 const NOTHING: usize = usize::MAX;
 
@@ -30,7 +30,7 @@ static FAILED: Mutex<bool> = Mutex::new(false);
 /// What main does, and of which round.
 static STAGE: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
 
-/// This one begins that operation.
+/// Notes that this worker begins that operation.
 pub fn begins(who: usize, operation: usize) {
     BEATS[who].doing.store(operation, Relaxed);
     BEATS[who].count.fetch_add(1, Relaxed);
@@ -46,12 +46,12 @@ impl Drop for Watched {
     }
 }
 
-/// Main begins a round.
+/// Notes that main begins a round.
 pub fn round(text: String) {
     STAGE.lock().unwrap().0 = text;
 }
 
-/// Main begins this part of the round, and is to end it in time.
+/// Notes that main begins this part of the round, which has to end in time.
 pub fn stage(text: &str) {
     STAGE.lock().unwrap().1 = text.to_owned();
     BEATS[0].doing.store(0, Relaxed);
@@ -70,7 +70,7 @@ pub fn counts() -> String {
     text
 }
 
-/// How many operations were begun so far.
+/// Returns how many operations were begun so far.
 pub fn operations() -> u64 {
     COUNTS.iter().map(|count| count.load(Relaxed)).sum()
 }
@@ -79,7 +79,7 @@ fn say(text: &str) {
     let _nobody_to_tell = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Says where it was, and what all wait for, and ends the process.
+/// Prints where the storm was, and what all wait for, and ends the process.
 fn end(what: &str) -> ! {
     let (round, stage) =
         STAGE.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |stage| stage.clone());

@@ -86,7 +86,7 @@ pub static OPERATIONS: &[Operation] = &[
     op("odd_yield", 300, odd::yields),
 ];
 
-/// Those whose names begin like this, all of them if there is nothing to choose by.
+/// Returns the operations whose names begin like this; all of them if no name is given.
 pub fn chosen(beginnings: &[String]) -> Result<Vec<usize>, String> {
     let chosen: Vec<_> = (0..OPERATIONS.len())
         .filter(|&index| {
@@ -114,7 +114,7 @@ pub struct Worker {
     /// It stays from one operation to the next.
     pub connection: Option<sockets::Connection>,
     choice: Arc<[usize]>,
-    /// A worker that is left behind is among what is alive.
+    /// A worker that is left behind counts as alive.
     _probe: Probe,
 }
 
@@ -180,7 +180,8 @@ impl Worker {
         }
     }
 
-    /// Runs what may wait for ever, and has a context end it, in one of the ways there are. Returns `None` when it was ended.
+    /// Runs an operation that may wait for ever, and makes a context end it, in one of the possible ways. Returns `None` if it
+    /// was ended.
     pub fn ended<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let background = Context::background();
         let limit = self.random.micros(300);
@@ -236,7 +237,7 @@ impl Worker {
         }
     }
 
-    /// Has somebody else do this, who is not waited for.
+    /// Makes another worker do this, without waiting for it.
     pub fn meanwhile(&mut self, f: impl FnOnce() + Send + 'static) {
         if self.is_goroutine() {
             drop(gmp::go(f));

@@ -52,7 +52,7 @@ impl World {
         self.runtime.lock().unwrap().upgrade()
     }
 
-    /// Nobody finds the runtime any more, which is about to end.
+    /// Hides the runtime, which is about to end.
     pub fn forget_runtime(&self) {
         *self.runtime.lock().unwrap() = Weak::new();
     }
@@ -63,7 +63,7 @@ impl World {
         self.passing.clear();
     }
 
-    /// Then: nothing was lost on the way.
+    /// Asserts, after that, that nothing was lost on the way.
     #[track_caller]
     pub fn balances(&self) {
         self.locks.balance();

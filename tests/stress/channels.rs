@@ -14,7 +14,7 @@ fn of_each_kind(property: impl Fn(&Runtime, Kind)) {
     everywhere(|rt| KINDS.into_iter().for_each(|kind| property(rt, kind)));
 }
 
-/// Somebody who can be waited for.
+/// A member that can be waited for.
 type Join<T> = Box<dyn FnOnce() -> T>;
 
 fn go<T: Send + 'static>(rt: &Runtime, on_thread: bool, f: impl FnOnce() -> T + Send + 'static) -> Join<T> {
@@ -27,8 +27,8 @@ fn go<T: Send + 'static>(rt: &Runtime, on_thread: bool, f: impl FnOnce() -> T + 
     }
 }
 
-/// So many senders send so many messages each, and so many receivers share them. Every second of each side is a
-/// plain thread, if `mixed`.
+/// Makes so many senders send so many messages each, and so many receivers share them. Every second of each side is a plain
+/// thread, if `mixed`.
 fn load(rt: &Runtime, kind: Kind, [senders, receivers]: [usize; 2], each: usize, mixed: bool) {
     let (s, r) = kind();
     let senders: Vec<_> = (0..senders)
@@ -67,7 +67,7 @@ fn a_million_messages_from_four_to_four() {
     of_each_kind(|rt, kind| load(rt, kind, [4, 4], share(1_000_000, 4), false));
 }
 
-/// The same between goroutines and plain threads, each of which wakes the other through the kernel.
+/// The same between goroutines and plain threads, which wake each other through the kernel.
 #[test]
 fn messages_between_goroutines_and_threads() {
     of_each_kind(|rt, kind| {
@@ -76,7 +76,7 @@ fn messages_between_goroutines_and_threads() {
     });
 }
 
-/// Fails by a hang, or by a message that is lost between two channels.
+/// Fails by a hang, or when a message is lost between two channels.
 #[test]
 fn a_million_messages_through_selects() {
     of_each_kind(|rt, kind| {

@@ -16,7 +16,7 @@ const GIVERS: usize = 8;
 /// At each number of Ps.
 const WAKES: usize = 100_000;
 
-/// One who waits: for what the givers give, and for other things in between.
+/// A waiter: it waits for what the givers give, and for other things in between.
 #[derive(Default)]
 struct Owner {
     /// What the givers give; a wake each.
@@ -99,8 +99,8 @@ impl Owner {
     }
 }
 
-/// Fails by a hang: a wake is lost, so that what was given is not taken. By an assertion: a wake ends a wait that is for
-/// something else. By the count: one is taken twice.
+/// Fails by a hang when a wake is lost, so that a gift is not taken; by an assertion when a wake ends a wait for something
+/// else; by the count when a gift is taken twice.
 #[test]
 fn wakes_against_parks_limits_and_cancels() {
     everywhere(|rt| {
@@ -142,7 +142,7 @@ fn wakes_against_parks_limits_and_cancels() {
     });
 }
 
-/// Fails by a report that is not clean, by a hang, or by a crash: wakers are called while their runtime ends, and after that.
+/// Wakers are called while their runtime ends, and after that. Fails by a report that is not clean, by a hang, or by a crash.
 #[test]
 fn wakes_against_the_end_of_the_runtime() {
     for procs in PROCS {

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// Fails by a hang: a goroutine is submitted from outside when the last M goes idle, or is on its way into the
-/// poller, or out of it.
+/// A goroutine is submitted from outside when the last M goes idle, or is on its way into the poller, or out of it. Fails by a
+/// hang.
 #[test]
 fn a_submission_meets_a_runtime_that_is_just_going_idle() {
     everywhere(|rt| {
@@ -33,11 +33,11 @@ fn a_submission_meets_a_runtime_that_is_just_going_idle() {
     });
 }
 
-/// What a goroutine does after it was seen to run: then the next submission can come before its M looks for work, and
-/// on each step of going to sleep from there on.
+/// The work of a goroutine after it was seen to run: so the next submission can come before its M looks for work, and at each
+/// later step of going to sleep.
 const TAIL: u64 = 120;
 
-/// One submitter and nothing else that could repair a lost wake-up. Fails by a hang.
+/// One submitter, and no other that could repair a lost wake-up. Fails by a hang.
 fn submits_one_by_one(rt: &Runtime, total: usize, most: u64) {
     let (mut random, ran) = (Random::new(5), Arc::new(AtomicUsize::new(0)));
     for round in 1..=share(total, 1) {
@@ -75,7 +75,7 @@ fn a_single_submission_is_not_hidden_by_a_timer_and_a_socket() {
     });
 }
 
-/// Fails by a hang: the last goroutine parks, and its M goes to sleep, while a thread readies it.
+/// The last goroutine parks, and its M goes to sleep, while a thread readies the goroutine. Fails by a hang.
 #[test]
 fn the_last_goroutine_to_park_is_woken_from_outside() {
     everywhere(|rt| {

@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! Races, many times over: every waiter is woken, and what was started runs or is dropped, once.
+//! Races, many times over: every waiter is woken, and every goroutine that was started runs or is dropped, once.
 //!
 //! `GMP_STRESS=20 cargo test --release --test stress` runs twenty times as many rounds; the default is 1, which is
 //! about a million for each of the races between Ps, and a tenth of it in a debug build.

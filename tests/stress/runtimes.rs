@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Fails by a hang of the shutdown, by a goroutine that is neither run nor dropped, or by one that is both.
+/// Fails by a hang of the shutdown, or when a goroutine is neither run nor dropped, or both.
 #[test]
 fn a_shutdown_meets_goroutines_that_start_others() {
     for procs in PROCS {
@@ -44,7 +44,7 @@ fn link(made: Arc<AtomicUsize>, dropped: Arc<AtomicUsize>) -> Box<dyn FnOnce() +
     })
 }
 
-/// Fails by a hang or a crash: what one runtime does is seen by another, or outlives its own.
+/// Fails by a hang or a crash when an effect of one runtime reaches another, or outlives its own.
 #[test]
 fn runtimes_come_and_go_while_others_work() {
     let works = |rt: &Runtime, seed| {
@@ -94,7 +94,7 @@ fn runtimes_come_and_go_while_others_work() {
     }
 }
 
-/// A short life on all Ps: more goroutines than one queue holds, sleepers, sockets, and some who wake each other.
+/// A short life on all Ps: more goroutines than one queue holds, sleepers, sockets, and some that wake each other.
 fn a_life(rt: &Runtime, writes: bool) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = || {
@@ -111,7 +111,7 @@ fn a_life(rt: &Runtime, writes: bool) {
             let events = Arc::clone(&events);
             go(move || {
                 for round in 0..50 {
-                    // Nobody asks the first one to begin.
+                    // The first one begins unasked.
                     if round + me > 0 {
                         events[me].wait();
                     }
@@ -153,7 +153,7 @@ fn comes_back_to(before: [usize; 2]) {
     });
 }
 
-/// Fails by a thread or a descriptor more than before: one that was started, or given a P, while its runtime ended.
+/// Fails by one thread or descriptor more than before, when a thread was started, or given a P, while its runtime ended.
 #[test]
 fn runtimes_at_once_and_in_turn_leave_nothing_behind() {
     if !child::is_child() {

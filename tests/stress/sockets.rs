@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread;
 
-/// Fails by a hang: an I/O lock is handed to somebody who is about to wait for it, or nobody.
+/// Fails by a hang when an I/O lock is handed to a goroutine that is only about to wait for it, or to none.
 #[test]
 fn turns_of_a_socket_are_handed_on_under_contention() {
     everywhere(|rt| {
@@ -37,7 +37,7 @@ fn turns_of_a_socket_are_handed_on_under_contention() {
     });
 }
 
-/// Fails by a hang: an event comes while its reader is on the way to sleep, on another P than the poller's.
+/// An event comes while its reader is on the way to sleep, on another P than the poller's. Fails by a hang.
 #[test]
 fn readers_and_events_do_not_miss_each_other() {
     everywhere(|rt| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
-/// Fails by a hang: a joiner parks at the moment at which the goroutine ends on another P.
+/// A joiner parks at the moment at which the goroutine ends on another P. Fails by a hang.
 #[test]
 fn an_end_and_its_join_do_not_miss_each_other() {
     everywhere(|rt| {
@@ -66,8 +66,8 @@ struct Burst {
     over: Event,
 }
 
-/// Each maker fills its P's queue beyond its end, while the others take from it and do the same. Fails by a goroutine
-/// that ran twice, or by a hang: one that never ran.
+/// Each maker fills its P's queue beyond its end, while the others take from it and do the same. Fails when a goroutine ran
+/// twice, or by a hang when one never ran.
 #[test]
 fn bursts_larger_than_a_queue_run_once_each() {
     /// As many as a P keeps for itself.
@@ -110,7 +110,7 @@ fn bursts_larger_than_a_queue_run_once_each() {
     });
 }
 
-/// How many goroutines a tree has, the calling one included: one for each of `depth` levels and two below each.
+/// Returns how many goroutines a tree has, the calling one included: `depth` levels, and two goroutines below each.
 fn tree(depth: u32) -> usize {
     if depth == 1 {
         return 1;
@@ -120,7 +120,7 @@ fn tree(depth: u32) -> usize {
     1 + right.join().unwrap() + left.join().unwrap()
 }
 
-/// Fails by a count, or by a hang: a goroutine is lost between the P that made it and the one that takes it.
+/// Fails by a count, or by a hang when a goroutine is lost between the P that made it and the one that takes it.
 #[test]
 fn trees_of_goroutines_are_complete() {
     const DEPTH: u32 = 9;

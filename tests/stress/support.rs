@@ -1,4 +1,4 @@
-//! What the races share: how many rounds, a runtime that is dumped when it hangs, and what ends with it.
+//! Code that the races share: how many rounds, and a runtime that is dumped when it hangs.
 
 pub use common::random::{Random, rounds, spin};
 use common::{PROCS, runtime, watched_telling};
@@ -12,7 +12,7 @@ pub fn share(total: usize, takers: usize) -> usize {
     rounds(total / PROCS.len() / takers)
 }
 
-/// The property holds in a fresh runtime of each size. One that hangs tells what its goroutines are doing.
+/// Checks that the property holds in a fresh runtime of each size. A runtime that hangs tells what its goroutines are doing.
 #[track_caller]
 pub fn everywhere(property: impl Fn(&Runtime)) {
     let property = &property;

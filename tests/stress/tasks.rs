@@ -25,7 +25,7 @@ struct Shared {
     out: AtomicUsize,
     mutex: Arc<Mutex<usize>>,
     lock: Arc<RwLock<usize>>,
-    /// How often the locks were had for writing.
+    /// How often the locks were taken for writing.
     written: [AtomicUsize; 2],
 }
 
@@ -110,7 +110,8 @@ impl Shared {
     }
 }
 
-/// Fails by a hang: a wake, a permit or a lock is lost with a future that was dropped. By the counts: one is had twice.
+/// Fails by a hang when a wake, a permit or a lock is lost with a future that was dropped; by the counts when two have the same
+/// one.
 #[test]
 fn tasks_against_limits_ends_and_drops() {
     everywhere(|rt| {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Fails by a hang: the poller sleeps past a timer that came while it was on its way, or a break is lost between
-/// an M that looks and one that waits.
+/// Fails by a hang when the poller sleeps past a timer that came while the M was on its way into it, or when a break is lost
+/// between an M that looks and one that waits.
 #[test]
 fn timers_events_and_submissions_do_not_hide_each_other() {
     everywhere(|rt| {
@@ -53,7 +53,7 @@ fn timers_events_and_submissions_do_not_hide_each_other() {
     });
 }
 
-/// Fails by a hang: the only timer is due while the M that would wait for it is elsewhere.
+/// The only timer is due while the M that would wait for it is elsewhere. Fails by a hang.
 #[test]
 fn a_single_sleeper_is_never_forgotten() {
     everywhere(|rt| {
@@ -67,8 +67,8 @@ fn a_single_sleeper_is_never_forgotten() {
     });
 }
 
-/// Fails by a hang, and by a sleep that ends early: timers that come and go on all Ps, beside sockets that become
-/// ready and submissions from inside and outside, each of which may end the wait that the next timer counts on.
+/// Timers come and go on all Ps, beside sockets that become ready and submissions from inside and outside, each of which may
+/// end the wait on which the next timer relies. Fails by a hang, and when a sleep ends early.
 fn sleeps_beside_polls(rt: &Runtime, total: usize, sleepers: usize) {
     let each = share(total, sleepers);
     let over = Arc::new(AtomicBool::new(false));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Two who take turns.
+/// Two members that take turns.
 #[derive(Default)]
 struct Pair {
     events: [Event; 2],
@@ -19,7 +19,7 @@ impl Pair {
     /// One side of it, `rounds` times.
     fn play(&self, me: usize, rounds: usize, mut random: Random) {
         for round in 0..rounds {
-            // Nobody asks the first one to begin.
+            // The first one begins unasked.
             if round + me > 0 {
                 self.events[me].wait();
             }
@@ -31,8 +31,8 @@ impl Pair {
     }
 }
 
-/// Fails by a hang: a ready comes while the goroutine is on its way into its park. Or by a turn that is taken twice:
-/// one notification wakes two times.
+/// A ready comes while the goroutine is on its way into its park. Fails by a hang, or when a turn is taken twice, because one
+/// notification wakes two times.
 #[test]
 fn goroutines_that_wake_each_other_take_turns() {
     everywhere(|rt| {
@@ -51,7 +51,7 @@ fn goroutines_that_wake_each_other_take_turns() {
     });
 }
 
-/// The same between a goroutine and a plain thread, whose parks and readies are others.
+/// The same between a goroutine and a plain thread, which parks and is readied in another way.
 #[test]
 fn a_goroutine_and_a_thread_that_wake_each_other_take_turns() {
     everywhere(|rt| {
@@ -80,7 +80,7 @@ struct Member {
     filled: Event,
 }
 
-/// Fails by a hang: a token lies in an inbox whose owner sleeps. Or by a count: one was passed on twice.
+/// Fails by a hang when a token lies in an inbox whose owner sleeps; or by a count when one was passed on twice.
 #[test]
 fn tokens_go_round_in_rings() {
     const MEMBERS: usize = 7;
@@ -126,7 +126,7 @@ fn tokens_go_round_in_rings() {
     });
 }
 
-/// Fails by a hang: a notification meets another one, or a waiter that comes, and wakes nobody. Or by a count: more
+/// Fails by a hang when a notification that meets another one, or a waiter that comes, wakes no waiter; or by a count when more
 /// waits have ended than notifications were given.
 #[test]
 fn many_notifiers_of_one_event_are_all_heard() {
@@ -188,7 +188,7 @@ fn many_notifiers_of_one_event_are_all_heard() {
     });
 }
 
-/// Fails by a hang: one of those who are woken together is forgotten.
+/// Fails by a hang when one of the members that are woken together is forgotten.
 #[test]
 fn all_who_wait_are_woken_together() {
     const WAITERS: usize = 50;
@@ -203,7 +203,7 @@ fn all_who_wait_are_woken_together() {
                         for round in 0..rounds {
                             gate.wait();
                             passed.fetch_add(1, SeqCst);
-                            // Nobody takes part twice.
+                            // No member takes part twice.
                             until(|| passed.load(SeqCst) >= (round + 1) * WAITERS);
                         }
                     })

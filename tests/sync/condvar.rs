@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a hang: a notification is lost between the look and the wait. Or by a count.
+/// Fails by a hang when a notification is lost between the look and the wait, or by a count.
 #[test]
 fn what_is_put_is_taken() {
     with_every_cast(|rt, goroutines, threads| {
@@ -44,7 +44,7 @@ fn what_is_put_is_taken() {
     });
 }
 
-/// Fails by the order in which they go on: somebody overtakes. Each is notified when the one before has gone on.
+/// Each waiter is notified when the one before has gone on. Fails by the order when one overtakes another.
 #[test]
 fn waiters_are_woken_in_the_order_in_which_they_came() {
     everywhere(|rt| {
@@ -78,7 +78,7 @@ fn waiters_are_woken_in_the_order_in_which_they_came() {
     });
 }
 
-/// Fails by a count: a waiter goes on that nobody has notified, or one that came later takes another's.
+/// Fails by a count when a waiter goes on without a notification, or a later one takes another's.
 #[test]
 fn as_many_go_on_as_were_notified() {
     everywhere(|rt| {
@@ -125,7 +125,7 @@ fn a_limit_is_kept_and_told() {
             assert!(start.elapsed() >= 4 * MS);
             assert!(changed.wait_while_for(&mut guard, |_| true, MS).timed_out());
             assert!(!changed.wait_while_for(&mut guard, |_| false, MS).timed_out());
-            // Nobody notifies: each wait ends by its limit, after which the condition decides.
+            // There is no notifier: each wait ends by its limit, after which the condition decides.
             for still in [true, false] {
                 let mut calls = 0;
                 let condition = |_: &mut _| {
@@ -149,7 +149,7 @@ fn a_limit_is_kept_and_told() {
     });
 }
 
-/// Fails if it does not panic, or if it leaves anything locked.
+/// Fails if the call does not panic, or leaves anything locked.
 #[test]
 fn a_second_mutex_is_refused() {
     everywhere(|rt| {
@@ -167,7 +167,7 @@ fn a_second_mutex_is_refused() {
         assert!(shared.2.try_lock().is_some());
         assert!(shared.1.notify_one());
         first.join().unwrap();
-        // Nobody waits: another mutex is as good.
+        // No member waits: another mutex is as good.
         assert!(shared.1.wait_for(&mut shared.2.lock(), MS).timed_out());
     });
 }

@@ -10,7 +10,7 @@ use gmp::sync::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// Has a goroutine wait by `waits` under a context, and cancels it, once at once, and once when it may be parked.
+/// Makes a goroutine wait by `waits` under a context, and cancels it, once at once, and once when it may be parked.
 fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits: fn(&T)) {
     for yields in [0, 50] {
         let (context, cancel) = Context::background().with_cancel();
@@ -22,7 +22,7 @@ fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits:
     }
 }
 
-/// Fails by a hang: the wait goes on, or its place in line holds others up; or by what is locked afterwards.
+/// Fails by a hang when the wait goes on, or its place in line holds others up; or by what is locked afterwards.
 #[test]
 fn locks_are_left_as_they_were() {
     everywhere(|rt| {
@@ -60,7 +60,7 @@ fn locks_are_left_as_they_were() {
     });
 }
 
-/// Fails by a hang, by a lock that is not held when the unwinding passes, or by a guard that does not let go.
+/// Fails by a hang, when a lock is not held while the unwinding passes, or when a guard does not let go.
 #[test]
 fn a_condition_is_left_with_its_mutex() {
     everywhere(|rt| {
@@ -105,9 +105,9 @@ fn counters_are_left_as_they_were() {
     });
 }
 
-/// Waiters that come again and again, each under a context that ends soon. Fails by the count: a round that opened with one
+/// Waiters that come again and again, each under a context that ends soon. Fails by the count when a round opened with a waiter
 /// that was unwound. They come so often that the last ones are too few for a round: under a policy that runs all waiters before
-/// their cancelers no other is unwound.
+/// their cancellers no other is unwound.
 #[test]
 fn a_round_lets_as_many_go_on_as_it_is_for() {
     const SIZE: usize = 3;
@@ -148,7 +148,7 @@ fn a_round_lets_as_many_go_on_as_it_is_for() {
     });
 }
 
-/// Fails by a hang, or a panic: those who wait for a call hear that it was canceled, instead of working themselves.
+/// Fails by a hang or a panic when waiters for a call are told that it was cancelled, instead of working themselves.
 #[test]
 fn a_canceled_call_is_begun_again_by_who_waits_for_it() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! `sync::raw`: the locks by the traits of `lock_api`, and what is built of them.
+//! `sync::raw`: the locks through the traits of `lock_api`, and the types that are built on them.
 
 use crate::support::{cast, count, rounds, with_every_cast};
 use common::{dumps, everywhere, until};
@@ -17,7 +17,7 @@ static OWN: gmp::sync::Mutex<u32> = gmp::sync::Mutex::new(1);
 static MANY: lock_api::RwLock<RawRwLock, u32> = lock_api::RwLock::new(1);
 static AGAIN: ReentrantMutex<Cell<u32>> = ReentrantMutex::new(Cell::new(1));
 
-/// Code that is generic over the traits of `lock_api`, as crates of others have it.
+/// Code that is generic over the traits of `lock_api`, as in other crates.
 fn counts<R>(rt: &gmp::Runtime, goroutines: usize, threads: usize)
 where
     R: RawMutexFair + RawMutexTimed<Duration = Duration> + Send + Sync + 'static,
@@ -45,7 +45,7 @@ where
     assert!(!shared.is_locked());
 }
 
-/// Fails by a wrong sum: two have the lock at once, or a limit gives a lock that is held; or by a hang.
+/// Fails by a wrong sum when two have the lock at once, or a limit gives a lock that is held; or by a hang.
 #[test]
 fn generic_code_counts_under_either_mutex() {
     with_every_cast(|rt, goroutines, threads| {
@@ -90,14 +90,14 @@ fn generic_code_reads_writes_and_upgrades() {
     });
 }
 
-/// Fails to compile where a constructor is not `const`.
+/// Fails to compile when a constructor is not `const`.
 #[test]
 fn all_of_them_are_made_in_constants() {
     assert_eq!((*CONSTANT.lock(), *OWN.lock(), *MANY.read(), AGAIN.lock().get()), (1, 1, 1, 1));
 }
 
-/// Fails by a hang, when the holder waits for itself; or by the sum, when another goroutine, on the same thread or where the
-/// holder was before, is taken for the holder.
+/// Fails by a hang when the holder waits for itself; or by the sum when another goroutine, on the same thread or on one where
+/// the holder was before, is taken for the holder.
 #[test]
 fn the_holder_is_the_goroutine_wherever_it_goes_on() {
     with_every_cast(|rt, goroutines, threads| {
@@ -128,7 +128,7 @@ fn the_holder_is_the_goroutine_wherever_it_goes_on() {
     });
 }
 
-/// Fails by what is free: an inner guard unlocks for all, or the guard of a part does not.
+/// Fails by what is free when an inner guard unlocks for all, or the guard of a part does not unlock.
 #[test]
 fn the_last_guard_of_a_reentrant_mutex_unlocks() {
     everywhere(|rt| {
@@ -152,7 +152,7 @@ fn the_last_guard_of_a_reentrant_mutex_unlocks() {
     });
 }
 
-/// Fails by the order: an unlock lets somebody else in than the waiter that has waited longest.
+/// Fails by the order when an unlock lets in another than the longest waiter.
 #[test]
 fn a_fair_mutex_goes_to_who_has_waited_longest() {
     everywhere(|rt| {
@@ -177,7 +177,7 @@ fn a_fair_mutex_goes_to_who_has_waited_longest() {
     });
 }
 
-/// Fails by a hang or an abort: a wait of `lock_api`'s is ended from outside, where `unlocked` can't be unwound.
+/// Fails by a hang or an abort when a wait through `lock_api` is ended from outside, where `unlocked` can't be unwound.
 #[test]
 fn a_context_does_not_end_the_wait_behind_unlocked() {
     everywhere(|rt| {
@@ -209,8 +209,8 @@ fn a_context_does_not_end_the_wait_behind_unlocked() {
     });
 }
 
-/// Fails by a hang, when a notification is lost or its count is wrong; by a wait that ends for nothing; or by a mutex that is
-/// not held when a context has ended the wait.
+/// Fails by a hang when a notification is lost or its count is wrong; when a wait ends for nothing; or when the mutex is not
+/// held after a context has ended the wait.
 #[test]
 fn generic_code_waits_for_a_condition() {
     with_every_cast(|rt, goroutines, threads| {

@@ -6,7 +6,7 @@ use gmp::sync::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a count: one value is given to two, or is lost and made again without need.
+/// Fails by a count when one value is given to two, or is lost and made again without need.
 #[test]
 fn a_value_is_given_to_one_at_a_time() {
     with_every_cast(|rt, goroutines, threads| {
@@ -33,7 +33,7 @@ fn a_value_is_given_to_one_at_a_time() {
     });
 }
 
-/// Fails when a P's own value is not found first, or when what another P has is not found at all.
+/// Fails when a P's own value is not found first, or when another P's value is not found at all.
 #[test]
 fn what_was_put_is_found_from_everywhere() {
     for procs in PROCS {
@@ -58,7 +58,7 @@ fn what_was_put_is_found_from_everywhere() {
     }
 }
 
-/// Fails by memory: a pool keeps all that it is given.
+/// Fails by memory when a pool keeps all that it is given.
 #[test]
 fn what_has_no_room_is_dropped() {
     everywhere(|rt| {

@@ -54,12 +54,12 @@ fn readers_see_what_writers_have_finished() {
     });
 }
 
-/// Waits until `asks`, which tries something and gives it back, is refused: somebody stands in line.
+/// Waits until `asks`, which tries something and gives it back, is refused: then a waiter stands in line.
 fn until_refused<T>(mut asks: impl FnMut() -> Option<T>) {
     until(|| asks().is_none());
 }
 
-/// Fails by an answer: a reader overtakes a writer that waits.
+/// Fails by an answer when a reader overtakes a writer that waits.
 #[test]
 fn a_waiting_writer_holds_back_new_readers() {
     everywhere(|rt| {
@@ -76,7 +76,7 @@ fn a_waiting_writer_holds_back_new_readers() {
     });
 }
 
-/// Fails by a hang: the readers that the writer held back sleep on when its time is over.
+/// Fails by a hang when the readers that the writer held back sleep on after its time is over.
 #[test]
 fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
     everywhere(|rt| {
@@ -111,7 +111,7 @@ fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
     });
 }
 
-/// Fails by a hang: after a writer only some of the readers that waited go on. Each waits for all others to read, too.
+/// Each reader waits for all others to read, too. Fails by a hang when after a writer only some of the waiting readers go on.
 #[test]
 fn after_a_writer_the_readers_that_waited_go_together() {
     everywhere(|rt| {
@@ -136,7 +136,7 @@ fn after_a_writer_the_readers_that_waited_go_together() {
     });
 }
 
-/// A reader that waited holds nothing before it runs, so that the next writer does not wait for it; but one that has tried in
+/// A reader that waited holds nothing before it runs, so the next writer does not wait for it; but a reader that has tried in
 /// vain does. Fails by the answers. On a busy machine a reader may come too late to have waited: not each time.
 #[test]
 fn a_reader_tries_once_and_then_insists() {
@@ -168,7 +168,7 @@ fn a_reader_tries_once_and_then_insists() {
     });
 }
 
-/// Fails by the time: readers that overlap keep a writer out, or writers that follow each other a reader.
+/// Fails by the time when overlapping readers keep a writer out, or successive writers keep a reader out.
 #[test]
 fn neither_side_starves() {
     for procs in PROCS {
@@ -206,7 +206,7 @@ fn neither_side_starves() {
     }
 }
 
-/// Fails by a value: a writer gets in between.
+/// Fails by a value when a writer gets in between.
 #[test]
 fn a_downgrade_lets_no_writer_in_between() {
     everywhere(|rt| {
@@ -231,7 +231,7 @@ fn a_downgrade_lets_no_writer_in_between() {
 
 fn assert_send_sync<T: Send + Sync>(_: &T) {}
 
-/// Fails by the value, the error, or the lock: a refusal gives another guard, or ends the read or the write on the way.
+/// Fails by the value, the error, or the lock when a refusal returns another guard, or ends the read or the write on the way.
 #[test]
 fn a_refused_part_gives_its_error_and_the_guard() {
     let lock = RwLock::new([Some(1_u8), None]);
@@ -266,7 +266,7 @@ fn a_refused_part_gives_its_error_and_the_guard() {
     assert_eq!(lock.into_inner(), [Some(5), None]);
 }
 
-/// Fails by the value, or by a lock that stays.
+/// Fails by the value, or when a lock stays taken.
 #[test]
 fn guards_of_parts_unlock_the_whole() {
     let mut lock = RwLock::new((1, "two".to_owned()));

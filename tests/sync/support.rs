@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// So many rounds; a tenth in a debug build.
+/// Returns so many rounds; a tenth in a debug build.
 pub fn rounds(base: usize) -> usize {
     if cfg!(debug_assertions) { base / 10 } else { base }
 }
 
-/// Starts `count` who do `f` with their number, as goroutines of `rt`, and as many as plain threads, and waits for all.
+/// Starts `count` goroutines of `rt`, and as many plain threads, which call `f` with their number, and waits for all.
 pub fn cast(
     rt: &Runtime,
     goroutines: usize,
@@ -34,7 +34,7 @@ pub fn cast(
     others.into_iter().for_each(|other| other.join().expect("no panic in a thread"));
 }
 
-/// Each of the cast does `counts`, with its number and that of the round. Returns how often `counts` returned `true`.
+/// Makes each of the cast call `counts` with its number and that of the round. Returns how often `counts` returned `true`.
 pub fn count(
     rt: &Runtime,
     (goroutines, threads): (usize, usize),
@@ -50,7 +50,7 @@ pub fn count(
     shared.1.load(Relaxed)
 }
 
-/// The property holds for goroutines alone, for threads alone, and for both, at each number of Ps.
+/// Checks that the property holds for goroutines alone, for threads alone, and for both, at each number of Ps.
 #[track_caller]
 pub fn with_every_cast(property: impl Fn(&Runtime, usize, usize)) {
     for procs in PROCS {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by the sum, when a writer comes between an upgradable read and its write; by a value that is seen half written; or
-/// by a hang.
+/// Fails by the sum when a writer comes between an upgradable read and its write; when a value is seen half written; or by a
+/// hang.
 #[test]
 fn an_upgrade_writes_what_it_has_read() {
     with_every_cast(|rt, goroutines, threads| {
@@ -79,7 +79,7 @@ fn an_upgrade_writes_what_it_has_read() {
     });
 }
 
-/// Fails by what is free: two upgradable reads at once, a write beside one, or no plain read beside one.
+/// Fails by two upgradable reads at once, by a write beside one, or by no plain read beside one.
 #[test]
 fn one_upgradable_read_beside_plain_ones() {
     let lock = RwLock::new(1);
@@ -109,8 +109,8 @@ fn one_upgradable_read_beside_plain_ones() {
     assert_eq!(*lock.try_write().expect("free"), 2);
 }
 
-/// Fails by a hang: the second read waits for a writer that waits for the first; or by the order, when a writer that
-/// waited is passed by an upgrade and the upgrade is not first.
+/// Fails by a hang when the second read waits for a writer that waits for the first; or by the order when an upgrade passes a
+/// writer that waited and is not first.
 #[test]
 fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
     everywhere(|rt| {
@@ -132,7 +132,7 @@ fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
     });
 }
 
-/// Fails by a hang, or by what is locked: an `Arc` guard does not unlock, on the thread of whoever drops it, or twice.
+/// Fails by a hang, or by what is locked, when an `Arc` guard does not unlock on the thread that drops it, or unlocks twice.
 #[test]
 fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
     everywhere(|rt| {
@@ -188,7 +188,7 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
     });
 }
 
-/// Fails by a value or an answer: the guard does not write, or does not read on afterwards as before; or by a hang.
+/// Fails by a value or an answer when the guard does not write, or does not continue to read afterwards; or by a hang.
 #[test]
 fn an_upgradable_read_writes_meanwhile() {
     macro_rules! writes {
@@ -226,7 +226,8 @@ fn an_upgradable_read_writes_meanwhile() {
     });
 }
 
-/// Fails by a value or an answer: nobody is let in meanwhile, or the guard does not hold the lock afterwards; or by a hang.
+/// Fails by a value or an answer when no other is let in meanwhile, or the guard does not hold the lock afterwards; or by a
+/// hang.
 #[test]
 fn each_guard_lets_others_in_meanwhile() {
     macro_rules! lets_in {
@@ -257,7 +258,7 @@ fn each_guard_lets_others_in_meanwhile() {
     });
 }
 
-/// Fails when a try for a read is refused although nobody writes, nor waits to write.
+/// Fails when a try for a read is refused although no writer has the lock or waits for it.
 #[test]
 fn a_try_passes_upgradable_readers_that_wait() {
     everywhere(|rt| {

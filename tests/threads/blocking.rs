@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a hang: the calls block until a goroutine has run that gets no P.
+/// The calls block until another goroutine has run. Fails by a hang when that one gets no P.
 #[test]
 fn others_run_while_every_p_would_be_blocked() {
     everywhere(|rt| {
@@ -30,7 +30,7 @@ fn others_run_while_every_p_would_be_blocked() {
     });
 }
 
-/// Fails by time: a sleeping thread keeps its P, so that the sleeps come one after the other.
+/// Fails by time when a sleeping thread keeps its P, so that the sleeps come one after the other.
 #[test]
 fn a_hundred_blocking_sleeps_take_little_longer_than_one() {
     for procs in PROCS {
@@ -47,7 +47,7 @@ fn a_hundred_blocking_sleeps_take_little_longer_than_one() {
     }
 }
 
-/// What never parks goes on without a P, as on a plain thread: goroutines are made, waiters are woken.
+/// Calls that never park work without a P, as on a plain thread: goroutines are made, waiters are woken.
 #[test]
 fn calls_that_do_not_park_need_no_p() {
     everywhere(|rt| {
@@ -104,7 +104,7 @@ fn on_a_plain_thread_it_calls_the_closure() {
     assert_eq!(blocking(|| blocking(|| 7)), 7);
 }
 
-/// Fails by a hang, or a wrong payload: the goroutine does not come back from a panic without a P.
+/// Fails by a hang, or a wrong payload, when the goroutine does not come back from a panic without a P.
 #[test]
 fn a_panic_inside_is_the_goroutines() {
     everywhere(|rt| {
@@ -155,7 +155,7 @@ fn a_runtime_ends_while_calls_block() {
     }
 }
 
-/// P is given away and taken back on every core at once, beside goroutines that park and ready each other.
+/// Ps are given away and taken back on every core at once, beside goroutines that park and ready each other.
 #[test]
 fn giving_away_and_coming_back_loses_nobody() {
     everywhere(|rt| {
@@ -225,7 +225,7 @@ fn alone_or_locked_the_call_stays_on_its_thread() {
     });
 }
 
-/// Fails by a hang: a call waits for a thread behind another one, which waits for it.
+/// Fails by a hang when a call waits for a thread behind another call, which waits for it.
 #[test]
 fn calls_that_wait_for_each_other_are_all_under_way() {
     everywhere(|rt| {

@@ -15,7 +15,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Calls `test` with two CPUs. On a machine that has one alone nothing can be told apart.
+/// Calls `test` with two CPUs. On a machine with only one nothing can be told apart.
 fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
     match cpus()[..] {
         [a, b, ..] => watched(procs, || test(a, b)),
@@ -32,9 +32,9 @@ fn build(builder: RuntimeBuilder) -> Runtime {
     unsafe { builder.build() }.unwrap()
 }
 
-/// Threads come and go: goroutines block them, marked and unmarked, and yield. Fails by a goroutine that begins to run, or
-/// goes on after a park, on other CPUs than those of a P; or by a thread without a P, or a thread that such a thread starts,
-/// on a P's.
+/// Threads come and go: goroutines block them, marked and unmarked, and yield. Fails when a goroutine begins to run, or goes on
+/// after a park, on other CPUs than those of a P; or when a thread without a P, or a thread that such a thread starts, is on a
+/// P's.
 #[test]
 fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
     with_two_cpus(2, |a, b| {
@@ -74,8 +74,8 @@ fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
     });
 }
 
-/// The timer thread is the whole process's. Fails by a callback that has the CPUs of the P whose goroutine has that thread
-/// started.
+/// The timer thread belongs to the whole process. Fails when a callback has the CPUs of the P whose goroutine started that
+/// thread.
 #[test]
 fn callbacks_outside_of_runtimes_have_no_ps_cpus() {
     const TEST: &str = "callbacks_outside_of_runtimes_have_no_ps_cpus";
@@ -103,7 +103,7 @@ fn callbacks_outside_of_runtimes_have_no_ps_cpus() {
     });
 }
 
-/// Whether the process has a thread of this name.
+/// Returns `true` if the process has a thread of this name.
 fn has_thread(name: &str) -> bool {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let named =
@@ -111,8 +111,8 @@ fn has_thread(name: &str) -> bool {
     tasks.map(named).any(|comm| comm.is_ok_and(|comm| comm.trim() == name))
 }
 
-/// A goroutine runs on and on, and loses its P to another one. Fails by a hang where its thread stays on the P's CPUs, or
-/// does not come to the next P's.
+/// A goroutine runs on and on, and loses its P to another one. Fails by a hang when its thread stays on the P's CPUs, or does
+/// not come to the next P's.
 #[test]
 fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
     with_two_cpus(1, |a, _| {
@@ -152,12 +152,13 @@ fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
     });
 }
 
-/// Fails by Ps beyond the sets on other CPUs than those of the next set in turn, or by Ps that stay where others are retired.
+/// Fails when Ps beyond the sets are on other CPUs than those of the next set in turn, or when the Ps that stay after others
+/// have retired are not those of the first sets.
 #[test]
 fn more_ps_than_sets_begin_again_with_the_first() {
     with_two_cpus(4, |a, b| {
         let rt = build(bound([&[a], &[b]]).procs(3));
-        /// What so many goroutines have that hold a P each, in order.
+        /// Returns the CPUs of so many goroutines that hold a P each, in order.
         fn have(rt: &Runtime, procs: usize) -> Vec<Vec<usize>> {
             let there = Arc::new(AtomicUsize::new(0));
             let all: Vec<_> = (0..procs)
@@ -193,8 +194,8 @@ fn more_ps_than_sets_begin_again_with_the_first() {
     });
 }
 
-/// Fails by a thread of the program that comes back from `run_locked` with other CPUs than it went with, or is not on its P's
-/// meanwhile; or by guards that are dropped on a P's CPUs.
+/// Fails when a thread of the program comes back from `run_locked` with other CPUs than before, or is not on its P's meanwhile;
+/// or when guards are dropped on a P's CPUs.
 #[test]
 fn a_thread_that_runs_a_goroutine_gets_its_own_back() {
     with_two_cpus(1, |a, b| {
@@ -234,8 +235,8 @@ fn a_thread_that_runs_a_goroutine_gets_its_own_back() {
     });
 }
 
-/// Fails by a mask of the program's that the runtime undoes, or by one that it does not touch any more although the program has
-/// put back what it found.
+/// Fails when the runtime undoes a mask of the program, or leaves a thread alone for good although the program has restored the
+/// mask that it found.
 #[test]
 fn what_a_locked_goroutine_sets_stays_until_it_puts_back_what_it_found() {
     with_two_cpus(1, |a, b| {
@@ -264,7 +265,7 @@ fn what_a_locked_goroutine_sets_stays_until_it_puts_back_what_it_found() {
     });
 }
 
-/// Fails by a runtime that starts, or an error that does not say what was asked for.
+/// Fails when a runtime starts, or an error does not say what was requested.
 #[test]
 fn sets_that_cannot_be_had_are_refused_at_the_start() {
     with_two_cpus(1, |a, _| {

@@ -25,7 +25,7 @@ fn spin_until(flag: &AtomicBool) {
     }
 }
 
-/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until a goroutine has run that gets no P
+/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until another goroutine has run, which gets no P
 /// as long as those keep theirs.
 #[track_caller]
 fn nobody_waits_for<C, E>(call: impl Fn() -> (C, E))
@@ -110,8 +110,8 @@ fn a_loop_that_never_yields_stalls_nobody() {
     });
 }
 
-/// What never parks goes on as before while the goroutine has no P: it makes goroutines, sends, unlocks, wakes. Then it parks
-/// and comes back. Fails by a hang, or by a goroutine that ran twice or not at all.
+/// Calls that never park work as before while the goroutine has no P: it makes goroutines, sends, unlocks, wakes. Then it parks
+/// and comes back. Fails by a hang, or when a goroutine ran twice or not at all.
 #[test]
 fn a_goroutine_that_lost_its_p_goes_on() {
     everywhere(|rt| {
@@ -157,7 +157,7 @@ fn a_goroutine_that_lost_its_p_goes_on() {
     });
 }
 
-/// How long this machine lets one of so many busy threads wait for a CPU, at worst in a while.
+/// Returns how long this machine lets one of so many busy threads wait for a CPU, at worst in a while.
 fn kernel_gap(threads: usize) -> Duration {
     let over = AtomicBool::new(false);
     let worst = Mutex::new(Duration::ZERO);
@@ -180,15 +180,15 @@ fn kernel_gap(threads: usize) -> Duration {
     worst.into_inner().unwrap()
 }
 
-/// Fails by time: with as many hogs as Ps a new goroutine waits longer than a slice, beyond what the kernel alone makes busy
-/// threads wait. The hogs are new ones each time, and it comes at any moment of their slice.
+/// Fails by time when, with as many hogs as Ps, a new goroutine waits longer than a slice, beyond the time that the kernel
+/// alone makes busy threads wait. The hogs are new ones each time, and the goroutine comes at any moment of their slice.
 #[test]
 fn a_new_goroutine_starts_within_a_slice_beside_hogs() {
     for procs in [1, 2, 4] {
         watched(procs, || {
             let rt = runtime(procs);
             let judge = || {
-                // The hogs, the monitor, whoever runs the new one, and what else the machine does.
+                // The hogs, the monitor, the M that runs the new one, and what else the machine does.
                 let gap = kernel_gap(procs + 2);
                 let mut waits: Vec<Duration> = (0..30).map(|nth| wait_beside_hogs(&rt, procs, nth)).collect();
                 waits.sort();
@@ -244,8 +244,7 @@ fn without_hand_off_a_hog_keeps_its_p() {
     });
 }
 
-/// Where the kernel refuses `membarrier`, each side of the hand-off fences. Fails by a hang or, in a debug build, by an
-/// assertion.
+/// If the kernel refuses `membarrier`, each side of the hand-off fences. Fails by a hang or, in a debug build, by an assertion.
 #[test]
 fn hand_off_works_where_the_kernel_has_no_membarrier() {
     if !child::is_child() {
@@ -257,8 +256,8 @@ fn hand_off_works_where_the_kernel_has_no_membarrier() {
     a_goroutine_that_lost_its_p_goes_on();
 }
 
-/// When every thread that there may be is in a blocking call, what is runnable waits for one, and the operator is told once.
-/// Fails by a hang, by no word, or by one for each call.
+/// When every allowed thread is in a blocking call, runnable goroutines wait for a thread, and the operator is told once. Fails
+/// by a hang, or when the operator is not told, or is told for each call.
 #[test]
 fn at_the_limit_of_threads_what_is_runnable_waits_and_nothing_hangs() {
     if !child::is_child() {

@@ -1,4 +1,4 @@
-//! What a runtime leaves behind when it ends does not hold up any other goroutine or thread.
+//! Goroutines that a runtime leaves behind when it ends hold up no other goroutine or thread.
 
 use common::bolt::bolted;
 use common::child;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Fails by a hang: the goroutine that was left in `accept` keeps the I/O lock, and nobody accepts any more.
+/// Fails by a hang when the goroutine that was left in `accept` keeps the I/O lock, and no other can accept.
 #[test]
 fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
     for procs in PROCS {
@@ -86,8 +86,8 @@ impl Drop for JoinsOnDrop {
     }
 }
 
-/// In no time at all, so that nothing is unwound. Fails by a hang: shutdown drops the closure before it has told those who wait
-/// for the sleeper.
+/// Ends with a limit of zero, so nothing is unwound. Fails by a hang when shutdown drops the closure before it has told the
+/// joiners of the sleeper.
 #[test]
 fn shutdown_survives_a_closure_whose_drop_joins() {
     for procs in PROCS {
@@ -124,7 +124,7 @@ fn stay_until(flag: &AtomicBool) {
 }
 
 /// A goroutine comes back from a blocking call when its runtime has been left, and another one keeps the only P. Fails by a
-/// hang: the first one stands in a queue for good, and the `Once` whose closure it runs is not poisoned.
+/// hang when the first one stands in a queue for good, and the `Once` whose closure it runs is not poisoned.
 #[test]
 fn a_once_is_poisoned_by_a_goroutine_that_comes_back_too_late() {
     watched(1, || {
@@ -159,8 +159,8 @@ fn a_once_is_poisoned_by_a_goroutine_that_comes_back_too_late() {
     });
 }
 
-/// The peer sends a byte of urgent data between ordinary ones: a read stops at its mark, short, with more behind it.
-/// Fails by a hang when the short read is taken for the end of what is there.
+/// The peer sends a byte of urgent data between ordinary ones: a read stops at its mark, short, with more behind it. Fails by a
+/// hang when the short read is taken for the end of the data.
 #[test]
 fn urgent_data_hides_nothing_behind_it() {
     everywhere(|rt| {
@@ -194,7 +194,7 @@ fn urgent(stream: &std::net::TcpStream) {
     assert_eq!(sent, 1);
 }
 
-/// In a child process whose standard error is a pipe that nobody reads. Fails by SIGABRT: the hook panics.
+/// In a child process whose standard error is a pipe without a reader. Fails by SIGABRT when the hook panics.
 #[test]
 fn a_panic_is_survived_when_nobody_reads_standard_error() {
     use std::process::Stdio;

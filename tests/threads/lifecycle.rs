@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
-/// What a shutdown may take that waits for nobody, on a machine that others use too.
+/// The longest that a shutdown that waits for no goroutine may take, on a shared machine.
 const PROMPT: Duration = Duration::from_secs(10);
 
 /// Counts its drops.
@@ -32,7 +32,7 @@ impl Drop for Probe {
 /// The names of the process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted");
-    // One that has ended since is none.
+    // A thread that has ended since does not count.
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     tasks.filter_map(|task| name(task.ok()?)).map(|name| name.trim_end().to_owned()).collect()
 }
@@ -78,7 +78,7 @@ fn some_work() {
     sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
 }
 
-/// Fails by one thread or descriptor more than before.
+/// Fails by one more thread or descriptor than before.
 #[test]
 fn runtimes_leave_no_thread_and_no_descriptor_behind() {
     if !child::is_child() {
@@ -98,7 +98,7 @@ fn runtimes_leave_no_thread_and_no_descriptor_behind() {
                 match round % 3 {
                     0 => {}
                     1 => rt.run(some_work),
-                    // One is left in a park.
+                    // One goroutine is left in a park.
                     _ => drop(parked(&rt)),
                 }
                 match round % 2 {
@@ -128,7 +128,7 @@ fn runtimes_leave_no_thread_and_no_descriptor_behind() {
     nothing_more();
 }
 
-/// Fails by wake-ups that nobody asked for: an M that looks again and again, or one that wakes another.
+/// Fails by needless wake-ups, of an M that looks again and again, or that wakes another.
 #[test]
 fn a_runtime_without_work_sleeps() {
     if !child::is_child() {
@@ -136,7 +136,7 @@ fn a_runtime_without_work_sleeps() {
         return;
     }
     let asleep = || {
-        // Those who are on their way to sleep get there.
+        // Ms that are on their way to sleep get there.
         until(|| {
             let before = switches();
             thread::sleep(Duration::from_millis(20));
@@ -158,7 +158,7 @@ fn a_runtime_without_work_sleeps() {
     });
 }
 
-/// How often a thread of the process has gone to sleep.
+/// Returns how often a thread of the process has gone to sleep.
 fn switches() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: it fills the struct, of plain numbers.
@@ -168,7 +168,7 @@ fn switches() -> i64 {
     }
 }
 
-/// Fails by a descriptor left behind: the runtime that could not start keeps its poller.
+/// Fails by a descriptor when the runtime that could not start keeps its poller.
 #[test]
 fn a_runtime_that_can_not_start_is_an_error_and_leaves_nothing() {
     if !child::is_child() {
@@ -207,7 +207,7 @@ fn shutdown_tells_whether_all_had_ended() {
     });
 }
 
-/// Fails by a hang, or by a thread that is counted as gone.
+/// Fails by a hang, or when a thread counts as gone.
 #[test]
 fn shutdown_waits_for_a_goroutine_that_runs_only_so_long() {
     everywhere(|rt| {
@@ -244,7 +244,7 @@ fn spins(rt: &Runtime) -> (JoinHandle<()>, Arc<AtomicBool>) {
     (spinner, stop)
 }
 
-/// Fails by a hang, or by a runtime that is given up although its goroutine comes back in time.
+/// Fails by a hang, or when the ender gives up although the goroutine comes back in time.
 #[test]
 fn shutdown_waits_for_a_goroutine_that_comes_back() {
     everywhere(|rt| {
@@ -264,7 +264,7 @@ fn shutdown_waits_for_a_goroutine_that_comes_back() {
     });
 }
 
-/// Fails by a destructor that runs on a stack that is only suspended, or by a wrong count.
+/// Fails when a destructor runs on a stack that is only suspended, or by a wrong count.
 #[test]
 fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_is_dropped() {
     everywhere(|rt| {
@@ -332,7 +332,7 @@ fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_i
     });
 }
 
-/// Fails by a leak or a hang: what waits in the queue is forgotten with it.
+/// Fails by a leak or a hang when goroutines in the queue are forgotten with it.
 #[test]
 fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
     const TEST: &str = "a_goroutine_that_never_started_is_dropped_with_its_closure";
@@ -388,7 +388,7 @@ fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
     });
 }
 
-/// Fails by a hang: a joiner that waits when the runtime ends is not told.
+/// Fails by a hang when a joiner that waits as the runtime ends is not told.
 #[test]
 fn whoever_joins_a_goroutine_that_is_left_hears_of_the_end() {
     everywhere(|rt| {
@@ -432,7 +432,7 @@ fn drop_gives_a_goroutine_that_spins_up_within_four_seconds() {
     stop.store(true, SeqCst);
 }
 
-/// Fails by a deadlock: the goroutine waits for the end of the thread that it runs on.
+/// Fails by a deadlock when the goroutine waits for the end of the thread on which it runs.
 #[test]
 fn a_runtime_dropped_on_its_own_goroutine_does_not_wait() {
     if !child::is_child() {
@@ -466,7 +466,7 @@ fn a_runtime_dropped_on_its_own_goroutine_does_not_wait() {
     comes_to(before, "threads", || threads().len());
 }
 
-/// Fails by a thread more than allowed: two that find the limit not reached yet both start one.
+/// Fails by one thread too many when two Ms find the limit not yet reached, and both start one.
 #[test]
 fn max_threads_is_never_exceeded() {
     if !child::is_child() {
@@ -569,7 +569,7 @@ fn without_a_setting_there_is_a_p_for_each_cpu() {
     assert_eq!(procs, thread::available_parallelism().unwrap().get());
 }
 
-/// Fails by a hang or a panic: a goroutine that is readied after the end is queued for nobody.
+/// Fails by a hang or a panic when a goroutine that is readied after the end is queued where no M looks.
 #[test]
 fn what_wakes_a_goroutine_after_the_end_does_no_harm() {
     everywhere(|rt| {

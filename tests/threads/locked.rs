@@ -1,4 +1,4 @@
-//! `lock_os_thread`: a goroutine keeps its thread, no other goroutine gets it, and none hangs for that.
+//! `lock_os_thread`: a goroutine keeps its thread, no other goroutine gets that thread, and none hangs because of it.
 
 use common::child;
 use common::{PROCS, everywhere, runtime, until, watched};
@@ -86,7 +86,7 @@ fn a_locked_goroutine_has_its_thread_for_itself() {
     });
 }
 
-/// Fails if one unlock undoes two locks, or the last one none. Under `migrate=1` whoever is not bound changes its
+/// Fails if one unlock undoes two locks, or the last one none. Under `migrate=1` a goroutine that is not bound changes its
 /// thread at each park.
 #[test]
 fn locks_nest() {
@@ -188,7 +188,7 @@ fn a_goroutine_that_ends_locked_takes_its_thread_with_it() {
     });
 }
 
-/// Fails if what a goroutine has done to its thread is met by another: here, a thread-local.
+/// Fails if another goroutine sees a change that a goroutine has made to its thread: here, a thread-local.
 #[test]
 fn nobody_meets_what_was_left_on_a_thread() {
     thread_local! { static MARK: AtomicBool = const { AtomicBool::new(false) } }
@@ -217,7 +217,7 @@ fn nobody_meets_what_was_left_on_a_thread() {
     });
 }
 
-/// Fails by a hang: at the limit there is no M that could bring a locked goroutine to its own.
+/// Fails by a hang when at the limit no M can bring a locked goroutine to its own.
 #[test]
 fn at_the_limit_of_threads_those_that_can_run_do() {
     for (procs, threads) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 3)] {
@@ -281,7 +281,7 @@ fn beside_a_locked_goroutine_that_waits_a_submission_at_the_limit_is_as_cheap_as
     });
 }
 
-/// Fails by a hang, or a thread that is left: who waits for its goroutine is not told of the end.
+/// Fails by a hang, or when a thread is left, because an M that waits for its goroutine is not told of the end.
 #[test]
 fn a_runtime_ends_while_goroutines_are_locked() {
     for procs in PROCS {
@@ -316,7 +316,7 @@ fn a_runtime_ends_while_goroutines_are_locked() {
     }
 }
 
-/// Fails by a hang: a dump holds a locked goroutine while it is to be brought to its M.
+/// A dump holds a locked goroutine while it is to be brought to its M. Fails by a hang.
 #[test]
 fn dumps_do_not_disturb() {
     everywhere(|rt| {
@@ -347,7 +347,7 @@ fn dumps_do_not_disturb() {
     });
 }
 
-/// Fails by a hang: a P goes while it is on its way to the M of a locked goroutine, or with one that attends.
+/// A P retires while it is on its way to the M of a locked goroutine, or with an M that attends to one. Fails by a hang.
 #[test]
 fn ps_come_and_go_beside_locked_goroutines() {
     everywhere(|rt| {
@@ -387,7 +387,7 @@ fn ps_come_and_go_beside_locked_goroutines() {
     });
 }
 
-/// Fails by time: a goroutine that is alone gives its P away at each yield. And by a hang, when its yields hold timers up.
+/// Fails by time when a goroutine that is alone gives its P away at each yield; and by a hang when its yields hold timers up.
 #[test]
 fn a_yield_with_nobody_there_goes_on_at_once() {
     everywhere(|rt| {
@@ -404,7 +404,7 @@ fn a_yield_with_nobody_there_goes_on_at_once() {
     });
 }
 
-/// Fails by a hang: a locked goroutine that yields all the time leaves a goroutine of a lower class no turn.
+/// Fails by a hang when a locked goroutine that yields all the time leaves a goroutine of a lower class no turn.
 #[test]
 fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
     watched(1, || {
@@ -415,7 +415,7 @@ fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
             while !low.iter().all(|low| low.is_finished()) {
                 yield_now();
             }
-            // Those that may wait for ever cost the yields nothing.
+            // Goroutines that may wait for ever cost the yields nothing.
             let background: Vec<_> = (0..32)
                 .map(|_| gmp::Builder::new().priority(Priority::Background).go(|| ()).unwrap())
                 .collect();
@@ -488,8 +488,8 @@ fn main_runs_locked_beside_one_thread_of_the_runtime() {
     });
 }
 
-/// Fails by a hang: all threads that there can be wait for their goroutines, and nobody looks at the timer, or at the socket,
-/// that those wait for.
+/// All allowed threads wait for their goroutines. Fails by a hang when no M looks at the timer, or at the socket, for which
+/// those wait.
 #[test]
 fn a_locked_goroutine_wakes_also_where_the_kernel_refuses_threads() {
     if !child::is_child() {
@@ -517,7 +517,7 @@ fn a_locked_goroutine_wakes_also_where_the_kernel_refuses_threads() {
     });
 }
 
-/// No memory for another thread's stack, from here on.
+/// Leaves no memory for another thread's stack, from here on.
 fn refuse_threads() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -535,7 +535,7 @@ fn refuse_threads() {
     while thread::Builder::new().spawn(stays).is_ok() {}
 }
 
-/// Fails by a hang: the thread of the program counts, and no other may be started for one that has ended.
+/// Fails by a hang when the thread of the program counts, and no other may be started for one that has ended.
 #[test]
 fn main_on_the_first_thread_takes_no_thread_from_others() {
     for procs in PROCS {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The CPUs that the calling thread may use.
+/// Returns the CPUs that the calling thread may use.
 fn affinity() -> libc::cpu_set_t {
     // SAFETY: a set of plain numbers, filled by the call.
     unsafe {
@@ -38,7 +38,7 @@ fn confine_these(threads: &[libc::pid_t], set: &libc::cpu_set_t) {
     }
 }
 
-/// The first CPU of the set alone.
+/// Returns the set of its first CPU only.
 fn one_of(set: &libc::cpu_set_t) -> libc::cpu_set_t {
     // SAFETY: sets of plain numbers, and numbers below their size.
     unsafe {
@@ -65,7 +65,7 @@ fn becomes(rt: &Runtime, procs: usize, limit: Duration) -> bool {
 
 const SOME_SECONDS: Duration = Duration::from_secs(20);
 
-/// Fails by time: the runtime goes on with the number that it began with.
+/// Fails by time when the runtime keeps the number with which it began.
 #[test]
 fn the_number_follows_the_machine() {
     const TEST: &str = "the_number_follows_the_machine";
@@ -85,7 +85,7 @@ fn the_number_follows_the_machine() {
     }
 }
 
-/// Fails by a number that rises while the quotas of the process can't be read: the process may have one CPU of many.
+/// Fails when the number rises while the quotas of the process can't be read: the process may have one CPU of many.
 #[test]
 fn the_number_does_not_rise_without_a_descriptor() {
     const TEST: &str = "the_number_does_not_rise_without_a_descriptor";
@@ -114,7 +114,7 @@ fn the_number_does_not_rise_without_a_descriptor() {
     assert!(becomes(&rt, cpus, SOME_SECONDS), "still {}", rt.procs());
 }
 
-/// Fails when the machine has a say although the user has spoken: by the builder, by the environment, by a call.
+/// Fails when the machine changes the number although the user has set it: by the builder, by the environment, by a call.
 #[test]
 fn a_number_that_was_set_by_hand_does_not_follow_the_machine() {
     const TEST: &str = "a_number_that_was_set_by_hand_does_not_follow_the_machine";
@@ -137,7 +137,7 @@ fn a_number_that_was_set_by_hand_does_not_follow_the_machine() {
     }
 }
 
-/// The same for one that followed before.
+/// The same for a runtime that followed the machine before.
 #[test]
 fn a_call_ends_the_following() {
     const TEST: &str = "a_call_ends_the_following";

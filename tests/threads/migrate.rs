@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const MIGRATE: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1")];
-/// Without a P that is retaken: the one that is to wait finds itself alone with it, and what it waits for is not there yet.
+/// Without retaken Ps: the goroutine that is to wait is alone on its P, and the object of its wait is not there yet.
 const MIGRATE_BY_PARKS: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1,handoff=0")];
 
 #[inline(never)]
@@ -28,7 +28,7 @@ fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Each parks once, when no other goroutine runs at the same time: what is waited for comes only then.
+/// Each parks once, while no other goroutine runs: the object of its wait comes only then.
 const PARKS: [(&str, fn()); 18] = [
     ("yield", yield_now),
     ("sleep", || sleep(MS / 10)),
@@ -171,7 +171,7 @@ fn every_park_resumes_on_another_thread() {
     });
 }
 
-/// Fails if a locked goroutine wanders, or one that was locked does not afterwards.
+/// Fails if a locked goroutine moves, or one that was locked does not move afterwards.
 #[test]
 fn whoever_is_locked_stays() {
     if !child::is_child() {
@@ -193,7 +193,7 @@ fn whoever_is_locked_stays() {
     });
 }
 
-/// Fails by a hang: there is no other thread, and the goroutine waits for one.
+/// There is no other thread. Fails by a hang when the goroutine waits for one.
 #[test]
 fn with_one_thread_a_goroutine_stays_there() {
     if !child::is_child() {
@@ -207,7 +207,7 @@ fn with_one_thread_a_goroutine_stays_there() {
     });
 }
 
-/// Fails by a hang, or a wrong count: goroutines that have to come back from blocking calls wander too.
+/// Goroutines that have to come back from blocking calls move, too. Fails by a hang, or a wrong count.
 #[test]
 fn blocking_calls_and_hogs_wander() {
     if !child::is_child() {
@@ -244,7 +244,7 @@ fn blocking_calls_and_hogs_wander() {
     });
 }
 
-/// Fails by another output, or none: whole programs run as they do without, and end as they do.
+/// Whole programs run and end as they do without the knob. Fails by another output, or none.
 #[test]
 fn the_examples_do_not_notice() {
     let programs: [(&str, &[&str]); 5] = [

@@ -1,6 +1,6 @@
 //! `GMPDEBUG=migrate=1`: a future or a closure that uses a `thread_local!` and does not park finds its thread's variable,
-//! though the call that it was given to parks. What could go wrong here goes wrong with optimisation only: the compiler inlines
-//! the call, and what it was given, into one function, and computes the variable's address once.
+//! though the call that got it parks. It can fail only with optimisation: the compiler inlines the call, and the future or
+//! closure, into one function, and computes the variable's address once.
 
 use common::child;
 use common::everywhere;
@@ -33,7 +33,7 @@ fn right_address() -> usize {
     black_box(VARIABLE.with(address))
 }
 
-/// Uses the thread-local for the length of a call, and is inlined, as much of other crates is.
+/// Uses the thread-local during one call, and is inlined, like much code of other crates.
 #[inline(always)]
 fn look(wrong: &Cell<u32>) {
     let found = VARIABLE.with(address);
@@ -84,7 +84,7 @@ fn not_yet(rounds: &mut u32, wrong: &Cell<u32>) -> bool {
 /// Counts the looks that were wrong.
 type Call = fn(&Cell<u32>);
 
-/// Each looks between two parks, of the call's own or of the loop around it.
+/// Each looks between two parks, of the call itself or of the loop around it.
 const LOOKS: [(&str, Call); 20] = [
     ("block_on polls", |wrong| {
         let signal = Arc::new(Signal::new());

@@ -71,7 +71,7 @@ fn attend(meeting: &Barrier) {
     meeting.wait();
 }
 
-/// Fails by a hang: some of those that are queued get no P, although there are enough now.
+/// Fails by a hang when some of the queued goroutines get no P, although there are enough now.
 #[test]
 fn after_growing_as_many_run_at_the_same_time() {
     child::without_retakes("after_growing_as_many_run_at_the_same_time", || {
@@ -146,8 +146,9 @@ impl Busy {
     }
 }
 
-/// Fails by a hang: more run at the same time than there are Ps, for good; or one that stood in the queue of a P that went
-/// is run no more. (For a slice they may: the kernel may keep a thread that has just looked whether its P is surplus.)
+/// Fails by a hang when, for good, more run at the same time than there are Ps; or when a goroutine in the queue of a P that
+/// retired never runs. (More may run for a slice: the kernel may preempt a thread that has just looked whether its P is
+/// surplus.)
 #[test]
 fn after_shrinking_no_more_run_at_the_same_time() {
     child::without_retakes("after_shrinking_no_more_run_at_the_same_time", || {
@@ -175,7 +176,7 @@ fn after_shrinking_no_more_run_at_the_same_time() {
     });
 }
 
-/// Fails by a hang: a goroutine keeps a P that is surplus, and what it has started stands in that P's queue.
+/// Fails by a hang when a goroutine keeps a surplus P, and the goroutines that it has started stand in that P's queue.
 #[test]
 fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
     child::without_retakes("what_stands_behind_a_goroutine_on_a_surplus_p_is_run", || {
@@ -209,8 +210,8 @@ fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
     });
 }
 
-/// Fails by a count in the trace: of two that never call the runtime one keeps a P that is surplus, though nobody waits for
-/// one; with three Ps after that only one is idle.
+/// Fails by a count in the trace when one of two goroutines that never call the runtime keeps a surplus P, though no goroutine
+/// waits for one; with three Ps after that only one is idle.
 #[test]
 fn who_does_not_give_a_surplus_p_up_loses_it() {
     const TEST: &str = "who_does_not_give_a_surplus_p_up_loses_it";
@@ -239,8 +240,8 @@ fn who_does_not_give_a_surplus_p_up_loses_it() {
     spinning.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Fails by a count that grows: goroutines that are bound to their threads, and yield, go on on Ps that are surplus, though
-/// nobody looks for work there.
+/// Fails by a growing count when goroutines that are bound to their threads, and yield, stay on surplus Ps, though no M looks
+/// for work there.
 #[test]
 fn locked_goroutines_that_yield_give_a_surplus_p_up() {
     child::without_retakes("locked_goroutines_that_yield_give_a_surplus_p_up", || {
@@ -264,7 +265,7 @@ fn locked_goroutines_that_yield_give_a_surplus_p_up() {
             let working = [work(), work()];
             until(|| together.load(SeqCst) > 0);
             rt.set_procs(1);
-            // One that the kernel keeps from its next yield may take its time.
+            // A goroutine that the kernel keeps from its next yield may take its time.
             let quiet = || {
                 let before = together.load(SeqCst);
                 thread::sleep(100 * MS);
@@ -278,7 +279,7 @@ fn locked_goroutines_that_yield_give_a_surplus_p_up() {
     });
 }
 
-/// How long it takes until many goroutines that stand behind one that spins are run by the other P.
+/// Returns how long it takes until the other P has run many goroutines that stand behind one that spins.
 fn helped_after(rt: &Runtime) -> Duration {
     let (over, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let ended = Arc::clone(&over);
@@ -309,8 +310,8 @@ fn helped_after(rt: &Runtime) -> Duration {
     took
 }
 
-/// Fails by minutes: who would help looks at Ps that are not used any more, of which there are many, and at the busy one once
-/// in a thousand times.
+/// Fails by minutes when the helper looks at Ps that are no longer in use, of which there are many, and at the busy one once in
+/// a thousand times.
 #[test]
 fn helpers_pass_over_ps_that_went() {
     child::without_retakes("helpers_pass_over_ps_that_went", || {
@@ -328,8 +329,8 @@ fn helpers_pass_over_ps_that_went() {
     });
 }
 
-/// Fails when nobody helps in any round: a goroutine keeps a P that is surplus, and what stands behind it is in no queue
-/// at which those look who have work. Whether it is that one's P or the other that goes is a matter of luck.
+/// Fails when no M helps in any round, because a goroutine keeps a surplus P, and the goroutines behind it are in no queue at
+/// which busy Ms look. Which of the two Ps retires is a matter of luck.
 #[test]
 fn a_surplus_p_that_is_kept_is_helped() {
     child::without_retakes("a_surplus_p_that_is_kept_is_helped", || {
@@ -367,8 +368,8 @@ fn a_surplus_p_that_is_kept_is_helped() {
     });
 }
 
-/// Fails by a hang, or by lateness: the timers of a P that is used no more are forgotten, or wait for somebody who comes
-/// by every now and then, with the one P that is left idle, busy with one goroutine, or with many that take turns.
+/// Fails by a hang, or by lateness, when the timers of a retired P are forgotten, or wait for an M that looks every now and
+/// then: with the one P that is left idle, busy with one goroutine, or with many that take turns.
 #[test]
 fn timers_of_ps_that_went_fire_in_time() {
     const LATE: Duration = Duration::from_millis(250);
@@ -446,7 +447,7 @@ fn under_flips(rt: &Runtime, work: impl FnOnce()) {
     goroutine.join().unwrap();
 }
 
-/// Fails by a hang or a count: a goroutine is lost or run twice, from a thread or from a goroutine.
+/// Fails by a hang or a count when a goroutine is lost or run twice, whether a thread or a goroutine changes the number.
 #[test]
 fn a_storm_of_spawns_loses_nothing_while_the_number_changes() {
     for procs in PROCS {
@@ -477,7 +478,7 @@ fn a_storm_of_spawns_loses_nothing_while_the_number_changes() {
     }
 }
 
-/// Fails by a hang, or by a sum: a message, a sleeper, a goroutine in a blocking call, or a socket is forgotten.
+/// Fails by a hang, or by a sum, when a message, a sleeper, a goroutine in a blocking call, or a socket is forgotten.
 #[test]
 fn channels_timers_blocking_calls_and_sockets_go_on_while_the_number_changes() {
     for procs in PROCS {

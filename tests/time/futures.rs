@@ -1,5 +1,5 @@
-//! Time for futures: a sleep ends neither early nor never, whichever task polls, whatever time the sleep is given, and
-//! wherever the timer stands.
+//! Time for futures: a sleep ends, and not early, whichever task polls, whatever time the sleep is given, and wherever the
+//! timer stands.
 
 use common::crew::everyone;
 use common::foreign::{Task, run};
@@ -37,8 +37,8 @@ fn a_sleep_ends_at_its_time_and_not_before() {
     });
 }
 
-/// On the thread of another executor. Fails by the clock, or by a hang: foreign wakers are not called, on the timer thread
-/// and by the Ms of a runtime.
+/// On the thread of another executor. Fails by the clock, or by a hang when foreign wakers are not called, on the timer thread
+/// or by the Ms of a runtime.
 #[test]
 fn a_task_of_another_executor_sleeps() {
     let begin = Instant::now();
@@ -64,8 +64,8 @@ fn a_task_of_another_executor_sleeps() {
     });
 }
 
-/// A goroutine sets the timer by a foreign waker, and goes on; an M finds the timer due. Fails by a hang: nobody calls the
-/// waker.
+/// A goroutine sets the timer by a foreign waker, and goes on; an M finds the timer due. Fails by a hang when the waker is not
+/// called.
 #[test]
 fn a_timer_of_a_runtime_wakes_a_foreign_task() {
     everywhere(|rt| {
@@ -84,8 +84,8 @@ fn a_timer_of_a_runtime_wakes_a_foreign_task() {
     });
 }
 
-/// Fails by a hang: a reset to an earlier time leaves the timer where it was, or the task with the old waker; by the clock:
-/// a reset to a later one ends the sleep at the old time.
+/// Fails by a hang when a reset to an earlier time leaves the timer where it was, or the task with the old waker; by the clock
+/// when a reset to a later time ends the sleep at the old one.
 #[test]
 fn a_reset_moves_the_end() {
     everyone(|crew| {
@@ -112,7 +112,7 @@ fn a_reset_moves_the_end() {
     });
 }
 
-/// Fails by the wakes: the timer of a sleep that is gone fires; or the waker is kept.
+/// Fails by the wakes when the timer of a sleep that is gone fires; or when the waker is kept.
 #[test]
 fn a_sleep_that_is_dropped_wakes_nobody() {
     everyone(|crew| {
@@ -133,7 +133,7 @@ fn a_sleep_that_is_dropped_wakes_nobody() {
     });
 }
 
-/// A goroutine sets the timer, and its runtime ends. Fails by a hang: the timer goes with the runtime.
+/// A goroutine sets the timer, and its runtime ends. Fails by a hang when the timer is lost with the runtime.
 #[test]
 fn a_sleep_outlives_its_runtime() {
     everywhere(|rt| {
@@ -150,7 +150,7 @@ fn a_sleep_outlives_its_runtime() {
     });
 }
 
-/// Fails by the result, or by the permit: what the future had is not dropped with it.
+/// Fails by the result, or by the permit when the values of the future are not dropped with it.
 #[test]
 fn a_timeout_drops_its_future_in_time() {
     everyone(|crew| {
@@ -174,7 +174,7 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
-/// Fails by the waker: the timer keeps it for an hour, for a task that waits no more.
+/// Fails by the waker when the timer keeps it for an hour, for a task that no longer waits.
 #[test]
 fn a_timeout_that_was_in_time_keeps_no_timer() {
     everyone(|crew| {

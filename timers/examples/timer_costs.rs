@@ -1,8 +1,8 @@
-//! What the calls cost, in nanoseconds, among 1, 1,000 and 100,000 timers.
+//! Measures the cost of the calls, in nanoseconds, among 1, 1,000 and 100,000 timers.
 //!
 //! `cargo run --release -p gmp-timers --example timer_costs`
 //!
-//! Prints one line a pattern, for example (2-core Ice Lake VM):
+//! Prints one line for each pattern, for example (2-core Ice Lake VM):
 //! ```text
 //! ns a round, among so many timers                   1    1000  100000
 //! insert behind all, remove it                    13.6    13.7    13.7
@@ -50,20 +50,20 @@ impl Bench {
         Nanos::from_nanos(self.now + self.random() % SPREAD)
     }
 
-    /// A timeout that is seldom needed: made behind all others, stopped at once.
+    /// Makes a timeout that is seldom needed behind all others, and stops it at once.
     fn far(&mut self) {
         self.now += 1;
         let handle = self.heap.insert(Nanos::from_nanos(self.now + SPREAD), [1; 2]);
         black_box(self.heap.remove(black_box(handle)));
     }
 
-    /// A short wait that is cancelled: made before all others, stopped at once.
+    /// Makes a short wait before all others, and cancels it at once.
     fn near(&mut self) {
         let handle = self.heap.insert(Nanos::ZERO, [1; 2]);
         black_box(self.heap.remove(black_box(handle)));
     }
 
-    /// Anywhere, and another one stopped: leaves dead entries that have to be compacted.
+    /// Makes a timer anywhere, and stops another one. That leaves dead entries that have to be compacted.
     fn replace(&mut self) {
         let due = self.random_due();
         self.handles.push(self.heap.insert(due, [1; 2]));
@@ -71,7 +71,7 @@ impl Bench {
         black_box(self.heap.remove(self.handles.swap_remove(at)));
     }
 
-    /// A deadline pushed ahead, as before each read of a connection.
+    /// Pushes a deadline ahead, as before each read of a connection.
     fn push_ahead(&mut self) {
         self.now += 1_000;
         let at = self.random() as usize % self.handles.len();
@@ -79,7 +79,7 @@ impl Bench {
         black_box(self.heap.reset(self.handles[at], due));
     }
 
-    /// A sleep that ends, and the next one.
+    /// Ends a sleep, and begins the next one.
     fn fire(&mut self) {
         if let Some((due, value)) = self.heap.pop_due(Nanos::MAX) {
             self.now = due.as_nanos();
@@ -89,7 +89,7 @@ impl Bench {
     }
 }
 
-/// A row of the table. Generic, so that no indirect call is measured with each round.
+/// Prints a row of the table. It is generic, so that no indirect call is measured with each round.
 fn measure(name: &str, round: impl Fn(&mut Bench)) {
     print!("{name:<44}");
     for others in OTHERS {

@@ -14,18 +14,18 @@
 //! | holds a timer with another number, or none | *dead* | it is thrown away |
 //!
 //! Invariants:
-//! 1. Each timer has one entry that is true or early, and no entry stands behind its timer's due time.
-//!    So the front of the array is a lower bound of all due times.
+//! 1. Each timer has exactly one entry that is true or early, and no entry is later than its timer's due time. So the front of
+//!    the array is a lower bound of all due times.
 //! 2. Sequence numbers are never used twice. So no dead entry comes to life when its slot is used again.
-//! 3. There are no more dead entries than timers or, with fewer timers than that, than 64. So memory and depth follow
-//!    the number of timers.
+//! 3. There are at most as many dead entries as timers, or 64 if there are fewer timers. So memory and depth follow the number
+//!    of timers.
 //! 4. No timer, no entry. So `next_due` of an empty heap is `None`.
 //!
-//! A call that stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest
-//! waits for the next call. The obvious way, to clean until the front is true, was rejected: if many connections push
-//! their deadlines ahead at every read, all entries but the front are early, and then one `reset` would file all of
-//! them again, with the processor's timers locked. [`Heap::clean`] does just that, for a caller that is about to
-//! sleep and wants to be woken only by a timer that is due.
+//! A call that stops or moves the timer at the front cleans up behind it, [`CLEAN_BATCH`] entries at most; the rest waits for
+//! the next call. The obvious way, to clean until the front is true, was rejected: if many connections move their deadlines to
+//! a later time at every read, all entries but the front are early, and then one `reset` would file all of them again, with the
+//! processor's timers locked. So `next_due` may be too early for its caller, whose `pop_due` then finds nothing, and cleans up
+//! to that time.
 //!
 //! The crate has no clock, lock, thread, unsafe code or `std`: the caller brings the time and the lock.
 //!

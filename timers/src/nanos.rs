@@ -5,8 +5,7 @@ use core::time::Duration;
 
 /// A point on the caller's monotonic clock, in nanoseconds since an origin that the caller chose.
 ///
-/// 64 bits hold 584 years. Arithmetic saturates, so that a wait of "forever" needs no special case:
-/// it ends at [`Nanos::MAX`].
+/// 64 bits hold 584 years. Arithmetic saturates, so a wait of "forever" needs no special case: it ends at [`Nanos::MAX`].
 ///
 /// ```
 /// use core::time::Duration;
@@ -28,26 +27,26 @@ impl Nanos {
     /// The last point, later than any clock will show.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// The point `nanos` nanoseconds after the origin.
+    /// Returns the point `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Nanos {
         Nanos(nanos)
     }
 
-    /// The nanoseconds from the origin to this point.
+    /// Returns the nanoseconds from the origin to this point.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The point `wait` later, or [`Nanos::MAX`] if there is none.
+    /// Returns the point `wait` later, or [`Nanos::MAX`] if there is none.
     #[must_use]
     pub const fn saturating_add(self, wait: Duration) -> Nanos {
         let nanos = wait.as_nanos();
         if nanos > u64::MAX as u128 { Nanos::MAX } else { Nanos(self.0.saturating_add(nanos as u64)) }
     }
 
-    /// The time from `earlier` to this point; zero if `earlier` is the later one.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is the later one.
     #[must_use]
     pub const fn saturating_since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

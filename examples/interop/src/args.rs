@@ -1,4 +1,4 @@
-//! `--name value` and `--flag`, and what a program says when it fails.
+//! Options, `--name value` and `--flag`, and the message of a program that fails.
 
 use std::io;
 use std::process::{ExitCode, exit};
@@ -17,7 +17,7 @@ impl Args {
         Args { given: given.collect(), help, wrong: None }
     }
 
-    /// The value after `name`, which may be given several times: the first that was not taken yet.
+    /// Returns the value after `name`. The option can be given several times: each call takes the first value that is left.
     pub fn value<T: FromStr>(&mut self, name: &str) -> Option<T> {
         let at = self.given.iter().position(|arg| arg == name)?;
         let value = self.given.drain(at..(at + 2).min(self.given.len())).nth(1);
@@ -32,14 +32,14 @@ impl Args {
         parsed
     }
 
-    /// Whether `name` was given.
+    /// Returns whether `name` was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.given.len();
         self.given.retain(|arg| arg != name);
         self.given.len() < before
     }
 
-    /// What is no option.
+    /// Returns the arguments that are not options.
     pub fn rest(&mut self) -> Vec<String> {
         let (options, rest) =
             std::mem::take(&mut self.given).into_iter().partition(|arg| arg.starts_with("--"));
@@ -47,7 +47,7 @@ impl Args {
         rest
     }
 
-    /// Ends the process when it was asked for help, or for what does not exist.
+    /// Ends the process if the arguments ask for help or hold an unknown option.
     pub fn finish(mut self) {
         if self.flag("--help") {
             print!("{}", self.help);
@@ -61,7 +61,7 @@ impl Args {
     }
 }
 
-/// Runs the program called `name`, and tells what has made it fail.
+/// Runs the program called `name`, and prints the error if it fails.
 pub fn main(name: &str, run: impl FnOnce() -> io::Result<()>) -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,

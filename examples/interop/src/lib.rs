@@ -1,4 +1,4 @@
-//! What the programs share: their options, a server that stops when it is told to, and a connector for ureq.
+//! Shared code of the programs: their options, a server that stops on a signal, and a connector for ureq.
 
 mod args;
 mod lines;

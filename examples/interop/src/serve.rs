@@ -1,4 +1,4 @@
-//! A goroutine for each connection, until SIGINT or SIGTERM.
+//! A server with a goroutine for each connection, until SIGINT or SIGTERM.
 
 use gmp::context::Context;
 use gmp::net::{TcpListener, TcpStream, is_closed};
@@ -11,13 +11,13 @@ use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long connections are given to end at the stop, and then once more after they were cut off.
+/// How long connections have to end at the stop, and then once more after they were cut off.
 const GRACE: Duration = Duration::from_millis(600);
 const CUT: Duration = Duration::from_millis(100);
 
-/// What was served.
+/// The numbers of a server that has ended.
 pub struct Served {
     pub connections: u64,
     /// How many of them had not ended within the grace.
@@ -44,12 +44,12 @@ struct State {
 }
 
 impl Connections {
-    /// Never held across a call that parks.
+    /// Takes the lock. No goroutine holds it across a call that parks.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics under the lock")
     }
 
-    /// Takes note of a connection while `serve_one` runs, also when that panics.
+    /// Keeps a connection in the table while `serve_one` runs. It leaves the table also when `serve_one` panics.
     fn during(&self, stream: TcpStream, serve_one: impl FnOnce(&Arc<TcpStream>)) {
         struct Leave<'a>(&'a Connections, u64);
         impl Drop for Leave<'_> {
@@ -73,7 +73,7 @@ impl Connections {
         serve_one(&stream);
     }
 
-    /// Waits until none is open, but no longer than `limit`. Returns how many are.
+    /// Waits until no connection is open, but no longer than `limit`. Returns how many are open.
     fn ended_within(&self, limit: Duration) -> usize {
         let some = |state: &mut State| !state.open.is_empty();
         let waited = self.one_ended.wait_timeout_while(self.state(), limit, some);
@@ -87,9 +87,9 @@ impl Connections {
     }
 }
 
-/// Listens at `listen`, says so, and runs `connection` in a goroutine for each that comes. SIGINT and SIGTERM end it: nobody is
-/// accepted any more, the context is done, and what connections read has an end. Those that have not ended after a while are
-/// cut off.
+/// Listens at `listen`, prints that, and runs `connection` in a goroutine for each client that comes. SIGINT and SIGTERM end
+/// the server: it accepts no more clients, the context is done, and the connections read the end of their streams. Connections
+/// that have not ended after a while are cut off.
 pub fn serve(
     listen: &str,
     connection: impl Fn(&Arc<TcpStream>, &Context) + Send + Sync + 'static,
@@ -97,7 +97,7 @@ pub fn serve(
     serve_in(Runtime::builder(), listen, connection)
 }
 
-/// As `serve`, in a runtime that is set up.
+/// Does the same as `serve`, in a runtime with given settings.
 pub fn serve_in(
     runtime: RuntimeBuilder,
     listen: &str,
@@ -105,7 +105,7 @@ pub fn serve_in(
 ) -> io::Result<Served> {
     let signals = signal::notify(&[SIGINT, SIGTERM])?;
     // SAFETY: these programs, and the crates that they run over streams, keep nothing of a thread across a call that parks.
-    // docs/crates.md says how that was looked at.
+    // docs/crates.md says how that was checked.
     let runtime = unsafe { runtime.build()? };
     let listener = Arc::new(TcpListener::bind(listen)?);
     println!("listening on {}, SIGINT or SIGTERM ends it", listener.local_addr()?);
@@ -119,14 +119,14 @@ pub fn serve_in(
                 let (connections, connection) = (Arc::clone(&connections), Arc::clone(&connection));
                 let context = context.clone();
                 let serve_one = move || connections.during(stream, |stream| connection(stream, &context));
-                // A goroutine that can't be had is a connection that is closed.
+                // If no goroutine can be started, the connection is closed.
                 let _refused = gmp::Builder::new().go(serve_one);
             });
         }
     });
 
     let _which = signals.recv();
-    // A second one kills.
+    // A second signal kills the process.
     drop(signals);
     connections.state().stopping = true;
     let _nobody_else_does = listener.close();
@@ -152,7 +152,7 @@ fn accept(listener: &TcpListener, mut each: impl FnMut(TcpStream)) {
             }
             Err(refused) if is_closed(&refused) => return,
             Err(refused) => {
-                // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
+                // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would spin.
                 if told != refused.raw_os_error() {
                     eprintln!("cannot accept: {refused}; trying again");
                     told = refused.raw_os_error();

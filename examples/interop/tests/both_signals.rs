@@ -1,4 +1,4 @@
-//! Every server here ends by SIGINT and by SIGTERM within a second, with a client that stays and says nothing.
+//! Every server here ends within a second of SIGINT and of SIGTERM, while a client stays and says nothing.
 
 use harness::{Example, Scratch, certificate, everywhere, example, peer};
 use std::process::Command;

@@ -38,7 +38,7 @@ fn config(scratch: &Scratch, addr: SocketAddr, tls: Option<(&Path, &Path)>) -> S
     )
 }
 
-/// Of another length for each, up to 400 KB.
+/// Returns the content of a document. Each document has another length, up to 400 KB.
 fn content(number: usize) -> Vec<u8> {
     (0..number * 2_011).map(|at| (at * 31 + number) as u8).collect()
 }
@@ -62,7 +62,7 @@ fn all_are_right(said: &str) {
     assert!(said.ends_with(&format!("fetched {MANY}, 0 failed\n")), "{said}");
 }
 
-/// Fails by a document that is another's, or cut off; and by a connection that the pool does not use again.
+/// Fails by a document of another URL, by a document that is cut off, and by a connection that the pool does not use again.
 #[test]
 fn nginx_serves_two_hundred_goroutines() {
     let program = peer!("nginx");
@@ -73,7 +73,7 @@ fn nginx_serves_two_hundred_goroutines() {
             all_are_right(&fetch(procs, options, &urls).good());
             let missing = fetch(procs, options, &[format!("http://{}/missing", nginx.addr())]).good();
             assert!(missing.starts_with("404 "), "{missing}");
-            // What one goroutine after another fetches, over one connection.
+            // One goroutine after another fetches the document over one connection.
             let again = fetch(procs, &["--rounds", "50"], &urls[7..8]).good();
             assert!(again.starts_with(&sum(&content(7))), "{again}");
             let log = std::fs::read_to_string(nginx.scratch().join("access.log")).expect("a log");
@@ -94,14 +94,14 @@ fn nginx_serves_them_by_tls() {
         let urls: Vec<_> = (0..MANY).map(|number| format!("https://localhost:{port}/{number}")).collect();
         let root = cert.display().to_string();
         all_are_right(&fetch(procs, &["--root", &root, "--timeout", "60000"], &urls).good());
-        // Nobody trusts it without being told to.
+        // Without `--root`, no client trusts the certificate.
         let distrusts = fetch(procs, &[], &urls[..1]).good();
         assert!(distrusts.starts_with("error: ") && distrusts.contains("ertificate"), "{distrusts}");
     });
 }
 
-/// A server that reads a request on each of `MANY` connections before it answers the first: all of them wait at once. Tells how
-/// many threads the client has then.
+/// Runs a server that reads a request on each of `MANY` connections before it answers the first, so that all of them wait at
+/// once. Returns how many threads the client has then.
 fn threads_of_those_who_wait(procs: usize, options: &[&str]) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it listens");
@@ -151,7 +151,7 @@ fn waiting_takes_a_thread_by_std_and_none_by_ours() {
 #[test]
 fn a_server_that_is_late_or_not_there_is_an_error() {
     everywhere(|procs| {
-        // It accepts, by its backlog, and never answers.
+        // This server accepts connections only into its backlog, and never answers.
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/", silent.local_addr().expect("it listens"));
         let late = fetch(procs, &["--timeout", "200"], &[url.clone(), url.clone()]).good();

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
-/// How many goroutines use the crate's own sockets at once.
+/// The number of goroutines that use the crate's own sockets at once.
 const MANY: usize = 200;
 
 fn redis(program: &Program) -> Peer {
@@ -50,7 +50,7 @@ fn each_client_has_its_own_answers() {
             let counts: Vec<_> = thread::scope(|scope| {
                 let count = |(number, mut client): (usize, Client)| {
                     scope.spawn(move || {
-                        // Some names are of all, and one is its own.
+                        // The clients share some names, and each has one of its own.
                         let own: Vec<_> = (0..3).map(|_| client.says(&format!("own{number}"))).collect();
                         assert_eq!(own, ["1", "2", "3"]);
                         let shared: u64 = client.says("shared").parse().expect("a count");
@@ -78,7 +78,7 @@ fn each_client_has_its_own_answers() {
     });
 }
 
-/// Fails where a broken connection stays in the pool, or where a place is lost with it.
+/// Fails if a broken connection stays in the pool, or if a place is lost with it.
 #[test]
 fn broken_connections_are_replaced() {
     let program = peer!("redis-server");
@@ -93,7 +93,7 @@ fn broken_connections_are_replaced() {
             let mut answer = [0; 4];
             operator.read_exact(&mut answer).expect("Redis answers");
             assert_eq!(answer[0], b':', "a count of the killed");
-            // The connection that was used is broken, the other place may have had one.
+            // The connection that was used is broken. The other place can have had a connection too.
             let answers: Vec<_> = (0..3).map(|_| client.says(&format!("round{round}"))).collect();
             assert!(
                 answers.iter().filter(|answer| answer.starts_with("error: ")).count() <= 2,
@@ -106,7 +106,7 @@ fn broken_connections_are_replaced() {
     });
 }
 
-/// Fails by a hang: a line without an end is taken for ever, or waited for.
+/// Fails by a hang: the server reads a line without an end for ever, or waits for its end.
 #[test]
 fn a_line_has_an_end() {
     everywhere(|procs| {
@@ -126,7 +126,7 @@ fn a_line_has_an_end() {
     });
 }
 
-/// Fails by an error that costs the connection, or that another client is told.
+/// Fails by an error that costs the connection, or that reaches another client.
 #[test]
 fn an_error_of_redis_is_its_callers() {
     let program = peer!("redis-server");
@@ -147,7 +147,7 @@ fn an_error_of_redis_is_its_callers() {
     });
 }
 
-/// Fails by a hang: nobody listens where Redis should be.
+/// Fails by a hang: no server listens where Redis should be.
 #[test]
 fn a_redis_that_is_not_there_is_an_error() {
     everywhere(|procs| {
@@ -166,8 +166,8 @@ fn a_redis_that_is_not_there_is_an_error() {
     });
 }
 
-/// Fails by a client that waits for Redis, or for its turn, longer than its deadline; by an answer that comes too late and is
-/// another's; and by a place that the deadline costs.
+/// Fails by a client that waits for Redis, or for its turn, longer than its deadline, by an answer that comes too late and goes
+/// to another client, and by a place that the deadline costs.
 #[test]
 fn a_deadline_ends_the_wait_for_redis_and_the_wait_in_line() {
     const CLIENTS: usize = 20;
@@ -192,7 +192,7 @@ fn a_deadline_ends_the_wait_for_redis_and_the_wait_in_line() {
             assert_eq!(client.says(&format!("own{number}")), "1");
         }
 
-        // The end of the server is the end of all waits, however long they may last.
+        // The end of the server ends all waits, however long they could last.
         let patient = start(&redis, procs, &["--pool", "2", "--patience", "600000"]);
         let mut waiting: Vec<_> = (0..CLIENTS).map(|_| Client::new(&patient)).collect();
         for (number, client) in waiting.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! `redis_proxy`, between a real Redis and the crate `redis`, `redis-cli`, and peers that are rude.
+//! `redis_proxy`, between a real Redis and the crate `redis`, `redis-cli`, and rude peers.
 
 use harness::{Example, LIMIT, Peer, Program, eventually, everywhere, example, peer, run};
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn start(to: SocketAddr, procs: usize, options: &[&str]) -> Example {
     Example::start(command.args(options), procs)
 }
 
-/// Where a test's own server listens.
+/// Makes the listener of a test's own server, and returns it with its address.
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it listens");
@@ -39,14 +39,14 @@ fn all(mut stream: &TcpStream) -> Vec<u8> {
     all
 }
 
-/// The most memory that the process had at once, in KiB.
+/// Returns the most memory that the process had at once, in KiB.
 fn peak(server: &Example) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line of it");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Fails by an answer that is another client's, and by a thread for each client.
+/// Fails by an answer that belongs to another client, and by a thread for each client.
 #[test]
 fn clients_of_the_crate_have_their_own_answers() {
     const CLIENTS: usize = 60;
@@ -99,7 +99,7 @@ fn redis_cli_is_answered() {
     });
 }
 
-/// Fails where the end of one direction is the end of both.
+/// Fails if the end of one direction ends both.
 #[test]
 fn each_direction_ends_by_itself() {
     const LENGTH: usize = 1 << 20;
@@ -113,7 +113,7 @@ fn each_direction_ends_by_itself() {
         assert_eq!(all(&client), b"+OK\r\n$5\r\nclose\r\n");
         server.terminate();
 
-        // The client ends first, and has then all of a long answer; and the other way round.
+        // The client ends first and then gets the whole of a long answer. Then the server ends first.
         let (listener, addr) = listener();
         let server = start(addr, procs, &[]);
         for client_first in [true, false] {
@@ -139,7 +139,7 @@ fn each_direction_ends_by_itself() {
     });
 }
 
-/// Fails by a proxy that stores what the other side does not take, or that has others wait for it.
+/// Fails by a proxy that stores the bytes that the other side does not take, or that has other clients wait for that side.
 #[test]
 fn who_does_not_read_stops_who_sends_to_it() {
     const CHUNK: usize = 64 << 10;
@@ -154,7 +154,7 @@ fn who_does_not_read_stops_who_sends_to_it() {
             let before = peak(&server);
             let (sends, reads) = if client_sends { (client, peer) } else { (peer, client) };
             let chunk = vec![7; CHUNK];
-            // What the kernel's buffers hold is sent, then nothing is taken any more.
+            // The client sends as much as the kernel's buffers hold. Then the proxy takes no more.
             sends.set_nonblocking(true).expect("a socket");
             let (mut sent, mut refused) = (0, 0);
             while refused < 200 {
@@ -168,7 +168,7 @@ fn who_does_not_read_stops_who_sends_to_it() {
                 }
                 assert!(sent < FAR_TOO_MUCH, "nobody is stopped");
             }
-            // Another client is served meanwhile.
+            // The proxy serves another client meanwhile.
             let other = server.connect();
             let other_peer = accept(&listener);
             (&mut &other).write_all(b"hello").expect("the proxy listens");
@@ -183,7 +183,7 @@ fn who_does_not_read_stops_who_sends_to_it() {
             server.terminate();
         }
 
-        // Long answers of Redis, to a client that reads late.
+        // Redis sends long answers to a client that reads late.
         let redis = redis(&program);
         let server = start(redis.addr(), procs, &[]);
         let mut client = server.connect();
@@ -223,7 +223,7 @@ fn one_client_more_than_the_most_is_refused_until_another_goes() {
     });
 }
 
-/// Fails by a place, or by a connection, that a refused client keeps by a byte now and then.
+/// Fails if a refused client keeps a place or a connection by a byte now and then.
 #[test]
 fn a_refused_client_that_goes_on_keeps_nothing() {
     let program = peer!("redis-server");
@@ -240,7 +240,7 @@ fn a_refused_client_that_goes_on_keeps_nothing() {
         let mut refused = server.connect();
         assert_eq!(all(&refused), b"-ERR too many clients\r\n");
         drop(first);
-        // Each look sends a byte.
+        // Each check sends a byte.
         let mut served = None;
         eventually("a place is free", || {
             let _it_may_be_ended_already = refused.write_all(b"x");
@@ -267,7 +267,7 @@ fn a_server_that_is_not_there_or_goes_is_told() {
         assert!(server.complaint().contains("refused"));
         server.terminate();
 
-        // Redis goes in the middle: its clients have an end.
+        // Redis goes in the middle of the connections: the clients read the end.
         let redis = redis(&program);
         let server = start(redis.addr(), procs, &[]);
         let mut client = server.connect();
@@ -279,7 +279,7 @@ fn a_server_that_is_not_there_or_goes_is_told() {
     });
 }
 
-/// Fails by a limit for what is read: it ends a client that has asked, or subscribed, and does nothing but wait.
+/// Fails by a read limit that ends a client that has asked, or subscribed, and only waits.
 #[test]
 fn a_client_that_waits_for_longer_than_the_idle_limit_is_answered() {
     let program = peer!("redis-server");
@@ -308,7 +308,7 @@ fn a_client_that_waits_for_longer_than_the_idle_limit_is_answered() {
     });
 }
 
-/// What Redis has been asked is answered before the end; who waits is ended.
+/// Before the stop, the clients get the answers of Redis to their commands. The stop ends the waiting clients without a word.
 #[test]
 fn clients_are_ended_at_the_stop() {
     let program = peer!("redis-server");

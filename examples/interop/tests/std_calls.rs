@@ -15,7 +15,7 @@ fn redis(program: &Program) -> Peer {
     })
 }
 
-/// Ended, if its test is.
+/// A running `std_calls`, which ends with its test.
 struct Calls(Child);
 
 impl Drop for Calls {
@@ -36,7 +36,7 @@ impl Calls {
         std::fs::read_dir(format!("/proc/{}/task", self.0.id())).map_or(0, Iterator::count)
     }
 
-    /// What it says at its end.
+    /// Returns what it prints at its end.
     #[track_caller]
     fn done(mut self) -> String {
         let mut said = String::new();
@@ -47,7 +47,7 @@ impl Calls {
     }
 }
 
-/// Fails by a call that is lost, by goroutines that wait one after another, and by many more threads than there are calls.
+/// Fails by a call that is lost, by goroutines that wait one after another, and by many more threads than calls.
 #[test]
 fn two_hundred_wait_for_redis_by_the_crate_unchanged() {
     let program = peer!("redis-server");
@@ -79,7 +79,7 @@ fn two_hundred_wait_for_postgres_by_the_crate_unchanged() {
         let postgres = postgres(&initdb, &program);
         let config = format!("host=127.0.0.1 port={} user=gmp dbname=postgres", postgres.addr().port());
         let mut operator = None;
-        // Its port answers before it takes connections.
+        // PostgreSQL's port answers before PostgreSQL takes connections.
         eventually("PostgreSQL is ready", || {
             operator = ::postgres::Client::connect(&config, ::postgres::NoTls).ok();
             operator.is_some()

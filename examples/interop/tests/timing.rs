@@ -1,10 +1,10 @@
-//! What crates on std's own sockets do to the others: on a quiet machine 99 of 100 sleeps of 5 ms beside 100 such calls take at
-//! most 10 ms.
+//! The effect of crates on std's own sockets on other goroutines: on a quiet machine, 99 of 100 sleeps of 5 ms beside 100 such
+//! calls take at most 10 ms.
 
 use harness::{Peer, eventually, everywhere, example, peer, postgres, run};
 use std::net::SocketAddr;
 
-/// For several seconds, so that the start of all at once is one moment of it.
+/// Runs the calls for several seconds, so that the common start of all calls is only a moment of the time.
 fn bystanders_are_unharmed(procs: usize, arguments: &[&str]) {
     let mut command = example!("std_calls");
     command.env("GMPMAXPROCS", procs.to_string()).args(["--calls", "100", "--limit", "10"]).args(arguments);

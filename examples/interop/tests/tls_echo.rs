@@ -27,12 +27,12 @@ impl Server {
         Server { example: Example::start(&mut command, procs), cert, _scratch: scratch }
     }
 
-    /// A client of rustls, on a thread.
+    /// Connects a client of rustls.
     fn client(&self) -> StreamOwned<ClientConnection, TcpStream> {
         client(&self.cert, self.example.connect())
     }
 
-    /// One that is served, whatever others have done.
+    /// Checks that the server still serves a client, whatever other clients have done.
     fn serves(&self) {
         let mut client = self.client();
         client.write_all(b"are you there?").expect("the server goes on");
@@ -77,7 +77,7 @@ fn s_client(openssl: &Program, server: &Server, options: &[&str]) -> Killed {
     Killed(command.spawn().expect("openssl runs"))
 }
 
-/// Sends a line by s_client, and has it back.
+/// Sends a line by s_client, and checks that it comes back.
 fn says(child: &mut Killed, stdout: &mut impl BufRead, line: &str) {
     let stdin = child.0.stdin.as_mut().expect("piped");
     stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()).expect("s_client runs");
@@ -97,8 +97,8 @@ fn s_client_has_its_lines_back_by_each_version_of_tls() {
                 let mut stdout = BufReader::new(client.0.stdout.take().expect("piped"));
                 says(&mut client, &mut stdout, "hello\n");
                 if version == "-tls1_3" {
-                    // Commands of s_client: new keys for its own direction, and for both. A line that came with the command
-                    // would be lost.
+                    // These commands of s_client ask for new keys for its own direction, and for both. A line that came with
+                    // the command would be lost.
                     let mut stderr = BufReader::new(client.0.stderr.take().expect("piped"));
                     for command in ["k\n", "K\n"] {
                         let stdin = client.0.stdin.as_mut().expect("piped");
@@ -143,8 +143,8 @@ fn curl_gets_its_request_back() {
     });
 }
 
-/// Fails by a client that neither sends nor receives, if reader and writer wait for each other, and by wrong bytes, if the
-/// records of the two get into each other's way.
+/// Fails by a client that neither sends nor receives, if the reader and the writer wait for each other, and by wrong bytes, if
+/// the records of the two get mixed.
 #[test]
 fn a_client_that_sends_and_receives_at_once_has_all_its_bytes_back() {
     const LENGTH: usize = 6 << 20;
@@ -166,7 +166,7 @@ fn a_client_that_sends_and_receives_at_once_has_all_its_bytes_back() {
     });
 }
 
-/// 40 clients, half of whom read only after they have sent more than all buffers on the way hold but the client's own.
+/// Runs 40 clients. Half of them read only after they have sent more than all buffers on the way hold except the client's own.
 #[test]
 fn many_clients_have_their_own_bytes_back() {
     let openssl = peer!("openssl");
@@ -185,7 +185,7 @@ fn many_clients_have_their_own_bytes_back() {
                 });
             }
         });
-        // The clients have gone without a close_notify.
+        // The clients are gone without a close_notify.
         let said = server.example.terminate();
         assert!(said.contains("served 40 connections, 0 cut off; 0 handshakes failed"), "{said}");
     });
@@ -201,7 +201,7 @@ fn clients_that_break_off_stop_only_themselves() {
             assert!(what.split(" or ").any(|what| complaint.contains(what)), "{what:?}: {complaint:?}");
         };
 
-        // No TLS at all: an alert comes back.
+        // This client does not speak TLS, and an alert comes back.
         let mut plain = server.example.connect();
         plain.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("it is accepted");
         let mut alert = Vec::new();
@@ -209,28 +209,28 @@ fn clients_that_break_off_stop_only_themselves() {
         assert_eq!(alert.first(), Some(&21), "an alert: {alert:?}");
         complains_of("corrupt message");
 
-        // Half of a greeting, then the end.
+        // This client sends half of a greeting and then the end.
         let mut half = server.example.connect();
         half.write_all(&[22, 3, 1, 2, 0, 1, 0])
             .and_then(|()| half.shutdown(Shutdown::Write))
             .expect("a socket");
         complains_of("end of file");
 
-        // Half of a greeting, then nothing: until the time for a handshake is over.
+        // This client sends half of a greeting and then nothing, until the time for a handshake is over.
         let mut silent = server.example.connect();
         silent.write_all(&[22, 3, 1, 2, 0, 1, 0]).expect("it is accepted");
         assert_eq!(silent.read(&mut [0; 8]).expect("the server ends it"), 0);
         complains_of("timeout");
 
-        // A reset in the middle.
+        // This client resets the connection in the middle.
         let mut client = server.client();
         client.write_all(&pattern(100_000)).expect("the server takes it");
         client.read_exact(&mut [0; 1000]).expect("some comes back");
         reset(client.sock);
-        // By the reader, or by the writer.
+        // The complaint comes from the reader or from the writer.
         complains_of("reset or Broken pipe");
 
-        // A record that was not sealed with the keys of the connection.
+        // This client sends a record that was not sealed with the keys of the connection.
         let mut client = server.client();
         client
             .write_all(b"x")
@@ -288,7 +288,8 @@ fn connections_that_are_open_at_the_stop_are_told() {
     });
 }
 
-/// A client that sends and never takes what comes back fills what lies between, and is then waited for, not stored.
+/// A client that sends and never takes the bytes that come back fills the buffers on the way. The server then waits for it, and
+/// does not store more.
 #[test]
 fn a_client_that_does_not_read_is_cut_off_at_the_stop() {
     let openssl = peer!("openssl");

@@ -12,13 +12,14 @@ fn start(resolver: &Resolver, procs: usize) -> Example {
     Example::start(&mut command, procs)
 }
 
-/// What dig prints, without settings of the machine's.
+/// Runs dig without the machine's settings, and returns its output.
 fn dig(program: &Program, server: &Example, args: &[&str]) -> String {
     let port = server.addr().port().to_string();
     run(program.command().args(["-r", "@127.0.0.1", "-p", &port, "+tries=1", "+time=10"]).args(args)).good()
 }
 
-/// Fails by an answer that dig does not understand, by one that is asked for twice, or by a TTL that does not count.
+/// Fails by an answer that dig does not understand, by a second query to the resolver for an answer that is in the cache, or by
+/// a TTL that does not count down.
 #[test]
 fn dig_is_answered_and_the_second_time_from_the_cache() {
     let program = peer!("dig");
@@ -39,7 +40,7 @@ fn dig_is_answered_and_the_second_time_from_the_cache() {
         let server = start(&resolver, procs);
         let short = || dig(&program, &server, &["+short", "www.example", "A"]);
         assert_eq!((short(), short()), ("host.example.\n192.0.2.7\n".to_owned(), short()));
-        // Spelt in another way, with and without EDNS, over a connection.
+        // The queries spell the name in another way, with and without EDNS, and over a connection.
         for options in [&["+noedns"][..], &["+tcp"], &["+bufsize=4096", "+nocookie"], &["+tcp", "+noedns"]] {
             let said = dig(&program, &server, &[options, &["WWW.Example", "A"]].concat());
             assert!(said.contains("status: NOERROR") && said.contains(";WWW.Example."), "{said}");
@@ -61,7 +62,7 @@ fn dig_is_answered_and_the_second_time_from_the_cache() {
     });
 }
 
-/// Fails where dig, told that the answer was truncated, does not get the whole of it from the same address.
+/// Fails if dig, told that the answer was truncated, does not get the whole answer from the same address.
 #[test]
 fn dig_asks_again_over_tcp_for_a_long_answer() {
     let program = peer!("dig");
@@ -94,7 +95,7 @@ fn dig_asks_again_over_tcp_for_a_long_answer() {
     });
 }
 
-/// Fails by one of many queries that is lost: dig has them all under way on one connection.
+/// Fails if one of many queries is lost: dig has all of them under way on one connection.
 #[test]
 fn dig_keeps_its_connection_for_many_questions() {
     const MANY: usize = 40;

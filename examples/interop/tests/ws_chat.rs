@@ -37,7 +37,7 @@ fn say(client: &mut Client, text: &str) {
     client.send(Message::text(text)).expect("the server listens");
 }
 
-/// The code and the reason of the close frame with which the server ends it.
+/// Returns the code and the reason of the close frame with which the server ends the connection.
 #[track_caller]
 fn closed(client: &mut Client) -> (CloseCode, String) {
     loop {
@@ -55,10 +55,10 @@ fn all_members_hear_the_same() {
     const MEMBERS: usize = 20;
     const EACH: usize = 50;
     everywhere(|procs| {
-        // The room for all that is said: nobody is slow by how the machine shares out its time.
+        // The queues have room for all messages, so that no member is slow only because of the machine's scheduling.
         let server = start(procs, &["--waiting", "2000"]);
         let mut members: Vec<_> = (0..MEMBERS).map(|number| join(&server, &format!("m{number}"))).collect();
-        // Each has heard all those who came later.
+        // Each member hears of all members who came later.
         for (number, member) in members.iter_mut().enumerate() {
             (number + 1..MEMBERS).for_each(|later| assert_eq!(hears(member), format!("* m{later} joined")));
         }
@@ -68,7 +68,7 @@ fn all_members_hear_the_same() {
                     let mut heard = Vec::new();
                     for round in 0..EACH {
                         say(&mut member, &round.to_string());
-                        // Until its own has come back: nobody is far ahead of the room.
+                        // Each member reads until its own message has come back, so that no member is far ahead of the room.
                         let own = format!("m{number}: {round}");
                         while heard.last() != Some(&own) {
                             heard.push(hears(&mut member));
@@ -81,7 +81,7 @@ fn all_members_hear_the_same() {
                 })
             };
             let talking: Vec<_> = members.into_iter().enumerate().map(talk).collect();
-            // They leave when all have heard all.
+            // The members leave when all of them have heard all messages.
             let done: Vec<_> =
                 talking.into_iter().map(|member| member.join().expect("it is heard")).collect();
             done.into_iter().map(|(heard, _)| heard).collect()
@@ -100,7 +100,8 @@ fn all_members_hear_the_same() {
     });
 }
 
-/// Has the room speak until `slow`, which does not read, has to go. Each message is heard by two others before the next one.
+/// Has the room speak until the slow member, which does not read, has to go. Two other members hear each message before the
+/// next is sent.
 fn speak_until_it_is_too_slow(server: &Example) -> usize {
     let (mut speaker, mut other) = (join(server, "speaker"), join(server, "other"));
     assert_eq!(hears(&mut speaker), "* other joined");
@@ -119,8 +120,8 @@ fn speak_until_it_is_too_slow(server: &Example) -> usize {
     panic!("nobody has to go");
 }
 
-/// Fails by a room that waits for its slowest member, by a member that hears only a part of what was said before it had to go,
-/// and by one that isn't told why.
+/// Fails by a room that waits for its slowest member, by a member that hears only a part of the messages before it had to go,
+/// and by a member that is not told why.
 #[test]
 fn a_slow_member_goes_and_the_room_goes_on() {
     everywhere(|procs| {
@@ -145,15 +146,15 @@ fn a_slow_member_goes_and_the_room_goes_on() {
     });
 }
 
-/// Fails by a goroutine, and a connection, that a member keeps who never reads.
+/// Fails if a member who never reads keeps a goroutine and a connection.
 #[test]
 fn one_who_never_reads_is_cut_off_after_the_grace() {
     everywhere(|procs| {
         let server = start(procs, &["--waiting", "64", "--grace", "100"]);
         let mut slow = join(&server, "slow");
         speak_until_it_is_too_slow(&server);
-        // The end reaches it behind what its own buffers hold, when the server has given up. There is no close frame: the rest
-        // of a message was in its place.
+        // The end reaches the member behind the bytes in its own buffers, when the server has given up. There is no close
+        // frame, because the rest of a message is in its place.
         harness::eventually("the connection is closed", || server_sockets(&server) == 1);
         let broken = loop {
             match slow.read() {
@@ -167,10 +168,10 @@ fn one_who_never_reads_is_cut_off_after_the_grace() {
     });
 }
 
-/// Fails by a connection that a member keeps who takes no answer: its pings stop the reader, and the writer waits for it.
+/// Fails if a member who takes no answer keeps its connection: its pings stop the reader, and the writer waits for the member.
 #[test]
 fn one_who_pings_and_never_reads_is_ended() {
-    // A ping of 125 bytes, masked with zeros.
+    // This is a ping of 125 bytes, masked with zeros.
     let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[7; 125]].concat();
     let pings = ping.repeat(500);
     everywhere(|procs| {
@@ -190,7 +191,7 @@ fn one_who_pings_and_never_reads_is_ended() {
     });
 }
 
-/// How many TCP sockets the server has: its listener, and its members.
+/// Returns how many TCP sockets the server has: the listener and those of the members.
 fn server_sockets(server: &Example) -> usize {
     let fds = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
     let target = |fd: std::io::Result<std::fs::DirEntry>| std::fs::read_link(fd.ok()?.path()).ok();
@@ -224,7 +225,7 @@ fn what_is_wrong_is_told_and_the_others_stay() {
         let (joined, gone) = rest();
         assert!(joined == "* unmasked joined" && gone.starts_with("* unmasked left: "), "{gone}");
 
-        // A member that goes by itself is answered; and one that is gone without a word.
+        // One member closes its connection and is answered, and another is gone without a word.
         let mut client = join(&server, "polite");
         client.close(None).expect("the server listens");
         while client.read().is_ok() {}
@@ -237,7 +238,7 @@ fn what_is_wrong_is_told_and_the_others_stay() {
         );
 
         assert!(try_join(&server, "/elsewhere").is_err_and(|refused| refused.contains("404")));
-        // Half a greeting.
+        // This client sends half a greeting.
         let mut silent = server.connect();
         std::io::Write::write_all(&mut silent, b"GET /chat/silent HTTP/1.1\r\n").expect("the server listens");
         assert_eq!(std::io::Read::read(&mut silent, &mut [0; 8]).expect("the server ends it"), 0);

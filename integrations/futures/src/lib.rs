@@ -2,7 +2,7 @@
 //! [`AsyncRead`](futures_io::AsyncRead) and [`AsyncWrite`](futures_io::AsyncWrite).
 //!
 //! gmp's own channels have futures already: [`recv_async`](gmp::chan::Receiver::recv_async) and
-//! [`send_async`](gmp::chan::Sender::send_async). What takes a stream or a sink (combinators, `forward`, the bodies of
+//! [`send_async`](gmp::chan::Sender::send_async). Code that takes a stream or a sink (combinators, `forward`, the bodies of
 //! HTTP crates) gets one of these:
 //!
 //! | gmp | here | is a |
@@ -52,9 +52,9 @@ use std::task::{Context, Poll};
 
 /// A receiver as a stream of its messages, which ends when the channel is closed, and no message is left.
 ///
-/// It waits in one queue with the receivers that block, from a poll that finds nothing to the one that gets a message;
-/// a message that came for it is kept for it meanwhile. So poll a stream whose task was woken, or
-/// [`stop`](PollReceiver::stop) or drop it: the message goes to the next receiver then. No message is lost with a stream.
+/// The stream waits in one queue with the receivers that block, from a poll that finds nothing to the poll that gets a message;
+/// a message that comes for the stream is kept for it meanwhile. So poll a stream whose task was woken, or
+/// [`stop`](PollReceiver::stop) or drop it: then the message goes to the next receiver. No message is lost with a stream.
 #[derive(Debug)]
 pub struct ReceiverStream<T> {
     receiver: PollReceiver<T>,
@@ -62,12 +62,12 @@ pub struct ReceiverStream<T> {
 }
 
 impl<T> ReceiverStream<T> {
-    /// Takes a receiver; a clone of it receives as well, and each message goes to one of the two.
+    /// Makes a stream of a receiver. If a clone of the receiver receives as well, each message goes to one of the two.
     pub fn new(receiver: Receiver<T>) -> Self {
         ReceiverStream { receiver: PollReceiver::new(receiver), ended: false }
     }
 
-    /// Ends the wait that a poll has begun. A later poll begins another.
+    /// Ends the wait that a poll has begun. A later poll begins another wait.
     pub fn stop(&mut self) {
         self.receiver.stop();
     }
@@ -110,15 +110,16 @@ impl<T> FusedStream for ReceiverStream<T> {
 
 /// A sender as a sink.
 ///
-/// It has a place of its own for one message, on its way to the channel: [`poll_ready`](Sink::poll_ready) and
-/// [`poll_flush`](Sink::poll_flush) wait until that is free, until the last message is in the channel's buffer, or,
-/// without a buffer, was received. A message on its way stands in one queue with the senders that block. The drop drops
-/// it, if it was not sent by then; [`take_back`](Self::take_back) returns it.
+/// The sink has a place of its own for one message on its way to the channel: [`poll_ready`](Sink::poll_ready) and
+/// [`poll_flush`](Sink::poll_flush) wait until that place is free: until the last message is in the channel's buffer, or,
+/// without a buffer, was received. A message on its way waits in one queue with the senders that block. Dropping the sink drops
+/// the message if it was not sent by then; [`take_back`](Self::take_back) returns it.
 ///
 /// [`poll_close`](Sink::poll_close) flushes and drops the sender: the channel closes if it was the last one.
 ///
 /// # Errors
-/// Those of the sink: the channel is closed. The error has the message that was not sent, perhaps the one before.
+/// The sink's operations fail if the channel is closed. The error has the message that was not sent, which may be the one
+/// before.
 #[derive(Debug)]
 pub struct SenderSink<T> {
     /// `None`: closed.
@@ -126,7 +127,7 @@ pub struct SenderSink<T> {
 }
 
 impl<T> SenderSink<T> {
-    /// Takes a sender.
+    /// Makes a sink of a sender.
     pub fn new(sender: Sender<T>) -> Self {
         SenderSink { sender: Some(PollSender::new(sender)) }
     }
@@ -136,7 +137,7 @@ impl<T> SenderSink<T> {
         self.sender.as_deref()
     }
 
-    /// Takes back the message that is on its way, if that was not sent by now.
+    /// Takes back the message that is on its way, if it was not sent by now.
     pub fn take_back(&mut self) -> Option<T> {
         self.sender.as_mut()?.take_back()
     }

@@ -1,4 +1,4 @@
-//! Streams of channels in which each receiver sees the same: each message (broadcast), or the latest value (watch).
+//! Streams of channels in which all receivers see the same: each message (broadcast), or the latest value (watch).
 
 use futures_core::{FusedStream, Stream};
 use gmp::chan::{broadcast, watch};
@@ -9,8 +9,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::thread;
 
-/// A wait that owns the receiver, and returns it with what it has found, or with the panic of what it has called; with nothing
-/// when there may be something to see.
+/// A wait that owns the receiver, and returns it with the item that was found, or with the panic of a function that the wait
+/// has called; with `None` if there may be something to see.
 type Wait<R, T> = Pin<Box<dyn Future<Output = (R, Option<thread::Result<T>>)> + Send>>;
 
 /// Where the receiver is.
@@ -32,8 +32,8 @@ impl<R, T> fmt::Debug for Place<R, T> {
 }
 
 impl<R, T> Place<R, T> {
-    /// What `look` finds; `wait` makes of the receiver a wait for it. Neither blocks. After a panic the receiver is where it
-    /// was.
+    /// Returns what `look` finds; `wait` turns the receiver into a wait for that. Neither blocks. After a panic the receiver is
+    /// where it was.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -82,7 +82,7 @@ impl std::error::Error for Lagged {}
 /// was seen. An item is an error when the stream has missed messages.
 ///
 /// No poll blocks: while another receiver clones the message, the task waits. A wait takes an allocation; a message that is
-/// there takes none. A panic of the message's `clone` goes on, and the message is the item of the next poll.
+/// there takes none. A panic of the message's `clone` leaves the poll, and the message is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;
@@ -103,7 +103,7 @@ pub struct BroadcastStream<T> {
 }
 
 impl<T> BroadcastStream<T> {
-    /// Takes a receiver; the stream begins with what that has not seen.
+    /// Makes a stream of a receiver; the stream begins with the messages that the receiver has not seen.
     pub fn new(receiver: broadcast::Receiver<T>) -> Self {
         BroadcastStream { place: Place::Here(receiver) }
     }
@@ -122,7 +122,8 @@ impl<T: Clone + Send + 'static> Stream for BroadcastStream<T> {
         let look = |receiver: &mut broadcast::Receiver<T>, cx: &mut Context<'_>| {
             pin!(receiver.recv_async()).poll(cx)
         };
-        // The message is cloned in a turn, for which the wait stands in line as well: another receiver may be at its clone.
+        // A receiver clones the message in its turn, for which the wait stands in line as well: another receiver may be
+        // cloning.
         let wait = |mut receiver: broadcast::Receiver<T>| -> Wait<_, _> {
             Box::pin(async move {
                 let found = {
@@ -156,10 +157,10 @@ impl<T: Clone + Send + 'static> FusedStream for BroadcastStream<T> {
 }
 
 /// A receiver of a watch channel as a stream of clones of its value, which ends when the channel is closed, and the last value
-/// was seen. Of values that follow each other between two polls only the last one is an item.
+/// was seen. If several values are sent between two polls, only the last one is an item.
 ///
 /// No poll blocks: while a sender changes the value, the task waits. A wait takes an allocation; a change that is there takes
-/// none. A panic of the value's `clone` goes on, and the value is the item of the next poll.
+/// none. A panic of the value's `clone` leaves the poll, and the value is the item of the next poll.
 ///
 /// ```
 /// use futures_util::StreamExt;
@@ -182,13 +183,13 @@ pub struct WatchStream<T> {
 }
 
 impl<T> WatchStream<T> {
-    /// Takes a receiver; the first item is the present value.
+    /// Makes a stream of a receiver; the first item is the present value.
     pub fn new(mut receiver: watch::Receiver<T>) -> Self {
         receiver.mark_changed();
         Self::of_changes(receiver)
     }
 
-    /// Takes a receiver; the first item is the next value that it has not seen.
+    /// Makes a stream of a receiver; the first item is the next value that the receiver has not seen.
     pub fn of_changes(receiver: watch::Receiver<T>) -> Self {
         WatchStream { place: Place::Here(receiver) }
     }
@@ -224,7 +225,7 @@ impl<T: Clone + Send + Sync + 'static> Stream for WatchStream<T> {
         let wait = |mut receiver: watch::Receiver<T>| -> Wait<_, _> {
             Box::pin(async move {
                 if receiver.changed_async().await.is_ok() {
-                    // A sender may be at the value.
+                    // A sender may be changing the value.
                     let unseen = Unseen(&mut receiver);
                     let _ready = unseen.0.wait_for_async(|_| true).await.is_ok();
                 }
@@ -239,7 +240,7 @@ impl<T: Clone + Send + Sync + 'static> Stream for WatchStream<T> {
     }
 }
 
-/// A receiver that was told of a change, and has not seen the value yet. The drop takes back what it was told.
+/// A receiver that has consumed a change, but has not seen the value yet. The drop marks the value as changed again.
 struct Unseen<'a, T>(&'a mut watch::Receiver<T>);
 
 impl<T> Drop for Unseen<'_, T> {

@@ -7,21 +7,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A stream of gmp as the futures crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
+/// A stream of gmp for the futures crates: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
 /// [`UnixStream`](gmp::net::UnixStream).
 ///
-/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells the
-/// task from then on. A task of another executor may poll a stream after that; what a thread outside may do is told at
-/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read). The deadlines and timeouts of the stream are for calls that block,
-/// and end no wait here: use [`gmp::time::sleep_async`] beside it.
+/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime wakes the
+/// task from then on. After that a task of another executor may poll the stream;
+/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read) says what a thread outside may do. The deadlines and timeouts of
+/// the stream are for calls that block, and end no wait here: use [`gmp::time::sleep_async`] beside it.
 ///
 /// One task at a time is woken for each direction: the one that polled last. A future that is dropped between two polls has
-/// taken nothing; what `write_all` or `read_exact` had done before the drop is done.
+/// taken nothing; bytes that `write_all` or `read_exact` had written or read before the drop stay written or read.
 ///
-/// *Both directions at once:* `&GmpIo` reads and writes, too, and so does a clone, which is another handle to the same
-/// stream. Unlike `AsyncReadExt::split` neither needs a lock. The socket is closed when the last handle is dropped.
-/// [`poll_close`](AsyncWrite::poll_close) ends the writing side, for all handles: the peer reads what was written, and then
-/// the end; the reading side goes on.
+/// *Both directions at once:* `&GmpIo` reads and writes, too, and so does a clone, which is another handle to the same stream.
+/// Unlike with `AsyncReadExt::split`, neither needs a lock. The socket is closed when the last handle is dropped.
+/// [`poll_close`](AsyncWrite::poll_close) ends the writing side, for all handles: the peer reads what was written, and then the
+/// end; the reading side goes on.
 ///
 /// ```
 /// use futures_util::{AsyncReadExt, AsyncWriteExt, io::copy};
@@ -65,10 +65,10 @@ impl<S: PollStream> GmpIo<S> {
         &self.0
     }
 
-    /// Takes the stream out. Nothing that was read is kept here.
+    /// Takes the stream out. The wrapper keeps no bytes that were read.
     ///
     /// # Errors
-    /// There are other handles; the error gives this one back.
+    /// If there are other handles; the error gives this one back.
     pub fn into_inner(self) -> Result<S, Self> {
         Arc::try_unwrap(self.0).map_err(GmpIo)
     }
@@ -129,7 +129,7 @@ macro_rules! stream {
                 Poll::Ready(Ok(()))
             }
 
-            /// Ends the writing side. Does not wait for what was written to arrive.
+            /// Ends the writing side. Does not wait until the peer has received what was written.
             fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(self.0.end_writes())
             }

@@ -1,17 +1,18 @@
-//! An HTTP server by hyper on goroutines, which tells the time.
+//! Serves the time over HTTP, with hyper on goroutines.
 //!
 //! ```sh
 //! cd integrations
 //! cargo run --release --example hyper_server -- --listen 127.0.0.1:8080
 //! curl http://127.0.0.1:8080/api/time
 //! ```
-//! `--http2` speaks HTTP/2 alone (`curl --http2-prior-knowledge`). SIGTERM and SIGINT have it answer what was asked, for at
-//! most half a second, and end.
+//! With `--http2` the server speaks only HTTP/2 (`curl --http2-prior-knowledge`). After SIGTERM or SIGINT it answers the
+//! requests that have come, for at most half a second, and ends.
 //!
-//! Limits of time: `--head-ms` for the head of a request of HTTP/1, and for the first request of HTTP/2, 30 s if not given;
-//! `--idle-ms` for a client of HTTP/2 between its requests, 60 s if not given; and `--body-ms` for a body, 10 s if not given. A
-//! client that takes longer for its body is answered without what is missing. A client of HTTP/2 that does not answer when
-//! it is asked whether it is there is left earlier. A client that gets no goroutine is closed.
+//! The limits of time are `--head-ms` for the head of a request of HTTP/1, and for the first request of HTTP/2, 30 s if not
+//! given; `--idle-ms` for a client of HTTP/2 between its requests, 60 s if not given; and `--body-ms` for a body, 10 s if not
+//! given. If a client takes longer for its body, the server answers without the missing part. The server drops a client of
+//! HTTP/2 earlier if the client does not answer the question whether it is there. If no goroutine can be started for a client,
+//! its connection is closed.
 
 use gmp::context::{Context, with_signals};
 use gmp::net::{TcpListener, TcpStream};
@@ -33,11 +34,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long connections have to end when the server is to.
+/// How long connections have to end when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After so much silence a client of HTTP/2 is asked whether it is there, and has as long to answer.
+/// After so much silence the server asks a client of HTTP/2 whether it is there. The client has as long to answer.
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// How long a client may take.
@@ -51,7 +52,7 @@ struct Limits {
 /// The requests of a connection of HTTP/2, for the limit between two of them.
 #[derive(Debug)]
 struct Requests {
-    /// Those that are being answered.
+    /// How many requests are being answered.
     open: usize,
     /// When the last answer was ready.
     answered: Option<Instant>,
@@ -144,18 +145,18 @@ fn serve(address: &str, version: Version, limits: Limits) -> io::Result<()> {
     let connections = WaitGroup::new();
     let mut told = None;
     while stops.err().is_none() {
-        // The end of the context ends the wait, by an error.
+        // The end of the context ends the wait with an error.
         match stops.run(|| listener.accept()) {
             Ok(Ok((stream, _peer))) => {
                 told = None;
                 let (stops, lives) = (stops.clone(), lives.clone());
-                // A goroutine that can't be had is a connection that is closed.
+                // If no goroutine can be started, the connection is closed.
                 let _refused = gmp::Builder::new().go_counted(&connections, move || {
-                    // The end of this one closes the connection, wherever it is.
+                    // The end of this context closes the connection, wherever it is.
                     let _ended = lives.run(|| connection(stream, version, limits, &stops));
                 });
             }
-            // Too many descriptors: there are fewer in a moment.
+            // There are too many descriptors: there will be fewer in a moment.
             Ok(Err(refused)) if stops.err().is_none() => {
                 if told != refused.raw_os_error() {
                     eprintln!("hyper_server: accept: {refused}; trying again");
@@ -202,7 +203,7 @@ fn connection(stream: TcpStream, version: Version, limits: Limits, stops: &Conte
     };
 }
 
-/// Serves a connection of HTTP/2 until it ends, or for as long as its client asks; hyper has no limit for that.
+/// Serves a connection of HTTP/2 until it ends, or for as long as its client sends requests. hyper has no limit for that.
 async fn while_it_asks(
     connection: impl Graceful,
     requests: &Mutex<Requests>,
@@ -213,7 +214,7 @@ async fn while_it_asks(
     let mut served = pin!(serve_until(connection, &stops));
     let mut until = Instant::now() + limits.head;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
-        // The first request may be answered, and the limit for the next one over, before the limit of the head is.
+        // The first request can be answered, and the limit for the next one over, before the limit of the head is over.
         if let Ok(ended) = timeout_async(left.min(limits.idle), served.as_mut()).await {
             return ended;
         }
@@ -224,13 +225,14 @@ async fn while_it_asks(
             until = answered + limits.idle;
         }
     }
-    // The client learns that it is to ask by another connection.
+    // The client learns that it must send its requests over another connection.
     idle.cancel();
     let _in_order = timeout_async(GRACE, served).await;
     Ok(())
 }
 
-/// As many bytes of a request's body are read that nobody wants, so that the client has sent it before the answer comes.
+/// How many bytes the server reads of a request's body that it does not want, so that the client has sent the body before the
+/// answer comes.
 const MOST_UNREAD: usize = 64 << 10;
 
 async fn answer(request: Request<Incoming>, limit: Duration) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -238,7 +240,7 @@ async fn answer(request: Request<Incoming>, limit: Duration) -> Result<Response<
         ("/api/time", &Method::GET) => time(),
         ("/api/time", &Method::HEAD) => without_body(time()),
         ("/api/time", _) => {
-            // A client that is answered while it still sends may take the end of the HTTP/2 stream for a failure.
+            // A client that is answered while it still sends might take the end of the HTTP/2 stream for a failure.
             let unwanted = Limited::new(request.into_body(), MOST_UNREAD).collect();
             let _whole_or_not = timeout_async(limit, unwanted).await;
             let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -259,7 +261,7 @@ fn time() -> Response<Full<Bytes>> {
     response
 }
 
-/// What HEAD asks for. HTTP/2 of hyper would send the body.
+/// Returns the answer to HEAD. hyper's HTTP/2 would send the body.
 fn without_body(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     let length = std::mem::take(response.body_mut()).size_hint().exact().expect("it is whole");
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));

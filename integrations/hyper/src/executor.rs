@@ -6,15 +6,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Runs each future in a goroutine of its own: what hyper's HTTP/2 asks for.
+/// Runs each future in a goroutine of its own, as hyper's HTTP/2 needs.
 ///
-/// The goroutine belongs to the runtime of the caller of `execute`, and outside of a runtime to none: then `execute` panics, as
-/// [`gmp::go`] does. The future is dropped there when it is done, or when the runtime ends.
+/// The goroutine belongs to the runtime of the caller of `execute`; outside a runtime `execute` panics, as [`gmp::go`] does.
+/// The goroutine drops the future when it is done, or when the runtime ends.
 ///
-/// *Where there is no stack for one more goroutine*, `execute` drops the future at once; a panic there would end the whole
-/// connection. In a server the future is one stream, whose client sees that it is reset, and the others go on. In a client it
-/// is one request, which ends by an error, or the connection, whose requests then do; or it is what sends the rest of a body:
-/// then the server may wait for that, and the request with it, for as long as the limit that the caller has set.
+/// *If there is no stack for one more goroutine*, `execute` drops the future at once; a panic there would end the whole
+/// connection. In a server the future is one stream: its client sees a reset, and the other streams go on. In a client the
+/// future is one request, which ends with an error; or the connection, whose requests then end so; or the sender of the rest of
+/// a body: then the server may wait for that rest, and the request with it, up to the limit that the caller has set.
 ///
 /// ```
 /// use gmp_hyper::{GmpExecutor, GmpTimer};
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 /// ```
 ///
 /// # Panics
-/// Outside of a goroutine, in `execute`.
+/// Outside a goroutine, in `execute`.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct GmpExecutor;
 
@@ -41,8 +41,8 @@ where
     }
 }
 
-/// Has a goroutine of its own call `f`, which may block it, and returns a future for the result: for code that is polled where
-/// it must not park. Begins at once. Outside of a runtime it panics, as [`gmp::go`].
+/// Calls `f` in a goroutine of its own, which `f` may block, and returns a future for the result: for code that is polled where
+/// it must not park. Begins at once. Panics outside a runtime, as [`gmp::go`] does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,11 +60,11 @@ where
 /// assert_eq!(sum, 42);
 /// ```
 ///
-/// A future that is dropped leaves the goroutine alone, which goes on to its end.
+/// Dropping the future does not end the goroutine, which goes on to its end.
 ///
 /// # Errors
-/// The future returns that of [`JoinHandle::join`]: `f` has panicked, the goroutine has called [`gmp::goexit`], or its runtime
-/// has ended.
+/// The future returns the error of [`JoinHandle::join`]: `f` has panicked, the goroutine has called [`gmp::goexit`], or its
+/// runtime has ended.
 ///
 /// # Panics
 /// As [`gmp::go`]; and in a poll after the future was ready.

@@ -1,4 +1,4 @@
-//! The end of a connection in order.
+//! The orderly end of a connection.
 
 use gmp::context::Context as GmpContext;
 use hyper::body::{Body, Incoming};
@@ -9,9 +9,9 @@ use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 
-/// A connection that can be asked to end when it has answered what was asked: those of hyper's servers.
+/// A connection that can be asked to end once it has answered the requests that have begun: those of hyper's servers.
 pub trait Graceful: Future<Output = hyper::Result<()>> {
-    /// Asks the connection to end in order; it is to be polled until it has.
+    /// Asks the connection to end in order; the caller polls it until it has ended.
     fn graceful_shutdown(self: Pin<&mut Self>);
 }
 
@@ -68,12 +68,12 @@ mod of_http2 {
     }
 }
 
-/// Waits for a connection, and when the context is done first asks the connection to end in order: HTTP/1 answers the request
-/// that has begun, HTTP/2 all that have, and a connection without one closes at once. The client learns of it, by a
-/// header or by a GOAWAY.
+/// Waits for a connection; when the context is done, asks the connection to end in order and waits on: HTTP/1 answers the
+/// request that has begun, HTTP/2 all that have begun, and a connection without a request closes at once. The client learns of
+/// that by a header or by a GOAWAY.
 ///
-/// The goroutine that waits is not to run under that context itself, whose end would have the connection dropped. A limit for
-/// the rest is another context's, under which it runs.
+/// The goroutine that waits must not run under that context itself, whose end would drop the connection. For a limit on the
+/// rest, run it under another context.
 ///
 /// ```
 /// use gmp::context::Context;
@@ -97,7 +97,7 @@ mod of_http2 {
 ///             let connection = http1::Builder::new().serve_connection(io, service_fn(answer));
 ///             gmp::block_on(serve_until(connection, &stops))
 ///         });
-///         // It has asked for nothing.
+///         // The client has sent no request.
 ///         cancel.cancel();
 ///         serves.join().unwrap().unwrap();
 ///         assert_eq!(client.read(&mut [0]).unwrap(), 0);

@@ -6,13 +6,13 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A stream of gmp as hyper wants it: [`hyper::rt::Read`] and [`hyper::rt::Write`].
+/// A stream of gmp for hyper: [`hyper::rt::Read`] and [`hyper::rt::Write`].
 ///
-/// The polls never block. They are to be made on goroutines, within [`gmp::block_on`], as those of hyper's connections are;
-/// what a thread outside may do is told at [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read). The deadlines and timeouts
-/// of the stream are for calls that block, and end no wait here: hyper has its own timeouts, by [`GmpTimer`](crate::GmpTimer).
+/// The polls never block. Make them on goroutines, within [`gmp::block_on`], as with hyper's connections;
+/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read) says what a thread outside may do. The deadlines and timeouts of
+/// the stream are for calls that block, and end no wait here: hyper has its own timeouts, by [`GmpTimer`](crate::GmpTimer).
 ///
-/// TCP_NODELAY is as the stream has it. A server that answers requests one by one wants it set
+/// TCP_NODELAY is as the stream has it. A server that answers requests one by one should set it
 /// ([`TcpStream::set_nodelay`](gmp::net::TcpStream::set_nodelay)): hyper writes a large answer in several pieces.
 ///
 /// ```
@@ -34,12 +34,12 @@ impl<S: PollStream> GmpIo<S> {
         GmpIo(stream)
     }
 
-    /// Returns the stream. What is read or written there is not seen by hyper.
+    /// Returns the stream. hyper does not see what is read or written there.
     pub fn inner(&self) -> &S {
         &self.0
     }
 
-    /// Takes the stream out. After an upgrade hyper may have read more than it used: `hyper::upgrade::Parts` has that.
+    /// Takes the stream out. After an upgrade hyper may have read more than it used: `hyper::upgrade::Parts` has the rest.
     pub fn into_inner(self) -> S {
         self.0
     }
@@ -79,7 +79,7 @@ impl<S: PollStream> Write for GmpIo<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the writing side. Does not wait for what was written to arrive.
+    /// Ends the writing side. Does not wait until the peer has received what was written.
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.0.end_writes())
     }

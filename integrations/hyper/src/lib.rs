@@ -1,7 +1,8 @@
 //! [hyper](https://docs.rs/hyper) over the sockets and timers of gmp: HTTP/1 and HTTP/2, server and client.
 //!
-//! hyper's own code speaks the protocol; this crate has what it asks of a runtime: [`GmpIo`] is a stream, [`GmpTimer`] the
-//! clock, [`GmpExecutor`] starts goroutines. A connection is a future, and a goroutine waits for it by [`gmp::block_on`]:
+//! hyper's own code speaks the protocol; this crate has the parts that hyper needs of a runtime: [`GmpIo`] is a stream,
+//! [`GmpTimer`] the clock, [`GmpExecutor`] starts goroutines. A connection is a future, and a goroutine waits for it by
+//! [`gmp::block_on`]:
 //!
 //! ```
 //! use gmp::net::{TcpListener, TcpStream};
@@ -25,12 +26,12 @@
 //!         let address = listener.local_addr().unwrap();
 //!         gmp::go(move || {
 //!             for stream in listener.incoming() {
-//!                 // Mostly there are too many descriptors: fewer in a moment.
+//!                 // Mostly there are too many descriptors: there will be fewer in a moment.
 //!                 let Ok(stream) = stream else {
 //!                     gmp::time::sleep(std::time::Duration::from_millis(50));
 //!                     continue;
 //!                 };
-//!                 // A goroutine that can't be had is a connection that is closed.
+//!                 // If no goroutine can be started, the connection is closed.
 //!                 let _refused = gmp::Builder::new().go(|| {
 //!                     let io = GmpIo::new(stream);
 //!                     let connection = hyper::server::conn::http1::Builder::new()
@@ -53,23 +54,23 @@
 //!
 //! # A service that blocks
 //!
-//! Whatever blocks a goroutine may be called in a service: channels, sleeps, sockets, files, [`gmp::blocking`]; the goroutine
-//! that polls it parks, and the thread runs others. What else that goroutine has to poll waits meanwhile, so what has a future
-//! is better awaited: `receiver.recv_async().await`, `gmp::go(f).await`.
+//! A service may make any call that blocks a goroutine: channels, sleeps, sockets, files, [`gmp::blocking`]; the goroutine that
+//! polls the service parks, and the thread runs others. Everything else that this goroutine has to poll waits meanwhile, so it
+//! is better to await a future where there is one: `receiver.recv_async().await`, `gmp::go(f).await`.
 //!
 //! * *HTTP/1* has one request under way at a time, on the goroutine of the connection. The body of that request, and the end of
-//!   the connection, are read when the service waits for them, or is done. A response is written after the service has
-//!   returned it. A service that parks keeps the connection from hearing of a stop ([`serve_until`]).
-//! * *HTTP/2* has many. [`Service::call`](hyper::service::Service::call) itself runs on the goroutine of the connection; the
-//!   future that it returns has a goroutine of its own, by [`GmpExecutor`], and may park. While it parks, a reset of its stream
-//!   is not seen.
+//!   the connection, are read when the service waits for them, or is done. A response is written after the service has returned
+//!   it. While a service parks, the connection does not see a stop ([`serve_until`]).
+//! * *HTTP/2* has many requests under way. [`Service::call`](hyper::service::Service::call) itself runs on the goroutine of the
+//!   connection; the future that it returns has a goroutine of its own, by [`GmpExecutor`], and may park. While the future
+//!   parks, a reset of its stream is not seen.
 //!
 //! # Ends
 //!
-//! When the context of a connection's goroutine ends, or its runtime, `block_on` drops the connection, on the
-//! goroutine's stack, which closes the socket, and unwinds. [`serve_until`] ends a connection in order: it answers what has
-//! been asked, and asks for no more. Under HTTP/2 the context of the connection's goroutine does not reach the goroutines of
-//! its requests: a service that parks there runs its body under the context, too.
+//! When the context of a connection's goroutine ends, or its runtime, `block_on` drops the connection, on the goroutine's
+//! stack, which closes the socket, and unwinds. [`serve_until`] ends a connection in order: the connection answers the requests
+//! that have begun, and takes no more. Under HTTP/2 the context of the connection's goroutine does not reach the goroutines of
+//! its requests: a service that parks there should run its body under the context, too.
 
 mod executor;
 #[cfg(feature = "server")]

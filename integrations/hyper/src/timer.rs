@@ -37,11 +37,11 @@ impl hyper::rt::Timer for GmpTimer {
     }
 }
 
-/// A wait for a time; made by [`GmpTimer`]. It is [`gmp::time::Sleep`], except that a time which is put off has its timer
-/// left alone until that fires: hyper puts a time off for each request of a connection.
+/// A wait for a time; made by [`GmpTimer`]. A [`gmp::time::Sleep`], except that a wait that is moved to a later time leaves its
+/// timer alone until the timer fires: hyper moves a wait for each request of a connection.
 pub struct Sleep {
     sleep: time::Sleep,
-    /// When it is ready, if that is later than the timer.
+    /// The end of the wait, if that is later than the timer.
     later: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! What a round trip to an echo server costs, by the way in which a goroutine has it.
+//! Measures the cost of a round trip to an echo server, for each way in which a goroutine can make it.
 //!
 //! `cargo run --release -p gmp-tokio --example round_trips -- [WAY] [COUNT]`, in `integrations/`. The server is a process of
 //! its own, whose CPU time is not counted. Under `strace -f -c` a single WAY shows its system calls.
@@ -17,7 +17,7 @@ type RoundTrips = fn(SocketAddr, u32);
 
 /// The ways, by the names that the program takes.
 const WAYS: [(&str, RoundTrips); 4] = [
-    // A socket of gmp: read and write as they are.
+    // A socket of gmp: the goroutine makes plain reads and writes.
     ("gmp", |addr, count| {
         let mut stream = gmp::net::TcpStream::connect(addr).expect("the server listens");
         stream.set_nodelay(true).expect("a socket");
@@ -82,7 +82,7 @@ fn serve() {
     let _end = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// The CPU time of this process, and how often one of its threads went to sleep.
+/// Returns the CPU time of this process, and how often one of its threads went to sleep.
 fn used() -> (Duration, i64) {
     // SAFETY: all zeros is a value of this structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

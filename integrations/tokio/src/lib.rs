@@ -1,10 +1,10 @@
-//! Crates of [tokio](https://docs.rs/tokio) in goroutines of gmp: `reqwest`, `sqlx` or a client of `tonic` is called like a
+//! Crates for [tokio](https://docs.rs/tokio) in goroutines of gmp: call `reqwest`, `sqlx` or a client of `tonic` like a
 //! function, and the goroutine parks meanwhile.
 //!
 //! A future of such a crate needs two things: a thread that polls it, and tokio's reactor, which drives its sockets and timers.
-//! [`install`] starts a reactor, a runtime of tokio on threads of its own, beside the runtime of gmp that is to be built, and
-//! has each thread of the latter enter its context. From then on all that tokio looks for in the thread is there on every
-//! goroutine, whichever thread it runs on.
+//! [`install`] starts a reactor, a runtime of tokio on threads of its own, beside the runtime of gmp that will be built, and
+//! makes each thread of that runtime enter the reactor's context. From then on every goroutine, on any thread, has all that
+//! tokio looks for in its thread.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,66 +50,66 @@
 //! # Two ways in
 //!
 //! * [`run`], the usual one: the future is a task of the reactor, and the goroutine waits for its end. The reactor's threads
-//!   poll it, as they were made to; the goroutine is woken once. The future is `Send + 'static`.
+//!   poll the future, as usual in tokio; the goroutine is woken once. The future is `Send + 'static`.
 //! * [`gmp::block_on`]: the goroutine polls the future, on its own stack, each time the reactor wakes it. The future may borrow
 //!   and need not be `Send`. Each wait is a wake from another thread, and a poll runs on the goroutine's stack, which does not
 //!   grow.
 //!
 //! # What a poll may do
 //!
-//! All that a goroutine may do, in a future that [`gmp::block_on`] polls: park, nest another `block_on` or [`run`], start
-//! goroutines. But tokio itself puts something into the thread while it polls some futures, and takes it out after the poll;
-//! a poll that parks inside of one of these goes on on another thread, and leaves that behind:
+//! In a future that [`gmp::block_on`] polls, a poll may do all that a goroutine may do: park, nest another `block_on` or
+//! [`run`], start goroutines. But tokio itself puts a value into the thread while it polls some futures, and takes it out after
+//! the poll; a poll that parks inside one of these goes on on another thread, and leaves that value behind:
 //!
-//! * a value of `tokio::task_local!`, inside of its `scope`;
-//! * a `LocalSet`, inside of its `run_until`;
-//! * the mark that a runtime is entered, inside of [`Handle::block_on`](tokio::runtime::Handle::block_on);
-//! * the budget by which tasks let others run, inside of a task of a `LocalSet` and of
-//!   [`Handle::block_on`](tokio::runtime::Handle::block_on). Elsewhere a goroutine has none: [`gmp::block_on`] sets none.
+//! * a value of `tokio::task_local!`, inside its `scope`;
+//! * a `LocalSet`, inside its `run_until`;
+//! * the mark that a runtime is entered, inside [`Handle::block_on`](tokio::runtime::Handle::block_on);
+//! * the budget by which tasks let others run, inside a task of a `LocalSet` and of
+//!   [`Handle::block_on`](tokio::runtime::Handle::block_on). Elsewhere a goroutine has no budget: [`gmp::block_on`] sets none.
 //!
-//! So there is nothing of gmp that parks inside of these; what tokio has, `await`ed, is right there. A `LocalSet`, polled by
-//! [`gmp::block_on`], belongs to one thread even between polls, and needs a goroutine that
-//! [has locked itself](gmp::lock_os_thread) to its thread, from before the set is made until after it is dropped.
+//! So make no call of gmp that parks inside these; `await` tokio's futures there. A `LocalSet`, polled by [`gmp::block_on`],
+//! belongs to one thread even between polls, and needs a goroutine that [has locked itself](gmp::lock_os_thread) to its thread,
+//! from before the set is made until after it is dropped.
 //!
-//! **An [`EnterGuard`](tokio::runtime::EnterGuard) of your own must not be kept across a call that parks.** It breaks the
-//! contract of [`gmp::migration`]: the thread on which it was made stays in that runtime, and its drop on another thread
-//! panics. Call [`Handle::spawn`](tokio::runtime::Handle::spawn) instead, or make a runtime of gmp which has that runtime of
+//! **An [`EnterGuard`](tokio::runtime::EnterGuard) of your own must not be kept across a call that parks.** Such a guard breaks
+//! the contract of [`gmp::migration`]: the thread on which it was made stays in that runtime, and its drop on another thread
+//! panics. Call [`Handle::spawn`](tokio::runtime::Handle::spawn) instead, or make a runtime of gmp that uses that runtime of
 //! tokio, by [`Reactor::new`].
 //!
 //! # In a task of tokio
 //!
-//! A task runs on a thread of the reactor, where there is no goroutine: what would park blocks that thread, and with it
+//! A task runs on a thread of the reactor, where there is no goroutine: a call that would park blocks that thread, and with it
 //! the tasks in its queue. So a task awaits the futures of gmp: `recv_async` and `send_async` of its channels,
 //! [`broadcast`](gmp::chan::broadcast::Receiver::recv_async)'s as well, [`watch`](gmp::chan::watch::Receiver::changed_async)'s
 //! `changed_async`, `lock_async`, `acquire_async`, [`sleep_async`](gmp::time::sleep_async),
-//! [`Context::ended`](gmp::context::Context::ended), a [`JoinHandle`](gmp::JoinHandle). What has no future goes into
+//! [`Context::ended`](gmp::context::Context::ended), a [`JoinHandle`](gmp::JoinHandle). Calls without a future go into
 //! [`block_in_place`](tokio::task::block_in_place) or [`spawn_blocking`](tokio::task::spawn_blocking): `gmp::select!`,
-//! `Condvar`, files, `gmp::block_on`.
-//! `try_send`, `try_recv`, and what else does not block, is called as it is, and so is `send` into an unbounded channel.
+//! `Condvar`, files, `gmp::block_on`. `try_send`, `try_recv`, and other calls that do not block, need nothing of that, and
+//! neither does `send` into an unbounded channel.
 //!
-//! [`gmp::go`] needs the runtime in which it is to start something, and panics in a task; take
+//! [`gmp::go`] needs a runtime in which to start the goroutine, and panics in a task; take
 //! [`Runtime::handle`](gmp::Runtime::handle) along, or [`gmp::handle`] of a goroutine: `handle.go(f)?.await`.
 //!
 //! [`run`] works in a task, by `block_in_place`.
 //!
 //! # Sockets of gmp
 //!
-//! [`GmpIo`] makes a stream of [`gmp::net`] one of tokio's traits, for what takes [`AsyncRead`](tokio::io::AsyncRead) and
+//! [`GmpIo`] gives a stream of [`gmp::net`] tokio's traits, for code that takes [`AsyncRead`](tokio::io::AsyncRead) and
 //! [`AsyncWrite`](tokio::io::AsyncWrite): codecs, `tokio::io::copy`, TLS, clients that are given their connection. A goroutine
 //! polls it by [`gmp::block_on`], without a reactor and without another thread.
 //!
 //! # Reports of a deadlock
 //!
-//! A goroutine that waits in [`run`] or [`gmp::block_on`] waits for something from outside, and as long as one does no
-//! deadlock is reported. If none does, the reactor's threads still may wake any goroutine, by a channel, say, and gmp
-//! can't know whether they will: tokio tells how many tasks live, but neither which closures of
-//! [`spawn_blocking`](tokio::task::spawn_blocking) run, nor for which task a socket or a timer is armed. The reactor's
-//! threads are foreign to gmp, and beside foreign threads no deadlock is reported at all, from the start of the reactor
-//! until its threads have ended; from then on deadlocks are reported as before.
+//! A goroutine that waits in [`run`] or [`gmp::block_on`] waits for something from outside, and as long as a goroutine does so,
+//! no deadlock is reported. If none does, the reactor's threads may still wake any goroutine, for instance by a channel, and
+//! gmp can't know whether they will: tokio says how many tasks live, but neither which closures of
+//! [`spawn_blocking`](tokio::task::spawn_blocking) run, nor for which task a socket or a timer is armed. The reactor's threads
+//! are foreign to gmp, and beside foreign threads no deadlock is reported at all, from the start of the reactor until its
+//! threads have ended; from then on deadlocks are reported as before.
 //!
-//! With `GMPDEBUG=deadlock=always` other threads are not looked at. What waits in [`run`] or [`gmp::block_on`] is no deadlock
-//! there either; but a goroutine that waits in a *channel* for a task of tokio is taken for one that waits for ever: the
-//! process ends, with a report that is wrong. Wait by [`run`] there, or by `gmp::block_on(receiver.recv_async())`.
+//! With `GMPDEBUG=deadlock=always` gmp does not look at other threads. A goroutine that waits in [`run`] or [`gmp::block_on`]
+//! is no deadlock then either; but a goroutine that waits in a *channel* for a task of tokio counts as waiting for ever: the
+//! process ends, with a wrong report. Wait by [`run`] there, or by `gmp::block_on(receiver.recv_async())`.
 
 mod reactor;
 mod stream;
@@ -124,10 +124,10 @@ use std::task::{Context, Poll};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{JoinError, JoinHandle};
 
-/// Starts a reactor, and has each thread of the runtime to be enter its context. The reactor ends with that runtime: see
-/// [`Reactor`]. Does not block.
+/// Starts a reactor, and makes each thread of the runtime that `builder` will build enter its context. The reactor ends with
+/// that runtime: see [`Reactor`]. Does not block.
 ///
-/// As long as the reactor's threads live, no deadlock of goroutines is reported, in no runtime of the process, also not one
+/// As long as the reactor's threads live, no deadlock of goroutines is reported in any runtime of the process, not even in one
 /// that has nothing to do with tokio: [Reports of a deadlock](crate#reports-of-a-deadlock).
 ///
 /// ```
@@ -153,7 +153,7 @@ pub fn install(builder: RuntimeBuilder) -> io::Result<RuntimeBuilder> {
     Ok(Reactor::start()?.install(builder))
 }
 
-/// Starts a reactor, and returns what enters its context, for an attribute of gmp's feature `macros`:
+/// Starts a reactor, and returns a function that enters its context, for an attribute of gmp's feature `macros`:
 /// `#[gmp::main(unsafe, on_thread_start = gmp_tokio::reactor())]`. The reactor ends with that runtime. Does not block.
 ///
 /// ```
@@ -166,7 +166,7 @@ pub fn install(builder: RuntimeBuilder) -> io::Result<RuntimeBuilder> {
 /// ```
 ///
 /// # Panics
-/// Where [`install`] returns an error: an attribute's runtime that can't start panics, too.
+/// If [`install`] would return an error: an attribute's runtime that can't start panics, too.
 #[track_caller]
 pub fn reactor() -> impl Fn() -> Entered + Send + Sync + 'static + use<> {
     match Reactor::start() {
@@ -189,7 +189,7 @@ impl<T> Future for Task<T> {
     }
 }
 
-/// The wait was ended from outside, and nothing unwinds yet; or the calling task may not block, and unwinds.
+/// Runs when the wait was ended from outside, and nothing unwinds yet; or when the calling task must not block, and unwinds.
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
@@ -203,7 +203,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Looks the thread's context up. Not inlined: the caller parks, and this uses a thread-local.
+/// Looks the thread's context up. Not inlined: the caller parks, and this function uses a thread-local.
 #[inline(never)]
 #[track_caller]
 fn spawn<F>(future: F) -> Option<Task<F::Output>>
@@ -220,8 +220,8 @@ where
     Some(Task(Some(handle.spawn(future))))
 }
 
-/// Has the reactor run a future as a task, waits for its end, and returns its output: parks the calling goroutine. On a plain
-/// thread that is in the context of a runtime of tokio, blocks that thread; a task of tokio as well, by
+/// Runs a future as a task of the reactor, waits for its end, and returns its output. Parks the calling goroutine; blocks a
+/// plain thread that is in the context of a runtime of tokio, and a task of tokio, by
 /// [`block_in_place`](tokio::task::block_in_place).
 ///
 /// ```
@@ -239,13 +239,13 @@ where
 ///
 /// # Unwinds
 /// When the wait is ended from outside; see [`migration`](gmp::migration#what-may-unwind). The task is aborted first, and its
-/// future is dropped, on a thread of the reactor, before this unwinds: what the future had is released by then. A poll of the
-/// task that is under way comes to its end first, so one that never returns keeps the caller.
+/// future is dropped, on a thread of the reactor, before this call unwinds: the future's resources are released by then. A poll
+/// of the task that is under way ends first, so a poll that never returns keeps the caller.
 ///
 /// # Panics
-/// With the payload of the future's panic, if it panics. If the thread is in no context of tokio: the text says what to add. If
-/// the runtime of tokio ends before the future is ready; a reactor does not as long as goroutines of its runtimes run. In the
-/// context of a runtime of the current thread, or in a `LocalSet`, where tokio does not allow to block.
+/// With the payload of the future's panic, if the future panics. If the thread is in no context of tokio: the text says what to
+/// add. If the runtime of tokio ends before the future is ready; a reactor does not end as long as goroutines of its runtimes
+/// run. In the context of a runtime of the current thread, or in a `LocalSet`, where tokio does not allow blocking.
 #[track_caller]
 pub fn run<F>(future: F) -> F::Output
 where

@@ -1,8 +1,8 @@
-//! A runtime of tokio on threads of its own, and what keeps it.
+//! A runtime of tokio on threads of its own, and its owners.
 //!
-//! The reactor is held by the [`Reactor`], by each function that [`Reactor::entering`] has returned, so by the builders and
-//! runtimes of gmp that have one, and by each thread that has entered. The last one that lets go ends the reactor, and waits
-//! for nothing, as that may be a task of the reactor itself.
+//! The reactor is held by the [`Reactor`], by each function that [`Reactor::entering`] has returned (so by the builders and
+//! runtimes of gmp that have such a function), and by each thread that has entered. The last holder that lets go ends the
+//! reactor, and does not wait, as it may be a task of the reactor itself.
 
 use gmp::RuntimeBuilder;
 use std::fmt;
@@ -56,9 +56,9 @@ impl Drop for Hold {
 }
 
 /// A thread is in the context of the reactor; returned by the functions of [`reactor`](crate::reactor()) and
-/// [`Reactor::entering`]. The thread leaves with the drop.
+/// [`Reactor::entering`]. Dropping the value makes the thread leave.
 pub struct Entered {
-    /// Of `hold`'s handle.
+    /// Made of `hold`'s handle.
     guard: ManuallyDrop<EnterGuard<'static>>,
     _hold: Hold,
 }
@@ -87,9 +87,9 @@ impl fmt::Debug for Entered {
 
 /// A reactor: a runtime of tokio on threads of its own, beside those that run goroutines.
 ///
-/// [`install`](crate::install) makes one and keeps it in the builder. A caller that makes the value itself may set tokio's runtime up,
-/// give one reactor to several runtimes of gmp, use its [`handle`](Self::handle) on plain threads, and wait for its
-/// [`end`](Self::end).
+/// [`install`](crate::install) makes one and keeps it in the builder. A caller that makes the value itself can configure
+/// tokio's runtime, give one reactor to several runtimes of gmp, use its [`handle`](Self::handle) on plain threads, and wait
+/// for its [`end`](Self::end).
 ///
 /// ```
 /// use gmp_tokio::Reactor;
@@ -112,22 +112,22 @@ impl fmt::Debug for Entered {
 /// ```
 ///
 /// # When it ends
-/// The reactor ends when nothing keeps it any more: not this value, no [`RuntimeBuilder`] that has it, no runtime of gmp
-/// that was built from one, no thread that has entered. A thread of a runtime leaves when it ends, so what goroutines
-/// do until the very end of their runtime, in destructors that unwind as well, has its reactor. A goroutine that the
-/// end of its runtime leaves behind in a call that blocks keeps its thread, and the thread keeps the reactor until that
-/// call returns; a goroutine that is left behind parked keeps nothing.
+/// The reactor ends when nothing keeps it any more: not this value, no [`RuntimeBuilder`] that has it, no runtime of gmp that
+/// was built from such a builder, no thread that has entered. A thread of a runtime leaves when the thread ends, so goroutines
+/// have their reactor until the very end of their runtime, also in destructors during an unwind. A goroutine that the end of
+/// its runtime leaves behind in a call that blocks keeps its thread, and the thread keeps the reactor until that call returns;
+/// a goroutine that is left behind parked keeps nothing.
 ///
-/// The end drops the tasks that are there, each where it waits. By default no thread waits for that: [`end`](Self::end)
-/// does. Wakes that come with the end, and later, reach no goroutine.
+/// The end drops the tasks that exist, each where it waits. By default no thread waits for that; [`end`](Self::end) does. Wakes
+/// that come with the end, or later, reach no goroutine.
 pub struct Reactor(Hold);
 
 impl Reactor {
-    /// Starts a runtime of tokio with as many threads as there are cores, by tokio's default, that are called `gmp-reactor`;
-    /// with its sockets, its processes and its timers. Does not block.
+    /// Starts a runtime of tokio with as many threads as there are cores, tokio's default, which are called `gmp-reactor`; with
+    /// its sockets, its processes and its timers. Does not block.
     ///
     /// # Errors
-    /// The kernel's, when it refuses what tokio opens, or a thread; in the latter case tokio has panicked, so that the panic's
+    /// The kernel's, if it refuses a descriptor to tokio, or a thread; in the second case tokio has panicked, so the panic's
     /// message was printed.
     pub fn start() -> io::Result<Self> {
         let build = || Builder::new_multi_thread().thread_name("gmp-reactor").enable_all().build();
@@ -142,7 +142,7 @@ impl Reactor {
         built.map(Self::new).map_err(named)
     }
 
-    /// Makes a reactor of a runtime of tokio that is as the program wants it. Does not block.
+    /// Makes a reactor of a runtime of tokio that the program has configured. Does not block.
     ///
     /// # Panics
     /// If `runtime` is one of the current thread: no thread would drive it.
@@ -158,13 +158,14 @@ impl Reactor {
         Reactor(Hold(Arc::new(Shared { handle, state, one_less: Condvar::new() })))
     }
 
-    /// Has each thread of the runtime to be enter this reactor, by [`RuntimeBuilder::on_thread_start`]. Does not block.
+    /// Makes each thread of the runtime that `builder` will build enter this reactor, by [`RuntimeBuilder::on_thread_start`].
+    /// Does not block.
     pub fn install(&self, builder: RuntimeBuilder) -> RuntimeBuilder {
         builder.on_thread_start(self.entering())
     }
 
-    /// Returns what [`install`](Self::install) gives to [`RuntimeBuilder::on_thread_start`]: a function that enters the reactor
-    /// on the calling thread. Does not block.
+    /// Returns a function that enters the reactor on the calling thread, which [`install`](Self::install) gives to
+    /// [`RuntimeBuilder::on_thread_start`]. Does not block.
     pub fn entering(&self) -> impl Fn() -> Entered + Send + Sync + 'static + use<> {
         let hold = self.0.clone();
         move || Entered::new(hold.clone())
@@ -175,15 +176,14 @@ impl Reactor {
         &self.0.0.handle
     }
 
-    /// Waits until nothing else keeps the reactor, ends it, and waits until its threads have ended; within `limit` in
-    /// all. Returns `false` when that was not seen in time: then the end comes when the others let go, and goes on by
-    /// itself.
+    /// Waits until nothing else keeps the reactor, ends it, and waits until its threads have ended; within `limit` in total.
+    /// Returns `false` if that was not seen in time: then the reactor ends by itself when the other holders let go.
     ///
-    /// Blocks the thread. For after the end of the runtimes that have the reactor; in one of their goroutines this waits for
-    /// the goroutine's own thread, for the whole limit.
+    /// Blocks the thread. Call this after the end of the runtimes that have the reactor; in one of their goroutines the call
+    /// waits for the goroutine's own thread, for the whole limit.
     ///
     /// # Panics
-    /// In a task of tokio, where tokio does not allow to block.
+    /// In a task of tokio, where tokio does not allow blocking.
     pub fn end(self, limit: Duration) -> bool {
         let (shared, start) = (&self.0.0, Instant::now());
         let waited = shared.one_less.wait_timeout_while(shared.state(), limit, |state| state.holds > 1);
@@ -194,7 +194,7 @@ impl Reactor {
         let runtime = state.runtime.take();
         drop(state);
         runtime.expect("end: this value has held it").shutdown_timeout(limit.saturating_sub(start.elapsed()));
-        // tokio does not say; but it returns before the limit only if they have ended.
+        // tokio does not say whether the threads have ended; but it returns before the limit only if they have.
         start.elapsed() < limit
     }
 }

@@ -9,17 +9,17 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
-/// A stream of gmp as tokio's crates want it: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
+/// A stream of gmp for tokio's crates: [`AsyncRead`] and [`AsyncWrite`] over [`TcpStream`](gmp::net::TcpStream) or
 /// [`UnixStream`](gmp::net::UnixStream).
 ///
-/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime tells the
-/// task from then on. A task of tokio may poll a stream after that; what a thread outside may do is told at
-/// [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read). No reactor is needed. In a task of tokio a poll takes its part of
-/// the task's budget, as those of tokio's own sockets do. The deadlines and timeouts of the stream are for calls that block,
-/// and end no wait here: put [`gmp::time::sleep_async`] or tokio's `timeout` around it.
+/// The polls never block. Make the first ones in a goroutine, within [`gmp::block_on`]: the poller of its runtime wakes the
+/// task from then on. After that a task of tokio may poll the stream; [`TcpStream::poll_read`](gmp::net::TcpStream::poll_read)
+/// says what a thread outside may do. No reactor is needed. In a task of tokio a poll takes its part of the task's budget, as
+/// those of tokio's own sockets do. The deadlines and timeouts of the stream are for calls that block, and end no wait here:
+/// put [`gmp::time::sleep_async`] or tokio's `timeout` around it.
 ///
 /// One task at a time is woken for each direction: the one that polled last. A future that is dropped between two polls has
-/// taken nothing; what `write_all` or `read_exact` had done before the drop is done.
+/// taken nothing; bytes that `write_all` or `read_exact` had written or read before the drop stay written or read.
 ///
 /// *Both directions at once* by [`split`](Self::split) or [`into_split`](Self::into_split), which need no lock, unlike
 /// `tokio::io::split`. [`poll_shutdown`](AsyncWrite::poll_shutdown) ends the writing side, and the peer reads what was
@@ -68,7 +68,7 @@ impl<S: PollStream> GmpIo<S> {
         &self.0
     }
 
-    /// Takes the stream out. Nothing that was read is kept here.
+    /// Takes the stream out. The wrapper keeps no bytes that were read.
     pub fn into_inner(self) -> S {
         self.0
     }
@@ -78,8 +78,8 @@ impl<S: PollStream> GmpIo<S> {
         (ReadHalf(&self.0), WriteHalf(&self.0))
     }
 
-    /// Gives the two directions to two tasks. The socket is closed when both are dropped. The drop of the writing half
-    /// ends that side: the peer reads the end of the stream.
+    /// Gives the two directions to two tasks. The socket is closed when both are dropped. Dropping the writing half ends the
+    /// writing side: the peer reads the end of the stream.
     ///
     /// ```
     /// use gmp::net::UnixStream;
@@ -133,18 +133,18 @@ impl<S: PollStream> OwnedReadHalf<S> {
     /// Puts the two halves together again.
     ///
     /// # Errors
-    /// They are not of one stream; the error gives both back.
+    /// If the halves are not of one stream; the error gives both back.
     pub fn reunite(self, other: OwnedWriteHalf<S>) -> Result<GmpIo<S>, ReuniteError<S>> {
         if !Arc::ptr_eq(&self.0, &other.stream) {
             return Err(ReuniteError(self, other));
         }
         other.forget();
-        // The other half's count was given back in this thread or, by a move, before this call.
+        // The other half has given its reference back above.
         Ok(GmpIo(Arc::into_inner(self.0).expect("two halves have the stream, and nobody else")))
     }
 }
 
-/// The writing direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split). The drop ends it, unless
+/// The writing direction of a [`GmpIo`]; made by [`into_split`](GmpIo::into_split). Dropping it ends the writing side, unless
 /// [`forget`](Self::forget) is called.
 #[derive(Debug)]
 pub struct OwnedWriteHalf<S: PollStream> {
@@ -167,7 +167,7 @@ impl<S: PollStream> OwnedWriteHalf<S> {
 impl<S: PollStream> Drop for OwnedWriteHalf<S> {
     fn drop(&mut self) {
         if self.ends {
-            // Of a connection that is broken already.
+            // Refused for a connection that is broken already.
             let _refused = self.stream.end_writes();
         }
     }
@@ -244,7 +244,7 @@ macro_rules! writes {
                 Poll::Ready(Ok(()))
             }
 
-            /// Ends the writing side. Does not wait for what was written to arrive.
+            /// Ends the writing side. Does not wait until the peer has received what was written.
             fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $it = self.get_mut();
                 Poll::Ready(PollStream::end_writes($stream))

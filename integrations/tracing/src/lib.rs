@@ -1,11 +1,12 @@
 //! Spans of [`tracing`](https://docs.rs/tracing) that follow goroutines of gmp from thread to thread.
 //!
-//! A subscriber keeps for each *thread* which spans are entered there. A goroutine that parks inside a span goes on on another
+//! A subscriber keeps the spans that are entered for each *thread*. A goroutine that parks inside a span goes on on another
 //! thread, and the next goroutine on the first thread is in that span: events have the spans of others, new spans have wrong
-//! parents, an exit meets a thread on which nothing was entered. `#[instrument]` on a function that parks is enough for that.
+//! parents, an exit meets a thread on which nothing was entered. `#[instrument]` on a function that parks suffices to cause
+//! that.
 //!
-//! [`follow`] wraps a subscriber, and has each goroutine leave its spans before it leaves its thread, and enter them again on
-//! the thread on which it goes on. The subscriber sees exits and enters, as it does of a future that is polled by turns.
+//! [`follow`] wraps a subscriber, and makes each goroutine leave its spans before it leaves its thread, and enter them again on
+//! the thread on which it goes on. The subscriber sees exits and enters, as with a future that is polled by turns.
 //!
 //! ```
 //! use tracing::{info, instrument};
@@ -31,25 +32,25 @@
 //!
 //! # What follows
 //!
-//! * Every span that a goroutine has entered, by [`Span::enter`], `entered`, `in_scope` or `#[instrument]`, also if it was
-//!   entered twice, and in the order in which they were entered. A guard that is kept across a park is no breach of
-//!   [`gmp::migration`] then. An `EnteredSpan` must not be sent elsewhere; it is not `Send`.
+//! * Every span that a goroutine has entered, by [`Span::enter`], `entered`, `in_scope` or `#[instrument]`, also a span that
+//!   was entered twice, and in the order of the enters. A guard that is kept across a park is then no breach of
+//!   [`gmp::migration`]. An `EnteredSpan` must not be sent elsewhere; it is not `Send`.
 //! * A goroutine that unwinds leaves its spans by the destructors of their guards, on the right thread.
 //! * A span that a goroutine has entered is not closed before the goroutine has left it, even if all handles are gone.
-//! * Guards that were forgotten (`mem::forget`) are made good for when the goroutine ends: its spans are left then, so the next
-//!   goroutine on that thread is in none of them.
+//! * If guards were forgotten (`mem::forget`), the goroutine leaves their spans when it ends, so the next goroutine on that
+//!   thread is in none of them.
 //!
-//! A new goroutine is in no span. As with threads, what it is to be in is handed over: `let span = Span::current();` before
-//! [`gmp::go`], and `let _in = span.enter();` in it. On plain threads all is as ever.
+//! A new goroutine is in no span. As with threads, hand the span over: `let span = Span::current();` before [`gmp::go`], and
+//! `let _in = span.enter();` in the goroutine. On plain threads nothing changes.
 //!
 //! # What does not
 //!
 //! * **A subscriber of a scope**, by `tracing::subscriber::with_default` or `set_default`: `tracing` itself keeps it for the
-//!   thread. Set a global one, and no other inside a goroutine across a call that parks.
+//!   thread. Set a global subscriber, and keep no other one inside a goroutine across a call that parks.
 //! * **Layers and writers must not park.** A layer's `on_enter` and `on_exit` run in functions of [`gmp::hooks`], where a call
-//!   of gmp that may park ends the process; and `tracing` keeps for the thread that it is in an event. They may lock and write
-//!   as std does, if no thread holds such a lock while it waits in gmp. A layer that writes a line at each enter and exit
-//!   (`FmtSpan::ACTIVE`) does so at each switch.
+//!   of gmp that may park ends the process; and `tracing` marks the thread as being in an event. Layers and writers may lock
+//!   and write as std does, if no thread holds such a lock while it waits in gmp. A layer that writes a line at each enter and
+//!   exit (`FmtSpan::ACTIVE`) does so at each switch.
 //! * A goroutine that the end of its runtime leaves behind has left its spans, and never closes them.
 //!
 //! [`Span::enter`]: https://docs.rs/tracing/latest/tracing/struct.Span.html#method.enter
@@ -63,17 +64,18 @@ use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
 
 type AnySubscriber = dyn Subscriber + Send + Sync;
 
-/// A span that a goroutine is in.
+/// A span that a goroutine has entered.
 struct InSpan {
-    /// Weak: the goroutine keeps no subscriber alive that all others have let go of.
+    /// Weak: a goroutine does not keep a subscriber alive that all others have dropped.
     subscriber: Weak<AnySubscriber>,
-    /// By which it was entered, and is exited.
+    /// The id by which the span was entered, and will be exited.
     entered: Id,
-    /// Counted by the subscriber like a handle, so that the span stays. A subscriber may give each handle an id of its own.
+    /// An id that the subscriber counts like a handle, so that the span stays. A subscriber may give each handle an id of its
+    /// own.
     kept: Id,
 }
 
-/// The spans that a goroutine is in, in the order in which it has entered them.
+/// The spans that a goroutine has entered, in the order of the enters.
 struct Entered(RefCell<Vec<InSpan>>);
 
 gmp::local! {
@@ -103,7 +105,7 @@ impl Entered {
     }
 }
 
-/// The goroutine ends, and has forgotten guards: the thread is the next goroutine's.
+/// The goroutine ends and has forgotten guards: it leaves their spans, as the thread is the next goroutine's.
 impl Drop for Entered {
     fn drop(&mut self) {
         while let Some(span) = { self.0.borrow_mut().pop() } {
@@ -131,9 +133,9 @@ fn resume() {
     });
 }
 
-/// Returns `subscriber` in a wrapper by which the spans of goroutines follow them. Does not block.
+/// Wraps `subscriber` so that the spans of goroutines follow them. Does not block.
 ///
-/// The wrapper is to be the outermost, and set as the global default: see [the crate](crate).
+/// The wrapper must be the outermost one, and the global default: see [the crate](crate).
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt;

@@ -1,8 +1,8 @@
 //! The buffer of a channel: messages that were sent and not received yet, in a ring.
 //!
 //! The ring of a bounded channel lies behind the channel, in one allocation (`flow/owners.rs`). Messages that are granted to
-//! tasks take no place (`flow/task.rs`), and may need a larger ring; an unbounded channel has one that grows and shrinks. Such
-//! a ring has memory of its own.
+//! tasks occupy no place (`flow/task.rs`), and may need a larger ring; an unbounded channel has a ring that grows and shrinks.
+//! Such a ring has memory of its own.
 
 use crate::host::{Active, Process};
 use std::alloc::{self, Layout};
@@ -12,20 +12,20 @@ use std::ptr::NonNull;
 
 /// A growing buffer keeps at least this capacity, in messages.
 const KEEP: usize = 64;
-/// A ring of its own has at least so many slots.
+/// A ring in memory of its own has at least this many slots.
 const LEAST: usize = 4;
 
 /// The slots of a ring.
 struct Slots<T> {
     at: NonNull<T>,
-    /// How many there are; any number of messages without a size.
+    /// The number of slots; `usize::MAX` for messages without a size.
     room: usize,
-    /// The slots are an allocation of their own.
+    /// Set if the slots are an allocation of their own.
     own: bool,
 }
 
 impl<T> Slots<T> {
-    /// Slots in memory of their own; none if `room` is zero, or messages have no size.
+    /// Allocates slots; allocates nothing if `room` is zero, or messages have no size.
     fn own(room: usize) -> Self {
         if size_of::<T>() == 0 {
             return Slots { at: NonNull::dangling(), room: usize::MAX, own: false };
@@ -43,7 +43,7 @@ impl<T> Slots<T> {
         Layout::array::<T>(room).expect("layout: a ring that is larger than the address space")
     }
 
-    /// The slot of this number.
+    /// Returns the slot with this number.
     ///
     /// # Safety
     /// `number` is less than `room`.
@@ -78,7 +78,7 @@ impl<T> Buffer<T> {
     /// Makes a buffer over these slots.
     ///
     /// # Safety
-    /// The slots are valid and not used otherwise as long as the buffer, or the buffer that takes its place, is there.
+    /// The slots are valid and not used otherwise as long as the buffer, or the buffer that takes its place, exists.
     pub(crate) unsafe fn over(at: NonNull<T>, room: usize) -> Self {
         debug_assert!(at.is_aligned(), "over: slots that are not aligned ({at:p})");
         let room = if size_of::<T>() == 0 { usize::MAX } else { room };
@@ -90,37 +90,37 @@ impl<T> Buffer<T> {
         Buffer { slots: Slots::own(0), head: 0, len: 0, shrinks: true }
     }
 
-    /// The slot of the message that has so many before it, or will have.
+    /// Returns the number of the slot whose message has, or will have, `before` messages before it.
     #[inline(always)]
     fn place(&self, before: usize) -> usize {
-        // Both are at most the number of slots, whose bytes an allocation holds; without a size no count comes that far.
+        // No overflow: both are at most the number of slots, which lie in an allocation; no count of zero-sized messages comes
+        // that far.
         let at = self.head + before;
         if at >= self.slots.room { at - self.slots.room } else { at }
     }
 
-    /// Moves the message that lies at `message` in.
+    /// Moves the message at `message` into the buffer.
     ///
     /// # Safety
-    /// A message lies there, and is the buffer's from here on.
+    /// A message lies there, and belongs to the buffer from here on.
     #[inline]
     pub(crate) unsafe fn push(&mut self, message: *const T) {
         if self.len == self.slots.room {
             self.grow();
         }
-        // SAFETY: the place is that of a slot, which is free, as there are fewer messages than slots; the message by this
-        // function's contract.
+        // SAFETY: the place is a free slot, as there are fewer messages than slots; the message by this function's contract.
         unsafe { self.slots.slot(self.place(self.len)).copy_from_nonoverlapping(message, 1) };
         self.len += 1;
     }
 
-    /// As `push`, of a message by value.
+    /// As `push`, for a message by value.
     pub(crate) fn put(&mut self, message: T) {
         let message = ManuallyDrop::new(message);
         // SAFETY: the message is not used afterwards.
         unsafe { self.push(&raw const *message) };
     }
 
-    /// As `push`. Not inlined, so that the other one is.
+    /// As `push`. Not inlined, so that `push` is.
     ///
     /// # Safety
     /// As `push`.
@@ -152,14 +152,14 @@ impl<T> Buffer<T> {
         unsafe { slot.copy_from_nonoverlapping(self.slots.slot(self.head), 1) };
         self.head = self.place(1);
         self.len -= 1;
-        // Halves the ring when less than an eighth of it is in use: the memory that a burst has taken is given back, at
-        // a constant amortised cost for each message.
+        // Shrinks the ring when less than an eighth of it is in use: this gives the memory of a burst back, at a constant
+        // amortised cost for each message.
         if self.shrinks && self.slots.room > KEEP && self.len < self.slots.room / 8 {
             self.shrink();
         }
     }
 
-    /// As `pop`. Not inlined, so that the other one is.
+    /// As `pop`. Not inlined, so that `pop` is.
     ///
     /// # Safety
     /// As `pop`.
@@ -184,12 +184,12 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Moves the messages into a ring of so many slots, at least as many as there are messages.
+    /// Moves the messages into a ring of `room` slots, at least as many as there are messages.
     fn move_to(&mut self, room: usize) {
         let slots = Slots::<T>::own(room);
         let first = self.len.min(self.slots.room - self.head);
-        // SAFETY: there are messages from the head on, up to the end of the ring, and the rest from its beginning; the new ring
-        // has room for all.
+        // SAFETY: messages lie from the head to the end of the ring, and the rest from its beginning; the new ring has room for
+        // all.
         unsafe {
             slots.slot(0).copy_from_nonoverlapping(self.slots.slot(self.head), first);
             slots.slot(first).copy_from_nonoverlapping(self.slots.slot(0), self.len - first);
@@ -203,12 +203,12 @@ impl<T> Buffer<T> {
         let first = self.head;
         self.head = self.place(1);
         self.len -= 1;
-        // SAFETY: a message lay in that slot, which is not the buffer's any more.
+        // SAFETY: a message lies in that slot, which no longer belongs to the buffer.
         unsafe { self.slots.slot(first).drop_in_place() };
     }
 
-    /// Drops all messages, even if the `drop` of one unwinds; the first of these unwindings is resumed afterwards.
-    /// (In a loop of drops a second unwinding would end the process.)
+    /// Drops all messages, even if the `drop` of one unwinds; afterwards resumes the first of these unwindings. (In a loop of
+    /// drops a second unwinding would end the process.)
     #[cold]
     fn drop_all(&mut self) {
         let mut first = None;
@@ -251,7 +251,7 @@ mod tests {
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
         let mut slot = MaybeUninit::uninit();
         let there = buffer.len > 0;
-        // SAFETY: the slot is good for a `T`, and holds one if there was one.
+        // SAFETY: the slot is valid for a `T`, and holds one if there was a message.
         unsafe {
             buffer.pop(slot.as_mut_ptr());
             there.then(|| slot.assume_init())
@@ -269,8 +269,8 @@ mod tests {
         assert!(buffer.slots.room <= 2 * KEEP, "{} are kept", buffer.slots.room);
     }
 
-    /// Fails where the ring loses a message or the order, at whichever slot it begins, or where it is moved: beyond the slots
-    /// that it was given, too.
+    /// Fails if the ring loses a message or the order, at whatever slot it begins, or when it is moved, also beyond the slots
+    /// that it was given.
     #[test]
     fn a_ring_gives_out_what_came_in_whatever_its_room() {
         for room in 0..9 {
@@ -279,7 +279,7 @@ mod tests {
             let mut buffer = unsafe { Buffer::over(NonNull::from(&mut given).cast::<Box<usize>>(), room) };
             let mut expected = VecDeque::new();
             for step in 0..200 {
-                // Mostly one in, one out; now and then more than the room.
+                // Most often one in, one out; now and then more than the room.
                 let more = if step % 50 < 2 * room { 2 } else { 1 };
                 for number in 0..more {
                     buffer.put(Box::new(3 * step + number));
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Fails by an overflow, or by an allocation for nothing.
+    /// Fails on an overflow, or on an allocation.
     #[test]
     fn messages_without_a_size_take_no_memory() {
         let mut buffer = Buffer::growing();

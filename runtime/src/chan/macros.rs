@@ -1,8 +1,8 @@
 //! `select!` and `select_biased!`: what they expand to, and the functions that they call.
 //!
-//! An expansion binds the channels in their order in the source; runs the select, with the arms in an array that is
-//! dropped before any arm's code runs; and goes to the chosen arm, where the message is evaluated or received. The
-//! code of an arm becomes part of the caller's function, so that `return`, `break` and `?` work there.
+//! An expansion binds the channels in source order; runs the select, with the arms in an array that is dropped before any arm's
+//! code runs; and goes to the chosen arm, where the message is evaluated or received. The code of an arm becomes part of the
+//! caller's function, so that `return`, `break` and `?` work there.
 
 /// Waits until one of several channel operations is ready, and performs it. Go's `select`, in crossbeam-channel's
 /// syntax.
@@ -17,24 +17,27 @@
 /// Blocks the goroutine, or the plain thread, until an arm is ready, chooses one of the ready arms, each with the same
 /// probability, performs that arm's operation, and evaluates that arm's code, whose value is the value of the macro. With
 /// `default` the macro does not block (but for the exception that [`Receiver::try_recv`](crate::chan::Receiver::try_recv)
-/// describes), with `default(timeout)` for at most that long. An operation on a closed channel is ready, and fails. `-> result`
-/// may be left out.
+/// describes); with `default(timeout)` it blocks for at most that long. An operation on a closed channel is ready, and fails.
+/// `-> result` can be left out.
 ///
-/// * The outcome is that of one snapshot of all channels: what is chosen was ready then, and `default` is taken only where
-///   nothing was. While other threads fill and empty the channels, how likely each arm is depends on them, too.
-/// * The channel expressions are evaluated once, on entry, in their order; a message only when its arm was chosen. If
-///   the evaluation of a message panics, nothing was sent, and the receiver for which the send was chosen goes on
-///   waiting in its place.
-/// * While a message is evaluated, the receiver waits for that message and for no other. The receiver's limit or
-///   context may end that wait; then the send waits for another receiver as a plain send does, on this arm alone. If
-///   the select has a `default`, the send waits at most until that timeout, and then `result` is an error with the
-///   message, although the channel is not closed. A goroutine that its runtime leaves behind in the middle of an
-///   evaluation sends nothing, and the receiver goes on waiting in its place.
-/// * A channel may be in several arms, also in both directions; each ready arm is as likely as any other.
+/// * The outcome is that of one snapshot of all channels: the chosen arm was ready then, and `default` is taken only if no arm
+///   was. While other threads fill and empty the channels, the probability of each arm depends on them, too.
+/// * The channel expressions are evaluated once, on entry, in source order; a message only after its arm was chosen. If the
+///   evaluation of a message panics, nothing is sent, and the receiver for which the send was chosen continues to wait in its
+///   place.
+/// * While a message is evaluated, the receiver waits for that message and for no other. The receiver's limit or context can
+///   end that wait; then the send waits for another receiver as a plain send does, on this arm alone. If the select has a
+///   `default`, the send waits at most until that timeout, and then `result` is an error with the message, although the channel
+///   is not closed. A goroutine that its runtime leaves behind in the middle of an evaluation sends nothing, and the receiver
+///   continues to wait in its place.
+/// * A channel can be closed while a message is evaluated. If the last receiver has gone, `result` is an error with the
+///   message. After a [`close`](crate::chan::Sender::close) that leaves receivers, the message can still be received, before
+///   the receives fail.
+/// * A channel can be in several arms, also in both directions; each ready arm is as likely as any other.
 /// * [`never`](crate::chan::never) and [`never_sender`](crate::chan::never_sender) disable an arm.
 /// * A message is evaluated as the argument of [`send`](crate::chan::Sender::send) is: the message has the channel's
 ///   type, or coerces to that type.
-/// * There may be 32 arms beside `default`. For more, raise the crate's `recursion_limit` by three for each, or use a
+/// * There can be 32 arms beside `default`. For more, raise the crate's `recursion_limit` by three for each, or use a
 ///   [`Select`](crate::chan::Select), which has no bound.
 ///
 /// # Unwinds
@@ -99,9 +102,9 @@ macro_rules! select_biased {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select {
-    // An arm a step: (recv (channel) () (pattern, _) (code)), (send (channel) (message) (pattern, _) (code)); `(_)` where no
-    // pattern is given. The code is a block, or an expression and a comma, or the last expression. With one step to parse
-    // an arm, one to bind its channel, and one to go to its code, 40 arms take 125 of the compiler's 128 levels.
+    // One arm at each step: (recv (channel) () (pattern, _) (code)), (send (channel) (message) (pattern, _) (code)); `(_)` if
+    // no pattern is given. The code is a block, or an expression and a comma, or the last expression. With one step to parse an
+    // arm, one to bind its channel, and one to go to its code, 40 arms take 125 of the compiler's 128 levels.
     (@parse $biased:tt; [$($arm:tt)*] $default:tt; recv($chan:expr $(,)?) $(-> $result:pat)? => $code:block $(, $($rest:tt)*)?) => {
         $crate::__select!(@parse $biased; [$($arm)* (recv ($chan) () ($($result,)? _) ($code))] $default; $($($rest)*)?)
     };
@@ -171,7 +174,8 @@ macro_rules! __select {
     (@bind $biased:tt; [$(($kind:ident $chan:ident $message:tt $result:tt $code:tt))*] [];) => {{
         let mut space = $crate::chan::internal::Space::empty();
         let chosen = match &mut [$($crate::chan::internal::$kind($chan)),*] {
-            // SAFETY: the arms are new; no other code can name what is chosen, so it is completed or dropped in this frame.
+            // SAFETY: the arms are new; no other code can name the chosen operation, so it is completed or dropped in this
+            // frame.
             arms => unsafe { $crate::chan::internal::select(&mut space, arms, $biased) },
         };
         let index = chosen.index();
@@ -218,7 +222,7 @@ macro_rules! __select {
     };
     (@go $chosen:ident $index:ident ($number:expr); (send $chan:ident ($message:expr) ($result:pat $(, _)?) ($code:expr)) $($rest:tt)*) => {
         if $index == $number {
-            // Bound first: if the message's expression unwinds, the operation is cancelled.
+            // The message is bound first: if its expression unwinds, the operation is cancelled.
             let message = $crate::chan::internal::message($chan, $message);
             let $result = $chosen.send($chan, message);
             $code
@@ -232,8 +236,8 @@ macro_rules! __select {
     }};
 }
 
-/// What the macros call. What is chosen lies in the caller's frame, of which the goroutine's hooks know: forgotten, it would
-/// leave its address there.
+/// The functions that the macros call. The chosen operation lies in the caller's frame, and the goroutine's list of hooks may
+/// have its address: a caller that forgot the operation would leave a dangling address there.
 ///
 /// ```compile_fail,E0133
 /// use gmp::chan::internal::{Space, select, send};
@@ -243,7 +247,7 @@ macro_rules! __select {
 /// std::mem::forget(select(&mut space, &mut [send::<u32>(&sender)], false));
 /// ```
 ///
-/// The expansion has the unsafe code, and not the program:
+/// The unsafe code is in the expansion, not in the program:
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -281,13 +285,13 @@ pub mod internal {
         Arm::new(Operation::new(Direction::Send, sender.chan()))
     }
 
-    /// The message, evaluated as an argument, and so with the type that the channel asks for.
+    /// Returns the message, which is evaluated as an argument, and so has the type that the channel requires.
     #[inline(always)]
     pub fn message<T>(_sender: &Sender<T>, message: T) -> T {
         message
     }
 
-    /// The timeout, evaluated as an argument, beside the call that is unsafe.
+    /// Returns the timeout, which is evaluated as an argument, outside of the unsafe call.
     #[inline(always)]
     pub fn timeout(timeout: Duration) -> Duration {
         timeout
@@ -299,8 +303,8 @@ pub mod internal {
     }
 
     /// # Safety
-    /// The arms are new, and are in no other call. The `Selected` is completed or dropped in the goroutine that has called
-    /// this, before the space is used for anything else, or is gone: the goroutine's hooks have the space until then.
+    /// The arms are new, and are in no other call. The goroutine that has called this completes or drops the `Selected` before
+    /// the space is reused or goes out of scope: until then the goroutine's list of hooks may refer to the space.
     #[inline]
     #[track_caller]
     pub unsafe fn select<'a>(space: &'a mut Space, arms: &mut [Arm<'a>], biased: bool) -> Selected<'a> {

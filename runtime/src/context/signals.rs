@@ -11,7 +11,9 @@ use std::io;
 ///
 /// A signal ends the context by [`ContextError::Canceled`]; the [`cause`](Context::cause) is the [`Signal`]. Once the context
 /// is done, or no handle of it is left, the signals' own actions are back, unless others listen for them: so a second Ctrl-C
-/// kills a server that takes too long to stop. [`signal`](crate::signal) says more of signals.
+/// kills a server that takes too long to stop. [`signal`](crate::signal) has more on signals. Where nothing can be unwound
+/// (`panic = "abort"`, the `generator` backend) the context ends only waits in calls that return an error: [`Context::run`]
+/// says which.
 ///
 /// ```
 /// use gmp::context::{self, Context, ContextError};
@@ -38,7 +40,7 @@ pub fn with_signals(context: &Context, signals: &[Signal]) -> io::Result<(Contex
     let node = Arc::downgrade(&cancel.node);
     let registration = registry::listen(set, move |signal| {
         if let Some(node) = node.upgrade() {
-            // First: code that sees that the context is done counts on the signals' own actions.
+            // First: code that sees that the context is done relies on the signals' own actions.
             drop(node.give_up());
             node.end(&Verdict { error: ContextError::Canceled, cause: Some(cause_of(signal)) });
         }

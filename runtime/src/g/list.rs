@@ -1,8 +1,9 @@
 //! A list of goroutines: intrusive and FIFO, through `G::next` (Go's `gQueue`).
 //!
-//! A G is in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock of its own:
-//! the list of goroutines that wait for a stack and that of the callers (`sched/threads/callers.rs`) are under the scheduler's
-//! lock, the batch that an M found in the poller is on that M's stack.
+//! A G is in at most one list at a time, so that neither queueing nor moving allocates. The list has no lock of its own: the
+//! lists of goroutines that wait for a stack, of the blockers (`sched/threads/blockers.rs`) and of those that the ender has set
+//! aside are under the central lock; a list of goroutines that a thread has found in the poller, among the timers or in a wait
+//! queue, and queues next, is on that thread's stack.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -33,12 +34,12 @@ impl<H: Host> GList<H> {
         self.len
     }
 
-    /// The G that has waited longest.
+    /// Returns the G that has waited longest.
     pub(crate) fn first(&self) -> Option<GRef<H>> {
         self.head
     }
 
-    /// The G that came last.
+    /// Returns the G that came last.
     pub(crate) fn last(&self) -> Option<GRef<H>> {
         self.tail
     }

@@ -1,4 +1,4 @@
-//! What mutants of a goroutine's end do where one line can't say it.
+//! The code of mutants of a goroutine's end that does not fit in one line.
 
 use super::GRef;
 use super::life::OUTCOME;

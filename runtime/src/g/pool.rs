@@ -1,14 +1,13 @@
-//! Where Gs come from and go to: a pool for each runtime (Go's `gfget`, `gfput`, `allgs`).
+//! The pool of a runtime's Gs (Go's `gfget`, `gfput`, `allgs`).
 //!
-//! Memory grows by chunks and is kept, so that a G's word can be read through a record that is out of date. The first chunks
-//! are allocated; from [`BOXED`] on they are cut from regions of 2 MiB. An allocator may grow by a few pages at a time, with a
-//! system call for each, as glibc's does on all threads but main's. The regions are of small pages: with huge ones, asked for
-//! by `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited for
-//! the kernel to find and clear 2 MiB, with the pool locked: for tens of milliseconds.
+//! Memory grows by chunks and is kept, so that a waker can read a G's word through an out-of-date record. The first chunks are
+//! allocated; from [`BOXED`] on they are cut from regions of 2 MiB. An allocator might grow by a few pages at a time, with a
+//! system call each time, as glibc's does on all threads but main's. The regions use small pages. With huge pages, by
+//! `madvise`, a tree of a million goroutines took 5 % less time, but a `go` that was the first to touch a region waited, with
+//! the pool locked, for tens of milliseconds until the kernel had found and cleared 2 MiB.
 //!
-//! Free Gs are held by pointers, and not in a list through them: of a million Gs the next one is not in the cache, and an
-//! M that walked along the list would wait for the memory at each G. The next G is fetched into the cache while one is
-//! taken.
+//! Free Gs are held by an array of pointers, and not in a list through the Gs: of a million Gs the next one is not in the
+//! cache, and an M that walked along a list would wait for the memory at each G. Taking a G prefetches the next one.
 //!
 //! The pool outlives its runtime as long as a G is out: a G that was left behind, or a G whose handle the program still has.
 //! The thread that brings the last G back frees the pool.
@@ -24,7 +23,7 @@ const BOXED: usize = 64;
 /// Bytes of a region.
 const REGION: usize = 2 << 20;
 
-/// Where the memory of a chunk is from.
+/// Where the memory of a chunk comes from.
 #[derive(Copy, Clone)]
 enum Origin {
     Boxed,
@@ -47,12 +46,12 @@ impl<H: Host> Drop for Stock<H> {
             match place {
                 // SAFETY: the chunk came from a box, and no G of it is out when the pool goes.
                 Origin::Boxed => drop(unsafe { Box::from_raw(chunk.as_ptr()) }),
-                // SAFETY: `grow` made them, and no G of the chunk is out when the pool goes.
+                // SAFETY: `grow` made the Gs, and no G of the chunk is out when the pool goes.
                 Origin::Region => unsafe { chunk.as_ptr().drop_in_place() },
             }
         }
         for region in self.regions.drain(..) {
-            // SAFETY: mapped by `cut`, and nothing lies there any more.
+            // SAFETY: `cut` has mapped the region, and nothing lies there any more.
             unsafe { H::unmap(region, REGION) };
         }
     }
@@ -65,7 +64,7 @@ impl<H: Host> Stock<H> {
         let (chunk, place) = match cut {
             Some(first) => {
                 for at in 0..capacity::G_CHUNK {
-                    // SAFETY: `cut` has given room for so many.
+                    // SAFETY: `cut` has returned room for this many.
                     unsafe { first.add(at).write(G::new()) };
                 }
                 (NonNull::slice_from_raw_parts(first, capacity::G_CHUNK), Origin::Region)
@@ -87,7 +86,7 @@ impl<H: Host> Stock<H> {
             self.used = 0;
         }
         let region = *self.regions.last()?;
-        // SAFETY: below the region's end. The region starts at a page, and the size of a G is a multiple of a G's
+        // SAFETY: `used` is below the region's end. The region starts at a page, and the size of a G is a multiple of its
         // alignment.
         let place = unsafe { region.add(self.used) }.cast();
         self.used += bytes;
@@ -97,10 +96,10 @@ impl<H: Host> Stock<H> {
 
 /// The Gs of one runtime.
 pub(crate) struct GPool<H: Host> {
-    /// The runtime whose goroutines these are. Weak: a G that was left behind must not keep threads and
-    /// descriptors alive, only the memory that a late waker looks at.
+    /// The runtime whose goroutines these are. Weak: a G that was left behind must keep alive only the memory that a late waker
+    /// looks at, not threads and descriptors.
     sched: Weak<Sched<H>>,
-    /// By itself: `sched` is read at each wake and end of a goroutine, and the lock written for each batch of Gs.
+    /// Padded: `sched` is read at each wake and end of a goroutine, and the lock is written for each batch of Gs.
     stock: CachePadded<Mutex<Stock<H>>>,
 }
 
@@ -161,9 +160,9 @@ impl<H: Host> GPool<H> {
     }
 
     /// # Safety
-    /// All in `gs` came from `this` and have no party left.
+    /// All Gs in `gs` came from `this` and have no party left.
     pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
-        // SAFETY: the pool lives while one of its Gs is out (`g/mod.rs`, invariant 3), and these are.
+        // SAFETY: the pool lives while one of its Gs is out (`g/mod.rs`, invariant 3), and these are out.
         let pool = unsafe { this.as_ref() };
         let mut stock = pool.stock.lock();
         stock.out -= gs.len();
@@ -171,17 +170,17 @@ impl<H: Host> GPool<H> {
         let last = stock.closed && stock.out == 0;
         drop(stock);
         if last {
-            // SAFETY: closed and all back: no GRef and no other pointer to the pool is left.
+            // SAFETY: the pool is closed, and all Gs are back: no GRef and no other pointer to the pool is left.
             drop(unsafe { Box::from_raw(this.as_ptr()) });
         }
     }
 
-    /// The runtime has ended. The pool's memory is freed with the last G.
+    /// Closes the pool, because the runtime has ended. Its memory is freed when the last G comes back.
     ///
     /// # Safety
     /// Called once; no `get` follows.
     pub(crate) unsafe fn close(this: NonNull<Self>) {
-        // SAFETY: a pool that is not closed yet lives.
+        // SAFETY: a pool that is not closed lives.
         let mut stock = unsafe { this.as_ref() }.stock.lock();
         stock.closed = true;
         let last = stock.out == 0;
@@ -192,7 +191,7 @@ impl<H: Host> GPool<H> {
         }
     }
 
-    /// Returns the first goroutine that has not ended and for which `f` returns `true`. Under the pool's lock: `f`
+    /// Returns the first goroutine that has not ended and for which `f` returns `true`. Calls `f` under the pool's lock: `f`
     /// takes no lock.
     ///
     /// # Safety
@@ -234,8 +233,7 @@ impl<H: Host> Drop for GPool<H> {
     }
 }
 
-/// The Gs that a P keeps at hand, so that a goroutine's birth and end take no lock (Go's `p.gFree`). Used by the P's
-/// owner.
+/// The free Gs that a P keeps, so that a goroutine's birth and end take no lock (Go's `p.gFree`). Used by the P's owner.
 pub(crate) struct FreeGs<H: Host> {
     list: UnsafeCell<Vec<GRef<H>>>,
     len: SingleWriterWord,
@@ -289,7 +287,7 @@ impl<H: Host> FreeGs<H> {
             g.place.touch();
             free.push(g);
             if free.len() == 2 * capacity::G_BATCH {
-                // Those that were used last stay: they are in this core's cache.
+                // The Gs that were used last stay: they are in this core's cache.
                 // SAFETY: by this function's contract.
                 unsafe { GPool::put(pool, free.drain(..capacity::G_BATCH)) };
             }
@@ -300,7 +298,7 @@ impl<H: Host> FreeGs<H> {
     /// Gives all Gs back, at the end.
     ///
     /// # Safety
-    /// As [`GPool::put`], and the P has no owner any more.
+    /// As [`GPool::put`], and the P no longer has an owner.
     pub(crate) unsafe fn empty(&self, pool: NonNull<GPool<H>>) {
         self.list.with_mut(|free| {
             // SAFETY: by this function's contract.
@@ -316,8 +314,7 @@ mod tests {
     use crate::wait::status::Doing;
     use std::collections::BTreeSet;
 
-    /// Fails when Gs lie upon each other, or are no Gs, where chunks are cut from regions; by a crash, when a region goes
-    /// before them or with them.
+    /// Fails if Gs that are cut from regions overlap, or are no Gs; crashes if a region goes before them or with them.
     #[test]
     fn each_g_has_a_place_of_its_own_on_both_sides_of_the_first_region() {
         let pool = GPool::<Active>::new(Weak::new());

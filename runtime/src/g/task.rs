@@ -1,11 +1,11 @@
 //! A goroutine's closure before the run and its outcome after, in one small space of the G.
 //!
-//! A closure or a result that fits in [`SPACE`] bytes lies in the G itself; a larger one in a box of its own.
-//! The types are erased: the G keeps a table of four functions.
+//! A closure or a result that fits in [`SPACE`] bytes lies in the G itself; a larger one lies in a box of its own. The types
+//! are erased: the G keeps a table of four functions.
 //!
-//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. Which party may touch the space in
-//! which state follows from the goroutine's life (`g/mod.rs`): the spawner until the G is queued, the goroutine
-//! during the run, then the party that has the right to the outcome.
+//! The space goes through Empty → Closure → (running: Empty) → Outcome → Empty. The goroutine's life (`g/mod.rs`) determines
+//! which party may touch the space: the spawner until the G is queued, the goroutine during the run, then the party that has
+//! the right to the outcome.
 
 use crate::prim::UnsafeCell;
 use std::any::Any;
@@ -47,7 +47,7 @@ struct Table {
     fail: unsafe fn(&Task, Failure),
     /// Drops the outcome.
     forget: unsafe fn(&Task),
-    /// Whether `forget` has to drop something for a value.
+    /// `forget` has something to drop if there is a value.
     drops: bool,
 }
 
@@ -128,7 +128,7 @@ impl Task {
                 // SAFETY: `put` stored a `V` here; the caller does not read the space again.
                 unsafe { space.cast::<V>().read() }
             } else {
-                // SAFETY: `put` stored the pointer of a box here, which is owned again from now on.
+                // SAFETY: `put` stored the pointer of a box here, which this call takes over.
                 unsafe { *Box::from_raw(space.cast::<*mut V>().read()) }
             }
         })
@@ -153,7 +153,7 @@ impl Task {
     /// # Safety
     /// Called once, on the goroutine.
     pub(crate) unsafe fn run(&self) {
-        // SAFETY: the spawner stored the closure, and this, the one call, takes the closure first.
+        // SAFETY: the spawner stored the closure, and this, the only call, takes it first.
         unsafe { (self.table().run)(self) }
     }
 
@@ -175,7 +175,7 @@ impl Task {
         unsafe { (self.table().fail)(self, failure) }
     }
 
-    /// Returns `true` if a value that is not taken has to be dropped.
+    /// Returns `true` if a value that is not taken needs a drop.
     pub(crate) fn value_is_to_be_dropped(&self) -> bool {
         self.table().drops
     }

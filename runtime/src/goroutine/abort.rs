@@ -1,8 +1,8 @@
 //! Goroutines that can be ended one by one: [`go_abortable`], [`AbortHandle`].
 //!
-//! A goroutine that can be aborted runs under a context of its own, which `abort` cancels. So a goroutine that was started
-//! otherwise pays nothing. The context's unwinding ends below the closure, and goes on as an [`Aborted`], of which the
-//! goroutine's first frame makes the outcome.
+//! A goroutine that can be aborted runs under a context of its own, which `abort` cancels. So other goroutines pay nothing. The
+//! context's unwinding is caught just outside the closure and goes on as an [`Aborted`], which the goroutine's first frame
+//! turns into the outcome.
 
 use super::{Builder, JoinHandle};
 use crate::Handle;
@@ -14,9 +14,9 @@ use std::panic::{Location, resume_unwind};
 /// Ends a goroutine that was started by [`go_abortable`], [`Builder::go_abortable`] or [`Handle::go_abortable`]. Clones end
 /// the same goroutine; dropping them does nothing.
 ///
-/// The handle ends the goroutine, and does nothing else. It holds the context that the goroutine runs under, and not the
-/// goroutine itself, whose place another one may have by now. So the class and the hint are changed by the [`JoinHandle`] alone
-/// ([`set_priority`](JoinHandle::set_priority), [`set_affinity`](JoinHandle::set_affinity)), or by the goroutine itself.
+/// The handle can only end the goroutine. It holds the context that the goroutine runs under, not the goroutine itself, whose
+/// memory another goroutine may have by now. So only the [`JoinHandle`] ([`set_priority`](JoinHandle::set_priority),
+/// [`set_affinity`](JoinHandle::set_affinity)) and the goroutine itself change the class and the hint.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -35,16 +35,17 @@ pub struct AbortHandle {
 }
 
 impl AbortHandle {
-    /// Ends the goroutine where it waits, as the end of a context does ([`Context::run`] says which waits are ended, and
-    /// how): it is unwound, and [`JoinHandle::join`] returns an error for which
+    /// Ends the goroutine while it waits, as the end of a context does ([`Context::run`] says which waits are ended, and how):
+    /// it is unwound, and [`JoinHandle::join`] returns an error for which
     /// [`JoinError::is_aborted`](crate::JoinError::is_aborted) returns `true`. Does not block, and does not wait for the
     /// goroutine's end.
     ///
-    /// A wait in a call on a socket is not unwound. That call returns an error, and so do all later ones: a loop that ignores
-    /// errors of `accept` goes on for ever.
+    /// A wait in a call of [`net`](crate::net), [`fs`](crate::fs), [`io`](crate::io) or [`process`](crate::process) that
+    /// returns an [`io::Error`](std::io::Error) is not unwound. That call returns an error, and so do all later ones that have
+    /// to wait: a loop that ignores errors of `accept`, or of a read from a pipe, goes on for ever.
     ///
-    /// A goroutine that has not begun drops its closure unrun. A goroutine that computes goes on to its next wait; if it
-    /// returns before that, it has its value. Goroutines that the aborted one has started are not ended with it.
+    /// A goroutine that has not begun drops its closure unrun. A goroutine that computes runs on to its next wait; if it
+    /// returns before that, `join` returns its value. Goroutines that the aborted one has started are not ended with it.
     ///
     /// With [`panic = "abort"`](crate::migration#panic--abort-and-fork) nothing can be unwound, and `abort` ends no wait: the
     /// goroutine runs to its own end, even if it has not begun, and only calls that return a context's error return that error.
@@ -66,7 +67,7 @@ impl AbortHandle {
     }
 }
 
-/// What the goroutine runs, and the handle that ends it.
+/// Returns the closure that the goroutine runs, and the handle that ends the goroutine.
 fn abortable<F, T>(f: F) -> (impl FnOnce() -> T + Send + 'static, AbortHandle)
 where
     F: FnOnce() -> T + Send + 'static,
@@ -75,8 +76,8 @@ where
     let (context, cancel) = Context::background().with_cancel();
     let runs = move || {
         let ran = match context.err() {
-            // With panic=abort the throw below would end the process, and without a throw there has to be a value. There
-            // `run` returns no error either, as it unwinds nothing.
+            // With panic=abort the throw below would end the process, and without a throw the closure must return a value. With
+            // panic=abort `run` returns no error either, as it unwinds nothing.
             Some(error) if cfg!(not(panic = "abort")) => {
                 drop(f);
                 Err(error)
@@ -88,9 +89,9 @@ where
     (runs, AbortHandle { cancel })
 }
 
-/// As [`go`](crate::go), with a handle that ends the goroutine. Does not block.
+/// As [`go`](crate::go), and returns a handle that ends the goroutine. Does not block.
 ///
-/// The goroutine runs under a [`Context`] of its own, and costs as much more than `go`.
+/// The goroutine runs under a [`Context`] of its own, which is the additional cost over `go`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -139,8 +140,8 @@ impl Builder {
 }
 
 impl Handle {
-    /// As [`go`](Self::go), with a handle that ends the goroutine: [`go_abortable`] in the runtime, from any thread. Does not
-    /// block.
+    /// As [`go`](Self::go), and returns a handle that ends the goroutine: [`go_abortable`] in the runtime, from any thread.
+    /// Does not block.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

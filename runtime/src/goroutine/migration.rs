@@ -1,58 +1,59 @@
 //! The contract under which a runtime is started: what code that runs in goroutines must not do.
 //!
-//! A goroutine may go on on another thread after every call that may park it. Rust has no trait for "my stack may move
-//! to another thread", so the compiler can't check this, and starting a runtime ([`run`](crate::run),
+//! A goroutine can resume on another thread after every call that may park it. Rust has no trait for "my stack may move to
+//! another thread", so the compiler can't check this: starting a runtime ([`run`](crate::run),
 //! [`RuntimeBuilder::build`](crate::RuntimeBuilder::build)) is `unsafe`, and so is
 //! [`Runtime::run_locked`](crate::Runtime::run_locked). The caller promises the following for all code that runs in the
-//! runtime. What that code calls is safe, but for the `force_unlock`s of [`sync`](crate::sync).
+//! runtime. The calls that this code makes are safe, except the `force_unlock`s of [`sync`](crate::sync).
 //!
 //! # The contract
 //!
 //! Across a call that may park:
 //!
-//! 1. **Keep nothing that belongs to a thread**: no reference out of a `thread_local!`, no `!Send` guard or handle
-//!    of a thread (a `std::sync::MutexGuard`, tokio's `EnterGuard`, tracing's `Entered`), nothing that shares state with a
-//!    thread-local (`rand`'s `ThreadRng` is an `Rc` of one). What functions of [`hooks`](crate::hooks) carry along may be kept:
-//!    `gmp-tracing` does so with spans. A context of tokio is entered by the runtime's threads, before any goroutine, with
-//!    `gmp-tokio`; a goroutine that enters one itself leaves it before it parks.
-//! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the
-//!    thread-local's address once and use it on both sides of the park. Put the use into a function of its own,
-//!    `#[inline(never)]`. This counts std's inlined uses.
+//! 1. **Keep nothing that belongs to a thread**: no reference out of a `thread_local!`, no `!Send` guard or handle of a thread
+//!    (a `std::sync::MutexGuard`, tokio's `EnterGuard`, tracing's `Entered`), nothing that shares state with a thread-local
+//!    (`rand`'s `ThreadRng` is an `Rc` of one). State that functions of [`hooks`](crate::hooks) carry along may be kept:
+//!    `gmp-tracing` does so with spans. With `gmp-tokio` the runtime's threads enter a context of tokio before they run any
+//!    goroutine; a goroutine that enters one itself leaves it before it parks.
+//! 2. **A function that uses a `thread_local!` itself does not also park.** The compiler may compute the thread-local's address
+//!    once and use it on both sides of the park. Put the use into a function of its own, `#[inline(never)]`. Uses that are
+//!    inlined from std count too.
 //!
-//!    A function is what it is [after inlining](#after-inlining): a `next_id` that uses a thread-local and does not park, small
-//!    enough to be inlined into a loop that does, breaks the contract there. So each function that uses a `thread_local!` is
+//!    What counts is the function [after inlining](#after-inlining): a `next_id` that uses a thread-local and does not park
+//!    breaks the contract if it is inlined into a loop that parks. So each function that uses a `thread_local!` is
 //!    `#[inline(never)]`, or is called by no function that parks.
 //! 3. **Expect an unwinding.** Every call that may park may also unwind, with destructors and without a panic: [what may
 //!    unwind](#what-may-unwind). Unsafe code that has broken an invariant restores the invariant before such a call, or by a
-//!    destructor. That holds for calls that never unwind elsewhere, too: `lock` of `parking_lot`, `recv` of crossbeam.
-//! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which have the
-//!    rounding mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: what is set across a
-//!    park is seen by the next goroutine on that thread, and may be gone when this one goes on. The
-//!    [example](#floating-point) shows both.
+//!    destructor. This includes calls whose counterparts elsewhere never unwind: `lock` of `parking_lot`, `recv` of crossbeam.
+//! 4. **Leave the floating-point control registers as they were found**: mxcsr and the x87 control word, which hold the
+//!    rounding mode, the masks of exceptions, and whether denormals are zero. A switch saves neither: the next goroutine on
+//!    that thread sees what this one has set, and the setting may be gone when this one resumes. The [example](#floating-point)
+//!    shows both.
 //!
 //! And at any time:
 //!
 //! 5. **No frame beyond the guard.** A function that does not probe its stack has a frame no larger than the guard below each
-//!    stack, 16 KiB unless [`guard_size`](crate::RuntimeBuilder::guard_size) says otherwise, or is called where that much is
-//!    left. All Rust probes. C does so with `-fstack-clash-protection`, which is some distributions' default and not the
-//!    compilers'. A function that does not, with a buffer of 100 kB in its frame, writes into the stack of another goroutine,
-//!    and nothing notices. Call such a function inside of [`with_stack`](crate::with_stack), or on a stack that is large enough
+//!    stack, 16 KiB unless [`guard_size`](crate::RuntimeBuilder::guard_size) says otherwise, or is called where the stack has
+//!    room for the frame. All Rust code probes. C code does so with `-fstack-clash-protection`, which is the default of some
+//!    distributions but not of the compilers. A C function without probes and with a buffer of 100 kB in its frame can write
+//!    into the stack of another goroutine, and nothing detects it. Call such a function inside of
+//!    [`with_stack`](crate::with_stack), or on a stack that is large enough
 //!    ([`Builder::stack_size`](crate::Builder::stack_size)); `gcc -Wframe-larger-than=16384` finds such functions.
-//! 6. **Leave nothing of a goroutine in a `thread_local!`**: a value that is `!Send`, and that was made in a goroutine, is out
-//!    of the variable again when that goroutine parks or ends. The next goroutine on the thread would find the value there,
-//!    while the first one goes on on another thread. With a guard of a [`ReentrantMutex`](crate::sync::ReentrantMutex), which
-//!    is the first one's lock still, both have the mutex's value. A goroutine that is bound to its thread may park meanwhile;
-//!    the value is out of the variable before that goroutine is unbound or ends.
+//! 6. **Leave nothing of a goroutine in a `thread_local!`**: a goroutine that has put a `!Send` value into such a variable
+//!    takes it out again before it parks or ends. Otherwise the next goroutine on the thread would find the value, while the
+//!    first one resumes on another thread. If the value is a guard of a [`ReentrantMutex`](crate::sync::ReentrantMutex), which
+//!    the first goroutine has still locked, both can reach the mutex's value. A goroutine that is bound to its thread may park
+//!    meanwhile; it takes the value out before it is unbound or ends.
 //!
-//! Where something belongs to a thread and has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
-//! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 ask nothing of the goroutine. Its waits may
-//! unwind as ever, and its frames are no larger.
+//! If something that belongs to a thread has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
+//! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 do not apply to the goroutine. Its waits may
+//! still unwind, and the limit on frames is the same.
 //!
-//! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if there may be
-//! one, so what goes wrong once in a while goes wrong at once. The price is some 10 µs a park.
+//! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if the runtime may
+//! have one, so a fault that shows once in a while shows at once. The price is some 10 µs a park.
 //!
-//! The library's own guards belong to no thread: those of [`sync`](crate::sync) may be held across a park, by their goroutine.
-//! And [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
+//! The library's own guards belong to no thread: a goroutine may hold guards of [`sync`](crate::sync) across a park.
+//! [`local!`](crate::local!) declares variables of the goroutine, in place of a `thread_local!`.
 //!
 //! Fine, because nothing of a thread is kept across the park:
 //!
@@ -93,8 +94,8 @@
 //!
 //! # After inlining
 //!
-//! Nothing in the source of this loop uses a thread-local, and it breaks the contract all the same: with optimisation `next_id`
-//! is a part of the loop.
+//! Nothing in the source of this loop uses a thread-local, yet the loop breaks the contract: with optimisation `next_id` is
+//! inlined into it.
 //!
 //! ```no_run
 //! use std::cell::Cell;
@@ -113,18 +114,18 @@
 //! }
 //! ```
 //!
-//! The same holds for a method that is called without its name: a `Drop` of what lives in a function that parks, a `Clone`, an
+//! The same holds for a method that is called implicitly: a `Drop` of a value in a function that parks, a `Clone`, an
 //! iterator's `next`, an operator; and for a closure that a function of std or of another crate calls for a caller that parks,
 //! as `Iterator::map` does. The message of a send in [`select!`](crate::select) is computed by the function around the macro.
 //!
-//! *What the library calls* is apart from its own parks: the future of [`block_on`](crate::block_on), its drop among it, and
-//! the closure that is given to a call that may park (a condition of a [`Condvar`](crate::sync::Condvar),
+//! *The library keeps the code that it calls apart from its own parks*: the future of [`block_on`](crate::block_on), its drop
+//! included, and the closure that is given to a call that may park (a condition of a [`Condvar`](crate::sync::Condvar),
 //! [`scope`](crate::scope()), [`blocking`](crate::blocking), [`join`](crate::join()),
 //! [`OnceLock::get_or_init`](crate::sync::OnceLock::get_or_init)) are called in a function that does not park and is not
-//! inlined. What such a future or closure inlines itself may use thread-locals, as crates do in their futures, as long as no
-//! call in *its* own code parks: an `.await` is none, a `lock` of [`sync`](crate::sync) is one. Methods of its types that a
-//! call of the library uses beside, such as `Clone`, `Hash`, `AsFd` and the iterator of a `ToSocketAddrs`, are meant by the
-//! paragraph above.
+//! inlined. Code that is inlined into such a future or closure may use thread-locals, as crates do in their futures, as long as
+//! no call in the future's or closure's *own* code parks: an `.await` is no such call, a `lock` of [`sync`](crate::sync) is
+//! one. Methods of the caller's types that the library calls otherwise, such as `Clone`, `Hash`, `AsFd` and the iterator of a
+//! `ToSocketAddrs`, fall under the paragraph above.
 //!
 //! Fine, because the C function's large frame has its own stack:
 //!
@@ -142,8 +143,8 @@
 //!
 //! # What may park
 //!
-//! Each call that waits, and each that gives the goroutine's P away or comes back for one: a goroutine that has run for long
-//! may have lost its P, and waits for another. All of these calls have a section "Unwinds". They are:
+//! A call may park if it waits, or if it gives the goroutine's P away or takes one again: a goroutine that has run for long may
+//! have lost its P, and waits for another. All of these calls have a section "Unwinds". They are:
 //!
 //! * [`yield_now`](crate::yield_now) and [`yield_to`](crate::yield_to); [`park`](crate::park()),
 //!   [`park_timeout`](crate::park_timeout) and [`park_until`](crate::park_until); [`block_on`](crate::block_on);
@@ -153,55 +154,57 @@
 //!   [`fork_scope`](crate::fork_scope) and [`ForkScope::fork`](crate::ForkScope::fork); the return of
 //!   [`scope`](crate::scope()); the beginning and the return of [`blocking`](crate::blocking);
 //! * in [`chan`](crate::chan) sends, receives, iterators and selects; the receives of [`broadcast`](crate::chan::broadcast),
-//!   its [`try_recv`](crate::chan::broadcast::Receiver::try_recv) among them, which locks the message; in
-//!   [`watch`](crate::chan::watch) what reads or writes the value (`borrow`, `borrow_and_update`, `send`, `send_modify`,
-//!   `send_if_modified`, `send_replace`) and what waits (`changed`, `wait_for`), and `closed` in both;
-//! * in [`sync`](crate::sync) everything that locks, also again (`bump`, `unlocked`), waits, acquires, or runs a closure for
-//!   others that wait, as the access to a [`LazyLock`](crate::sync::LazyLock) does; a full [`ErrGroup`](crate::sync::ErrGroup)
-//!   as well;
+//!   including [`try_recv`](crate::chan::broadcast::Receiver::try_recv), which locks the message; in
+//!   [`watch`](crate::chan::watch) the calls that read or write the value (`borrow`, `borrow_and_update`, `send`,
+//!   `send_modify`, `send_if_modified`, `send_replace`) and those that wait (`changed`, `wait_for`); `closed` in both;
+//! * in [`sync`](crate::sync) every call that locks or relocks (`bump`, `unlocked`), waits, acquires, or runs a closure for
+//!   others that wait, as the access to a [`LazyLock`](crate::sync::LazyLock) does; a spawn in a full
+//!   [`ErrGroup`](crate::sync::ErrGroup), also by [`Builder::go_grouped`](crate::Builder::go_grouped);
 //! * the sleeps of [`time`](crate::time);
-//! * the operations of [`net`](crate::net) that wait, `close` among them, and those that may look a name up: `bind`, `connect`,
-//!   `send_to`;
-//! * everything in [`fs`](crate::fs) that asks the file system: reads, also of what is cached, writes, locks, and all that has
-//!   a path;
-//! * in [`io`](crate::io) reads, writes and copies: of [`stdin`](crate::io::stdin), pipes, and what is
-//!   [`Watched`](crate::io::Watched);
+//! * the operations of [`net`](crate::net) that wait, including `close`, and those that may look a name up: `lookup`, `bind`,
+//!   `connect`, `send_to`;
+//! * every call in [`fs`](crate::fs) that asks the file system: reads, also of cached data, writes, locks, and all calls that
+//!   take a path;
+//! * in [`io`](crate::io) reads, writes and copies: of [`stdin`](crate::io::stdin), pipes, and [`Watched`](crate::io::Watched)
+//!   descriptors;
 //! * in [`process`](crate::process) the start of a child and the waits for its end (`spawn`, `status`, `output`, `wait`,
-//!   `wait_with_output`), and its pipes;
+//!   `wait_timeout`, `wait_deadline`, `wait_with_output`), and its pipes;
 //! * the receives and iterators of a [`Receiver`](crate::signal::Receiver) of [`signal`](crate::signal).
 //!
-//! [`Context::run`](crate::context::Context::run) and [`time::timeout`](crate::time::timeout) park where what they call does.
+//! [`Context::run`](crate::context::Context::run) and [`time::timeout`](crate::time::timeout) park if the function that they
+//! call parks.
 //!
-//! Never: a call whose documentation says that it does not block. [`go`](crate::go), [`current`](crate::current),
+//! Never: a call whose documentation says that it does not block, such as [`go`](crate::go), [`current`](crate::current),
 //! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and
 //! [`Receiver`](crate::chan::Receiver), `try_lock`, dropping a guard, `close` of a channel, notifications, setting and stopping
 //! timers, [`Cancel::cancel`](crate::context::Cancel::cancel), [`abort`](crate::AbortHandle::abort), dropping a `JoinHandle`,
 //! binding a socket to an address that is no name, [`with_stack`](crate::with_stack) itself. Some of these calls wake tasks of
-//! other executors, and call their wakers: where such a `Waker` parks, as one does that takes a lock of [`sync`](crate::sync),
-//! count them among the calls that may park.
+//! other executors by calling their wakers: if such a `Waker` can park, for example because it takes a lock of
+//! [`sync`](crate::sync), count these calls among the calls that may park.
 //!
 //! # What may unwind
 //!
-//! Each call that may park has a section "Unwinds", which says "Never" where nothing from outside ends a wait of that call. The
-//! wait of the call is ended from outside, and the call unwinds,
+//! Each call that may park has a section "Unwinds", which says "Never" if nothing from outside ends a wait of that call. The
+//! wait is ended from outside, and the call unwinds,
 //!
-//! * when a [`Context`](crate::context::Context) is done, under which the caller runs
-//!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of
-//!   [`net`](crate::net) return an error then, as do three of a semaphore:
-//!   [`acquire_ctx`](crate::sync::Semaphore::acquire_ctx),
+//! * when a [`Context`](crate::context::Context) under which the caller runs is done
+//!   ([`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout)). Calls of [`net`](crate::net),
+//!   [`fs`](crate::fs), [`io`](crate::io) and [`process`](crate::process) that return an [`io::Error`](std::io::Error) return
+//!   one then, with the [`ContextError`](crate::context::ContextError) inside, of kind `TimedOut`, or `Other` for a cancel;
+//!   three calls of a semaphore return the context's error: [`acquire_ctx`](crate::sync::Semaphore::acquire_ctx),
 //!   [`acquire_guard_ctx`](crate::sync::Semaphore::acquire_guard_ctx) and
 //!   [`acquire_owned_ctx`](crate::sync::Semaphore::acquire_owned_ctx);
 //! * when the goroutine is aborted ([`AbortHandle::abort`](crate::AbortHandle::abort)): it runs under a context, and the same
 //!   calls return an error;
 //! * when the goroutine's runtime ends ([`Runtime::shutdown`](crate::Runtime::shutdown), `drop`, the return of
 //!   [`run`](crate::run));
-//! * when the goroutine has called [`goexit`](crate::goexit), and caught that.
+//! * when the goroutine has called [`goexit`](crate::goexit), and has caught the unwinding.
 //!
-//! Plain threads are interrupted by contexts only. No wait is ended while the caller unwinds already, nor where a panic
-//! could not pass, below a function of C, say: there the wait goes on. An interrupt never comes anywhere else, in a
-//! loop that computes, say, nor in a call that does not block.
+//! Plain threads are interrupted by contexts only. A wait continues if the caller is already unwinding, or if a panic could not
+//! pass, as below a function of C. Code that computes and calls that do not block are never interrupted.
 //!
-//! Sound over a lock that never unwinds, and wrong here: if the wait for the lock is ended, the vector is dropped twice.
+//! This is sound with a lock that never unwinds, and wrong here: if the wait for the lock is ended, the vector is dropped
+//! twice.
 //!
 //! ```no_run
 //! use gmp::sync::Mutex;
@@ -215,7 +218,7 @@
 //! }
 //! ```
 //!
-//! Right: what may unwind comes before.
+//! Right: the call that may unwind comes first.
 //!
 //! ```
 //! use gmp::context::{Context, ContextError};
@@ -255,8 +258,8 @@
 //!
 //! # Floating point
 //!
-//! A goroutine that parks leaves its setting to others. Here a goroutine has denormals taken for zero, and parks; the
-//! next goroutine on that thread computes with that setting, and the first one finds what the next has left:
+//! A goroutine that parks leaves its setting to others. Here a goroutine sets denormals to be treated as zero, and parks; the
+//! next goroutine on that thread computes with that setting, and the first one finds the setting that the next has left:
 //!
 //! ```
 //! # #[cfg(target_arch = "x86_64")]
@@ -285,7 +288,7 @@
 //!     let usual = mxcsr() & !DENORMALS_ARE_ZERO;
 //!     let other = gmp::go(move || {
 //!         let seen = mxcsr();
-//!         // SAFETY: it is as it was before.
+//!         // SAFETY: the register is as it was before.
 //!         unsafe { set_mxcsr(usual) };
 //!         seen
 //!     });
@@ -293,16 +296,16 @@
 //!     unsafe { set_mxcsr(usual | DENORMALS_ARE_ZERO) };
 //!     gmp::yield_now();
 //!     let (own, seen) = (mxcsr(), other.join().unwrap());
-//!     // The other goroutine has had what this one has set, and this one has it no more.
+//!     // The other goroutine had the setting of this one, which this one has lost.
 //!     seen & DENORMALS_ARE_ZERO != 0 && own & DENORMALS_ARE_ZERO == 0
 //! };
-//! // The machine may have kept this thread from running for so long that another one has taken the P.
+//! // The machine may have kept this thread from running for so long that another thread has taken the P.
 //! assert!((0..9).any(|_| runtime.run(shown)));
 //! # }
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A C library that changes the rounding mode is called, and undone, between two parks:
+//! Call a C library that changes the rounding mode, and restore the mode, between two parks:
 //!
 //! ```no_run
 //! unsafe extern "C" {
@@ -313,7 +316,7 @@
 //! const UPWARD: i32 = 0x800;
 //!
 //! fn upper_bound(values: &[f64]) -> f64 {
-//!     // SAFETY: the C function reads so many values. No Rust code computes, and nothing parks, with the other mode.
+//!     // SAFETY: the C function reads this many values. No Rust code computes, and no call parks, with the other mode.
 //!     unsafe {
 //!         let before = fegetround();
 //!         fesetround(UPWARD);
@@ -329,32 +332,37 @@
 //!
 //! # std's own thread-locals
 //!
-//! * `RandomState::new`, so `HashMap::new`: the keys lie in a thread-local. A loop that makes maps and parks belongs
-//!   into two functions in a dynamic library; in an executable the same code was seen to be right.
+//! * `RandomState::new`, so `HashMap::new`: the keys lie in a thread-local. In a dynamic library, split a loop that makes maps
+//!   and parks into two functions; in an executable the same code was seen to be right.
 //! * `println!` and `eprintln!`, and locking and unlocking a `std::sync::Mutex` between two parks, are fine in a function that
-//!   parks: std does what concerns the thread in functions of its own.
-//! * `std::thread::scope` with a park inside: the scope's threads unpark the thread that opened the scope, while the
-//!   goroutine has gone on on another thread.
-//! * Printing a value whose `Display` parks: standard output is locked by the thread.
-//! * `std::thread::panicking` counts per thread, and is right all the same: a goroutine that parks in a destructor while
-//!   unwinding (a panic, `goexit`, a context that is done, the end of the runtime) keeps its thread until the unwinding is
-//!   over, and no other goroutine runs there.
+//!   parks: std accesses its thread-locals in functions of their own.
+//! * `std::thread::scope` with a park inside: the scope's threads unpark the thread that opened the scope, while the goroutine
+//!   has moved to another thread.
+//! * Not fine: printing a value whose `Display` parks, or `io::stdout().lock()` across a park. Standard output is locked by the
+//!   thread, so other goroutines that print block their threads meanwhile, and the lock is released on another thread. Format
+//!   into a `String` first; `docs/threads.md` of the sources, "Standard output", has other ways.
+//! * `std::thread::panicking` counts per thread, and is still right: a goroutine that parks in a destructor while unwinding (a
+//!   panic, `goexit`, a context that is done, the end of the runtime) keeps its thread until the unwinding is over, and no
+//!   other goroutine runs there.
 //!
-//! Dynamic libraries (`cdylib`, `dylib`) are not promised at all: there the compiler computes addresses of
-//! thread-locals more eagerly.
+//! Nothing is promised for dynamic libraries (`cdylib`, `dylib`): there the compiler computes addresses of thread-locals more
+//! eagerly.
 //!
 //! # `panic = "abort"` and `fork`
 //!
-//! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime
-//! ends, goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked. A
-//! context and an [`abort`](crate::AbortHandle::abort) end only waits of calls that return an error then.
+//! With `panic = "abort"` a goroutine's panic ends the process, as everywhere. Nothing can be unwound: when a runtime ends,
+//! goroutines that are parked are left where they are, their destructors don't run, and their stacks are leaked. A context and
+//! an [`abort`](crate::AbortHandle::abort) end only the waits of calls that can return an error.
 //!
-//! Unwind tables stay, as is the default on Linux: dumps read frames by them, and the switch of stacks has entries there.
-//! With `-C force-unwind-tables=no` and without debug information the compiler refuses these: "this directive must appear
+//! Keep unwind tables, the default on Linux: dumps read frames by them, and the switch of stacks has entries in them. With `-C
+//! force-unwind-tables=no` and without debug information the compiler refuses these entries: "this directive must appear
 //! between .cfi_startproc and .cfi_endproc directives". Leave that flag out, or set `debug = "line-tables-only"` in the
 //! profile.
 //!
-//! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`.
+//! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`. The same holds
+//! without a runtime in a process that has had one, has set a timer, has dropped a [`Child`](crate::process::Child) or has made
+//! a receiver of signals: in the child the library takes the threads that serve these for started, but the child has none of
+//! them. A server that forks its workers should use this library in the workers only.
 //!
 //! # The `generator` backend
 //!
@@ -363,11 +371,12 @@
 //! unwound from outside:
 //!
 //! * When a context is done, a wait under it ([`Context::run`](crate::context::Context::run),
-//!   [`time::timeout`](crate::time::timeout)) goes on until its own end, except in the calls that return an error then. So does
-//!   a wait of a goroutine that has caught a `goexit`.
-//! * An [`abort`](crate::AbortHandle::abort) ends such waits only, too. A goroutine that has not begun drops its closure unrun.
+//!   [`time::timeout`](crate::time::timeout)) continues to its own end, except in the calls that can return an error. So does a
+//!   wait of a goroutine that has caught a `goexit`.
+//! * An [`abort`](crate::AbortHandle::abort), too, ends only the waits of those calls. A goroutine that has not begun drops its
+//!   closure unrun.
 //! * When a runtime ends, goroutines that are parked are left where they are, as with `panic = "abort"`.
 //!
-//! A panic needs more stack there: the panic hook runs on the goroutine's stack, of which std's hook takes some 30 KiB
-//! for a backtrace. With less left the panic is a stack overflow and ends the process. An overflow is told without the
+//! A panic needs more stack there: the panic hook runs on the goroutine's stack, and std's hook takes some 30 KiB of it for a
+//! backtrace. If less is left, the panic overflows the stack, which ends the process. The report of an overflow lacks the
 //! goroutine's number, name and frames. Dumps have no frames.

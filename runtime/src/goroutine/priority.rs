@@ -6,9 +6,9 @@ use crate::m::M;
 use crate::runtime::priority::Priority;
 
 impl Builder {
-    /// Sets the goroutine's class. Another one than `Normal` takes the place of [`fair`](Self::fair) and
-    /// [`affinity`](Self::affinity): the goroutine stands in the queue of its class, which all Ps share, each time that it is
-    /// ready. That costs the lock of that queue, where a `Normal` goroutine is put into a ring without a lock.
+    /// Sets the goroutine's class. A class other than `Normal` overrides [`fair`](Self::fair) and [`affinity`](Self::affinity):
+    /// the goroutine stands in the queue of its class, which all Ps share, each time that it is ready. That costs the lock of
+    /// that queue, where a `Normal` goroutine is put into a ring without a lock.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
@@ -26,8 +26,8 @@ impl Builder {
         self
     }
 
-    /// Sets the goroutine's class to the one that the caller of this has now: `priority(gmp::priority())`. No other goroutine
-    /// inherits a class.
+    /// Sets the goroutine's class to the current class of the caller: `priority(gmp::priority())`. Without this call a
+    /// goroutine inherits no class.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
@@ -51,9 +51,10 @@ impl Builder {
 }
 
 impl<T> JoinHandle<T> {
-    /// Changes the goroutine's class. Returns `false` if the goroutine has ended, or its runtime has. Does not block.
+    /// Changes the goroutine's class. Returns `false` if the goroutine or its runtime has ended. Does not block.
     ///
-    /// The class counts when the goroutine is next queued: one that is queued already keeps its place until it runs.
+    /// The class takes effect when the goroutine is next queued: a goroutine that is queued already keeps its place until it
+    /// runs.
     ///
     /// ```
     /// use gmp::Priority;
@@ -90,7 +91,7 @@ pub fn priority() -> Priority {
     M::<Active>::current().and_then(M::g).map_or(Priority::Normal, |g| g.class())
 }
 
-/// Changes the class of the calling goroutine, and returns the class that it had. The change counts from the next time on that
+/// Changes the class of the calling goroutine, and returns the class that it had. The change takes effect the next time that
 /// the goroutine yields or parks. Does not block.
 ///
 /// ```

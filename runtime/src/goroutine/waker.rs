@@ -1,4 +1,4 @@
-//! The wakers of [`block_on`](crate::block_on), by which futures wake the goroutine, or thread, that polls them: each is a
+//! The wakers of [`block_on`](crate::block_on), by which futures wake the goroutine or thread that polls them: each points to a
 //! counted cell (`wait/waker_cell.rs`).
 
 use crate::host::Active;
@@ -8,12 +8,12 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-/// The functions behind the wakers of cells. A static has one address, by which `will_wake` and `is_of_block_on` know such
+/// The functions behind the wakers of cells. A static has one address, by which `will_wake` and `is_of_block_on` recognise such
 /// wakers.
 static FUNCTIONS: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
 
 /// # Safety
-/// This and the next three: `cell` is the pointer of a waker, which counts as an owner of the cell.
+/// For this function and the next three: `cell` is the pointer of a waker, which counts as an owner of the cell.
 unsafe fn clone(cell: *const ()) -> RawWaker {
     // SAFETY: by this function's contract the cell has an owner, and was made in an Arc.
     unsafe { Arc::increment_strong_count(cell.cast::<WakerCell<Active>>()) };
@@ -35,22 +35,23 @@ unsafe fn drop_waker(cell: *const ()) {
     drop(unsafe { Arc::from_raw(cell.cast::<WakerCell<Active>>()) });
 }
 
-/// A waker of the cell, which is not counted: for as long as the caller holds the cell.
+/// Returns a waker of the cell that is not counted: it is valid as long as the caller holds the cell.
 #[inline]
 pub(crate) fn waker_of(cell: &Arc<WakerCell<Active>>) -> ManuallyDrop<Waker> {
-    // SAFETY: the functions do what a waker's have to do. The caller holds the cell, and no drop of this waker lets go of it.
+    // SAFETY: the functions fulfil the contract of a waker's. The caller holds the cell, and this waker is never dropped, so it
+    // never releases the cell.
     ManuallyDrop::new(unsafe { Waker::new(Arc::as_ptr(cell).cast(), &FUNCTIONS) })
 }
 
-/// Returns `true` if the waker is one of a cell: then a wake is a plain ready.
+/// Returns `true` if the waker belongs to a cell: then a wake is a plain ready.
 #[inline]
 pub(crate) fn is_of_block_on(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &raw const FUNCTIONS)
 }
 
-/// The cell behind a waker of `block_on`.
+/// Returns the cell behind a waker of `block_on`.
 #[inline]
 pub(crate) fn cell_of(waker: &Waker) -> Option<&WakerCell<Active>> {
-    // SAFETY: by its functions the waker is one of a cell, of which it is an owner, or is outlived by one (`waker_of`).
+    // SAFETY: by its functions the waker belongs to a cell, and either owns the cell or is outlived by an owner (`waker_of`).
     is_of_block_on(waker).then(|| unsafe { &*waker.data().cast::<WakerCell<Active>>() })
 }

@@ -7,18 +7,17 @@ use crate::sched::Sched;
 /// Runs `f` on another stack, of `size` bytes, and returns the value of `f`: for a function that needs a deep stack (a
 /// recursive parser, a library with large buffers in the frames) in a goroutine that otherwise does with a small one.
 ///
-/// `f` belongs to the calling goroutine, or thread, as any function called there. `f` may do all that the caller may: park,
-/// panic, call [`goexit`](crate::goexit), be ended by a [`Context`](crate::context::Context::run) or by the end of the runtime,
-/// call `with_stack` again. `f` need be neither `Send` nor `'static`. `with_stack` itself does not park.
+/// `f` runs as part of the calling goroutine or thread, like any function called there. `f` may do all that the caller may:
+/// park, panic, call [`goexit`](crate::goexit), be ended by a [`Context`](crate::context::Context::run) or by the end of the
+/// runtime, call `with_stack` again. `f` need be neither `Send` nor `'static`. `with_stack` itself does not park.
 ///
-/// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of
-/// two, one page of which is the guard's, and up to 2 KiB at the top remain unused. A page takes memory once touched.
-/// On a goroutine the stack is one of the runtime's, and goes back to the runtime when `f` returns or unwinds; on a
-/// plain thread it is one that the process keeps for this, each with 256 KiB of memory at most. Call `with_stack`
-/// once, before a recursion, and not on each step: the call costs less than [`go`](crate::go), but far more than a
-/// function call.
+/// Sizes are those of [`Builder::stack_size`](crate::Builder::stack_size): 16 KiB to 64 MiB, rounded up to a power of two, one
+/// page of which belongs to the guard; up to 2 KiB at the top remain unused. A page takes memory once touched. On a goroutine
+/// the runtime lends the stack, and gets it back when `f` returns or unwinds; on a plain thread the process lends it, and keeps
+/// at most 256 KiB of memory in each such stack. Call `with_stack` once, before a recursion, not on each step: the call costs
+/// less than [`go`](crate::go), but far more than a function call.
 ///
-/// An overflow of the second stack is reported like one of the first; see [`go`](crate::go).
+/// An overflow of that stack is reported like one of the goroutine's first stack; see [`go`](crate::go).
 ///
 /// ```
 /// fn depth(n: u32) -> u32 {
@@ -32,7 +31,7 @@ use crate::sched::Sched;
 /// ```
 ///
 /// # Panics
-/// When `f` does; when the size is out of range, or the machine has no memory for the stack. `with_stack` panics instead of
+/// When `f` panics; when the size is out of range, or the machine has no memory for the stack. `with_stack` panics instead of
 /// returning an error, as [`go`](crate::go) does: most callers could do nothing with the error.
 #[track_caller]
 pub fn with_stack<R>(size: usize, f: impl FnOnce() -> R) -> R {

@@ -17,7 +17,7 @@ pub(crate) enum PollWait {
     Forever,
 }
 
-/// In which directions a descriptor is watched.
+/// The directions in which a descriptor is watched.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Interest {
     /// For reads alone: no event says that there is room to write.
@@ -38,8 +38,8 @@ pub(crate) enum Broken {
 
 /// The poller of one runtime.
 pub(crate) trait Poll: Threads {
-    /// Waits for descriptors to become ready, and hands the event of each to `found`, with what `begin` has returned, which is
-    /// called once, after the wait, if there is any event. An error means that the poller can't wait, now or later.
+    /// Waits for descriptors to become ready, and hands the event of each to `found`, with the value that `begin` has returned.
+    /// `begin` is called once, after the wait, if there is any event. An error means that the poller can't wait, now or later.
     fn poll<T>(
         &self,
         local: &Self::Local,
@@ -47,12 +47,12 @@ pub(crate) trait Poll: Threads {
         begin: impl FnOnce() -> T,
         found: impl FnMut(&mut T, Key, Readiness),
     ) -> io::Result<Broken>;
-    /// Ends the wait of the M that blocks in `poll`, or that M's next one. An error means that the wait goes on.
+    /// Ends the wait of the M that blocks in `poll`, or else the next wait. An error means that the wait goes on.
     fn break_poll(&self) -> io::Result<()>;
-    /// Has the poller watch a descriptor, edge-triggered.
+    /// Makes the poller watch a descriptor, edge-triggered.
     fn watch(&self, fd: RawFd, key: Key, interest: Interest) -> io::Result<()>;
-    /// Has the poller watch a descriptor in both directions that it has watched for reads. What is ready already is
-    /// reported.
+    /// Makes the poller watch a descriptor in both directions, which it has watched for reads. Readiness that is there already
+    /// is reported.
     fn watch_writes(&self, fd: RawFd, key: Key) -> io::Result<()>;
     /// Ends the watch of a descriptor.
     fn unwatch(&self, fd: RawFd) -> io::Result<()>;

@@ -1,12 +1,12 @@
-//! The CPUs of an M's thread, where Ps are bound to CPUs (`RuntimeBuilder::cpu_sets`).
+//! The CPUs of an M's thread, if Ps are bound to CPUs (`RuntimeBuilder::cpu_sets`).
 //!
-//! *The set follows the P.* An M that acquires a P gives its thread the P's set, unless the thread has that set already; a
-//! thread that loses its P, and goes on with the user's code, gets the set back that it had before. A thread without a P that
-//! sleeps keeps what it has: it uses no CPU, and mostly its next P is the last one.
+//! *The set follows the P.* An M that acquires a P gives its thread the P's set, unless the thread already has that set; a
+//! thread that loses its P, and goes on with the user's code, gets back the set that it had before. A thread without a P that
+//! sleeps keeps its set: it uses no CPU, and mostly its next P is its last one.
 //!
-//! An M sets the CPUs of its own thread, but an M that does not come back to the runtime can't. So the monitor, which has
-//! taken the P, sets that thread's CPUs from outside, and at the same moment the M may come back, acquire another P, and
-//! set the CPUs itself:
+//! An M sets the CPUs of its own thread, but an M that does not come back to the runtime can't. So the monitor, which has taken
+//! the P, sets that thread's CPUs from outside, and at the same moment the M might come back, acquire another P, and set the
+//! CPUs itself:
 //!
 //! ```text
 //!   M that comes back                              monitor
@@ -16,15 +16,15 @@
 //!       gives the thread the P's set                   then notes none, and gives the thread its own set
 //! ```
 //! If B2 comes first, L2 finds another lease, and does nothing; if L2 comes first, B2 finds the thread with its own set, and
-//! sets it again. Both system calls are made in the lock, so that their order is that of the notes. The lock also keeps the
-//! monitor from a thread that has ended, whose number may be that of another process by then: the M notes no lease any more
-//! before its thread ends.
+//! sets it again. Both system calls are made under the lock, so that their order is that of the notes. The lock also keeps the
+//! monitor from a thread that has ended, whose number might be that of another process by then: before its thread ends, the M
+//! notes that it has no lease.
 //!
-//! *What the program sets stays.* A goroutine may set the CPUs of its thread, above all one that is bound to that thread. So
-//! each change reads first what the thread has; if that is not what the runtime has noted, it stays as it is. When the
-//! program has put back what it found, the next change is made again.
+//! *What the program sets stays.* A goroutine can set the CPUs of its thread, above all a goroutine that is bound to that
+//! thread. So each change first reads the thread's set; if that is not the set that the runtime has noted, it stays as it is.
+//! When the program has put back the set that it found, the runtime makes the next change again.
 //!
-//! The lock is not taken without `cpu_sets`: what remains is a look at the settings for each P that is acquired, given away or
+//! Without `cpu_sets` the lock is not taken: there remains one look at the settings for each P that is acquired, given away or
 //! taken.
 //!
 //! Checked by `models/bound.rs`.
@@ -40,11 +40,11 @@ use crate::sched::Sched;
 use crate::sched::watch::told::Refusal;
 use std::io;
 
-/// What an M's thread was given.
+/// The CPUs that an M's thread was given.
 pub(crate) struct Bound(Mutex<State>);
 
 struct State {
-    /// What the thread had before the first change; `None` before that.
+    /// The set that the thread had before the first change; `None` before that change.
     own: Option<Box<CpuSet>>,
     /// The number of the set that the thread was given; `None`: its own.
     given: Option<u32>,
@@ -59,7 +59,7 @@ impl Bound {
 }
 
 impl State {
-    /// Gives the thread set number `to`, or its own, unless the program has given it another one meanwhile.
+    /// Gives the thread set number `to`, or its own set, unless the program has given it another one meanwhile.
     fn change<H: Host>(
         &mut self,
         sets: &CpuSets,
@@ -86,8 +86,8 @@ impl State {
 const CALLER: u32 = 0;
 
 impl<H: Host> M<H> {
-    /// The M's own, after it has acquired a P: gives the thread the P's CPUs, if Ps are bound to some; and shows where it runs,
-    /// if there are several caches.
+    /// For the M's own thread, after the M has acquired a P: gives the thread the P's CPUs, if Ps are bound to CPUs, and shows
+    /// where it runs, if there are several caches.
     #[inline]
     pub(crate) fn go_where_the_p_belongs(&self) {
         if self.sched().config.cpu_sets.is_some() || H::has_several_caches() {
@@ -114,7 +114,8 @@ impl<H: Host> M<H> {
         self.sched().tell_unbound(changed);
     }
 
-    /// The M's own, which has given its P up: the thread is to run the user's code, or to end.
+    /// For the own thread of an M that has given its P up, before it runs the user's code, or ends: gives the thread its own
+    /// set.
     #[inline]
     pub(crate) fn go_where_the_thread_belongs(&self) {
         if let Some(sets) = &self.sched().config.cpu_sets {
@@ -131,14 +132,14 @@ impl<H: Host> M<H> {
         self.sched().tell_unbound(changed);
     }
 
-    /// For models: what the thread has.
+    /// For models: returns the CPUs of the thread.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn cpus(&self) -> CpuSet {
         let _looks = self.bound.0.lock();
         H::affinity(&self.local, CALLER).expect("cpus: a model's host tells them")
     }
 
-    /// The M's own: its thread ends, or is no M's any more.
+    /// For the M's own thread, which ends, or is no M any more: gives the thread its own set back, and forgets that set.
     pub(crate) fn forget_cpus(&self) {
         if self.sched().config.cpu_sets.is_some() {
             self.go_where_the_thread_belongs();
@@ -147,14 +148,15 @@ impl<H: Host> M<H> {
     }
 }
 
-/// The CPUs of a thread that the caller starts for the whole process: `None`, those that the caller has. Where that is an M,
-/// they may be those of a P.
+/// Returns the CPUs for a thread that the caller starts for the whole process; `None` stands for the CPUs of the caller. If the
+/// caller is an M, its own CPUs might be those of a P.
 pub(crate) fn cpus_of_the_process<H: Host>() -> Option<CpuSet> {
     M::<H>::current()?.sched().config.cpu_sets.as_ref().map(|sets| sets.base)
 }
 
 impl<H: Host> Sched<H> {
-    /// The calling thread begins, and has the CPUs of the one that has started it, which may be those of a P.
+    /// Gives the calling thread, which begins, the CPUs of the thread that built the runtime: so far it has those of its
+    /// starter, which might be those of a P.
     pub(crate) fn begin_where_the_runtime_was_built(&self, m: &M<H>) {
         if let Some(sets) = &self.config.cpu_sets {
             self.tell_unbound(H::set_affinity(&m.local, CALLER, &sets.base));

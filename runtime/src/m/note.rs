@@ -7,12 +7,12 @@
 //!   N2  sleep on the word while it is 0            W2  wake the thread that sleeps on the word
 //!       N1 again
 //! ```
-//! The kernel compares the word with 0 and puts the thread to sleep in one step. So W1 before N2 has N2 return at once, and
-//! W1 after N2 is followed by the W2 that ends the sleep. Only the sleeper calls `clear`, between two uses.
+//! The kernel compares the word with 0 and puts the thread to sleep in one step. So if W1 comes before N2, N2 returns at once;
+//! if W1 comes after N2, the W2 that follows ends the sleep. Only the sleeper calls `clear`, between two uses.
 //!
-//! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics. A plain thread's note is
-//! an alarm clock instead: it takes any number of `alarm`s, and after each alarm at least one `doze` returns, which takes
-//! all alarms until then. The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
+//! Waking is one-shot: a second `wake` before the next `clear` is a broken invariant and panics. A plain thread's note is an
+//! alarm clock instead: it takes any number of `alarm`s, and after each alarm at least one `doze` returns, which takes all
+//! alarms up to then. The protocol is here; only "sleep while the word is 0" and "wake" are the host's.
 //!
 //! Checked by `models/note.rs`; alarms also by `models/interrupt.rs`.
 
@@ -24,7 +24,7 @@ use gmp_timers::Nanos;
 const CLEAR: u32 = 0;
 const WOKEN: u32 = 1;
 
-/// Where one thread sleeps until one wake.
+/// A place where one thread sleeps until one wake.
 pub(crate) struct Note<H: Host> {
     word: AtomicU32,
     sleep_state: H::SleepState,
@@ -43,7 +43,7 @@ impl<H: Host> Note<H> {
 
     /// Blocks the thread until `wake` was called.
     pub(crate) fn sleep(&self) {
-        // Acquire: what the waker wrote before the wake: partner `wake`.
+        // Acquire: all that the waker wrote before the wake: partner `wake`.
         while self.word.load(Acquire.unless(NoteSleepRelaxed)) == CLEAR {
             H::sleep(&self.sleep_state, &self.word, CLEAR, None);
         }
@@ -74,18 +74,18 @@ impl<H: Host> Note<H> {
         H::wake(&self.sleep_state, &self.word);
     }
 
-    /// Ends a `doze`, now or at its beginning. May be called again before that, and by many.
+    /// Ends a `doze`, now or at its beginning. Can be called again before that, and by many threads.
     pub(crate) fn alarm(&self) {
-        // AcqRel: each alarm hands on to the sleeper what the earlier ones wrote before: partners the other alarms, and
-        // `doze`.
+        // AcqRel: each alarm also hands the sleeper all that was written before the earlier alarms: partners the other alarms,
+        // and `doze`.
         if self.word.swap(WOKEN, AcqRel.unless(AlarmRelaxed)) == CLEAR {
             H::wake(&self.sleep_state, &self.word);
         }
     }
 
-    /// Blocks the thread until an `alarm`, and takes that alarm; at most until `until`, and then returns `false`.
+    /// Blocks the thread until an `alarm`, and takes that alarm. Returns `false` if `until` comes first.
     pub(crate) fn doze(&self, until: Option<Nanos>) -> bool {
-        // Acquire: what was written before the alarm: partner `alarm`.
+        // Acquire: all that was written before the alarm: partner `alarm`.
         while self.word.swap(CLEAR, Acquire.unless(DozeRelaxed)) == CLEAR {
             let left = until.map(|until| until.saturating_since(H::now()));
             if left.is_some_and(|left| left.is_zero()) {

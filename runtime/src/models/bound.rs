@@ -14,8 +14,8 @@ fn bound() -> crate::Runtime {
     bound_with(1)
 }
 
-/// The goroutine comes back, and takes another P, while the retaker is about to give the thread its own CPUs. Fails by a thread
-/// that has a P and not its CPUs.
+/// The goroutine comes back, and takes another P, while the retaker is about to give the thread its own CPUs. Fails when a
+/// thread has a P and not the P's CPUs.
 #[test]
 fn a_thread_that_has_a_p_has_its_cpus() {
     Model::new().with_retaker().check("retake_vs_bind", || {
@@ -36,7 +36,7 @@ fn a_thread_that_has_a_p_has_its_cpus() {
     });
 }
 
-/// Fails by a thread that goes on with the user's code, without the P, on the P's CPUs.
+/// Fails when a thread that has lost its P runs the user's code on the P's CPUs.
 #[test]
 fn a_thread_that_has_lost_its_p_has_its_own_cpus() {
     Model::new().with_retaker().preemptions(1).check("retake_vs_unbind", || {
@@ -51,7 +51,7 @@ fn a_thread_that_has_lost_its_p_has_its_own_cpus() {
     });
 }
 
-/// Fails by a thread that blocks, and comes back from that, on the wrong CPUs.
+/// Fails when a thread blocks, or comes back from that, on the wrong CPUs.
 #[test]
 fn a_thread_that_gives_its_p_away_has_its_own_cpus() {
     Model::new().preemptions(1).check("blocking_vs_bind", || {

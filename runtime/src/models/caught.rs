@@ -5,8 +5,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A mutated model that is still running after so much CPU time has not been caught. CPU time, since others may use the
-/// machine meanwhile.
+/// A mutant whose model is still running after so much CPU time has not been caught. CPU time, since other processes may use
+/// the machine meanwhile.
 const CPU_LIMIT: Duration = Duration::from_secs(60);
 
 /// Asserts that loom fails the model `test` of `module` for each mutant, and prints how.
@@ -27,14 +27,14 @@ fn cpu_time(process: u32) -> Duration {
     // SAFETY: the call takes a number.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything, the third field begins; these two are the 14th and 15th.
+    // The third field begins behind the name, which can hold anything; these two are the 14th and 15th.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
     Duration::from_secs_f64(ticks / ticks_per_second)
 }
 
-/// The most preemptions that a mutant needs. A model's own bound holds, too: what only a longer search would find does not
-/// count as caught, as a line that goes for good has to fail in the search of every day.
+/// The most preemptions that a mutant needs. A model's own bound holds, too: a mutant that only a longer search would find does
+/// not count as caught, since the everyday search has to fail when someone deletes the line.
 const MOST_PREEMPTIONS: u32 = 3;
 
 /// Searches with one preemption more each time: most mutants fail with few, where the search is short.

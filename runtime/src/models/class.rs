@@ -6,8 +6,8 @@ use super::join::told_by_the_end;
 use crate::Priority;
 use crate::model::{Model, Mutant, done, runtime, together_with_us};
 
-/// Fails by deadlock when the setter undoes the end, of which the joiner then never hears; or when the class is set after the
-/// end was seen.
+/// Fails by deadlock when the setter undoes the end, so that the joiner never hears of it; by an assertion when the class is
+/// set after the end was seen.
 #[test]
 fn a_class_that_is_set_beside_the_end_leaves_the_end() {
     Model::new().check("class_vs_end", || {
@@ -24,8 +24,8 @@ fn a_class_that_is_set_beside_the_end_leaves_the_end() {
     });
 }
 
-/// As `a_class_that_is_set_beside_the_end_leaves_the_end`, and the handle goes at once, and the G to another goroutine. Fails
-/// by a causality violation, or when that other goroutine begins with a class.
+/// As `a_class_that_is_set_beside_the_end_leaves_the_end`, but the handle is dropped at once, and another goroutine gets the G.
+/// Fails by a causality violation, or when that other goroutine begins with the class.
 #[test]
 fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
     Model::new().preemptions(2).check("class_vs_reuse", || {
@@ -38,7 +38,7 @@ fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
     });
 }
 
-/// The end of the runtime leaves a goroutine, as its class is set. Fails by deadlock when the setter undoes that.
+/// The end of the runtime leaves a goroutine behind while its class is set. Fails by deadlock when the setter undoes that end.
 #[test]
 fn a_class_that_is_set_beside_the_end_of_the_runtime_leaves_that_end() {
     Model::new().check("class_vs_left", || {

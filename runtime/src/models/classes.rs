@@ -13,7 +13,8 @@ use crate::{JoinHandle, Priority, go, set_priority, yield_now};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Makes three goroutines. The first keeps its M until the second has run; whoever takes the first has the second in the batch.
+/// Makes three goroutines. The first keeps its M until the second has run; the M that takes the first has the second in its
+/// batch.
 fn three_that_need_two_ms(handle: &Handle) -> [Made; 3] {
     let flag = Flag::default();
     let waits = flag.clone();
@@ -25,7 +26,7 @@ fn three_that_need_two_ms(handle: &Handle) -> [Made; 3] {
 }
 
 /// Goroutines of a class are submitted while all Ms sleep, and one M takes two of them at once. Fails by deadlock when the
-/// other M does not look at the batch before it sleeps, and by a search without end when it sees the second one there and
+/// other M does not look at the batch before it sleeps, and by a search without end when that M sees the second one there and
 /// leaves it.
 #[test]
 fn what_stands_in_the_batch_of_one_that_does_not_yield_is_run() {
@@ -170,7 +171,7 @@ fn the_batch_of_a_p_that_retires_is_run() {
     });
 }
 
-/// On one P, a goroutine starts a `Normal` one and then one of each other class. Fails by another order than that of the
+/// On one P, a goroutine starts a `Normal` one and then one of each other class. Fails when they do not run in the order of the
 /// classes.
 #[test]
 fn the_higher_class_goes_first() {
@@ -202,8 +203,8 @@ fn the_higher_class_goes_first() {
     });
 }
 
-/// A goroutine keeps its M until the three have run that stand in the batch beside it. `before` is called when they stand
-/// there, with the handle of the first, and before the other M is woken.
+/// A goroutine keeps its M until the three goroutines in the batch of its P have run. `before` is called once they are there,
+/// with the handle of the first, and before the other M is woken.
 fn three_of_a_batch_are_run(before: fn(&JoinHandle<()>)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = runtime(2, 2);
@@ -230,8 +231,8 @@ fn three_of_a_batch_are_run(before: fn(&JoinHandle<()>)) -> impl Fn() + Send + S
     }
 }
 
-/// The first that a thief takes of a batch becomes `Normal` meanwhile. Fails by an assertion, or by deadlock, when the thief
-/// takes its new batch for one of `Normal`, at which no owner looks.
+/// The first goroutine that a thief takes out of a batch becomes `Normal` meanwhile. Fails by an assertion, or by deadlock,
+/// when the thief marks its new batch as one of `Normal`, at which no owner looks.
 #[test]
 fn those_behind_one_that_became_normal_are_run() {
     let before = |first: &JoinHandle<()>| {
@@ -240,7 +241,7 @@ fn those_behind_one_that_became_normal_are_run() {
     Model::new().preemptions(1).check("stolen_batch_of_normal", three_of_a_batch_are_run(before));
 }
 
-/// As `submit_vs_idle::what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile`, where the thief is the owner of a `Low`
+/// As `submit_vs_idle::what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile`, but the thief is the owner of a `Low`
 /// goroutine that yields.
 #[test]
 fn what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile() {
@@ -257,8 +258,8 @@ fn the_second_that_a_thief_takes_of_a_batch_is_run() {
     Model::new().preemptions(1).check("stolen_batch", three_of_a_batch_are_run(|_| ()));
 }
 
-/// A goroutine gives its P away where there may be no other thread, and another stands in the batch of that P. Fails by an
-/// assertion, or by deadlock, when the batch stays with the idle P.
+/// A goroutine gives its P away while no other thread is allowed, and another goroutine stands in the batch of that P. Fails by
+/// an assertion, or by deadlock, when the batch stays with the idle P.
 #[test]
 fn the_batch_of_a_p_for_which_there_is_no_m_is_run() {
     Model::new().check("batch_at_the_limit", || {

@@ -17,7 +17,7 @@ unsafe impl Send for Shared {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Shared {}
 
-/// Has a thread sleep by `sleep`, and another wake it, twice.
+/// Makes a thread sleep by `sleep`, and another wake it, twice.
 fn sleeps(name: &str, sleep: fn(&Note)) {
     Model::new().unbounded().check(name, move || {
         let shared = Arc::new(Shared { note: Note::new(), word: UnsafeCell::new(0) });

@@ -1,4 +1,10 @@
 //! Park against ready: no ready is lost, no goroutine runs twice, none runs before it was saved.
+//!
+//! *Modelled*: a goroutine or thread that parks, yields, or is refused its park; its wakers, on other Ms and threads; and dumps
+//! that hold it. *Left out*: nudges, contexts and limits (`models/interrupt.rs`), and the end of the runtime
+//! (`models/shutdown.rs`). *The mutants* take out the order of status and commit hook, the wait number of a claim, the marks on
+//! a held goroutine, and the orderings of the status word. *Failures*: a lost ready is a deadlock; a goroutine that runs, or is
+//! read, before it was saved is a causality violation.
 
 use super::caught;
 use super::cover::Handle;
@@ -16,7 +22,7 @@ unsafe impl Send for Given {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Given {}
 
-/// Where one goroutine waits, and another finds it.
+/// A place in which one goroutine waits, and another finds it.
 #[derive(Clone)]
 pub(super) struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
@@ -65,8 +71,8 @@ fn a_ready_right_after_the_commit_is_not_lost() {
     });
 }
 
-/// Two wakers claim the first of a goroutine's waits at once, and one of them its second. Fails when both win, when
-/// the late one wakes the next wait, or by deadlock when neither does.
+/// Two wakers claim the first of a goroutine's waits at once, and one of them its second. Fails when both win, when the late
+/// one ends the second wait, or by deadlock when neither wins.
 #[test]
 fn of_two_readiers_one_wins_and_the_late_one_touches_no_later_wait() {
     Model::new().check("two_readiers", || {
@@ -160,9 +166,9 @@ fn a_dump_reads_a_g_that_parks_only_when_it_is_saved() {
     });
 }
 
-/// An M takes a goroutine from the global queue that a dump holds, so that the dump has to queue it again. Fails by a
-/// causality violation when the dump may queue the goroutine while the M still takes it out, by deadlock when the
-/// goroutine is lost.
+/// An M takes a goroutine that a dump holds from the global queue, so the dump has to queue the goroutine again. Fails by a
+/// causality violation when the dump may queue the goroutine while the M still takes it out, by deadlock when the goroutine is
+/// lost.
 #[test]
 fn a_g_that_is_held_when_its_turn_comes_is_run() {
     Model::new().check("dump_vs_run", || {

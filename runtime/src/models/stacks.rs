@@ -1,4 +1,4 @@
-//! Goroutines that wait for a stack, where the host has fewer than there are goroutines (`sched/stacks.rs`).
+//! Goroutines that wait for a stack, when the host has fewer stacks than there are goroutines (`sched/stacks.rs`).
 
 use super::caught;
 use super::cover::Handle;
@@ -7,7 +7,7 @@ use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, run
 use crate::{Runtime, chan};
 use std::time::Duration;
 
-/// Two goroutines that need one stack, each of which ends.
+/// Runs two goroutines to their ends, which share one stack.
 fn two_for_one_stack(runtime: &Runtime) {
     let both = Parts::of(2);
     let [first, second] = [both.clone(), both].map(|part| runtime.go(move || part.held()));
@@ -15,7 +15,7 @@ fn two_for_one_stack(runtime: &Runtime) {
     second.join().unwrap();
 }
 
-/// The end of a runtime whose goroutines have all ended: none has a stack reserved.
+/// Ends a runtime whose goroutines have all ended, and asserts that none has a stack reserved.
 fn end(runtime: Runtime) {
     let sched = runtime.sched();
     super::cover::leave(runtime, Duration::from_secs(1));
@@ -53,9 +53,9 @@ fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
     });
 }
 
-/// No goroutine has a stack, and the host has one again: a look of the monitor has the one ask again that waits, while its M
-/// goes idle. Fails by deadlock, when no M runs that goroutine, when the process is ended instead,
-/// and when the judge of deadlocks takes that goroutine for asleep.
+/// No goroutine has a stack, and the host has one again: a look of the monitor makes the goroutine that waits ask again, while
+/// its M goes idle. Fails by deadlock when no M runs that goroutine, when the process is ended instead, and when the judge of
+/// deadlocks takes that goroutine for asleep.
 #[test]
 fn a_stack_that_is_there_again_is_had_after_a_look() {
     Model::new().preemptions(1).check("a_look_for_stacks", || {

@@ -43,7 +43,7 @@ fn a_ring_that_loses_one_of_two_is_never_seen_empty() {
     });
 }
 
-/// A goroutine gives its turn to the older one of two that it has started, while the other M steals. Fails by a goroutine that
+/// A goroutine gives its turn to the older one of two that it has started, while the other M steals. Fails when a goroutine
 /// runs twice or never.
 #[test]
 fn who_is_given_a_turn_runs_once_beside_a_thief() {

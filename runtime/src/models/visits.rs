@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Has the caller's M come from the poller, and the other M sleep on its note.
+/// Makes the caller's M come from the poller, and the other M sleep on its note.
 pub(super) fn have_no_m_poll(handle: &Handle) {
     handle.await_poller();
     // The M in the poller finds only this goroutine, and wakes no other M.
@@ -36,8 +36,8 @@ fn read_then(then: impl FnOnce()) {
     then();
 }
 
-/// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the
-/// timer's goroutine has run. `queued`: the timer's goroutine is in the ring, alone; else the M has it in hand.
+/// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the timer's
+/// goroutine has run. If `queued`, the timer's goroutine is in the ring, alone; else the M has it in hand.
 fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -75,9 +75,9 @@ fn a_sleeper_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_sleeper", a_visit_puts_one_off(false));
 }
 
-/// A goroutine yields, where no other is ready, and a sleeper goes before it, and blocks the M until that goroutine has run. No
-/// M polls: the M at work has come from the poller, and the other one sleeps on its note. The yielder is of `class`: it stands
-/// in the ring, or in the queue of its class.
+/// A goroutine yields while no other is ready; a sleeper goes before it, and blocks the M until that goroutine has run. No M
+/// polls: the M at work has come from the poller, and the other one sleeps on its note. The yielder is of `class`: it stands in
+/// the ring, or in the queue of its class.
 fn a_sleeper_goes_before(class: Priority) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -222,7 +222,7 @@ fn those_that_a_round_brings_are_run_by_another_m() {
     });
 }
 
-/// A goroutine yields where the ring is full: the ring's older half goes to the global queue, and the goroutine with it. The
+/// A goroutine yields while the ring is full: the ring's older half goes to the global queue, and the goroutine with it. The
 /// last of those that stay keeps its M until the goroutine has run on. The other M sleeps, as if it had looked at the global
 /// queue before the half came there, and at the ring when that was empty. Fails by deadlock when no M is woken.
 #[test]
@@ -246,8 +246,8 @@ fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
     });
 }
 
-/// A goroutine yields, where no other is ready, and an arrival goes before it, and blocks the M until that goroutine has run.
-/// The Ms are as above. `beside_a_class`: one in the background waits, and the turn is one of `Normal`.
+/// A goroutine yields while no other is ready; an arrival goes before it, and blocks the M until that goroutine has run. The Ms
+/// are as above. `beside_a_class`: one in the background waits, and the turn is one of `Normal`.
 fn an_arrival_goes_before(beside_a_class: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();

@@ -1,4 +1,4 @@
-//! What TCP and Unix streams have in common for futures: one trait, for code that polls either.
+//! The common part of TCP and Unix streams for futures: one trait, for code that polls either.
 
 use super::{Shutdown, TcpStream, UnixStream, is_closed};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -11,9 +11,9 @@ mod sealed {
     impl Sealed for super::UnixStream {}
 }
 
-/// What [`TcpStream`] and [`UnixStream`] have for futures, for code that takes either: adapters to the traits of other
-/// libraries. Implemented for these two, and for nothing else. The methods block nothing, and do what those of the stream do
-/// that have the same name.
+/// The methods that [`TcpStream`] and [`UnixStream`] have for futures, for code that takes either: adapters to the traits of
+/// other libraries. Implemented for these two types only. The methods never block, and do what the stream's methods of the same
+/// name do.
 ///
 /// ```
 /// use gmp::net::{PollStream, UnixStream};
@@ -39,19 +39,19 @@ mod sealed {
 /// }
 /// ```
 pub trait PollStream: sealed::Sealed + Send + Sync + 'static {
-    /// As [`TcpStream::poll_read`].
+    /// Does the same as [`TcpStream::poll_read`].
     ///
     /// # Errors
     /// As there.
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// As [`TcpStream::poll_read_uninit`].
+    /// Does the same as [`TcpStream::poll_read_uninit`].
     ///
     /// # Errors
     /// As there.
     fn poll_read_uninit(&self, cx: &mut Context<'_>, buf: &mut [MaybeUninit<u8>]) -> Poll<io::Result<usize>>;
 
-    /// As [`TcpStream::poll_read_vectored`].
+    /// Does the same as [`TcpStream::poll_read_vectored`].
     ///
     /// # Errors
     /// As there.
@@ -61,23 +61,23 @@ pub trait PollStream: sealed::Sealed + Send + Sync + 'static {
         bufs: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// As [`TcpStream::poll_write`].
+    /// Does the same as [`TcpStream::poll_write`].
     ///
     /// # Errors
     /// As there.
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// As [`TcpStream::poll_write_vectored`].
+    /// Does the same as [`TcpStream::poll_write_vectored`].
     ///
     /// # Errors
     /// As there.
     fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Ends the writing side, as [`TcpStream::shutdown`] does; a connection that has ended already, in both directions, has
-    /// none to end. Does not wait for what was written to arrive.
+    /// Ends the writing side, as [`TcpStream::shutdown`] does; does nothing if the connection has ended already, in both
+    /// directions. Does not wait until the peer has received what was written.
     ///
     /// # Errors
-    /// As there, but for that connection.
+    /// As there, except for a connection that has ended already.
     fn end_writes(&self) -> io::Result<()>;
 }
 

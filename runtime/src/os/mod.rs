@@ -1,4 +1,4 @@
-//! What the operating system has beside sockets and clocks: descriptors of any kind, pipes, child processes, files, signals.
+//! The operating system's services beside sockets and clocks: descriptors of any kind, pipes, child processes, files, signals.
 
 pub mod fs;
 pub mod io;

@@ -1,13 +1,13 @@
-//! The annotations by which shipped code carries its mutants, so that loom can be shown to find each of them.
+//! The annotations by which shipped code carries its mutants, which prove that loom finds each of them.
 //!
-//! * `mutant!(X: statements)` is a line of its own. A reader of the protocol passes over that line: the function without it
-//!   is what ships. Where the mutant `X` is on, the statements run there: most often `return`, or a step that comes too
-//!   early. `mutant!(X: let name = value)` gives another value to a variable, and `mutant!(X: keep name = value)` makes an
-//!   `Option` that a later line of the same mutant uses.
-//! * `Release.unless(X)` is the ordering before the dot, and `Relaxed` where `X` is on. `fence` with `Relaxed` is no fence.
-//!   `both(Acquire.unless(X), Release.unless(Y))` is `AcqRel`. A condition with `.unless(X)` is false where `X` is on.
-//! * `unless!(X, statement)` is the statement, which is left out where `X` is on. It is for a statement that no `mutant!`
-//!   before it can skip.
+//! * `mutant!(X: statements)` is a line of its own. A reader of the protocol skips that line: the function without it is what
+//!   ships. If the mutant `X` is on, the statements run there: mostly `return`, or a step that comes too early. A variable gets
+//!   another value by `mutant!(X: let name = value)`, and `mutant!(X: keep name = value)` makes an `Option` that a later line
+//!   of the same mutant uses.
+//! * `Release.unless(X)` is the ordering before the dot, and `Relaxed` if `X` is on. `fence` with `Relaxed` is no fence.
+//!   `both(Acquire.unless(X), Release.unless(Y))` is `AcqRel`. A condition with `.unless(X)` is false if `X` is on.
+//! * `unless!(X, statement)` is the statement, and nothing if `X` is on. It is for a statement that no `mutant!` before it can
+//!   skip.
 //!
 //! All mutants are in one build, with the cfg `gmp_loom`; the environment of the process says which one is on. Without the
 //! cfg `mutant!` and `unless!` name their mutant in a constant, which becomes no code: a misspelt name fails to compile,
@@ -17,7 +17,7 @@
 pub(crate) use super::Mutant::{self, *};
 use super::Ordering;
 
-/// Weakens a value where a mutant is on.
+/// Weakens a value if a mutant is on.
 pub(crate) trait Unless: Sized {
     /// The value itself, unless `mutant` is on.
     fn unless(self, mutant: Mutant) -> Self;

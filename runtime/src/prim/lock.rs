@@ -1,17 +1,16 @@
 //! The locks, and the one order in which a thread takes them.
 //!
-//! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a
-//! [`Rank`], and a thread that holds locks asks only for one of a higher rank. Of two ranks,
-//! [`Rank::is_taken_together`], a thread may hold several locks: it takes them in the order of their
-//! [`place`](Mutex::place). A lock's place is its address; in models, whose addresses differ from one execution to
-//! the next, the number in which it was made. *Proof.* Ranks and places together are a total order. In a circle of
-//! threads that wait for each other, the thread which holds the greatest lock would have asked for a smaller one.
+//! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a [`Rank`], and
+//! a thread that holds locks asks only for one of a higher rank. Of two ranks, [`Rank::is_taken_together`], a thread may hold
+//! several locks: it takes them in the order of their [`place`](Mutex::place). A lock's place is its address; in models, whose
+//! addresses differ from one execution to the next, the number in which it was made. *Proof.* Ranks and places together are a
+//! total order. In a circle of threads that wait for each other, the thread that holds the greatest lock would have asked for a
+//! smaller one.
 //!
-//! *Check.* In debug builds and in models each thread counts the locks that it holds, and an acquisition against the
-//! order panics before it waits: in the first run that takes the locks so, not only in the run where both threads
-//! meet. [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, except one
-//! that a commit hook lets go, which runs on the same thread. In release builds nothing of this exists: a lock is
-//! that of `store_lock.rs`.
+//! *Check.* In debug builds and in models each thread counts the locks that it holds, and an acquisition against the order
+//! panics before it waits: in the first run that takes the locks so, not only in the run where both threads meet.
+//! [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, except a lock that a commit
+//! hook, which runs on the same thread, lets go. Release builds have none of this: a lock is that of `store_lock.rs`.
 //!
 //! A goroutine may park while it holds a lock of another kind: a type of `sync`, an I/O lock, the lock of `SingleFlight`.
 
@@ -19,7 +18,7 @@ use super::plain;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// What a lock protects. Outermost first: a thread that holds a lock asks only for those below in this list.
+/// What a lock protects. Outermost first: a thread that holds a lock asks only for locks further down in this list.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[cfg_attr(
     any(gmp_loom, feature = "generator", not(target_arch = "x86_64")),
@@ -35,25 +34,25 @@ pub(crate) enum Rank {
     Channel,
     /// A condition variable's queue: `sync/condvar.rs`. The mutex is unlocked under it.
     Condvar,
-    /// The queue of any other type of `sync`: `sync/wait_queue.rs`, `sync/event.rs`.
+    /// The queue of any other type of `sync`: `sync/wait_queue.rs`.
     WaitQueue,
-    /// The children of a scope that live: `goroutine/scope.rs`.
+    /// The living children of a scope: `goroutine/scope.rs`.
     Scope,
-    /// What makes a call that blocks a thread: `runtime/lines.rs`.
+    /// The calls that block a thread: `runtime/lines.rs`.
     LineCallers,
-    /// What the directions of a copy tell each other: `os/io/copy/bidirectional.rs`.
+    /// The state that the two directions of a copy share: `os/io/copy/bidirectional.rs`.
     Copies,
-    /// Which semaphore limits a group: `sync/err_group.rs`.
+    /// The semaphore that limits a group: `sync/err_group.rs`.
     ErrGroup,
-    /// What the threads of a runtime call first: `runtime/thread_start.rs`.
+    /// The functions that the threads of a runtime call first: `runtime/thread_start.rs`.
     ThreadStarts,
     /// A part of a `sync::Pool`.
     PoolShard,
     /// The queue of an I/O lock: `net/io_lock.rs`.
     IoLock,
-    /// The pollers which know a socket: `net/socket.rs`. The socket's descriptor is registered under it.
+    /// The pollers that know a socket: `net/socket.rs`. The socket's descriptor is registered under it.
     Registrations,
-    /// What ends the waits for a name with the next change of a socket: `net/socket/present.rs`.
+    /// The context that ends the waits for a name at the next change of a socket: `net/socket/present.rs`.
     PresentContext,
     /// The closer that waits for a socket's last user: `net/fd.rs`.
     Closer,
@@ -61,28 +60,28 @@ pub(crate) enum Rank {
     Gate,
     /// The runtimes of the process: `sched/watch/deadlock.rs`.
     Runtimes,
-    /// What the timer thread serves: `sched/timers/timer_thread.rs`.
+    /// The timer thread's work: `sched/timers/timer_thread.rs`.
     TimerThread,
     /// A scheduler's central lock: `sched/mod.rs`. The judge of a deadlock holds those of all runtimes.
     Central,
     /// The queue of a P, in the bench of policies: `p/runq/locked.rs`.
     #[cfg(gmp_policies)]
     LockedQueue,
-    /// The timers of a P, or of no runtime: `sched/timers/mod.rs`.
+    /// The timers of a P, or of no runtime: `sched/timers/heap.rs`.
     Timers,
-    /// What the keys of the poller stand for: `sched/poll.rs`.
+    /// The descriptors for which the poller's keys stand: `sched/poll/table.rs`.
     PollTable,
     /// A runtime's Gs: `g/pool.rs`.
     GPool,
     /// The host's stacks: `stack/pool/mod.rs`.
     Stacks,
-    /// What debuggers are shown: `host/native/debugger.rs`.
+    /// The data for debuggers: `host/native/debugger.rs`.
     Debugger,
-    /// The CPUs of a thread: `m/bound.rs`. They are set under it.
+    /// The CPUs of a thread, which are set under this lock: `m/bound.rs`.
     Bound,
     /// Whether an M sleeps on its note: `m/apart.rs`. The CPUs of its thread are set under it.
     Apart,
-    /// The state of a thread as the kernel tells it: `host/native/watch.rs`.
+    /// The state of a thread as the kernel reports it: `host/native/watch.rs`.
     ThreadWatch,
     /// The right to ask threads for their frames: `host/native/sample/mod.rs`.
     Asker,
@@ -98,13 +97,13 @@ impl Rank {
     }
 }
 
-/// A lock type over one of `plain`, with its rank.
+/// Defines a lock type over one of `plain`, with its rank.
 macro_rules! ranked {
     ($(#[$doc:meta])* $mutex:ident, $(#[$guard_doc:meta])* $guard:ident, over $plain:path, $plain_guard:path) => {
         $(#[$doc])*
         pub(crate) struct $mutex<T> {
             tag: check::Tag,
-            /// How often it was taken, for the bench of policies.
+            /// How often the lock was taken, for the bench of policies.
             #[cfg(gmp_policies)]
             taken: std::sync::atomic::AtomicU64,
             plain: $plain,
@@ -127,7 +126,7 @@ macro_rules! ranked {
                 self.taken.load(std::sync::atomic::Ordering::Relaxed)
             }
 
-            /// Where the lock comes among those of its rank.
+            /// Returns the place of the lock among those of its rank.
             #[inline(always)]
             pub(crate) fn place(&self) -> usize {
                 plain::Placed::place(&self.plain)
@@ -219,7 +218,7 @@ mod check {
 
     const RANKS: usize = Rank::TaskWaker as usize + 1;
 
-    /// What a thread holds of each rank.
+    /// The locks of each rank that a thread holds.
     pub(crate) struct Ranks([Cell<Kind>; RANKS]);
 
     /// The locks of one rank that a thread holds.
@@ -228,7 +227,7 @@ mod check {
         /// Meaningless while `locks` is 0.
         rank: Rank,
         locks: u32,
-        /// The greatest place of those taken since the thread last held no lock of this rank.
+        /// The greatest place of the locks taken since the thread last held no lock of this rank.
         last: usize,
     }
 

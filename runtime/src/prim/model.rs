@@ -1,4 +1,4 @@
-//! What models get: loom's atomics, cells and locks, and the model's answers where the machine would be asked.
+//! The facade of the models: loom's atomics, cells and locks, and the model's answers in place of the machine's.
 
 use super::Ordering;
 use std::fmt::Arguments;
@@ -56,19 +56,18 @@ pub(crate) mod plain {
         static RANKS: Ranks = Ranks::new();
     }
 
-    /// Calls `f` with the calling thread's ranks. A lock that is let go when loom has ended its thread is not
-    /// counted.
+    /// Calls `f` with the calling thread's ranks. A lock that is let go after loom has ended its thread is not counted.
     pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
         let _ended = RANKS.try_with(f);
     }
 }
 
-/// What the machine of the model under check answers. The machine lies above this module
-/// (`host/model`), and calls `run_on`.
+/// The answers of the machine of the model under check. The machine is in a module above this one (`host/model`), which calls
+/// `run_on`.
 pub(crate) struct Machine {
     /// Returns `true` if a retaker relies on each entry into the runtime being a barrier.
     pub(crate) relies_on_entries: fn() -> bool,
-    /// The kernel may switch the calling thread out here.
+    /// Called where the kernel may switch the calling thread out.
     pub(crate) switch_point: fn(),
     /// Returns `true` if the queue that a thief looks at does not change meanwhile.
     pub(crate) stays_the_same: fn() -> bool,
@@ -95,15 +94,15 @@ pub(super) fn weighs_single_writers() -> bool {
     (machine().weighs_single_writers)()
 }
 
-/// loom's fence; none with `Relaxed`, which a mutant asks for.
+/// loom's fence; no fence with `Relaxed`, which a mutant passes.
 pub(crate) fn fence(ordering: Ordering) {
     if ordering != Ordering::Relaxed {
         loom::sync::atomic::fence(ordering);
     }
 }
 
-/// loom has no `membarrier`: both sides of the hand-off fence. Only in a model with a retaker: elsewhere this fence,
-/// which a machine does not have, would hide that another one is missing.
+/// loom has no `membarrier`, so both sides of the hand-off fence. Only in a model with a retaker: elsewhere this fence, which a
+/// machine does not have, would hide that another fence is missing.
 pub(crate) fn light_barrier() {
     if (machine().relies_on_entries)() {
         // SeqCst: EntryBarrier; partner RetakeBarrier.
@@ -141,7 +140,7 @@ pub(crate) fn when_weighed(check: impl FnOnce()) {
 /// A model has no cache.
 pub(crate) fn prefetch<T>(_: *const T) {}
 
-/// As `prefetch`.
+/// Does the same as `prefetch`.
 pub(crate) fn prefetch_to_write<T>(_: *const T) {}
 
 /// Lets the awaited thread run.
@@ -161,7 +160,7 @@ impl Ghost {
     pub(crate) fn new() -> Self {
         Ghost(UnsafeCell::new(()))
     }
-    /// An exclusive access: loom fails the execution where two are not ordered.
+    /// An exclusive access: loom fails the execution if two accesses are not ordered.
     pub(crate) fn touch(&self) {
         self.0.with_mut(|_| ());
     }

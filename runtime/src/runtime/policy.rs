@@ -1,18 +1,18 @@
-//! Scheduling policies: in which order goroutines run, and how they move between the queues.
+//! Scheduling policies: the order in which goroutines run, and how they move between the queues.
 //!
 //! A policy is for experiments, for programs with an unusual load, and for tests that want another order. The default is Go's
-//! scheduler with the additions of this crate, and the one that is measured and tuned. What each policy does to a program is
-//! told, with figures, in `docs/policies.md`.
+//! scheduler with the additions of this crate, and is the one that is measured and tuned. `docs/policies.md` says, with
+//! figures, what each policy does to a program.
 //!
 //! | policy | where a runnable goroutine stands | which one runs next |
 //! | --- | --- | --- |
-//! | [`WorkStealing`] | in the queue of a P (at most 256, and the one that was readied last); what does not fit, and what plain threads submit, in the global queue | the one that was readied last, within its time slice; then the first of the P's queue; now and then one from the global queue |
+//! | [`WorkStealing`] | in the queue of a P (at most 256, and the one that was readied last); goroutines that do not fit, and those that plain threads submit, in the global queue | the one that was readied last, within its time slice; then the first of the P's queue; now and then one from the global queue |
 //! | [`Policy::GlobalFifo`] | in the global queue | the first; a sleeper that is due may go before it |
-//! | [`Policy::Random`] | in the global queue | one that is drawn from a seed |
+//! | [`Policy::Random`] | in the global queue | one that is drawn by a seed |
 //!
-//! Under each of them a goroutine that is ready runs at some time (one of [`Priority::Background`](crate::Priority::Background)
+//! Under each policy a ready goroutine runs at some time (a goroutine of [`Priority::Background`](crate::Priority::Background)
 //! only when no other is ready), and all that this crate says about blocking, unwinding, time slices and threads holds. Only
-//! the order, and the cost, are different.
+//! the order and the cost are different.
 //!
 //! A policy is set by [`RuntimeBuilder::policy`](crate::RuntimeBuilder::policy), in an attribute of the feature `macros` by
 //! `policy = ..`, or from outside by `GMPDEBUG=policy=..`, in the form that [`Policy`] prints and reads:
@@ -36,10 +36,10 @@ use std::str::FromStr;
 
 /// Go's number of goroutines from one look at the global queue to the next.
 const TICK: u32 = 61;
-/// The least: an M that looked at the global queue before each goroutine would leave its own queue for ever, while others fill
-/// the global one.
+/// The least tick: an M that looked at the global queue before each goroutine would never come to its own queue while others
+/// fill the global one.
 const LEAST_TICK: u32 = 2;
-/// A tick may be no larger.
+/// The largest tick.
 const MOST_TICK: u32 = 1 << 20;
 
 /// How a runtime schedules its goroutines. See the [module](self).
@@ -50,17 +50,17 @@ pub enum Policy {
     WorkStealing(WorkStealing),
     /// All goroutines stand in one queue, under a lock, in the order in which they became runnable.
     ///
-    /// No goroutine runs before another of its class that was ready earlier, but one whose sleep is over may go first, as under
-    /// each policy. [Classes](crate::Priority) other than `Normal` have queues of their own, before or after this one.
-    /// Each switch, spawn and wake-up takes the lock, once to queue the goroutine and once to take it: a multiple of what work
-    /// stealing costs, and more with each core.
+    /// No goroutine runs before another of its class that was ready earlier, except that a goroutine whose sleep is over may go
+    /// first, as under each policy. [Classes](crate::Priority) other than `Normal` have queues of their own, before or after
+    /// this one. Each switch, spawn and wake-up takes the lock, once to queue the goroutine and once to take it: a multiple of
+    /// the cost of work stealing, which grows with each core.
     GlobalFifo,
     /// All goroutines stand in one queue, and each M draws its next one by this seed.
     ///
-    /// Another seed is another order, in which a program shows what it relies on. A goroutine that yields is not drawn again
-    /// before all others that were ready then have been. With one P, and as long as nothing depends on time, input, or other
-    /// threads, the same seed has the same order. (A `select!` draws from the seed, too, but among channels in the
-    /// order of their addresses. A P is taken from a goroutine by time, unless `GMPDEBUG=handoff=0`.)
+    /// Another seed gives another order, which can reveal orders that a program relies on. A goroutine that yields is not drawn
+    /// again before all others that were ready at that moment. With one P, and as long as nothing depends on time, input, or
+    /// other threads, the same seed gives the same order. (A `select!` draws from the seed, too, but among channels in the
+    /// order of their addresses. A goroutine loses its P by time, unless `GMPDEBUG=handoff=0`.)
     ///
     /// ```
     /// use gmp::policy::Policy;
@@ -80,11 +80,11 @@ pub enum Policy {
     /// assert_ne!(order(1), order(2));
     /// ```
     ///
-    /// Costs what `GlobalFifo` costs.
+    /// Costs as much as `GlobalFifo`.
     Random(u64),
 }
 
-/// How an M that has no work takes some from the queue of another P.
+/// How much an M that has no work takes from the queue of another P.
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Steal {
@@ -106,16 +106,16 @@ pub enum Overflow {
     PutHalf,
 }
 
-/// How much an M takes out of the global queue when its P's queue is empty, and at each fourth tick.
+/// How many goroutines an M takes out of the global queue when its P's queue is empty, and at each fourth tick.
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum FromGlobal {
     /// The goroutine that has waited longest.
     One,
-    /// The share of one P, at most half of what its queue holds.
+    /// The share of one P, at most half of the capacity of its queue.
     #[default]
     Share,
-    /// As many as there is room for in the P's queue. Other Ms steal them from there.
+    /// As many as fit into the P's queue. Other Ms steal them from there.
     All,
 }
 
@@ -134,7 +134,7 @@ pub struct WorkStealing {
     pub(crate) overflow: Overflow,
     pub(crate) global: FromGlobal,
     pub(crate) tick: u32,
-    /// The queue of a P is under a lock.
+    /// Set if the queue of a P is under a lock.
     #[cfg(gmp_policies)]
     pub(crate) locked: bool,
 }
@@ -166,7 +166,7 @@ impl WorkStealing {
         self
     }
 
-    /// Sets how much comes from the global queue. Default: [`FromGlobal::Share`].
+    /// Sets how much an M takes from the global queue. Default: [`FromGlobal::Share`].
     #[must_use]
     pub const fn global(mut self, global: FromGlobal) -> Self {
         self.global = global;
@@ -181,10 +181,10 @@ impl WorkStealing {
         self
     }
 
-    /// Sets after how many goroutines of its own queue an M looks at the global queue, and at the poller if no M waits there:
-    /// 2 to 2²⁰. An M also looks half a millisecond after its last look, unless `GMPDEBUG=helping=0` (see
-    /// [`RuntimeBuilder`](crate::RuntimeBuilder)). Default: 61. A number outside is an error of
-    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+    /// Sets after how many goroutines of its own queue an M looks at the global queue, and at the poller if no M waits there: 2
+    /// to 2²⁰. An M also looks half a millisecond after its last look, unless `GMPDEBUG=helping=0` (see
+    /// [`RuntimeBuilder`](crate::RuntimeBuilder)). Default: 61. For a number outside of that range
+    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build) returns an error.
     #[must_use]
     pub const fn tick(mut self, tick: u32) -> Self {
         self.tick = tick;
@@ -211,11 +211,11 @@ impl From<WorkStealing> for Policy {
 }
 
 impl Policy {
-    /// The runtime's answers; those of the default where all goroutines stand in the global queue.
+    /// Returns the amounts of work stealing; those of the default if all goroutines stand in the global queue.
     pub(crate) fn stealing(self) -> WorkStealing {
         match self {
             Policy::WorkStealing(variant) => variant,
-            // A fresh M takes no batch, which would be in no order.
+            // An M takes single goroutines: a batch in a P's queue would break the order.
             Policy::GlobalFifo | Policy::Random(_) => WorkStealing::new().global(FromGlobal::One),
         }
     }
@@ -231,7 +231,7 @@ impl Policy {
         matches!(self, Policy::WorkStealing(WorkStealing { locked: true, .. }))
     }
 
-    /// The seed of all that is drawn; `None` for the runtime's own.
+    /// Returns the seed of all draws; `None` for the runtime's own.
     pub(crate) fn seed(self) -> Option<u64> {
         match self {
             Policy::Random(seed) => Some(seed),
@@ -239,7 +239,7 @@ impl Policy {
         }
     }
 
-    /// Refuses a number that the scheduler can't count to.
+    /// Refuses a tick that is out of range.
     pub(crate) fn check(self) -> Result<Self, String> {
         let tick = self.stealing().tick;
         if (LEAST_TICK..=MOST_TICK).contains(&tick) {
@@ -250,7 +250,7 @@ impl Policy {
     }
 }
 
-/// In the form that is read back.
+/// Writes the form that `FromStr` reads.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variant = match self {
@@ -279,7 +279,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// That a text names no policy. Says what there is.
+/// The error for a text that names no policy. Its message lists the policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ParsePolicyError(String);
 
@@ -291,8 +291,8 @@ impl fmt::Display for ParsePolicyError {
 
 impl std::error::Error for ParsePolicyError {}
 
-/// `fifo`, `random:SEED`, or `stealing`, behind which may stand `:steal=one|half`, `:overflow=one|half`,
-/// `:global=one|share|all` and `:tick=N`, in any order; the last one of a name counts.
+/// Reads `fifo`, `random:SEED`, or `stealing`, which can be followed by `:steal=one|half`, `:overflow=one|half`,
+/// `:global=one|share|all` and `:tick=N`, in any order; of several values for a name the last one counts.
 impl FromStr for Policy {
     type Err = ParsePolicyError;
 
@@ -338,7 +338,7 @@ impl FromStr for Policy {
 mod tests {
     use super::*;
 
-    /// Fails when a variant is printed as another, or is not read back.
+    /// Fails if a variant is printed as another, or is not read back.
     #[test]
     fn each_policy_is_read_as_it_is_printed() {
         let mut all = vec![Policy::GlobalFifo, Policy::Random(0), Policy::Random(u64::MAX)];
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!("stealing:tick=5:steal=one:tick=61:steal=half".parse(), Ok(Policy::default()));
     }
 
-    /// Fails when a text that means nothing is taken for a policy.
+    /// Fails if a text that is no policy is taken for one.
     #[test]
     fn what_is_no_policy_is_refused_with_what_there_is() {
         for text in [

@@ -1,4 +1,4 @@
-//! What mutants of the scheduler do where one line can't say it.
+//! The code of mutants of the scheduler that does not fit in one line.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -1,4 +1,4 @@
-//! What all runtimes of the process share.
+//! The values that all runtimes of the process share.
 
 use crate::host::Host;
 use crate::m::note::Note;
@@ -7,11 +7,11 @@ use crate::sched::timers::timer_thread::TimerThread;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::sched::watch::quit::Quit;
 
-/// What the runtimes of a process share. The host keeps the one value of this type.
+/// The values that the runtimes of a process share. The host keeps the only value of this type.
 pub(crate) struct Shared<H: Host> {
     /// The timer thread, which runs the callbacks that no runtime runs.
     pub(crate) timer_thread: TimerThread<H>,
-    /// The runtimes of the process, where they are looked at together.
+    /// The runtimes of the process, for looks at all of them together.
     pub(crate) runtimes: Option<Runtimes<H>>,
     /// Which monitor answers SIGQUIT.
     pub(crate) quit: Quit<Note<H>>,
@@ -26,7 +26,7 @@ impl<H: Host> Shared<H> {
 
     /// Returns a number that no other scheduler of the process gets.
     pub(crate) fn number_sched(&self) -> u64 {
-        // Relaxed: a number, ordered by nothing.
+        // Relaxed: a unique number, which orders nothing.
         self.scheds.fetch_add(1, Relaxed)
     }
 }

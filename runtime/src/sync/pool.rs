@@ -11,7 +11,7 @@ const KEEPS: usize = 32;
 
 struct Shard<T> {
     values: Mutex<Vec<T>>,
-    /// The number of values. A hint for callers of other shards.
+    /// The number of values. A hint for callers from other shards.
     len: AtomicU32,
 }
 
@@ -37,8 +37,8 @@ impl<T> Shard<T> {
 
 /// Keeps values that are expensive to make, for reuse. (The idea of Go's `sync.Pool`.)
 ///
-/// Each P has its own shard, as a value that was put there may still be in that core's cache; a caller whose shard is
-/// empty takes from the others. A plain thread uses the first shard. Calls block for short locks only.
+/// Each P has its own shard, as a value that was put there may still be in that core's cache; a caller whose shard is empty
+/// takes a value from the others. A plain thread uses the first shard. Calls block for short locks only.
 ///
 /// Memory is bounded: there are 32 shards of at most 32 values, and [`put`](Self::put) drops a value for which there
 /// is no room. Other values live until they are taken or the pool is dropped: there is no garbage collector that
@@ -71,13 +71,13 @@ impl<T> Pool<T> {
         Pool { shards: (0..POOL_SHARDS).map(|_| shard()).collect(), make: Box::new(make) }
     }
 
-    /// The number of the caller's shard. A goroutine may be on another P the next moment.
+    /// Returns the number of the caller's shard. A goroutine may be on another P the next moment.
     fn home(&self) -> usize {
         let inside = M::<Active>::current().and_then(M::look_in);
         inside.map_or(0, |inside| inside.p.id as usize) % POOL_SHARDS
     }
 
-    /// Returns a value that was put, or else a new one. The closure of `new` runs without a lock. Does not block,
+    /// Returns a value that was put into the pool, or a new one. The closure of `new` runs without a lock. Does not block,
     /// unless the closure does.
     pub fn get(&self) -> T {
         let home = self.home();

@@ -1,21 +1,21 @@
-//! What is released for a goroutine that never runs again: an I/O lock that the goroutine holds, a place in the wait queue of a
-//! lock, a lock that was handed over there, or a promised message. When the runtime ends, can't unwind the goroutine, and
-//! abandons it, another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook itself before it stays
-//! parked for good. (A robust mutex is released likewise when its owner dies.)
+//! Abandon hooks, which release the values of a goroutine that never runs again: an I/O lock that the goroutine holds, a place
+//! in the wait queue of a lock, a lock that was handed over there, or a promised message. If its runtime ends, and can't unwind
+//! the goroutine, the goroutine is abandoned. Then another thread runs the goroutine's *abandon hook*, or the goroutine runs
+//! the hook itself before it stays parked for good. (A robust mutex is released likewise when its owner dies.)
 //!
-//! The value to be released begins with an [`AbandonHook`]. The goroutine notes the hook in its G; or the waker that has
-//! claimed the wait, and has not readied the goroutine yet, notes the hook. The goroutine takes the hook back when it
-//! runs. The hook lies on the goroutine's stack, or is borrowed by the goroutine; a goroutine that never runs again never
-//! ends that borrow, and its stack is never freed.
+//! The value to be released begins with an [`AbandonHook`]. The goroutine, or a waker that has claimed the wait and not yet
+//! readied the goroutine, stores the hook's address in the G. The goroutine takes the hook back when it runs. The hook lies on
+//! the goroutine's stack, or the goroutine borrows it; a goroutine that never runs again never ends that borrow, and its stack
+//! is never freed.
 //!
 //! A G has room for one hook, that of the wait in which it is parked. A value that outlasts a wait has a
 //! [`StandingHook`], in a list whose head lies in the goroutine's first frame. Only the goroutine changes the list.
 //!
-//! So no other goroutine or thread can take a hook back, and the list would keep the address of what is freed then. A value
-//! that the user has, and that the compiler binds to the thread (`!Send`), comes to another goroutine through a
-//! `thread_local!`: its owner asks (`try_take_back`), and leaks it there. A value in a function's frame stays with its
-//! goroutine, and where its hook is not found, the process ends. A goroutine whose hooks were run never runs again, so it takes
-//! none back.
+//! So no other goroutine or thread can take a hook back: if it freed the value, the list would keep a dangling address. A
+//! `!Send` value that the user owns can still reach another goroutine, through a `thread_local!`. So the code that drops such a
+//! value calls `try_take_back`, which fails on another goroutine, and then leaks the value. A value in a function's frame stays
+//! with its goroutine: if its hook is not found, the process ends. A goroutine whose hooks were run never runs again, so it
+//! takes none back.
 //!
 //! Checked by `models/promise.rs` and `models/semaphore.rs`.
 
@@ -26,26 +26,27 @@ use crate::prim::hooks::*;
 use crate::prim::{AcqRel, AtomicPtr, Relaxed};
 use std::cell::Cell;
 
-/// What is called for an abandoned goroutine. The first field of the value to be released.
+/// The function that is called for an abandoned goroutine. The first field of the value to be released.
 pub(crate) struct AbandonHook {
     run: unsafe fn(*const AbandonHook),
 }
 
 impl AbandonHook {
-    /// `run` is called with a pointer to this value, by any thread.
+    /// Makes a hook. Any thread can call `run`, with a pointer to this value.
     pub(crate) const fn new(run: unsafe fn(*const AbandonHook)) -> Self {
         AbandonHook { run }
     }
 
-    /// Runs the hooks of a goroutine that will not run again. The goroutine's wait is claimed, or no queue from which an M
-    /// takes has the goroutine.
+    /// Runs the hooks of a goroutine that will not run again. The goroutine's wait is claimed, or the goroutine is in no queue
+    /// from which an M takes.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
         // AcqRel: of several threads that find the goroutine abandoned, one runs the hook; each exchange is the partner of the
-        // others. What the goroutine wrote came with the wait.
+        // others. The claim of the wait has acquired what the goroutine wrote.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
-            // SAFETY: the goroutine that has set the hook keeps it there until it is taken away: see the module's header.
+            // SAFETY: the goroutine that has set the hook keeps the value there until the hook is taken away: see the module's
+            // header.
             unsafe { ((*hook).run)(hook) };
         }
         unless!(StandingHooksForgotten, StandingHook::run_of(g));
@@ -60,7 +61,7 @@ pub(crate) struct StandingHook {
     next: Cell<*const StandingHook>,
 }
 
-/// Of a hook that is in no list.
+/// The `next` of a hook that is in no list.
 const UNLISTED: *const StandingHook = std::ptr::without_provenance(1);
 
 impl StandingHook {
@@ -69,16 +70,16 @@ impl StandingHook {
         StandingHook { hook: AbandonHook::new(run), next: Cell::new(UNLISTED) }
     }
 
-    /// The list of the calling goroutine; `None` for a plain thread, which always runs.
+    /// Returns the list of the calling goroutine; `None` for a plain thread, which always runs again.
     fn list<'a>() -> Option<&'a AtomicPtr<StandingHook>> {
         // The first frame outlives all that the goroutine does.
         M::<Active>::current().and_then(M::g)?.standing_hooks()
     }
 
-    /// Sets the hook, which is run if the caller is abandoned from here on.
+    /// Sets the hook, which is run if the caller is abandoned after this.
     ///
     /// # Safety
-    /// `this` is the first field of what `run` expects, and is not moved until `take_back`, or for good.
+    /// `this` is the first field of the value that `run` expects, and is not moved before `take_back`, or ever.
     pub(crate) unsafe fn note(this: *const Self) {
         if let Some(list) = Self::list() {
             // SAFETY: by this function's contract. Relaxed, both stores: only the goroutine reads them while it runs;
@@ -95,15 +96,15 @@ impl StandingHook {
     pub(crate) unsafe fn take_back(this: *const Self) {
         // SAFETY: by this function's contract.
         if !unsafe { Self::try_take_back(this) } {
-            // Not a panic, which would free the frame that the list has.
+            // Not a panic, which would free the frame that the list refers to.
             Active::fatal(
                 "take_back: the hook is not in the goroutine's list: it was moved, or is another goroutine's",
             );
         }
     }
 
-    /// As `take_back`, for a value that may have come to another goroutine or thread. Returns `false` there: the caller leaves
-    /// the value as it is, and never frees it, as the list of the goroutine that has set the hook goes on having it.
+    /// As `take_back`, for a value that might have come to another goroutine or thread. Returns `false` there: the caller
+    /// leaves the value as it is, and never frees it, because it stays in the list of the goroutine that has set the hook.
     ///
     /// # Safety
     /// The hook is still there.

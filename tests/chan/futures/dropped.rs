@@ -13,7 +13,7 @@ fn left(receiver: &Receiver<u32>) -> Vec<u32> {
     receiver.try_iter().collect()
 }
 
-/// Fails by a message that is gone, or by one that the dropped future still stands in the way of.
+/// Fails when a message is lost, or the dropped future still keeps one from others.
 #[test]
 fn a_receive_that_is_dropped_takes_nothing_with_it() {
     for (s, r) in every_kind() {
@@ -57,14 +57,14 @@ fn what_a_dropped_receive_was_woken_for_goes_to_the_next_receiver() {
         assert_eq!([&second, &third].map(|wakes| wakes.take()), [1, 0]);
         s.try_send(2).unwrap();
         assert_eq!([&second, &third].map(|wakes| wakes.take()), [0, 1]);
-        // Whoever is polled first gets the first message.
+        // The future that is polled first gets the first message.
         assert_eq!(poll(three.as_mut(), &third), Poll::Ready(Ok(1)));
         assert_eq!(poll(two.as_mut(), &second), Poll::Ready(Ok(2)));
         assert!(r.is_empty());
     }
 }
 
-/// Fails by a receiver that is told of the end while a message may still come back, or is never told.
+/// Fails when a receiver is told of the end while a message may still come back, or is never told.
 #[test]
 fn a_closed_channel_ends_when_the_last_message_was_taken() {
     for taken in [true, false] {
@@ -141,7 +141,7 @@ fn promised<'a>(s: &'a Sender<u32>, select: &mut Select<'a>) -> gmp::chan::Selec
     select.try_select().expect("a receive waits")
 }
 
-/// Fails by a message that is lost with the future; by a sender whose message has gone though it is told otherwise.
+/// Fails when a message is lost with the future, or when a sender is told that its message was not sent although it was.
 #[test]
 fn a_receive_that_was_promised_a_message_is_dropped() {
     for (s, r) in every_kind() {
@@ -179,7 +179,7 @@ fn a_receive_that_was_promised_a_message_is_dropped() {
     }
 }
 
-/// Fails by a receive that sleeps on beside a message, or that has lost its place.
+/// Fails when a receive sleeps on although there is a message, or loses its place.
 #[test]
 fn a_receive_whose_promise_was_withdrawn_goes_on_from_its_place() {
     for (s, r) in every_kind() {
@@ -203,7 +203,7 @@ fn a_receive_whose_promise_was_withdrawn_goes_on_from_its_place() {
     }
 }
 
-/// Fails by a message that stays where the next receive does not look, or comes after one of a sender that waits.
+/// Fails when a message stays where the next receive does not look, or comes after the message of a sender that waits.
 #[test]
 fn a_message_that_comes_back_without_a_buffer_is_the_next_one() {
     let (s, r) = bounded(0);
@@ -220,7 +220,7 @@ fn a_message_that_comes_back_without_a_buffer_is_the_next_one() {
     assert!(r.is_empty());
 }
 
-/// Fails when a message that is leaked with its future takes another one, or the channel's memory, with it.
+/// Fails when another message, or the channel's memory, is leaked with a message whose future is leaked.
 #[test]
 fn a_future_that_is_leaked_takes_one_message_with_it() {
     let drops = Arc::new(AtomicUsize::new(0));
@@ -233,7 +233,7 @@ fn a_future_that_is_leaked_takes_one_message_with_it() {
     assert_eq!((drops.load(SeqCst), Arc::strong_count(&drops)), (3, 1));
 }
 
-/// Fails by a message that stays with the receiver that has stopped.
+/// Fails when a message stays with the receiver that has stopped.
 #[test]
 fn a_polled_receiver_that_stops_leaves_its_message() {
     for (s, r) in every_kind() {

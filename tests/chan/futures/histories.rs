@@ -37,7 +37,7 @@ struct History<'a> {
     /// In the order in which they came.
     got: Vec<usize>,
     sent: HashSet<usize>,
-    /// Their future was dropped: the one or the other.
+    /// The sends whose future was dropped: each was made or not.
     unknown: HashSet<usize>,
     closed: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Polls whoever was woken, until none is; then nobody waits for what is there.
+    /// Polls the tasks that were woken, until none is; then no task may wait for a message that is there.
     fn settle(&mut self) {
         loop {
             let woken = |wakes: &Wakes| wakes.0.load(std::sync::atomic::Ordering::SeqCst) > 0;
@@ -189,7 +189,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// Fails by a message that is lost, comes twice, or out of order; by a future that waits for what is there; by a message that
+/// Fails when a message is lost, comes twice, or out of order; when a future waits for a message that is there; when a message
 /// is dropped twice, or never.
 #[test]
 fn whatever_is_dropped_messages_are_received_once_and_in_order() {

@@ -1,4 +1,4 @@
-//! Futures meet each other, goroutines, threads and selects; who waits longest is served first.
+//! Futures meet each other, goroutines, threads and selects; the longest waiter is served first.
 
 use super::{Wakes, offers, parks, poll, waits};
 use crate::every_kind;
@@ -42,7 +42,7 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     .await
 }
 
-/// Fails by a hang: each of the two waits for the other to wait.
+/// Fails by a hang when each of the two waits for the other to wait.
 #[test]
 fn two_futures_of_one_task_meet() {
     everyone(|crew| {
@@ -151,7 +151,7 @@ fn who_waits_behind_a_receive_that_was_woken_gets_the_first_message() {
                 let r = r.clone();
                 move || r.recv().unwrap()
             });
-            // Whoever of the two comes first.
+            // Whichever of the two comes first.
             s.send(2).unwrap();
             assert_eq!(behind.join(), 1);
             drop(one);
@@ -185,7 +185,7 @@ fn the_task_that_has_polled_last_is_woken() {
     }
 }
 
-/// Fails by a wait that nobody ends.
+/// Fails when nobody ends the wait.
 #[test]
 fn the_end_of_the_other_side_ends_each_wait() {
     for (s, r) in every_kind::<u32>() {
@@ -227,7 +227,7 @@ fn a_send_that_is_over_is_not_polled_again() {
     let _panics = poll(send.as_mut(), &wakes);
 }
 
-/// Fails by a task that nobody wakes when the time has come, or that is told an earlier time.
+/// Fails when a task is not woken when the time has come, or is told an earlier time.
 #[test]
 fn a_future_waits_for_a_channel_that_tells_the_time() {
     let tells = || {
@@ -287,7 +287,7 @@ fn one_thread_wakes_a_task_for_all_that_a_channel_tells() {
     });
 }
 
-/// The waker of another executor locks what it likes. Fails by a hang, or by the assertion that none of our locks is held.
+/// The waker of another executor takes locks of its own. Fails by a hang, or by the assertion that none of our locks is held.
 struct Locks(Mutex<usize>, AtomicBool);
 
 impl Wake for Locks {
@@ -332,8 +332,8 @@ fn a_foreign_waker_is_called_without_a_lock_of_ours() {
     });
 }
 
-/// A task whose waker drops the future of another one, which was told by the same call. Fails by a hang: the drop waits
-/// for what the caller has yet to do.
+/// A task whose waker drops the future of another one, which was told by the same call. Fails by a hang when the drop waits for
+/// work that the caller has yet to do.
 #[test]
 fn a_waker_may_drop_what_was_woken_with_it() {
     struct Drops(Mutex<Option<super::Receives<'static, u32>>>);
@@ -359,7 +359,7 @@ fn a_waker_may_drop_what_was_woken_with_it() {
     });
 }
 
-/// A goroutine holds a future that was woken, and its runtime ends. Fails by a message that is gone.
+/// A goroutine holds a future that was woken, and its runtime ends. Fails when the message is lost.
 #[test]
 fn the_end_of_the_runtime_gives_back_what_its_futures_were_woken_for() {
     for (s, r) in every_kind() {
@@ -401,7 +401,7 @@ fn the_end_of_the_runtime_beside_a_message() {
     }
 }
 
-/// Futures of the standard library's kind are sent to other threads, and used there.
+/// Futures are sent to other threads, as the standard library's are, and used there.
 #[test]
 fn futures_go_from_thread_to_thread() {
     let (s, r) = bounded(0);

@@ -31,7 +31,7 @@ impl Wakes {
         Arc::default()
     }
 
-    /// Takes those that came.
+    /// Returns the number of wakes that came, and resets it.
     fn take(&self) -> usize {
         self.0.swap(0, SeqCst)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Fails by a message that is lost, or by a wait that nobody ends.
+/// Fails when a message is lost, or nobody ends a wait.
 #[test]
 fn a_polled_sender_feeds_a_polled_receiver() {
     const MESSAGES: u32 = 1000;
@@ -38,7 +38,7 @@ fn a_polled_sender_feeds_a_polled_receiver() {
     }
 }
 
-/// Fails by a message that is sent although it was taken back, or gone.
+/// Fails when a message is sent although it was taken back, or is lost.
 #[test]
 fn a_message_on_its_way_is_taken_back_or_was_sent() {
     let (s, r) = bounded(1);

@@ -27,12 +27,12 @@ fn waits<F: Future>(future: F, wakes: &Arc<Wakes>) -> Boxed<F> {
     future
 }
 
-/// What one poll gives, of a future that is dropped then.
+/// Returns what one poll gives, of a future that is then dropped.
 fn at_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Fails by a message that is gone with the future, or comes twice; by a task that is woken after the drop, or not before.
+/// Fails when a message is lost with the future, or comes twice; when a task is woken after the drop, or not woken before.
 #[test]
 fn a_broadcast_receive_that_is_dropped_has_seen_nothing() {
     let wakes = Wakes::new();
@@ -75,7 +75,7 @@ fn a_broadcast_receive_that_is_dropped_has_seen_nothing() {
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
-/// A message whose clone waits until all may be cloned.
+/// A message whose clone waits until the messages may be cloned.
 struct Slow {
     number: u32,
     begun: chan::Sender<()>,
@@ -141,7 +141,7 @@ impl Clone for Panics {
     }
 }
 
-/// Fails by a message that is lost with the panic, or that nobody may clone after it.
+/// Fails when a message is lost with the panic, or can't be cloned after it.
 #[test]
 fn a_broadcast_message_whose_clone_panics_is_received_again() {
     let (sender, mut receiver) = broadcast::channel(2);
@@ -155,7 +155,7 @@ fn a_broadcast_message_whose_clone_panics_is_received_again() {
     assert!(receiver.is_empty() && sender.is_empty());
 }
 
-/// Fails by a change that is gone with the future, or is told twice; by a task that is woken after the drop, or not before.
+/// Fails when a change is lost with the future, or is told twice; when a task is woken after the drop, or not woken before.
 #[test]
 fn a_watch_that_is_dropped_has_seen_nothing() {
     let wakes = Wakes::new();
@@ -189,7 +189,7 @@ fn a_watch_that_is_dropped_has_seen_nothing() {
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
-/// Fails by a value that the dropped future has not come to, and counts as seen; by a hang of a sender behind its read.
+/// Fails when a value that the dropped future has not read counts as seen; or by a hang of a sender behind its read.
 #[test]
 fn a_wait_for_a_value_is_dropped_where_it_waits() {
     let wakes = Wakes::new();
@@ -248,7 +248,7 @@ fn a_wait_for_a_value_is_dropped_where_it_waits() {
     assert_eq!(block_on(receiver.wait_for_async(|n| *n == 3)).map(|n| *n), Ok(3));
 }
 
-/// Fails by an end that a sender's future misses, or is told of while a receiver is left.
+/// Fails when a sender's future misses the end, or is told of it while a receiver is left.
 #[test]
 fn the_senders_futures_are_told_when_the_last_receiver_goes() {
     let wakes = Wakes::new();
@@ -262,7 +262,7 @@ fn the_senders_futures_are_told_when_the_last_receiver_goes() {
     drop(other);
     assert_eq!(wakes.take(), 2);
     drop(gone);
-    // One that comes before the poll: it looks again.
+    // A receiver that comes before the poll: the future looks again.
     let another = sender.subscribe();
     assert!(poll(closed.as_mut(), &wakes).is_pending());
     drop(another);
@@ -279,7 +279,7 @@ fn the_senders_futures_are_told_when_the_last_receiver_goes() {
     assert_eq!((wakes.take(), poll(closed.as_mut(), &wakes)), (1, Poll::Ready(())));
 }
 
-/// Fails by a receiver that is not told, as one before it has gone.
+/// Fails when a receiver is not told because one before it has gone.
 #[test]
 fn all_are_told_whoever_is_dropped() {
     let [first, second] = [(); 2].map(|()| Wakes::new());
@@ -299,7 +299,7 @@ fn all_are_told_whoever_is_dropped() {
     assert_eq!(poll(stays.as_mut(), &second), Poll::Ready(Ok(())));
 }
 
-/// Fails by a bell that is silent beside what a dropped future has left.
+/// Fails when a bell is silent although a dropped future has left a message.
 #[test]
 fn a_bell_rings_for_what_a_dropped_future_has_left() {
     let wakes = Wakes::new();
@@ -326,7 +326,7 @@ fn a_bell_rings_for_what_a_dropped_future_has_left() {
     assert!(bell.try_recv().is_err(), "there is nothing");
 }
 
-/// Fails by a limit that does not end the wait, or takes what comes after it.
+/// Fails when a limit does not end the wait, or a message that comes after it is lost.
 #[test]
 fn a_limit_ends_the_waits_of_futures() {
     const SOON: Duration = Duration::from_millis(1);
@@ -462,7 +462,7 @@ fn watches_of_all_kinds_see_the_last_value() {
     });
 }
 
-/// Futures as fields: fails to compile when a type can't be named, or may not be sent.
+/// Futures as fields: fails to compile when a type can't be named, or can't be sent.
 #[test]
 fn the_futures_have_names() {
     struct Waits<'a> {

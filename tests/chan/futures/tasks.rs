@@ -38,7 +38,7 @@ async fn receives_in_the_end<T>(receiver: &Receiver<T>, random: &mut Random) -> 
     }
 }
 
-/// Sends a message, or drops it on the way: then nobody knows which of the two.
+/// Sends a message, or drops the send on the way: then the message was sent or not.
 async fn sends_or_drops(sender: &Sender<usize>, message: usize, random: &mut Random) -> bool {
     let mut polls = random.below(3);
     let mut send = pin!(sender.send_async(message));
@@ -98,8 +98,7 @@ fn foreign_threads_hand_a_hundred_thousand_messages_on() {
     });
 }
 
-/// Everybody at once. Fails by a message that is lost or comes twice, by one of a sender's that overtakes another, or
-/// by a hang.
+/// Everybody at once. Fails when a message is lost or comes twice, or overtakes an earlier one of its sender, or by a hang.
 #[test]
 fn futures_that_are_dropped_anywhere_lose_nothing_among_others() {
     const SENDERS: usize = 4;
@@ -166,7 +165,7 @@ fn futures_that_are_dropped_anywhere_lose_nothing_among_others() {
     });
 }
 
-/// A task that is slow to poll, beside receivers that block and are fast. Fails by a task that gets nothing, or next to it.
+/// A task that is slow to poll, beside receivers that block and are fast. Fails when the task gets nothing, or next to nothing.
 #[test]
 fn a_slow_task_gets_its_share_beside_receivers_that_block() {
     const FAST: usize = 2;

@@ -1,4 +1,4 @@
-//! What may stand in a select: one channel twice, both its halves, disabled ones, defaults.
+//! What a select may contain: one channel twice, both its halves, disabled ones, defaults.
 
 use super::share;
 use common::crew::{each, everyone, join_all};
@@ -42,13 +42,13 @@ fn the_same_channel_may_stand_twice() {
             for side in [sender, receiver] {
                 let hits = side.join();
                 assert_eq!(hits[0] + hits[1], rounds);
-                // Who waited may be found in the first of its places each time, so one of them may have none.
+                // A waiter may be found in the first of its places each time, so one of the two counts may be zero.
             }
         }
     });
 }
 
-/// Fails if a select meets itself: a message goes from one of its arms to the other.
+/// Fails if a select meets itself, so that a message goes from one of its arms to the other.
 #[test]
 fn a_select_does_not_meet_itself() {
     everyone(|crew| {
@@ -90,7 +90,7 @@ fn both_halves_of_one_channel_may_stand_in_one_select() {
     });
 }
 
-/// Fails by a hang, or by a message that is lost: everybody offers and asks at once on one channel.
+/// All members offer and ask at once on one channel. Fails by a hang, or when a message is lost.
 #[test]
 fn those_who_offer_and_ask_at_once_meet_each_other() {
     everyone(|crew| {
@@ -125,7 +125,7 @@ fn those_who_offer_and_ask_at_once_meet_each_other() {
     });
 }
 
-/// A message that nobody is to ask for.
+/// A message that must not be evaluated.
 fn not_made() -> u8 {
     unreachable!()
 }
@@ -225,7 +225,7 @@ fn a_limit_that_meets_a_value_loses_nothing() {
     });
 }
 
-/// Fails by a hang, by a message that is gone, or by an error that comes before what was buffered.
+/// Fails by a hang, when a message is lost, or when an error comes before the buffered messages.
 #[test]
 fn a_close_wakes_who_waits_in_a_select() {
     everyone(|crew| {
@@ -258,7 +258,7 @@ fn a_close_wakes_who_waits_in_a_select() {
     });
 }
 
-/// Fails by a hang, or a wrong end: a close comes while the select goes from one queue to the next.
+/// A close comes while the select goes from one queue to the next. Fails by a hang, or a wrong end.
 #[test]
 fn a_close_that_meets_a_select_on_its_way_ends_it() {
     everyone(|crew| {

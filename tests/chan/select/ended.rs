@@ -1,5 +1,6 @@
 //! A promise of a select's send ends, whatever becomes of its two sides: the sender may be left behind by its runtime while it
-//! evaluates the message, the receiver may give up. Nobody waits for ever, no message is lost, and none is sent to nobody.
+//! evaluates the message, the receiver may give up. No member waits for ever, no message is lost, and none is sent without a
+//! receiver.
 
 use common::bolt::bolted;
 use common::crew::{Crew, Member, everyone, on_thread};
@@ -14,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
-/// More than anything here takes.
+/// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// The next member does this, and waits.
+/// Makes the next member do this, and returns when that member waits.
 fn waiting<'a, T: Send + 'static>(crew: &Crew<'a>, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
     let member = crew.go(f);
     member.until_it_waits();
@@ -51,7 +52,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    /// With the receiver there first, the goroutine evaluates its message when this returns; else it waits for one who comes.
+    /// With the receiver there first, the goroutine evaluates its message when this returns; else it waits for a receiver.
     fn new(procs: usize, s: &Sender<u32>, first: First) -> Self {
         let (rt, evaluates, s) = (runtime(procs), Gate::default(), s.clone());
         let theirs = evaluates.clone();
@@ -80,7 +81,7 @@ impl Stuck {
     }
 }
 
-/// Somebody receives, and a goroutine that is stuck promises a message; which of them comes first?
+/// A member receives, and a goroutine that is stuck promises a message; either may come first.
 fn meet<'a, T>(
     (procs, s, first): (usize, &Sender<u32>, First),
     receives: impl FnOnce() -> Member<'a, T>,
@@ -96,7 +97,7 @@ fn meet<'a, T>(
     (Stuck::new(procs, s, first), receiver)
 }
 
-/// Fails by a hang: the receiver waits for a message that nobody brings.
+/// Fails by a hang when the receiver waits for a message that never comes.
 #[test]
 fn the_promise_of_a_goroutine_that_is_left_behind_is_withdrawn() {
     everyone(|crew| {
@@ -112,7 +113,7 @@ fn the_promise_of_a_goroutine_that_is_left_behind_is_withdrawn() {
     });
 }
 
-/// As above, with others in line. Fails if the one whose promise was withdrawn has lost its place.
+/// As above, with others in line. Fails if the receiver whose promise was withdrawn has lost its place.
 #[test]
 fn a_receiver_whose_promise_was_left_behind_keeps_its_place() {
     everyone(|crew| {
@@ -129,7 +130,7 @@ fn a_receiver_whose_promise_was_left_behind_keeps_its_place() {
     });
 }
 
-/// Fails by a hang: the close finds nobody in the queue, and the promise keeps them from hearing of it.
+/// Fails by a hang when the close finds no receiver in the queue, and the promise keeps them from hearing of the close.
 #[test]
 fn a_receiver_hears_of_the_close_when_its_promise_was_left_behind() {
     everyone(|crew| {
@@ -148,7 +149,7 @@ fn a_receiver_hears_of_the_close_when_its_promise_was_left_behind() {
     });
 }
 
-/// Fails if the place stays taken, or, by a hang, if nobody tells the sender that waits for it.
+/// Fails if the place stays taken, or by a hang if the sender that waits for it is not told.
 #[test]
 fn the_place_that_was_kept_for_one_that_is_left_behind_is_given_back() {
     everyone(|crew| {
@@ -163,8 +164,8 @@ fn the_place_that_was_kept_for_one_that_is_left_behind_is_given_back() {
     });
 }
 
-/// It has promised twice, as a message is one that it has to receive in a select of its own. Fails by a hang of one of the two
-/// who wait.
+/// The goroutine has promised twice: it makes the first message by receiving in a select of its own. Fails by a hang of one of
+/// the two waiters.
 #[test]
 fn all_promises_of_a_goroutine_that_is_left_behind_are_withdrawn() {
     everyone(|crew| {
@@ -240,7 +241,7 @@ fn late_sender<'a>(
     })
 }
 
-/// Somebody receives, and another one promises it a message; which of them comes first?
+/// A member receives, and another promises it a message; either may come first.
 fn meet_late<'a, 'b, T>(
     crew: &Crew<'a>,
     (s, first, gates): (&Sender<u32>, First, [&Gate; 2]),
@@ -269,8 +270,8 @@ fn receive_shortly(r: &Receiver<u32>, way: ShortWay, promised: &Gate) -> Option<
     }
 }
 
-/// Fails by a hang when the receiver waits past its limit, or the sender for one who has gone; if the message is lost, by its
-/// assertions.
+/// Fails by a hang when the receiver waits past its limit, or the sender waits for a receiver that has gone; by its assertions
+/// when the message is lost.
 #[test]
 fn a_limit_ends_the_wait_for_a_promise_and_the_message_goes_to_another() {
     everyone(|crew| {
@@ -288,7 +289,7 @@ fn a_limit_ends_the_wait_for_a_promise_and_the_message_goes_to_another() {
     });
 }
 
-/// Fails by a hang: a call that does not park waits on its thread for as long as the other takes.
+/// Fails by a hang when a call that does not park waits on its thread for as long as the other side takes.
 #[test]
 fn a_receive_that_does_not_wait_gives_up_what_was_promised() {
     everyone(|crew| {
@@ -321,7 +322,7 @@ fn a_select_to_which_a_message_was_promised_takes_no_other() {
     });
 }
 
-/// Fails by a hang: the context is done, and the receiver waits for its promise.
+/// Fails by a hang when the context is done, and the receiver waits for its promise.
 #[test]
 fn a_context_ends_the_wait_for_a_promise_and_the_message_goes_to_another() {
     everyone(|crew| {
@@ -370,7 +371,7 @@ fn receiver_that_stops<'a, T: Send + 'static>(
     (receiver, cancel)
 }
 
-/// The receiver has gone, and nobody else comes. Fails by a hang when the send goes on past the limit of its select, or if the
+/// The receiver has gone, and no other comes. Fails by a hang when the send goes on past the limit of its select, or if the
 /// message does not come back.
 #[test]
 fn the_limit_of_a_select_ends_a_send_whose_receiver_has_gone() {

@@ -26,7 +26,7 @@ fn draws() -> usize {
     rounds(2000)
 }
 
-/// An arm that is ready each time it is looked at: one to receive from, or one to send to.
+/// An arm that is ready at each look: one to receive from, or one to send to.
 enum Arm {
     Recv(Receiver<usize>, Sender<usize>),
     Send(Sender<usize>, Receiver<usize>),
@@ -145,7 +145,7 @@ fn arms_that_are_not_ready_favour_nobody() {
     });
 }
 
-/// Fails if what is closed counts more, or less, than what has a value.
+/// Fails if a closed channel counts more, or less, than one that has a value.
 #[test]
 fn closed_arms_are_as_likely_as_others() {
     everyone(|crew| {
@@ -182,7 +182,7 @@ fn beside_a_message<T>(other: &Receiver<T>, what: &str) {
     is_uniform(&hits, what);
 }
 
-/// Fails if a select that looks at its channels without their locks passes by what is ready without a message in a buffer.
+/// Fails if a select that looks at its channels without their locks misses an arm that is ready without a message in a buffer.
 #[test]
 fn what_is_ready_without_a_message_is_as_likely() {
     everyone(|crew| {
@@ -233,8 +233,7 @@ fn a_biased_select_takes_the_first_that_is_ready() {
     });
 }
 
-/// One moves a value to and fro, so that at each moment one of two channels or both hold it, while `look` looks at both
-/// once.
+/// Moves a value to and fro, so that at each moment one of two channels or both hold it, while `look` looks at both once.
 fn moved_meanwhile(crew: &Crew<'_>, look: fn([&Receiver<usize>; 2]) -> bool) {
     let rounds = share(1300, 1);
     let turn = Arc::new(AtomicUsize::new(0));
@@ -269,7 +268,7 @@ fn moved_meanwhile(crew: &Crew<'_>, look: fn([&Receiver<usize>; 2]) -> bool) {
     looker.join();
 }
 
-/// Fails if the arms are looked at one after the other: `default` is taken though at no time both were empty.
+/// Fails if the select looks at the arms one after the other: `default` is taken though at no time both were empty.
 #[test]
 fn a_select_sees_all_its_channels_at_one_moment() {
     everyone(|crew| {
@@ -380,7 +379,7 @@ fn of_several_arms_on_one_channel_a_select_that_waits_takes_any() {
     }
 }
 
-/// Fails if the first of them is not the one, when the select has waited.
+/// Fails if the first ready arm is not chosen after the select has waited.
 #[test]
 fn of_several_arms_on_one_channel_a_biased_select_takes_the_first() {
     watched(1, || {

@@ -143,7 +143,7 @@ fn a_message_has_the_type_of_its_channel() {
     let (numbers, number) = bounded::<u64>(1);
     select! { send(numbers, "7".parse().unwrap()) -> sent => sent.unwrap() }
     assert_eq!(number.recv(), Ok(7));
-    // What is borrowed while the message is evaluated is free again when the message was sent.
+    // A value that is borrowed while the message is evaluated is free again when the message was sent.
     let (texts, text) = bounded::<String>(1);
     let locked = gmp::sync::Mutex::new(String::from("text"));
     select! { send(texts, locked.lock().clone()) -> _ => assert!(locked.try_lock().is_some()) }

@@ -6,8 +6,8 @@ use common::random::Random;
 use gmp::chan::{Select, bounded, never};
 use gmp::select;
 
-/// Fails by a deadlock, or by a message that is lost: both sides wait in several queues, in opposite order, and each
-/// may be claimed while it claims.
+/// Both sides wait in several queues, in opposite order, and each may be claimed while it claims. Fails by a deadlock, or when
+/// a message is lost.
 #[test]
 fn selects_that_cross_each_other_meet() {
     everyone(|crew| {
@@ -38,7 +38,7 @@ fn selects_that_cross_each_other_meet() {
     });
 }
 
-/// Fails by a deadlock, or by two who think that they met the same third.
+/// Fails by a deadlock, or when two members believe that they met the same third.
 #[test]
 fn a_ring_of_selects_passes_everything_on() {
     const RING: usize = 4;
@@ -70,7 +70,7 @@ fn a_ring_of_selects_passes_everything_on() {
     });
 }
 
-/// Fails by a message that comes twice, or not at all: many claim the same waits at once.
+/// Many members claim the same waits at once. Fails when a message comes twice, or not at all.
 #[test]
 fn many_selects_over_the_same_channels_lose_nothing() {
     everyone(|crew| {
@@ -124,7 +124,7 @@ fn many_selects_over_the_same_channels_lose_nothing() {
     });
 }
 
-/// Fails by a hang: who only tries, and finds the other on its way into its queues, does not wake it.
+/// Fails by a hang when a call that only tries finds the other side on its way into its queues, and does not wake it.
 #[test]
 fn a_try_that_meets_a_select_on_its_way_is_seen() {
     everyone(|crew| {

@@ -1,4 +1,5 @@
-//! `select!`, `select_biased!` and `Select`: one of several operations, each equally likely, and nothing of the others.
+//! `select!`, `select_biased!` and `Select`: one of several operations, each equally likely, is done, and no part of the
+//! others.
 
 mod arms;
 mod dynamic;

@@ -1,4 +1,4 @@
-//! A message expression that unwinds: the claim is withdrawn, and nobody on the other side notices.
+//! A message expression that unwinds: the claim is withdrawn, and the other side does not notice.
 
 use super::share;
 use common::crew::{Crew, everyone};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
 
-/// No message: it unwinds, without a word of the panic hook's.
+/// Unwinds in place of a message, without a call of the panic hook.
 fn nothing<T>() -> T {
     resume_unwind(Box::new("no message"))
 }
@@ -83,7 +83,7 @@ fn a_receiver_that_meets_a_waiting_select_goes_on_waiting() {
     });
 }
 
-/// Fails by a hang, or a message from nowhere: one who only tries meets those who fail.
+/// A member that only tries meets members that fail. Fails by a hang, or by a message that was never sent.
 #[test]
 fn tries_get_only_what_was_sent() {
     everyone(|crew| {
@@ -121,7 +121,7 @@ fn tries_get_only_what_was_sent() {
     });
 }
 
-/// Fails if the slot that was kept for the message is lost, or is not offered to who waits behind.
+/// Fails if the slot that was kept for the message is lost, or is not offered to the next waiter.
 #[test]
 fn a_slot_goes_to_the_next_one() {
     everyone(|crew| {
@@ -143,7 +143,7 @@ fn a_slot_goes_to_the_next_one() {
     });
 }
 
-/// Starts one who waits in this way, and one who claims it and keeps it until `meanwhile` is over, then fails.
+/// Starts a member that waits in this way, and one that claims it, keeps it until `meanwhile` is over, and then fails.
 fn kept_in_suspense<T: Send + 'static>(
     crew: &Crew<'_>,
     cap: usize,
@@ -166,7 +166,7 @@ fn kept_in_suspense<T: Send + 'static>(
     seen
 }
 
-/// Fails by a hang: the limit, or the close, that came during the claim is not looked at after it.
+/// Fails by a hang when a limit, or a close, that came during the claim is not seen after it.
 #[test]
 fn what_came_during_the_claim_is_seen_after_it() {
     everyone(|crew| {
@@ -189,7 +189,7 @@ fn what_came_during_the_claim_is_seen_after_it() {
     });
 }
 
-/// Fails by a hang: another arm became ready during the claim, and its message was not told of.
+/// Fails by a hang when another arm became ready during the claim, and the select is not told of its message.
 #[test]
 fn another_arm_that_became_ready_during_the_claim_is_chosen_after_it() {
     everyone(|crew| {
@@ -204,7 +204,7 @@ fn another_arm_that_became_ready_during_the_claim_is_chosen_after_it() {
     });
 }
 
-/// Fails by a hang, a loss, or a double: claims are withdrawn while others come, and ends meet them.
+/// Claims are withdrawn while others come and ends meet them. Fails by a hang, or by a lost or doubled message.
 #[test]
 fn failures_among_many_lose_nothing() {
     everyone(|crew| {

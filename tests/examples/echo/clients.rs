@@ -15,7 +15,7 @@ pub fn connect(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// `size` bytes that no other message of any connection has.
+/// Returns `size` bytes that no other message of any connection has.
 pub fn content(connection: usize, number: usize, size: usize) -> Vec<u8> {
     let mut state = ((connection as u64) << 32 | number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -38,7 +38,7 @@ pub fn expect(mut stream: &TcpStream, expected: &[u8]) {
     }
 }
 
-/// The server has ended its direction, after everything else was read.
+/// Asserts that the server has ended its direction, after everything else was read.
 #[track_caller]
 pub fn expect_end(mut stream: &TcpStream) {
     let got = stream.read(&mut [0; 16]).expect("the end of the stream, not an error");
@@ -76,8 +76,8 @@ pub fn converse(addr: SocketAddr, threads: usize, connections: usize, rounds: us
     });
 }
 
-/// Writes `content` of one long message until no more fits, although the server was given time to read: it is blocked
-/// in its own write. How many bytes that were.
+/// Writes `content` of one long message until no more fits, although the server had time to read: it is blocked in its own
+/// write. Returns the number of bytes.
 pub fn fill(mut stream: &TcpStream, long: &[u8]) -> usize {
     stream.set_nonblocking(true).expect("a socket");
     let mut written = 0;
@@ -99,7 +99,7 @@ pub fn fill(mut stream: &TcpStream, long: &[u8]) -> usize {
     written
 }
 
-/// Sends `last` so that it leaves together with the end of the stream.
+/// Sends `last` together with the end of the stream.
 pub fn send_with_end(stream: &TcpStream, last: &[u8]) {
     // SAFETY: the descriptor is open and the slice is valid. MSG_MORE keeps it back until the end is sent, too.
     let sent = unsafe { libc::send(stream.as_raw_fd(), last.as_ptr().cast(), last.len(), libc::MSG_MORE) };

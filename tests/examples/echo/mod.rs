@@ -1,7 +1,7 @@
 //! The echo server as the world sees it: another process, with clients that are not ours.
 //!
-//! Every test ends within `example::LIMIT` for each of its steps. What is checked of a connection is checked by content that
-//! depends on the connection and the message.
+//! Every test ends within `example::LIMIT` for each of its steps. Connections are checked by contents that depend on the
+//! connection and the message.
 
 pub mod clients;
 pub mod server;
@@ -89,7 +89,7 @@ fn a_client_that_ends_its_direction_gets_everything_back_and_then_the_end() {
     }
 }
 
-/// Fails by a time-out: the server saw the data, took the socket for empty, and waits for an event that has been.
+/// Fails by a time-out when the server saw the data, took the socket for empty, and waits for an event that has passed.
 #[test]
 fn an_end_in_the_segment_of_the_last_data_is_not_missed() {
     for procs in PROCS {
@@ -139,7 +139,7 @@ fn a_reset_ends_its_connection_and_no_other() {
     }
 }
 
-/// Fails by a time-out: with one P, a write that blocks its thread blocks everybody.
+/// Fails by a time-out: with one P, a write that blocks its thread blocks all goroutines.
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
     for procs in PROCS {
@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_holds_up_nobody_else() {
     }
 }
 
-/// Fails when a thread of the server looks for something to do every now and then.
+/// Fails when a thread of the server polls for work every now and then.
 #[test]
 fn idle_connections_cost_no_processor_time() {
     for procs in PROCS {
@@ -205,7 +205,7 @@ fn what_was_sent_before_the_signal_is_answered() {
     }
 }
 
-/// Fails by a server that does not end, or not well.
+/// Fails when a server does not end, or ends with an error.
 #[test]
 fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     for procs in PROCS {
@@ -216,7 +216,7 @@ fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     }
 }
 
-/// Fails when the server ends, spins, drops who waits, or never accepts again.
+/// Fails when the server ends, spins, drops a waiting client, or never accepts again.
 #[test]
 fn a_full_table_of_descriptors_delays_new_connections_only() {
     for procs in PROCS {

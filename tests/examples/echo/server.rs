@@ -1,4 +1,4 @@
-//! The server example as a child process, and what can be seen of it from outside.
+//! The server example as a child process, and what the kernel tells of it.
 
 use super::clients::connect;
 use crate::program::Program;
@@ -27,7 +27,7 @@ pub struct Totals {
 pub struct Activity {
     /// Hundredths of a second on a processor.
     pub ticks: u64,
-    /// How often one of its threads went to sleep.
+    /// Returns how often one of its threads went to sleep.
     pub sleeps: u64,
 }
 
@@ -69,7 +69,7 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{file}", self.program.id()))
     }
 
-    /// How many sockets it has open.
+    /// Returns how many sockets it has open.
     pub fn sockets(&self) -> usize {
         self.program.sockets()
     }
@@ -100,7 +100,7 @@ impl Server {
         self.end()
     }
 
-    /// Waits for its end, which is to be a good one.
+    /// Waits for its end, and asserts that it succeeded.
     pub fn end(self) -> Totals {
         let said = self.program.end();
         let line = said.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// Looks again and again until `done`, which nothing tells of by itself.
+/// Looks again and again until `done`, of which there is no event.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();

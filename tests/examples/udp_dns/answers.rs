@@ -32,7 +32,7 @@ fn answers_are_kept_while_their_ttls_count_down() {
     }
 }
 
-/// Fails by an answer that is kept without a time of its own, or not kept for its time.
+/// Fails when an answer without a TTL is kept, or an answer is not kept for its TTL.
 #[test]
 fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
     for procs in PROCS {
@@ -144,7 +144,7 @@ fn a_truncated_answer_is_fetched_over_tcp_and_handed_on_by_size() {
     }
 }
 
-/// Fails by an option that goes to somebody else's hop, or by a resolver without EDNS that is no resolver.
+/// Fails when an option is passed to another hop, or when a resolver without EDNS can't be used.
 #[test]
 fn edns_is_between_neighbours() {
     for procs in PROCS {

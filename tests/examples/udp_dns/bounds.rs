@@ -122,7 +122,7 @@ fn a_flood_of_names_fills_the_cache_and_no_more() {
     }
 }
 
-/// Fails by a query above the limit that waits, or by one that the cache can answer and that waits with it.
+/// Fails when a query above the limit waits, or one that the cache can answer waits with it.
 #[test]
 fn above_the_limit_of_queries_the_next_one_is_told() {
     for procs in PROCS {
@@ -153,7 +153,7 @@ fn above_the_limit_of_queries_the_next_one_is_told() {
     }
 }
 
-/// Fails by an answer that waits for an earlier one, by a connection that is not kept, or by one that is kept for ever.
+/// Fails when an answer waits for an earlier one, when a connection is not kept, or when one is kept for ever.
 #[test]
 fn a_connection_has_many_queries_under_way() {
     for procs in PROCS {
@@ -197,7 +197,7 @@ fn a_connection_has_many_queries_under_way() {
     }
 }
 
-/// Fails by a client that does not read its answers and has others wait for theirs.
+/// Fails when a client that does not read its answers makes others wait for theirs.
 #[test]
 fn a_client_that_does_not_read_is_alone_with_that() {
     for procs in PROCS {
@@ -268,7 +268,7 @@ fn the_stop_answers_what_is_under_way() {
     }
 }
 
-/// Fails by a server that listens to a signal only where it has nothing to do.
+/// Fails when the server hears a signal only while it has nothing to do.
 #[test]
 fn the_stop_is_heard_in_a_flood() {
     for procs in PROCS {

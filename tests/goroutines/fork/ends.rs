@@ -1,8 +1,8 @@
-//! The ways out of a branch: however the forker goes on, what its branches borrow is over by then.
+//! The ways out of a branch: however the forker goes on, the borrows of its branches have ended by then.
 
 use super::*;
 
-/// What a branch does beside its forker, and what comes of it.
+/// The action of a branch beside its forker, and its outcome.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Way {
     Returns,
@@ -21,7 +21,8 @@ impl Way {
 }
 
 /// Each way out of either branch, with the second one run by the forker, begun and over before the forker comes, or begun and
-/// waited for. Fails when the forker goes on before what borrows from it is over, or with another end than the first branch's.
+/// waited for. Fails when the forker goes on before the branches that borrow from it are over, or with another end than the
+/// first branch's.
 #[test]
 fn in_each_way_out_nothing_borrows_any_more() {
     const WAYS: [Way; 3] = [Way::Returns, Way::Panics, Way::Exits];
@@ -248,7 +249,8 @@ fn four_slow(dropped: &Arc<AtomicUsize>) -> [Slow; 4] {
     [(); 4].map(|()| Slow(Arc::clone(dropped)))
 }
 
-/// Fails by drops that end in the middle: an interrupt unwinds the forker, and then the waits in the drops of its branches.
+/// An interrupt unwinds the forker. Fails when it also ends the waits in the drops of its branches, so that these stop in the
+/// middle.
 #[test]
 fn branches_are_dropped_undisturbed() {
     everywhere(|rt| {
@@ -269,8 +271,8 @@ fn branches_are_dropped_undisturbed() {
     });
 }
 
-/// Fails by a goroutine that is left: the drops of its branches, or of closures that do not start any more, have used up its
-/// throws.
+/// Fails when a goroutine is left behind because the drops of its branches, or of closures that no longer start, have used up
+/// its throws.
 #[test]
 fn drops_at_the_end_of_a_runtime_are_undisturbed() {
     for spawns in [false, true] {

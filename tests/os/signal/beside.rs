@@ -26,7 +26,7 @@ fn hold_all(mut sets: impl FnMut(usize) + Send + 'static) {
     });
 }
 
-/// As `hold_all`, once.
+/// As `hold_all`, once only.
 fn hold(mut sets: impl FnMut() + Send + 'static) {
     hold_all(move |later| {
         if later == 0 {
@@ -35,7 +35,8 @@ fn hold(mut sets: impl FnMut() + Send + 'static) {
     });
 }
 
-/// Has the program set the action at the call `nth`, from 1 on, that `changes` makes. Returns `false` if there are not so many.
+/// Makes the program set the action at the call `nth`, from 1 on, that `changes` makes. Returns `false` if there are not so
+/// many calls.
 fn at(nth: usize, changes: impl FnOnce()) -> bool {
     MADE.store(0, SeqCst);
     NTH.store(nth, SeqCst);
@@ -93,7 +94,7 @@ fn stays<T>(least: usize, prepare: impl Fn(Signal) -> T, changes: impl Fn(Signal
     }
 }
 
-/// Fails by a handler of the program that is not called, or does not come back.
+/// Fails when a handler of the program is not called, or does not come back.
 #[test]
 fn one_that_is_set_beside_notify_is_passed_on_to() {
     alone("one_that_is_set_beside_notify_is_passed_on_to", || {
@@ -113,7 +114,7 @@ fn one_that_is_set_beside_notify_is_passed_on_to() {
     });
 }
 
-/// Fails by two handlers that call each other for ever, until the stack is full.
+/// Fails when two handlers call each other for ever, until the stack is full.
 #[test]
 fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
     alone("one_that_comes_over_ours_beside_notify_stays_and_passes_on", || {
@@ -163,7 +164,7 @@ fn one_that_is_set_beside_reset_stays() {
     });
 }
 
-/// Fails by the action from before: another library has put our handler back, which then takes itself out.
+/// Another library has put our handler back, which then takes itself out. Fails by the action from before.
 #[test]
 fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
     extern "C" fn idle(_signal: libc::c_int) {}
@@ -180,7 +181,8 @@ fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
     });
 }
 
-/// Runs `test` in children, one for each call that it makes, which get its number; as long as they say that it came.
+/// Runs `test` in one child for each call that it makes, with the number of the call, as long as the child says that the call
+/// came.
 fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
     const NTH: &str = "NTH";
     const CAME: &str = "the program has set an action";
@@ -195,7 +197,7 @@ fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
     assert!(calls >= least, "{calls}");
 }
 
-/// Fails by a handler that is replaced, or is not called for a SIGSEGV that was sent; and where it came first and our own was
+/// Fails when the handler is replaced, or is not called for a SIGSEGV that was sent; and when it came first and our own was
 /// taken out for it, which then reports no overflow.
 #[test]
 fn one_that_is_set_beside_the_first_runtime_stays() {
@@ -219,7 +221,7 @@ fn one_that_is_set_beside_the_first_runtime_stays() {
     });
 }
 
-/// Fails by a handler of the program that is replaced, for good.
+/// Fails when a handler of the program is replaced for good.
 #[test]
 fn one_that_is_set_beside_the_first_dump_stays() {
     alone("one_that_is_set_beside_the_first_dump_stays", || {

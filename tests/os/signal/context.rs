@@ -7,7 +7,7 @@ use gmp::context::{Context, ContextError, with_signals};
 use gmp::signal::{self, SIGINT, SIGKILL, SIGTERM, Signal};
 use gmp::sync::Event;
 
-/// Fails by a context that goes on, by another cause, or by an action that is not back when the end is seen.
+/// Fails when a context goes on, by another cause, or when the action is not restored when the end is seen.
 #[test]
 fn the_first_signal_ends_the_context_and_is_the_cause() {
     alone("the_first_signal_ends_the_context_and_is_the_cause", || {
@@ -45,7 +45,7 @@ fn a_second_signal_kills() {
     });
 }
 
-/// Fails by an action that stays with a context that is done or gone, or by a thread.
+/// Fails when an action stays after its context is done or gone, or when a thread stays.
 #[test]
 fn a_context_that_is_done_or_gone_listens_no_more() {
     alone("a_context_that_is_done_or_gone_listens_no_more", || {

@@ -8,14 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
-/// How a process ends that goes through some steps, and then sends the signal to itself.
+/// The end of a process that goes through some steps, and then sends the signal to itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     /// By the dump of the runtime: Go's status.
     Dump,
     /// By the kernel's default action.
     Killed,
-    /// Not by the signal, which is ignored, or which a handler of the program's has taken.
+    /// Not by the signal, which is ignored, or which a handler of the program has taken.
     Lives,
 }
 
@@ -104,8 +104,8 @@ fn go_through(steps: &[Step], end: End) {
     assert_eq!(other.recv_deadline(limit()), Ok(SIGWINCH));
 }
 
-/// Fails by a dump that is off for good because a receiver, or `ignore`, was there before the first runtime; by one that comes
-/// although somebody has the signal; or by one in place of what the program has set.
+/// Fails when the dump is off for good because a receiver, or `ignore`, was there before the first runtime; when it comes
+/// although a receiver has the signal; or when it replaces the action that the program has set.
 #[test]
 fn the_dump_is_the_default_action_in_each_order() {
     const NAME: &str = "the_dump_is_the_default_action_in_each_order";
@@ -135,7 +135,7 @@ fn the_dump_is_the_default_action_in_each_order() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Fails by a receiver that is deaf, or by a dump that is off: the first runtime starts while receivers come and go.
+/// The first runtime starts while receivers come and go. Fails when a receiver gets no signals, or when the dump is off.
 #[test]
 fn the_first_runtime_starts_while_receivers_come_and_go() {
     const NAME: &str = "the_first_runtime_starts_while_receivers_come_and_go";

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Fails by a receiver that misses its signal, or gets another one's.
+/// Fails when a receiver misses its signal, or gets another receiver's.
 #[test]
 fn each_receiver_hears_what_it_asked_for() {
     alone("each_receiver_hears_what_it_asked_for", || {
@@ -38,7 +38,7 @@ fn each_receiver_hears_what_it_asked_for() {
     });
 }
 
-/// Fails by a receiver that has kept a signal twice, or by one that goes without.
+/// Fails when a receiver has kept a signal twice, or has none.
 #[test]
 fn signals_of_a_kind_are_one_while_they_wait() {
     alone("signals_of_a_kind_are_one_while_they_wait", || {
@@ -82,7 +82,7 @@ fn a_receiver_is_an_arm_of_a_select_and_an_iterator() {
     });
 }
 
-/// Fails by a call that is not refused, or by one that has done half of its work.
+/// Fails when a call is not refused, or has done half of its work.
 #[test]
 fn what_is_not_for_programs_is_refused() {
     alone("what_is_not_for_programs_is_refused", || {
@@ -130,7 +130,7 @@ fn every_other_signal_can_be_heard() {
     });
 }
 
-/// Fails by a thread for each receiver, by one that stays, or by one that is not started again.
+/// Fails by a thread for each receiver, or when the thread stays, or is not started again.
 #[test]
 fn one_thread_serves_all_receivers_and_goes_with_the_last() {
     alone("one_thread_serves_all_receivers_and_goes_with_the_last", || {
@@ -147,7 +147,7 @@ fn one_thread_serves_all_receivers_and_goes_with_the_last() {
     });
 }
 
-/// Fails by a receiver that looks for signals by itself.
+/// Fails when a receiver polls for signals.
 #[test]
 fn an_idle_receiver_takes_no_cpu() {
     alone("an_idle_receiver_takes_no_cpu", || {
@@ -174,7 +174,7 @@ fn an_idle_receiver_takes_no_cpu() {
     });
 }
 
-/// Fails by a signal that stays pending: every thread blocks it.
+/// Every thread blocks the signal. Fails when it stays pending.
 #[test]
 fn a_signal_that_all_threads_block_is_heard() {
     alone("a_signal_that_all_threads_block_is_heard", || {
@@ -201,7 +201,7 @@ fn a_signal_that_all_threads_block_is_heard() {
     });
 }
 
-/// Fails by a receiver that hangs, or that has lost what came before.
+/// Fails when a receiver hangs, or has lost the signals that came before.
 #[test]
 fn a_receiver_without_signals_left_is_closed() {
     alone("a_receiver_without_signals_left_is_closed", || {
@@ -231,7 +231,7 @@ fn a_receiver_without_signals_left_is_closed() {
     });
 }
 
-/// Fails by a receiver that dies with a runtime, or hears nothing without one.
+/// Fails when a receiver ends with a runtime, or gets nothing without one.
 #[test]
 fn a_receiver_belongs_to_no_runtime() {
     alone("a_receiver_belongs_to_no_runtime", || {
@@ -257,7 +257,7 @@ fn a_receiver_belongs_to_no_runtime() {
     });
 }
 
-/// Fails by a signal that takes long; the machine may be busy, so the best of many counts.
+/// Fails when a signal takes long; the machine may be busy, so the best of many counts.
 #[test]
 fn a_signal_comes_soon() {
     alone("a_signal_comes_soon", || {
@@ -278,7 +278,7 @@ fn a_signal_comes_soon() {
     });
 }
 
-/// Fails by a kind of signal that is lost, by one that is told more often than it was sent, or by a hang.
+/// Fails when a kind of signal is lost, or is told more often than it was sent, or by a hang.
 #[test]
 fn a_storm_of_signals_loses_no_kind() {
     const ROUNDS: usize = 10;

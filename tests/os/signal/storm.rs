@@ -13,19 +13,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
-/// Each of these stands alone: the next one of its kind comes when it was heard.
+/// Each of these is sent alone: the next of its kind comes after it was received.
 const ALONE: [Signal; 3] = [SIGUSR1, SIGTERM, SIGINT];
 const EACH_ALONE: usize = 700;
 /// These come as fast as they can, from threads and from other processes.
 const CROWDED: [Signal; 2] = [SIGUSR2, SIGURG];
 const EACH_CROWDED: usize = 1800;
 const EACH_OF_A_PROCESS: usize = 400;
-/// For this one nobody stays, and its own action does nothing.
+/// For this one no receiver stays, and its own action does nothing.
 const DROPPED: Signal = SIGWINCH;
 /// The last one of all.
 const END: Signal = SIGHUP;
 
-/// What the receiver that stays has heard, how often: it tells of each one of `ALONE` when it has heard that.
+/// How often the receiver that stays has received each signal; it reports each of `ALONE` when it has received it.
 fn hears(tell: BTreeMap<Signal, Sender<()>>) -> impl FnOnce() -> BTreeMap<Signal, usize> {
     let signals = signal::notify(&[&ALONE[..], &CROWDED, &[END]].concat()).unwrap();
     move || {
@@ -42,7 +42,7 @@ fn hears(tell: BTreeMap<Signal, Sender<()>>) -> impl FnOnce() -> BTreeMap<Signal
     }
 }
 
-/// Receivers, and contexts, of some of the signals, which live for a moment or until something comes.
+/// Receivers, and contexts, of some of the signals, which live for a moment or until a signal comes.
 fn comes_and_goes(number: usize, over: &AtomicBool) -> usize {
     let (mut random, mut rounds) = (Random::new(number), 0);
     while !over.load(SeqCst) {
@@ -73,8 +73,8 @@ fn comes_and_goes(number: usize, over: &AtomicBool) -> usize {
     rounds
 }
 
-/// Fails by one that stands alone and is lost, or told twice; by more of a kind than were sent; by one behind a crowd that is
-/// lost; by an action that is not back; or by a hang.
+/// Fails when a signal that is sent alone is lost, or told twice; by more of a kind than were sent; when one behind a crowd is
+/// lost; when an action is not restored; or by a hang.
 #[test]
 fn none_that_stands_alone_is_lost_beside_receivers_that_come_and_go() {
     alone("none_that_stands_alone_is_lost_beside_receivers_that_come_and_go", || {

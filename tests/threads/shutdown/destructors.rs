@@ -1,4 +1,4 @@
-//! What destructors do while their goroutine is unwound.
+//! Destructors that act while their goroutine is unwound.
 
 use super::{Counts, HOUR, MS, SHUTDOWN_LIMIT, ends_clean};
 use common::child;
@@ -22,7 +22,7 @@ impl<F: FnMut()> Drop for Does<F> {
     }
 }
 
-/// More of them than there are threads. Fails by a destructor that is interrupted, or not waited for.
+/// More of them than there are threads. Fails when a destructor is interrupted, or not waited for.
 #[test]
 fn destructors_that_park_come_to_their_end() {
     everywhere(|rt| {
@@ -53,8 +53,8 @@ fn destructors_that_park_come_to_their_end() {
     });
 }
 
-/// Goroutines that a destructor starts are dropped unrun. Fails when they keep what was reserved for them of the limit of
-/// stacks, so that a destructor after them gets none.
+/// Goroutines that a destructor starts are dropped unrun. Fails when they keep their share of the limit of stacks, so that a
+/// destructor after them gets none.
 #[test]
 fn what_is_started_in_vain_keeps_no_stack() {
     const STACK: usize = 64 << 10;
@@ -82,7 +82,7 @@ fn what_is_started_in_vain_keeps_no_stack() {
     }
 }
 
-/// Fails by a hang: one joins another that is unwound as well, in both orders.
+/// One joins another that is unwound as well, in both orders. Fails by a hang.
 #[test]
 fn a_destructor_may_join_another_goroutine() {
     everywhere(|rt| {
@@ -130,7 +130,7 @@ fn a_destructor_that_parks_for_ever_is_left_when_the_time_is_over() {
     });
 }
 
-/// A closure that never ran is dropped, and that may park. Fails by a closure that runs, or is not dropped.
+/// A closure that never ran is dropped, and its drop may park. Fails when a closure runs, or is not dropped.
 #[test]
 fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
     watched(1, || {
@@ -166,7 +166,7 @@ fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
     });
 }
 
-/// Some ms after it began the drop is over, if nobody ends it from outside.
+/// Some ms after it began the drop is over, unless it is ended from outside.
 struct Slow(Arc<AtomicUsize>);
 
 impl Drop for Slow {
@@ -177,8 +177,8 @@ impl Drop for Slow {
     }
 }
 
-/// A closure that never ran, a value that nobody takes, and `local!` variables, more of them than there are throws. Fails by a
-/// destructor that is interrupted although nothing unwinds there, or a goroutine that is left.
+/// A closure that never ran, a value without a joiner, and `local!` variables, more of them than there are throws. Fails when a
+/// destructor is interrupted although nothing unwinds there, or when a goroutine is left behind.
 #[test]
 fn what_a_goroutine_drops_as_it_ends_is_not_interrupted() {
     gmp::local! {
@@ -218,7 +218,7 @@ fn what_a_goroutine_drops_as_it_ends_is_not_interrupted() {
     });
 }
 
-/// As in any unwinding: one that is caught is no harm. Fails by an abort.
+/// As in any unwinding, a panic that is caught does no harm. Fails by an abort.
 #[test]
 fn a_panic_that_a_destructor_catches_does_no_harm() {
     everywhere(|rt| {
@@ -236,7 +236,7 @@ fn a_panic_that_a_destructor_catches_does_no_harm() {
     });
 }
 
-/// As in any unwinding: one that leaves a destructor ends the process. Fails when nobody says so in the docs any more.
+/// As in any unwinding, a panic that leaves a destructor ends the process. Fails when the docs no longer say so.
 #[test]
 fn a_panic_that_leaves_a_destructor_ends_the_process() {
     const TEST: &str = "a_panic_that_leaves_a_destructor_ends_the_process";

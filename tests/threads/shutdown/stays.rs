@@ -1,4 +1,4 @@
-//! Who can't be unwound stays where it is, and nothing of it is dropped.
+//! A goroutine that can't be unwound stays where it is, and none of its values is dropped.
 
 use super::{Counts, HOUR, MS, SHUTDOWN_LIMIT, ends_clean};
 use common::bolt::bolted;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Fails by an abort, by a drop, or by the time: nobody waits for one that stays.
+/// The ender does not wait for a goroutine that stays. Fails by an abort, by a drop, or by the time.
 #[test]
 fn below_a_function_of_c_nothing_is_unwound() {
     everywhere(|rt| {
@@ -41,7 +41,7 @@ fn below_a_function_of_c_nothing_is_unwound() {
     });
 }
 
-/// The frames of a scope's body are borrowed by its children. Fails by a value that is freed under the one that is left.
+/// The children of a scope borrow from the frames of its body. Fails when a value is freed under a child that is left behind.
 #[test]
 fn the_parent_of_one_that_stays_stays() {
     everywhere(|rt| {
@@ -81,7 +81,7 @@ fn the_parent_of_one_that_stays_stays() {
     });
 }
 
-/// Fails when the parent does not wait for its children, or what they borrow goes before them.
+/// Fails when the parent does not wait for its children, or their borrowed values go before them.
 #[test]
 fn children_are_unwound_before_their_parent() {
     everywhere(|rt| {
@@ -120,7 +120,7 @@ fn children_are_unwound_before_their_parent() {
     });
 }
 
-/// Fails by the time, or by an end without its three throws.
+/// Fails by the time, or when the end does not make its three throws.
 #[test]
 fn who_catches_what_is_thrown_is_thrown_at_three_times() {
     everywhere(|rt| {
@@ -141,7 +141,7 @@ fn who_catches_what_is_thrown_is_thrown_at_three_times() {
     });
 }
 
-/// Fails by a value that is lost: who catches and returns has ended.
+/// A goroutine that catches the throw and returns has ended. Fails when its value is lost.
 #[test]
 fn who_catches_what_is_thrown_may_return() {
     everywhere(|rt| {
@@ -192,7 +192,7 @@ fn in_no_time_all_are_left() {
     });
 }
 
-/// A goroutine that never comes back takes the time, and no more. Fails by a sleeper that is left because of it.
+/// A goroutine that never comes back costs the whole limit, and no more. Fails when a sleeper is left behind because of it.
 #[test]
 fn one_that_never_parks_does_not_keep_others_from_being_unwound() {
     watched(2, || {
@@ -220,7 +220,7 @@ fn one_that_never_parks_does_not_keep_others_from_being_unwound() {
     });
 }
 
-/// It calls `go` of its runtime, which has begun to end. Fails by a closure that runs, or is not dropped.
+/// It calls `go` of its runtime, which has begun to end. Fails when the closure runs, or is not dropped.
 #[test]
 fn go_in_a_runtime_that_ends_drops_its_closure() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! Every kind of wait is ended, and what lies on the stack is dropped.
+//! Every kind of wait is ended, and the values on the stack are dropped.
 
 use super::{Counts, HOUR, MS, ends_clean};
 use common::everywhere;
@@ -11,14 +11,14 @@ use gmp::{JoinHandle, Runtime, select};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// Starts goroutines that wait in one way, and says how many there are.
+/// Starts goroutines that wait in one way, and returns how many there are.
 type Kind = fn(&Counts, &Runtime) -> usize;
 
 const KINDS: [(&str, Kind); 20] = [
     ("sleep", |counts, rt| one(counts.go(rt, || sleep(HOUR)))),
     ("receive", |counts, rt| {
         let (tx, rx) = chan::bounded::<u32>(1);
-        // The sender lies on the stack of the one who waits.
+        // The sender lies on the stack of the waiter.
         one(counts.go(rt, move || (rx.recv(), tx)))
     }),
     ("send", |counts, rt| {
@@ -147,14 +147,14 @@ where
     move || f(&shared)
 }
 
-/// One that is parked in `f` before the others come.
+/// Starts one that is parked in `f` before the others come.
 fn holder<T: Send + Sync + 'static>(counts: &Counts, rt: &Runtime, shared: Arc<T>, f: fn(&T)) -> usize {
     let holds = one(counts.go(rt, move || f(&shared)));
     counts.all_begun(rt, 1);
     holds
 }
 
-/// Fails by a count of drops, by a wait that ends as if nothing had happened, or by what is left.
+/// Fails by a count of drops, when a wait ends as if nothing had happened, or when a goroutine is left behind.
 #[test]
 fn whoever_waits_is_unwound() {
     for (name, kind) in KINDS {
@@ -191,7 +191,8 @@ fn all_of_them_at_once_are_unwound_by_a_drop() {
     });
 }
 
-/// A call that blocks its thread is no point; the next park is. Fails by a goroutine that is left, or goes on.
+/// A goroutine is not unwound in a call that blocks its thread, but at the next park. Fails when a goroutine is left behind, or
+/// goes on.
 #[test]
 fn who_comes_back_from_a_blocking_call_is_unwound_where_it_parks() {
     everywhere(|rt| {

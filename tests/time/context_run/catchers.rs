@@ -62,7 +62,7 @@ fn each_run_catches_its_own_the_innermost_first() {
     });
 }
 
-/// Fails if one who catches everything is thrown at for ever, or not three times, or loses its place in the queue.
+/// Fails if a goroutine that catches everything is thrown at for ever, or not three times, or loses its place in the queue.
 #[test]
 fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
     everywhere(|rt| {
@@ -108,7 +108,7 @@ impl Drop for WaitsInDrop {
     }
 }
 
-/// Fails by an abort: a wait in a destructor is interrupted while the thread panics. On a plain thread, which stays one.
+/// On a plain thread, which stays one. Fails by an abort when a wait in a destructor is interrupted while the thread panics.
 #[test]
 fn a_wait_while_panicking_is_left_alone() {
     for cancel_first in [true, false] {
@@ -139,7 +139,7 @@ fn a_wait_while_panicking_is_left_alone() {
     }
 }
 
-/// Catches whatever unwinds `f`, asks what it is, and passes it on.
+/// Catches the payload that unwinds `f`, asks what it is, and passes it on.
 fn ask(f: impl FnOnce()) -> Result<(), bool> {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return Ok(()) };
     Err(gmp::is_interrupt(&*payload))

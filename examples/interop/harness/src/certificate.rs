@@ -16,7 +16,7 @@ extendedKeyUsage = serverAuth
 subjectAltName = DNS:localhost, IP:127.0.0.1
 ";
 
-/// The files of the certificate and of its private key, as PEM.
+/// Makes the certificate and its private key, and returns the paths of the two PEM files.
 #[track_caller]
 pub fn certificate(openssl: &Program, scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (cert, key) = (scratch.join("cert.pem"), scratch.join("key.pem"));

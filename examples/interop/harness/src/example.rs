@@ -9,10 +9,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an example may take to stop: its connections are finished or told.
+/// How long an example may take to stop. Within that time it finishes its connections or tells them of the end.
 pub const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// An example that has said where it listens.
+/// A running example that has printed where it listens.
 pub struct Example {
     child: Guard,
     addr: SocketAddr,
@@ -21,7 +21,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// Starts it with this many Ps, and reads the first address of the first line that it prints.
+    /// Starts the example with this many Ps, and reads the first address of the first line that it prints.
     #[track_caller]
     pub fn start(command: &mut Command, procs: usize) -> Self {
         command.env("GMPMAXPROCS", procs.to_string()).stdin(Stdio::null());
@@ -29,7 +29,7 @@ impl Example {
         let mut child = Guard(child.unwrap_or_else(|refused| panic!("{command:?}: {refused}")));
         let (stdout, stderr) = (lines(child.0.stdout.take()), lines(child.0.stderr.take()));
         let Ok(first) = stdout.recv_timeout(LIMIT) else {
-            // What a crate says may be on stderr, and the process may have ended.
+            // stderr can hold what a crate has printed, and the process can have ended.
             let said: Vec<_> = stderr.try_iter().collect();
             panic!("{command:?} does not say where it listens: {said:?}");
         };
@@ -46,19 +46,19 @@ impl Example {
         self.child.0.id()
     }
 
-    /// The next line that it prints.
+    /// Returns the next line that the example prints.
     #[track_caller]
     pub fn line(&self) -> String {
         self.stdout.recv_timeout(LIMIT).expect("the example prints a line")
     }
 
-    /// The next line on its stderr.
+    /// Returns the next line on the example's stderr.
     #[track_caller]
     pub fn complaint(&self) -> String {
         self.stderr.recv_timeout(LIMIT).expect("the example says something on stderr")
     }
 
-    /// A connection to it, whose calls fail, instead of hanging, after `LIMIT`.
+    /// Connects to the example. Calls on the connection fail after `LIMIT` instead of hanging.
     #[track_caller]
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect_timeout(&self.addr, LIMIT).expect("the example accepts");
@@ -68,12 +68,12 @@ impl Example {
         stream
     }
 
-    /// How many threads it has.
+    /// Returns how many threads the example has.
     pub fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_or(0, Iterator::count)
     }
 
-    /// The CPU time that it has used, in hundredths of a second.
+    /// Returns the CPU time that the example has used, in hundredths of a second.
     pub fn cpu_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
         // The second field is a name in parentheses; utime and stime are the 14th and the 15th.
@@ -81,26 +81,27 @@ impl Example {
         after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
     }
 
-    /// Sends SIGTERM; `stopped` looks at what comes of it.
+    /// Sends SIGTERM. `stopped` then checks how the example ends.
     pub fn signal(&self) -> Instant {
         self.signal_by(libc::SIGTERM)
     }
 
-    /// As `signal`, by another one.
+    /// Does the same as `signal` with another signal.
     pub fn signal_by(&self, signal: libc::c_int) -> Instant {
         // SAFETY: our own child, not reaped yet: the number is its own.
         assert_eq!(unsafe { libc::kill(self.pid() as libc::pid_t, signal) }, 0, "it runs");
         Instant::now()
     }
 
-    /// Ends it by SIGTERM: within `STOP_LIMIT`, with status 0. Returns what it printed and nobody has read.
+    /// Ends the example by SIGTERM: it must end within `STOP_LIMIT`, with status 0. Returns what it printed and the test has
+    /// not read.
     #[track_caller]
     pub fn terminate(self) -> String {
         let at = self.signal();
         self.stopped(at)
     }
 
-    /// As `terminate`, for a signal that was sent.
+    /// Does the same as `terminate` for a signal that was sent already.
     #[track_caller]
     pub fn stopped(mut self, at: Instant) -> String {
         let status = self.child.wait();
@@ -112,7 +113,7 @@ impl Example {
     }
 }
 
-/// The lines of a pipe, read by a thread, so that it never fills.
+/// Returns the lines of a pipe. A thread reads them, so that the pipe never fills.
 fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (line, lines) = mpsc::channel();
     let pipe = BufReader::new(pipe.expect("piped"));

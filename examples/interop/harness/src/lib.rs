@@ -1,7 +1,6 @@
-//! What the tests of the interop programs share: peers, which others have written, and examples, which are ours, as child
-//! processes that do not outlive their test.
-//! A test begins with the programs that it needs, `peer!("curl")`, and is skipped, told and counted where one is missing.
-//! README.md in the folder above shows a whole one.
+//! Shared code of the tests of the interop programs. It runs peers, which others have written, and examples of this package, as
+//! child processes that do not outlive their test. A test begins with the programs that it needs, `peer!("curl")`. If a program
+//! is missing, the test is skipped, and the skip is printed and counted. README.md in the folder above shows a whole test.
 
 mod certificate;
 mod example;
@@ -24,13 +23,13 @@ use std::time::{Duration, Instant};
 /// The numbers of Ps with which each example is run.
 pub const PROCS: [usize; 2] = [1, 4];
 
-/// The property holds with each number of Ps.
+/// Checks that the property holds with each number of Ps.
 #[track_caller]
 pub fn everywhere(property: impl Fn(usize)) {
     PROCS.into_iter().for_each(property);
 }
 
-/// Looks again and again until `done`, which nothing tells of by itself.
+/// Polls `done` until it returns `true`, for a condition that no event reports.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -40,7 +39,7 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The command of an example of the package whose test this is.
+/// Makes the command that runs an example of the package of the calling test.
 #[macro_export]
 macro_rules! example {
     ($name:literal) => {
@@ -48,7 +47,7 @@ macro_rules! example {
     };
 }
 
-/// A program of others by its name, or that Python which has the module. Where it is missing the test ends here, and says so.
+/// Finds a program of others by its name, or a Python that has the module. If it is missing, the test ends here and says so.
 #[macro_export]
 macro_rules! peer {
     (python $module:literal) => {

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a peer is given to end its own children before all of them are killed.
+/// How long a peer has to end its own children before the harness kills all of them.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often a peer is started that ends at once: another process may have taken the port.
+/// How often the harness starts a peer that ends at once. Another process can have taken the port.
 const STARTS: usize = 3;
 
 /// A server of others.
@@ -23,8 +23,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts what `command` makes for an empty folder and a free port of 127.0.0.1, in that folder, and waits until the port
-    /// answers. The server must stay in the foreground. Panics with what the server said when that does not come to be.
+    /// Starts the command that `command` makes for an empty folder and a free port of 127.0.0.1, in that folder, and waits
+    /// until the port answers. The server must stay in the foreground. Panics with the server's output if the port never
+    /// answers.
     #[track_caller]
     pub fn start(command: impl Fn(&Scratch, SocketAddr) -> Command) -> Self {
         for _ in 1..STARTS {
@@ -35,7 +36,8 @@ impl Peer {
         Self::try_start(&command).unwrap_or_else(|said| panic!("the peer ended: {said}"))
     }
 
-    /// The signal that ends it, where SIGTERM has it wait for its clients. It may have more processes, so SIGKILL comes late.
+    /// Sets the signal that ends the server, for a server that waits for its clients after SIGTERM. The server can have several
+    /// processes, so the harness sends SIGKILL late.
     pub fn ended_by(mut self, signal: libc::c_int) -> Self {
         self.end_by = signal;
         self
@@ -53,7 +55,7 @@ impl Peer {
         self.child.id()
     }
 
-    /// What it has said up to now, on stdout and stderr.
+    /// Returns what the server has printed up to now, on stdout and stderr.
     pub fn said(&self) -> String {
         said(&self.scratch)
     }
@@ -75,7 +77,7 @@ impl Peer {
         let start = Instant::now();
         loop {
             let answers = TcpStream::connect_timeout(&addr, LIMIT).is_ok();
-            // Looked at second: the one that answers may be whoever took the port.
+            // This check comes second: the process that answers can be another one that took the port.
             if let Some(status) = peer.child.try_wait().expect("it is our child") {
                 return Err(format!("{status}: {}", peer.said()));
             }
@@ -89,7 +91,7 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// Ends the server and what it has started: first by its signal, then the whole group.
+    /// Ends the server and its child processes: first the server by its signal, then the whole group.
     fn drop(&mut self) {
         let pid = self.child.id() as libc::pid_t;
         let start = Instant::now();
@@ -98,13 +100,14 @@ impl Drop for Peer {
         while start.elapsed() < PATIENCE && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             thread::sleep(Duration::from_millis(2));
         }
-        // SAFETY: its group, which has its number; that is not given away as long as a member lives.
+        // SAFETY: this is the child's group, which has the child's number. The kernel does not give the number away as long as
+        // a member lives.
         unsafe { libc::kill(-pid, libc::SIGKILL) };
         let _reaped = self.child.wait();
     }
 }
 
-/// An address of 127.0.0.1 whose port nobody has at this moment.
+/// Returns an address of 127.0.0.1 whose port no process uses at this moment.
 fn free_addr() -> SocketAddr {
     let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     taken.expect("a port is free")

@@ -4,7 +4,7 @@ use crate::{Peer, Program, run};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// PostgreSQL with room for 300 clients; its superuser is called `gmp`, and needs no password.
+/// Starts PostgreSQL with room for 300 clients. Its superuser is called `gmp` and needs no password.
 #[track_caller]
 pub fn postgres(initdb: &Program, postgres: &Program) -> Peer {
     let peer = Peer::start(|scratch, addr| {
@@ -18,14 +18,15 @@ pub fn postgres(initdb: &Program, postgres: &Program) -> Peer {
         not_as_root(&mut command);
         command
     });
-    // SIGTERM has it wait for its clients.
+    // After SIGTERM it would wait for its clients.
     peer.ended_by(libc::SIGINT)
 }
 
-/// It refuses to run as root: as `nobody` then, which needs no entry in the list of users to exist.
+/// Has the command run as `nobody` if the test runs as root, because PostgreSQL refuses to run as root. The number needs no
+/// entry in the list of users.
 fn not_as_root(command: &mut Command) -> &mut Command {
     const NOBODY: u32 = 65_534;
-    // SAFETY: it only looks.
+    // SAFETY: the call only reads an id.
     if unsafe { libc::geteuid() } == 0 {
         command.gid(NOBODY).uid(NOBODY);
     }

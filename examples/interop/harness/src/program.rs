@@ -1,4 +1,4 @@
-//! Programs of others: where they are, and what one says from its start to its end.
+//! Programs of others: where they are, and what a program prints from its start to its end.
 
 use common::example::{Guard, LIMIT};
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program that is there.
+/// A program that exists on this machine.
 #[derive(Clone, Debug)]
 pub struct Program(PathBuf);
 
@@ -23,12 +23,12 @@ impl Program {
     }
 }
 
-/// The program of this name: in `PATH`, or where Debian keeps servers, which `PATH` may lack.
+/// Finds the program of this name in `PATH`, or in the folders where Debian keeps servers, which `PATH` can lack.
 pub fn find(name: &str) -> Option<Program> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
-    // One folder a version; the newest first.
+    // There is one folder for each version. The newest comes first.
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
     let mut versions: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
     versions.sort();
@@ -39,7 +39,7 @@ pub fn find(name: &str) -> Option<Program> {
     folders.into_iter().map(|folder| folder.join(name)).find(runs).map(Program)
 }
 
-/// A Python that has the module: the one of `GMP_INTEROP_PYTHON`, the first of `PATH`, or Debian's.
+/// Finds a Python that has the module: that of `GMP_INTEROP_PYTHON`, the first of `PATH`, or Debian's.
 pub fn python_with(module: &str) -> Option<Program> {
     let named = std::env::var_os("GMP_INTEROP_PYTHON").map(|path| Program(path.into()));
     let debian = Program("/usr/bin/python3".into());
@@ -51,16 +51,16 @@ pub fn python_with(module: &str) -> Option<Program> {
     })
 }
 
-/// Tells that the calling test is skipped, for want of `program`. Past the capture of the test harness, which would keep what a
-/// test says that passes.
+/// Prints that the calling test is skipped because `program` is missing. It bypasses the capture of the test harness, which
+/// would hide the output of a test that passes.
 pub fn skipped(program: &str) {
     let test = thread::current();
-    // On a line of its own, whatever the harness has begun.
+    // The text is on a line of its own, whatever line the harness has begun.
     let line = format!("\nskipped: no {program}\n  by the test {}\n", test.name().unwrap_or("?"));
     std::io::stderr().write_all(line.as_bytes()).expect("stderr is open");
 }
 
-/// What a program said, and its status; none when a signal ended it.
+/// The output of a program, and its status, which is `None` if a signal ended it.
 #[derive(Debug)]
 pub struct Done {
     pub status: Option<i32>,
@@ -73,7 +73,7 @@ impl Done {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// What it printed, when it has ended well.
+    /// Returns what the program printed. Panics if it has failed.
     #[track_caller]
     pub fn good(self) -> String {
         assert_eq!(self.status, Some(0), "{}{}", self.text(), self.stderr);
@@ -81,13 +81,13 @@ impl Done {
     }
 }
 
-/// Runs `command` to its end, with nothing to read.
+/// Runs `command` to its end, with empty input.
 #[track_caller]
 pub fn run(command: &mut Command) -> Done {
     run_with_input(command, b"")
 }
 
-/// Runs `command` to its end, with `input` to read. Panics when that takes longer than `LIMIT`.
+/// Runs `command` to its end, with `input` on its stdin. Panics if that takes longer than `LIMIT`.
 #[track_caller]
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> Done {
     let name = command.get_program().to_owned();
@@ -114,7 +114,7 @@ fn whole(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>
     let mut pipe = pipe.expect("piped");
     thread::spawn(move || {
         let mut all = Vec::new();
-        // What came before an error is told.
+        // On an error, the thread returns the bytes that came before it.
         let _broken = pipe.read_to_end(&mut all);
         all
     })

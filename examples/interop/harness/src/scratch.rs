@@ -1,23 +1,23 @@
-//! A folder of a test's own.
+//! A folder that belongs to one test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// An empty folder, which is removed with what is in it.
+/// A folder that is empty at first. The drop removes it with its content.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With a short path, as the path of a Unix socket has room for 107 bytes, and open to all, as some servers run as a user
-    /// of their own.
+    /// Makes a folder. Its path is short, because the path of a Unix socket has room for 107 bytes. It is open to all users,
+    /// because some servers run as a user of their own.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let path = std::env::temp_dir().join(format!("gmp-{}-{number}", std::process::id()));
-        // Of a process that had this id and was killed.
+        // A killed process that had the same id can have left the folder behind.
         let _mostly_not_there = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap_or_else(|refused| panic!("{}: {refused}", path.display()));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
@@ -32,7 +32,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Writes a file, and returns its path.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(name);
         fs::create_dir_all(path.parent().expect("it is in the folder")).expect("the folder is writable");

@@ -4,7 +4,7 @@ use harness::{Example, Peer, eventually, everywhere, peer, run};
 use std::path::Path;
 use std::process::Command;
 
-/// A shell that says that it listens, and ends by SIGTERM as `trap` says.
+/// Makes a shell that says that it listens, and that ends by SIGTERM as `trap` says.
 fn shell(trap: &str) -> Command {
     let mut command = Command::new("sh");
     let script = "trap \"$1\" TERM; echo 'listening on 127.0.0.1:4711, really'; while :; do sleep 0.01; done";
@@ -44,7 +44,7 @@ fn a_peer_that_ends_at_once_is_told() {
     });
 }
 
-/// Fails when a process of nginx, which has several, or its folder outlives the peer.
+/// Fails if one of the processes of nginx, or its folder, outlives the peer.
 #[test]
 fn a_peer_is_there_for_its_test_and_leaves_nothing() {
     let (nginx, curl) = (peer!("nginx"), peer!("curl"));
@@ -60,8 +60,7 @@ fn a_peer_is_there_for_its_test_and_leaves_nothing() {
     let (addr, folder, group) = (peer.addr(), peer.scratch().path().to_owned(), peer.pid());
     drop(peer);
     assert!(!folder.exists(), "{folder:?}");
-    // The workers have another parent now, who reaps them.
-    // SAFETY: signal 0 only looks.
+    // The workers have another parent now, which reaps them. SAFETY: signal 0 only checks that the group exists.
     eventually("no process of the group", || unsafe { libc::kill(-(group as libc::pid_t), 0) } != 0);
     assert!(std::net::TcpStream::connect(addr).is_err(), "somebody listens on {addr}");
 }

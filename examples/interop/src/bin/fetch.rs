@@ -1,4 +1,4 @@
-//! Fetches documents by ureq, a goroutine for each: over our sockets, or, with `--std`, with ureq's own.
+//! Fetches documents with ureq, in a goroutine for each, over our sockets or, with `--std`, over ureq's own.
 //!
 //! cargo run --release --bin fetch -- http://127.0.0.1/a http://127.0.0.1/b
 //!
@@ -54,7 +54,7 @@ fn run() -> io::Result<()> {
     }
     let agent = if std { config.build().new_agent() } else { transport::agent(config.build()) };
     // SAFETY: ureq, and rustls under it, keep nothing of a thread across a call that parks. docs/crates.md says how that was
-    // looked at.
+    // checked.
     let runtime = unsafe { Runtime::builder().build()? };
     let fetching: Vec<_> = urls
         .into_iter()

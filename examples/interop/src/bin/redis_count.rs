@@ -1,8 +1,8 @@
-//! Counts in Redis: a client sends names, a line each, and has back how often each was sent so far.
+//! Counts in Redis: a client sends names, one on each line, and gets back how often each was sent so far.
 //!
-//! The crate `redis` is bound to std's sockets. By default its packing and its parser are used over our streams, with a pool:
-//! a goroutine that waits for Redis, or for its turn, parks, and the deadline of its context ends the wait. With `--std` the
-//! crate is used as it is: each of its calls blocks a thread, which the runtime replaces.
+//! The crate `redis` is bound to std's sockets. By default this program uses the crate's packing and its parser over our
+//! streams, with a pool: a goroutine that waits for Redis, or for its turn, parks, and the deadline of its context ends the
+//! wait. With `--std` the program uses the crate as it is: each of its calls blocks a thread, which the runtime replaces.
 
 use gmp::chan::{self, Receiver, Sender};
 use gmp::context::Context;
@@ -35,14 +35,14 @@ impl Connection {
         Ok(Connection { stream, parser: Parser::new() })
     }
 
-    /// What Redis answers, which may be an error of its own.
+    /// Sends a command and returns the answer of Redis, which can be an error of Redis itself.
     fn ask(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         (&self.stream).write_all(&cmd.get_packed_command())?;
         self.parser.parse_value(&self.stream)
     }
 }
 
-/// A fixed number of places, each with a connection or without one: whoever takes a place has the connection for itself.
+/// A fixed number of places, each with or without a connection. The goroutine that takes a place has its connection for itself.
 struct Pool {
     redis: String,
     patience: Duration,
@@ -57,17 +57,18 @@ impl Pool {
         Pool { redis, patience, give, take }
     }
 
-    /// As `ask`, until `context` is done or the patience is over: by unwinding the wait, wherever it is.
+    /// Does the same as `ask`, until `context` is done or the patience is over. The end of the context unwinds the wait,
+    /// wherever the goroutine waits.
     fn query(&self, context: &Context, cmd: &Cmd) -> RedisResult<Value> {
         let (context, _cancel) = context.with_timeout(self.patience);
         context.run(|| self.ask(cmd)).map_err(io::Error::other)?
     }
 
-    /// Waits for a place, and asks on its connection. A connection that breaks is not given back, and the next caller opens
-    /// another; the command is not repeated, as Redis may have carried it out.
+    /// Waits for a place, and asks on its connection. A connection that breaks does not go back to the place, and the next
+    /// caller opens another. The command is not repeated, because Redis can have carried it out.
     fn ask(&self, cmd: &Cmd) -> RedisResult<Value> {
         let mut place = Place { pool: self, connection: self.take.recv().expect("the pool has both ends") };
-        // Out of its place while an answer may be under way: unwinding leaves the place empty.
+        // The connection is out of its place while an answer can be under way: unwinding leaves the place empty.
         let mut connection = match place.connection.take() {
             Some(connection) => connection,
             None => Connection::open(&self.redis)?,
@@ -78,7 +79,7 @@ impl Pool {
     }
 }
 
-/// A place that was taken. It goes back in whatever way its owner goes.
+/// A place that was taken. It goes back however its owner ends.
 struct Place<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
@@ -86,7 +87,7 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        // There is room: each place was taken out of the channel.
+        // The channel has room, because each place was taken out of it.
         let _given = self.pool.give.try_send(self.connection.take());
     }
 }

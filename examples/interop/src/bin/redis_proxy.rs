@@ -1,4 +1,5 @@
-//! Stands before a Redis: as many clients as it is told, each with a connection of its own, two goroutines for each.
+//! Stands before a Redis and serves up to a given number of clients. Each client has a connection of its own and two
+//! goroutines.
 //!
 //! cargo run --release --bin redis_proxy -- --to 127.0.0.1:6379
 //!
@@ -7,13 +8,13 @@
 //!
 //! redis-cli -p 7381 ping
 //!
-//! `gmp::io::copy_bidirectional` has a goroutine for each direction, and stores no more than a pipe holds: a side that does
-//! not read stops who sends to it, and nobody else. The end of one direction is handed on as an end of that direction: what is
-//! still under way in the other one arrives.
+//! `gmp::io::copy_bidirectional` has a goroutine for each direction, and stores no more than a pipe holds: a side that does not
+//! read stops only the side that sends to it. The end of one direction is passed on as an end of that direction: the bytes that
+//! are still under way in the other direction arrive.
 //!
-//! No silence ends a connection: bytes don't tell a client that has nothing to say from one that waits in a `BLPOP`, or for
-//! what it subscribed to. A client, or a server, that is gone without a word is found by the kernel, which asks a silent one
-//! (TCP keepalive).
+//! Silence does not end a connection: the proxy cannot tell a client that has nothing to say from a client that waits in a
+//! `BLPOP`, or for messages of its subscriptions. The kernel finds a client or a server that is gone without a word, because it
+//! probes a silent peer (TCP keepalive).
 
 use gmp::net::TcpStream;
 use gmp_interop::{Args, serve};
@@ -48,7 +49,7 @@ struct Proxy {
     back: AtomicU64,
 }
 
-/// How long, and for how many bytes, a client is listened to that was refused.
+/// For how long, and for how many bytes, the proxy reads from a client that it has refused.
 const LINGER: Duration = Duration::from_millis(400);
 const MOST_LINGER: u64 = 1 << 20;
 
@@ -58,7 +59,7 @@ struct Place<'a>(&'a Proxy);
 impl<'a> Place<'a> {
     fn take(proxy: &'a Proxy) -> Option<Self> {
         let one_more = |open| (open < proxy.most).then_some(open + 1);
-        // Relaxed: the number alone counts.
+        // Relaxed: only the number itself matters.
         proxy.open.fetch_update(Relaxed, Relaxed, one_more).ok().map(|_| Place(proxy))
     }
 }
@@ -76,7 +77,7 @@ impl Proxy {
         let server = match TcpStream::connect_timeout(&self.to, self.connect) {
             Ok(server) => server,
             Err(refused) => {
-                // Another client may come while this one takes the reason.
+                // Another client can come while this client takes the reason.
                 drop(place);
                 let _gone_itself = self.refuse(client, "the server is not there");
                 return Err(refused);
@@ -84,7 +85,7 @@ impl Proxy {
         };
         server.set_nodelay(true)?;
         server.set_write_timeout(Some(self.idle))?;
-        // No read timeout on either side: a client that waits is silent, and so is the server for which it waits.
+        // Neither side has a read timeout: a client that waits is silent, and so is the server for which it waits.
         for end in [client, &server] {
             ask_when_silent(end, self.idle)?;
         }
@@ -102,20 +103,20 @@ impl Proxy {
         self.refused.fetch_add(1, Relaxed);
         client.write_all(format!("-ERR {why}\r\n").as_bytes())?;
         client.shutdown(Shutdown::Write)?;
-        // A close that leaves bytes unread would be a reset, which takes the reason from the client. One limit for all of them:
-        // a byte now and then does not keep a connection.
+        // A close that leaves bytes unread would be a reset, which takes the reason from the client. All bytes have one limit:
+        // a client does not keep the connection by a byte now and then.
         client.set_read_deadline(Some(Instant::now() + LINGER))?;
-        // It was told: whether it then ends in time is its own affair.
+        // The client has the reason. The proxy does not care whether the client then ends in time.
         let _ended = io::copy(&mut client.take(MOST_LINGER), &mut io::sink());
         Ok(())
     }
 }
 
-/// Has the kernel ask the peer, after so much silence, whether it is still there, and end the connection if no answer comes:
-/// after three questions, ten seconds apart. Nor may what was sent stay without an acknowledgement for longer than that: while
-/// it does, the kernel asks nothing.
+/// Has the kernel ask the peer, after so much silence, whether it is still there, and end the connection if no answer comes
+/// after three questions, ten seconds apart. Sent bytes must not stay without an acknowledgement for longer than that either,
+/// because the kernel asks nothing while they do.
 fn ask_when_silent(stream: &TcpStream, silence: Duration) -> io::Result<()> {
-    // What the kernel takes.
+    // The kernel accepts only these numbers.
     let seconds = silence.as_secs().clamp(1, 32_767) as libc::c_int;
     let in_all = (seconds + 3 * 10) * 1000;
     for (level, option, value) in [

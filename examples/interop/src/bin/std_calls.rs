@@ -1,11 +1,12 @@
-//! Crates that open std's own sockets, in goroutines: how many threads that takes, and what it does to the others.
+//! Calls crates that open std's own sockets in goroutines, and shows how many threads that takes and how it affects the other
+//! goroutines.
 //!
 //! cargo run --release --bin std_calls -- --redis 127.0.0.1:6379 --calls 100 --rounds 20 BLPOP nothing 0.1
 //!
 //! 2000 of 2000 done, 105 threads at most
 //! a sleep of 5 ms beside them, 388 times: p50 5.07 ms, p99 5.31 ms, most 5.9 ms
 //!
-//! Nobody ends such a call but the crate itself: a context that is done, or a deadline, is seen after it.
+//! Only the crate itself ends such a call: the goroutine notices a context that is done, or a deadline, after the call.
 
 use gmp::Runtime;
 use gmp::time::sleep;
@@ -40,7 +41,7 @@ enum Call {
 }
 
 impl Call {
-    /// Opens a connection, and calls on it.
+    /// Opens a connection and makes calls on it.
     fn make(&self, rounds: usize) -> Result<usize> {
         match self {
             Call::Redis(addr, words) => {
@@ -69,7 +70,8 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Sleeps again and again until told. Returns how long each sleep took, in order, and the most threads that there were.
+/// Sleeps again and again until `over` is set. Returns how long each sleep took, in order, and the most threads that there
+/// were.
 fn naps(over: &AtomicBool) -> (Vec<Duration>, usize) {
     let (mut took, mut most) = (Vec::new(), 0);
     while !over.load(Relaxed) {
@@ -99,7 +101,7 @@ fn run() -> io::Result<()> {
         _ => return Err(io::Error::other("one of --redis, --postgres and --names is needed")),
     };
     // SAFETY: a goroutine is on one thread during a call that blocks, and each call here ends before the next begins: what the
-    // crates keep of a thread is theirs meanwhile. docs/crates.md says how that was looked at.
+    // crates keep of a thread is theirs meanwhile. docs/crates.md says how that was checked.
     let runtime = unsafe { Runtime::builder().build()? };
     let (call, over) = (Arc::new(call), Arc::new(AtomicBool::new(false)));
     let napping = runtime.go({

@@ -1,4 +1,4 @@
-//! A client that sends what it is told to, byte by byte.
+//! A client that sends exactly the bytes of a test.
 
 use crate::Site;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -37,7 +37,7 @@ impl Client {
         Client { stream, input }
     }
 
-    /// The socket, for what this client has no method for.
+    /// Returns the socket, for calls that this client has no method for.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -87,14 +87,14 @@ impl Client {
         line.strip_suffix("\r\n").unwrap_or_else(|| panic!("no line: {line:?}")).to_owned()
     }
 
-    /// Sends and reads.
+    /// Sends the bytes and reads an answer.
     #[track_caller]
     pub fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Answer {
         self.send(bytes);
         self.answer()
     }
 
-    /// Nothing more comes, not even an error.
+    /// Checks that nothing more comes, not even an error.
     #[track_caller]
     pub fn expect_end(&mut self) {
         let mut rest = Vec::new();
@@ -102,7 +102,7 @@ impl Client {
         assert!(rest.is_empty(), "nobody asked for {:?}", String::from_utf8_lossy(&rest));
     }
 
-    /// The connection is still good.
+    /// Checks that the connection is still good.
     #[track_caller]
     pub fn expect_alive(&mut self) {
         let answer = self.ask(get("/hello.txt"));
@@ -114,7 +114,7 @@ pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
 }
 
-/// A request with these headers besides.
+/// Makes a request with these headers in addition.
 pub fn with(method: &str, path: &str, headers: &[&str]) -> String {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n")

@@ -1,10 +1,10 @@
-//! What `curl` gets.
+//! The server's answers to `curl`.
 
 use crate::{Site, content};
 use harness::{Program, everywhere, peer, run, run_with_input};
 use std::fs;
 
-/// The last status, and what curl printed.
+/// Runs curl, and returns the last status and the output.
 #[track_caller]
 fn curl(curl: &Program, args: &[&str], input: &[u8]) -> (u16, Vec<u8>) {
     let mut command = curl.command();
@@ -40,7 +40,7 @@ fn files_arrive_whole_and_in_parts() {
         let head = String::from_utf8(head).expect("text");
         assert!(status == 200 && head.contains("Content-Length: 300000\r\n"), "{head}");
         assert_eq!(got(&[], "/nothing").0, 404);
-        // One connection for all of one call.
+        // One call of curl uses one connection for all its requests.
         let (hello, folder) = (site.url("/hello.txt"), site.url("/a%20folder/"));
         let three = curl(&program, &[&hello, &folder, &hello], b"").1;
         assert_eq!(three, b"hello, world\n<p>index</p>hello, world\n");
@@ -48,7 +48,7 @@ fn files_arrive_whole_and_in_parts() {
     });
 }
 
-/// Fails when the second look brings the file again.
+/// Fails if the second request brings the file again.
 #[test]
 fn what_curl_has_is_not_sent_again() {
     let program = peer!("curl");
@@ -60,7 +60,7 @@ fn what_curl_has_is_not_sent_again() {
         assert_eq!(curl(&program, &args, b"").0, 200);
         assert_eq!(fs::read(target).expect("it was written"), b"hello, world\n");
         assert_eq!(curl(&program, &args, b"").0, 304);
-        // By the time of the file that curl has.
+        // The condition is the time of the file that curl has.
         assert_eq!(curl(&program, &["-R", "-o", target, &url], b"").0, 200);
         assert_eq!(curl(&program, &["-z", target, "-o", target, &url], b"").0, 304);
         assert_eq!(fs::read(target).expect("it is still there"), b"hello, world\n");
@@ -68,7 +68,7 @@ fn what_curl_has_is_not_sent_again() {
     });
 }
 
-/// Fails by a byte, by a body that is not refused, or by a file that was begun and not removed.
+/// Fails by a wrong byte, by a body that is not refused, or by a file that was begun and not removed.
 #[test]
 fn uploads_up_to_the_limit_arrive() {
     let program = peer!("curl");
@@ -86,7 +86,8 @@ fn uploads_up_to_the_limit_arrive() {
         assert_eq!(on_disk("chunked"), b"less");
         let file = site.scratch.file("upload", &most);
         let file = file.to_str().expect("ASCII");
-        // A body of a known length, with `Expect: 100-continue`, as it is long, and without.
+        // These bodies have a known length. curl sends the first with `Expect: 100-continue`, because it is long, and the
+        // second without.
         assert_eq!(curl(&program, &["-T", file, &site.url("/sized")], b"").0, 201);
         assert!(on_disk("sized") == most);
         assert_eq!(curl(&program, &["-H", "Expect:", "-T", file, &site.url("/eager")], b"").0, 201);
@@ -129,7 +130,7 @@ fn the_api_speaks_json() {
         assert!(ask(&[], "/api/time").1.starts_with(r#"{"unix_ms":"#));
         assert_eq!(ask(&[], "/api/sum").0, 405);
         assert_eq!(ask(&[], "/api/other").0, 404);
-        // As deep as the parser goes, and deeper, on a goroutine's stack.
+        // The values are as deep as the parser goes, and deeper, on a goroutine's stack.
         for (depth, status) in [(127, 200), (128, 400), (100_000, 400)] {
             let nested = "[".repeat(depth) + &"]".repeat(depth);
             let mut command = program.command();
@@ -145,7 +146,7 @@ fn the_api_speaks_json() {
             ]);
             assert_eq!(run_with_input(&mut command, nested.as_bytes()).good(), status.to_string(), "{depth}");
         }
-        // A handler that panics takes its connection alone.
+        // A handler that panics ends only its own connection.
         assert_eq!(ask(&[], "/api/panic"), (500, "the handler has panicked\n".to_owned()));
         assert!(site.server.complaint().contains("panicked"));
         assert_eq!(ask(&[], "/hello.txt").0, 200);
@@ -153,8 +154,8 @@ fn the_api_speaks_json() {
     });
 }
 
-/// Fails when a file outside of the folder is served: by dots, encoded dots and separators, or by symbolic links, of which
-/// those that stay inside are followed.
+/// Fails if the server serves a file outside of the folder: by dots, encoded dots and separators, or by symbolic links. Links
+/// that stay inside are followed.
 #[test]
 fn no_path_leads_out_of_the_folder() {
     let program = peer!("curl");
@@ -200,7 +201,7 @@ fn no_path_leads_out_of_the_folder() {
                 assert!(matches!(got, 400 | 404), "PUT below {path}: {got}");
             }
         }
-        // A link's name is given away, not what the link leads to.
+        // The upload replaces the link, not the file that the link leads to.
         assert_eq!(curl(&program, &["-T", "-", &site.url("/out")], b"mine").0, 204);
         assert_eq!(fs::read(&secret).expect("it is there"), b"secret");
         assert_eq!(curl(&program, &[&site.url("/out")], b"").1, b"mine");

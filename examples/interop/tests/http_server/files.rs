@@ -1,11 +1,11 @@
-//! Conditions and ranges, as a client gives them that is not curl.
+//! Conditions and ranges of a client other than curl.
 
 use crate::Site;
 use crate::client::{Client, get, with};
 use harness::everywhere;
 use std::fs;
 
-/// Fails when an answer depends on a weaker condition than the strongest that is given, or has another length.
+/// Fails if an answer depends on a weaker condition than the strongest of the request, or has another length.
 #[test]
 fn conditions_and_ranges_are_weighed() {
     everywhere(|procs| {
@@ -43,7 +43,7 @@ fn conditions_and_ranges_are_weighed() {
         assert_eq!(status(&[range, &format!("If-Range: {tag}")]), hell);
         assert_eq!(status(&[range, &format!("If-Range: {date}")]), hell);
         assert_eq!(status(&[range, "If-Range: \"x\""]), whole);
-        // No single range of bytes.
+        // None of these is a single range of bytes.
         for ignored in
             ["bytes=0-1,3-4", "bytes=3-0", "lines=0-1", "bytes=a-b", "bytes=-", "bytes=+1-2", "bytes"]
         {
@@ -73,7 +73,8 @@ fn conditions_and_ranges_are_weighed() {
     });
 }
 
-/// Fails by an answer that leads to another host, as `//folder/` does, or without the query; and by one that leads to itself.
+/// Fails by an answer that leads to another host, as `//folder/` does, by one without the query, and by one that leads to
+/// itself.
 #[test]
 fn a_folder_is_found_behind_a_slash() {
     everywhere(|procs| {
@@ -97,7 +98,7 @@ fn a_folder_is_found_behind_a_slash() {
     });
 }
 
-/// The names of the files that hold uploads under way, or were left behind.
+/// Returns the names of the files that hold uploads under way, or that were left behind.
 fn parts(site: &Site) -> Vec<String> {
     let names = fs::read_dir(site.scratch.join("www")).expect("it is there");
     let names = names.map(|entry| entry.expect("it is there").file_name().into_string().expect("ASCII"));
@@ -106,13 +107,13 @@ fn parts(site: &Site) -> Vec<String> {
     parts
 }
 
-/// Fails when an upload writes to, renames or removes a file that another process of the same folder has made.
+/// Fails if an upload writes to, renames or removes a file that another process has made in the same folder.
 #[test]
 fn an_upload_has_a_file_of_its_own() {
     everywhere(|procs| {
         let site = Site::with(procs, &["--writable"]);
         let pid = site.server.pid();
-        // As other processes name them, and as this one would name its first two.
+        // These are names that other processes use, and those of this process' first two uploads.
         let mut others = ["0".to_owned(), "1-0".to_owned(), format!("{pid}-0"), format!("{pid}-1")]
             .map(|name| format!(".{name}.part"));
         others.sort();
@@ -124,7 +125,7 @@ fn an_upload_has_a_file_of_its_own() {
         };
         assert_eq!((put("/new"), put("/new")), (201, 204));
         assert_eq!(put("/a%20folder"), 409);
-        // No folder, but a name that the kernel refuses.
+        // This target is not a folder, but a name that the kernel refuses.
         assert_eq!(put(&format!("/{}", "x".repeat(300))), 500);
         assert_eq!(fs::read(site.scratch.join("www/new")).expect("it is there"), b"mine");
         for name in &others {

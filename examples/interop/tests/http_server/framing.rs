@@ -5,7 +5,8 @@ use crate::{Site, content};
 use harness::everywhere;
 use std::net::Shutdown;
 
-/// Fails when requests that come together are answered out of order, or not all, or when one is lost between two pieces.
+/// Fails if requests that come together are answered out of order or not all of them, or if a request is lost between two
+/// pieces.
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     everywhere(|procs| {
@@ -19,13 +20,13 @@ fn pipelined_requests_are_answered_in_order() {
             assert_eq!(client.answer().text(), format!("{{\"sum\":{number},\"count\":1}}"));
             assert_eq!(client.answer().text(), "hello, world\n");
         }
-        // The same in pieces that end anywhere.
+        // The same requests come in pieces that end anywhere.
         for piece in requests.as_bytes()[..2000].chunks(7) {
             client.send(piece);
         }
         client.send(&requests.as_bytes()[2000..]);
         (0..200).for_each(|_| assert_eq!(client.answer().status, 200));
-        // The last one of several closes; what stands behind it is no request any more.
+        // The second request closes the connection, so the server must not answer the bytes behind it.
         client.send(
             get("/hello.txt") + &with("GET", "/hello.txt", &["Connection: foo, Close"]) + &get("/hello.txt"),
         );
@@ -37,7 +38,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// Fails when a body's bytes are taken for a request, or a chunk's border is lost.
+/// Fails if a body's bytes are taken for a request, or a chunk's border is lost.
 #[test]
 fn chunked_bodies_end_where_they_end() {
     everywhere(|procs| {
@@ -47,17 +48,17 @@ fn chunked_bodies_end_where_they_end() {
         let body = "5;a=b;c=\"d\"\r\n{\"num\r\n00c\r\nbers\":[1,2]}\r\n0\r\nTrailer: x\r\nOther: y\r\n\r\n";
         let answer = client.ask(format!("{head}{body}"));
         assert_eq!(answer.text(), r#"{"sum":3,"count":2}"#);
-        // Byte by byte, and the next request behind.
+        // The body comes byte by byte, with the next request behind it.
         for byte in format!("{head}{body}{}", get("/hello.txt")).as_bytes() {
             client.send([*byte]);
         }
         assert_eq!(client.answer().text(), r#"{"sum":3,"count":2}"#);
         assert_eq!(client.answer().text(), "hello, world\n");
-        // A body that no handler reads: what is there is passed over.
+        // No handler reads this body. The server skips the bytes that are there.
         let unread = with("GET", "/hello.txt", &["Content-Length: 5"]) + "GET /";
         assert!(!client.ask(&unread).closes());
         client.expect_alive();
-        // And what is not there is not waited for.
+        // The server does not wait for bytes that are not there.
         let answer = client.ask(with("GET", "/hello.txt", &["Content-Length: 5"]));
         assert_eq!((answer.status, answer.closes()), (200, true));
         client.expect_end();
@@ -66,7 +67,7 @@ fn chunked_bodies_end_where_they_end() {
     });
 }
 
-/// Fails when the client is not told to go on, is told twice, or is told although the answer is known.
+/// Fails if the server does not tell the client to go on, tells it twice, or tells it although the answer is known.
 #[test]
 fn a_client_that_asks_first_is_told() {
     everywhere(|procs| {
@@ -77,7 +78,7 @@ fn a_client_that_asks_first_is_told() {
         let mut client = Client::new(&site);
         assert_eq!(client.ask(expecting("/api/echo", 4)).status, 100);
         assert_eq!(client.ask("true").text(), "true");
-        // The body has come: nobody waits for a word.
+        // The body has come, so the client does not wait for permission.
         assert_eq!(client.ask(expecting("/api/echo", 4) + "true").text(), "true");
         let answer = client.ask(expecting("/api/nothing", 4));
         assert_eq!((answer.status, answer.closes()), (404, true));
@@ -94,14 +95,14 @@ fn a_client_that_asks_first_is_told() {
     });
 }
 
-/// Fails when a request is served that two readers could take differently, when the connection goes on after one, or when the
-/// answer is lost with what the client has sent behind.
+/// Fails if the server serves a request that two readers could understand differently, if the connection goes on after such a
+/// request, or if the answer is lost with the bytes that the client has sent behind the request.
 #[test]
 fn what_is_ambiguous_or_malformed_ends_the_connection() {
     let chunked = |body: &str| with("POST", "/api/echo", &["Transfer-Encoding: chunked"]) + body;
     let long = "x".repeat(20_000);
     let cases = [
-        // Two framings.
+        // These cases are about the choice of the framing.
         (
             400,
             with("POST", "/api/echo", &["Content-Length: 4", "Transfer-Encoding: chunked"])
@@ -125,7 +126,7 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
         (400, with("POST", "/api/echo", &["Transfer-Encoding : chunked"])),
         (400, with("POST", "/api/echo", &["Transfer-Encoding:\x0bchunked"])),
         (400, "POST /api/echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned()),
-        // Sizes of chunks.
+        // These cases are about chunks.
         (400, chunked("\r\n\r\n")),
         (400, chunked(" 4\r\ntrue\r\n0\r\n\r\n")),
         (400, chunked("0x4\r\ntrue\r\n0\r\n\r\n")),
@@ -143,7 +144,7 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
         (400, chunked("4\r\ntrue\r\n0\r\nA: b\n\r\n")),
         (400, chunked(&format!("4;{long}\r\ntrue\r\n0\r\n\r\n"))),
         (400, chunked(&format!("4\r\ntrue\r\n0\r\nLong: {long}\r\n\r\n"))),
-        // Heads.
+        // These cases are about heads.
         (400, with("GET", "/hello.txt", &["Folded: a", " b"])),
         (400, with("GET", "/hello.txt", &["No colon"])),
         (400, with("GET", "/hello.txt", &[": no name"])),
@@ -166,7 +167,7 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
         for (status, request) in &cases {
             let mut client = Client::new(&site);
             client.expect_alive();
-            // A smuggled request, which must not be answered.
+            // The server must not answer the smuggled request.
             client.send(format!("{request}{}", get("/smuggled")));
             let answer = client.answer();
             let shown = &request[..request.len().min(200)];
@@ -178,7 +179,7 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
     });
 }
 
-/// Fails when the end of what the client sends in the middle of a request hangs the server, or is not told.
+/// Fails if a client that ends its stream in the middle of a request hangs the server, or does not learn of the error.
 #[test]
 fn a_request_that_ends_early_is_told() {
     everywhere(|procs| {
@@ -192,7 +193,7 @@ fn a_request_that_ends_early_is_told() {
             assert_eq!(client.answer().status, 400, "{part:?}");
             client.expect_end();
         }
-        // Half-closed behind a whole request, the client gets its answer.
+        // A client that closes its half behind a whole request gets its answer.
         let mut client = Client::new(&site);
         client.send(get("/numbers"));
         client.stream().shutdown(Shutdown::Write).expect("it is connected");

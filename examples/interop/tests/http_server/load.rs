@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-/// Fails by an answer that is no 200, an error of a socket, or a request that the server has not counted.
+/// Fails by an answer that is not 200, by an error of a socket, or by a request that the server has not counted.
 #[test]
 fn wrk_sees_no_error() {
     let wrk = peer!("wrk");
@@ -24,13 +24,14 @@ fn wrk_sees_no_error() {
         }
         assert!(answered >= 300, "{answered} requests in three seconds");
         let (connections, requests) = site.stop();
-        // wrk opens one more to see whether it can, and cuts off what is under way when its time is over.
+        // wrk opens one more connection to check that it can, and cuts off the requests that are under way when its time is
+        // over.
         assert!((3 * 64..=3 * 65).contains(&connections), "{connections} connections");
         assert!(answered <= requests && requests <= answered + 3 * 64, "{answered} of {requests}");
     });
 }
 
-/// Fails when the server does not end within a second under load, or not with status 0.
+/// Fails if the server does not end within a second under load, or does not end with status 0.
 #[test]
 fn the_server_ends_under_load() {
     let wrk = peer!("wrk");
@@ -45,14 +46,14 @@ fn the_server_ends_under_load() {
     });
 }
 
-/// How many sockets the server has open.
+/// Returns how many sockets the server has open.
 fn sockets(server: &Example) -> usize {
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
     let leads_to = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Fails when a full table of descriptors ends the server, has it spin, or is for ever.
+/// Fails if a full table of descriptors ends the server, has it spin, or stays full for ever.
 #[test]
 fn more_connections_than_descriptors_wait_their_turn() {
     everywhere(|procs| {
@@ -71,9 +72,10 @@ fn more_connections_than_descriptors_wait_their_turn() {
         };
         let site = Site { server: Example::start(&mut command, procs), scratch };
         let mut clients: Vec<_> = (0..100).map(|_| Client::new(&site)).collect();
-        // The runtime may tell first that it has too few for its threads. Fails by the limit of `complaint`.
+        // The runtime can complain first that it has too few descriptors for its threads. A failure is the limit of
+        // `complaint`.
         while !site.server.complaint().contains("cannot accept") {}
-        // A thread that begins, or ends, has had a descriptor for a moment; the next connection takes that one.
+        // A thread that begins or ends has held a descriptor for a moment. The next connection takes that descriptor.
         eventually("there is no descriptor for the file", || {
             clients[0].send(get("/hello.txt"));
             let answer = clients[0].answer();
@@ -85,7 +87,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
         eventually("half a second has passed", || start.elapsed().as_millis() > 500);
         let used = site.server.cpu_ticks() - before;
         assert!(used <= 10, "{used} hundredths of a second in half a second");
-        // Each that ends makes room for one that waits.
+        // Each connection that ends makes room for a waiting one.
         clients.drain(..70);
         clients.iter_mut().for_each(Client::expect_alive);
         drop(clients);
@@ -93,7 +95,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
     });
 }
 
-/// Fails when bytes that mean nothing end the server, hang it, or make it say anything but what HTTP has.
+/// Fails if random bytes end the server, hang it, or make it send an answer that is not HTTP.
 #[test]
 fn noise_is_answered_or_cut_off() {
     everywhere(|procs| {
@@ -153,10 +155,10 @@ fn noise_is_answered_or_cut_off() {
                 }
                 let mut stream = TcpStream::connect(addr).expect("the server accepts");
                 stream.set_read_timeout(Some(harness::LIMIT)).expect("a valid time");
-                // The server may have heard enough.
+                // The server can have closed the connection already.
                 let _cut_off = stream.write_all(&noise);
                 match next(3) {
-                    // Leaves without a word; the server answers to nobody.
+                    // The client leaves without a word, and nobody reads the server's answer.
                     0 => continue,
                     1 => drop(stream.shutdown(Shutdown::Write)),
                     _ => {}

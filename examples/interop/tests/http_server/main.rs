@@ -9,12 +9,12 @@ mod slow;
 
 use harness::{Example, Scratch, example};
 
-/// Bytes whose place tells their value.
+/// Returns bytes whose values follow from their places.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8).collect()
 }
 
-/// A folder with a few files, and the server of it. Beside the folder lies what must not be served.
+/// A folder with a few files, and its server. Beside the folder lie files that must not be served.
 struct Site {
     scratch: Scratch,
     server: Example,
@@ -25,7 +25,7 @@ impl Site {
         Site::with(procs, &[])
     }
 
-    /// With more arguments.
+    /// Starts the server with more arguments.
     fn with(procs: usize, args: &[&str]) -> Self {
         let scratch = Scratch::new();
         scratch.file("secret.txt", "secret");
@@ -42,14 +42,14 @@ impl Site {
         format!("http://{}{path}", self.server.addr())
     }
 
-    /// Ends it: nobody was cut off. Returns the number of connections and of requests.
+    /// Ends the server, and checks that it has cut off no connection. Returns the numbers of connections and of requests.
     #[track_caller]
     fn stop(self) -> (u64, u64) {
         totals(&self.server.terminate(), 0)
     }
 }
 
-/// The numbers of the server's last line.
+/// Returns the numbers of the server's last line.
 #[track_caller]
 fn totals(said: &str, cut: u64) -> (u64, u64) {
     let numbers: Vec<u64> = said.split([' ', ',', ';']).filter_map(|word| word.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! Clients that take their time, and the end of the server beside them.
+//! Slow clients, and the end of the server while they are connected.
 
 use crate::client::{Client, get, with};
 use crate::{Site, content, totals};
@@ -7,16 +7,16 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Instant;
 
-/// Sends `pieces` again and again until the server has enough.
+/// Sends `piece` again and again until the server gives the client up.
 fn drip(client: &mut Client, piece: &[u8]) {
     let start = Instant::now();
-    // The server may have closed in between: the answer is there then.
+    // The server can have closed the connection in between. The answer is there then.
     while client.stream().write_all(piece).is_ok() && !has_answer(client) {
         assert!(start.elapsed() < LIMIT, "the server listens for ever");
     }
 }
 
-/// Whether something can be read within some milliseconds.
+/// Returns whether the client can read something within some milliseconds.
 fn has_answer(client: &Client) -> bool {
     let stream = client.stream();
     stream.set_read_timeout(Some(std::time::Duration::from_millis(10))).expect("a valid time");
@@ -25,7 +25,7 @@ fn has_answer(client: &Client) -> bool {
     got
 }
 
-/// Fails when a client that sends a byte now and then keeps its connection, or another one waits for it.
+/// Fails if a client that sends a byte now and then keeps its connection, or if another client waits for it.
 #[test]
 fn slow_heads_and_bodies_are_given_up() {
     everywhere(|procs| {
@@ -49,7 +49,7 @@ fn slow_heads_and_bodies_are_given_up() {
     });
 }
 
-/// Fails when a connection without a request stays, or is told something that could be taken for an answer.
+/// Fails if a connection without a request stays, or receives bytes that could be taken for an answer.
 #[test]
 fn idle_connections_are_closed_without_a_word() {
     everywhere(|procs| {
@@ -62,7 +62,7 @@ fn idle_connections_are_closed_without_a_word() {
     });
 }
 
-/// Fails when idle connections hold the end up, or a request that has begun is not answered.
+/// Fails if idle connections delay the end, or if the server does not answer a request that has begun.
 #[test]
 fn the_end_finishes_what_is_under_way() {
     everywhere(|procs| {
@@ -76,7 +76,7 @@ fn the_end_finishes_what_is_under_way() {
         body.expect_alive();
         body.send(with("POST", "/api/echo", &["Content-Length: 4", "Expect: 100-continue"]));
         assert_eq!(body.answer().status, 100);
-        // Both have begun: the server has read what they sent.
+        // Both requests have begun: the server has read what their clients sent.
         let at = site.server.signal();
         idle.iter_mut().for_each(Client::expect_end);
         head.send("st: x\r\n\r\n");
@@ -91,7 +91,7 @@ fn the_end_finishes_what_is_under_way() {
     });
 }
 
-/// Fails when clients that never finish, or never read, hold the end up for longer than a second.
+/// Fails if clients that never finish, or never read, delay the end for longer than a second.
 #[test]
 fn the_end_does_not_wait_for_those_who_never_finish() {
     everywhere(|procs| {
@@ -116,7 +116,7 @@ fn the_end_does_not_wait_for_those_who_never_finish() {
     });
 }
 
-/// Fails when bytes that never come keep a processor busy.
+/// Fails if a wait for bytes that never come keeps a processor busy.
 #[test]
 fn clients_that_wait_cost_nothing() {
     everywhere(|procs| {

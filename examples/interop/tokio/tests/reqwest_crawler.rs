@@ -17,7 +17,7 @@ struct State {
     most: usize,
 }
 
-/// A server that others have not written, but that counts what they do not: a thread for each connection.
+/// A server of the test with a thread for each connection. It counts what a server of others does not.
 struct Site {
     addr: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -31,7 +31,7 @@ impl Site {
             state: Arc::new(Mutex::new(State::default())),
         };
         let state = Arc::clone(&site.state);
-        // Ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, state) = (stream.expect("a connection"), Arc::clone(&state));
@@ -45,13 +45,13 @@ impl Site {
         format!("http://{}/{path}", self.addr)
     }
 
-    /// What was counted since the last time.
+    /// Returns what was counted since the last call.
     fn counted(&self) -> State {
         std::mem::take(&mut *self.state.lock().expect("nobody panics under it"))
     }
 }
 
-/// Until the client goes.
+/// Serves requests until the client goes.
 fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut lines = BufReader::new(stream).lines();
     loop {
@@ -64,7 +64,7 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
             state.under_way += 1;
             state.most = state.most.max(state.under_way);
         }
-        // For others to come, if they may.
+        // Other requests can come meanwhile, if the limit lets them.
         thread::yield_now();
         let (status, body) = match path.parse() {
             Ok(page) if page < PAGES => ("200 OK", text(page)),
@@ -78,7 +78,7 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
         };
         state.lock().expect("nobody panics under it").under_way -= 1;
         if status.is_empty() {
-            // The client goes when its patience is over.
+            // The server waits until the client goes, when its patience is over.
             lines.next();
             return None;
         }
@@ -87,7 +87,7 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
     }
 }
 
-/// A page that leads on to two others, back, to itself, and away.
+/// Returns a page with links to two others, back, to itself, and away.
 fn text(page: usize) -> String {
     let on = [2 * page + 1, 2 * page + 2].into_iter().filter(|&on| on < PAGES);
     let on: String = on.map(|on| format!("<a href=\"/{on}\">on</a>")).collect();
@@ -128,7 +128,7 @@ fn links_of_a_page_that_has_moved_are_those_of_its_place() {
     let site = Site::new();
     everywhere(|procs| {
         let mut command = example!("reqwest_crawler");
-        // One at a time: the page behind the redirection is known when the link back to it is found.
+        // The crawl fetches one page at a time: it knows the page behind the redirection when it finds the link back to it.
         command.args(["--at-once", "1", &site.url("folder")]);
         let said = run(command.env("GMPMAXPROCS", procs.to_string())).good();
         assert!(said.starts_with("2 pages, ") && said.ends_with(", 0 broken links\n"), "{said}");

@@ -105,13 +105,13 @@ fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
         })
         .expect("it answers");
         let mut client = Client::new(&server);
-        // The first may still find the connections with what was given up.
+        // The first query can still find the connections busy with queries that were given up.
         harness::eventually("a connection is free again", || client.says("free").parse::<u64>().is_ok());
-        // What was given up on those two may have been carried out.
+        // PostgreSQL can have carried out the queries that were given up on those two connections.
         let held: u64 = client.says("held").parse().expect("a count");
         assert!((11..=13).contains(&held), "{held}");
 
-        // The end of the server is the end of all waits, however long they may last.
+        // The end of the server ends all waits, however long they could last.
         let patient = start(&database, procs, &["--pool", "2", "--patience", "600000"]);
         let mut waiting: Vec<_> = (0..CLIENTS).map(|_| Client::new(&patient)).collect();
         on_a_reactor_of_its_own(async {
@@ -127,7 +127,7 @@ fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
             while waiting < 2 {
                 assert!(start.elapsed() < LIMIT, "{waiting} wait for the row");
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                // Not in the transaction, which would see the same each time.
+                // The query runs outside of the transaction, in which it would see the same each time.
                 waiting = sqlx::query_scalar::<_, i64>(waiters).fetch_one(&pool).await?;
             }
             let said = patient.terminate();

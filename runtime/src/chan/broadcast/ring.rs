@@ -1,4 +1,4 @@
-//! The messages of a channel, and what each receiver finds among them.
+//! The messages of a channel, and the look of a receiver at them.
 
 use crate::chan::buffer::Buffer;
 use crate::chan::several::{HasParties, Parties, Side};
@@ -7,12 +7,12 @@ use crate::sync;
 use crate::sync::wait_queue::{HasWaitQueue, WaitQueue};
 use std::collections::VecDeque;
 
-/// A message. Its lock has the clones come one after the other, so that `T` need not be `Sync`.
+/// A message. Its lock serialises the clones, so that `T` need not be `Sync`.
 pub(super) type Message<T> = Arc<sync::Mutex<T>>;
 
 pub(super) struct Entry<T> {
     pub(super) message: Message<T>,
-    /// How many receivers have not seen it; not zero.
+    /// The number of receivers that have not seen the message; not zero.
     pub(super) unseen: usize,
 }
 
@@ -35,7 +35,7 @@ impl<T> HasWaitQueue for State<T> {
     }
 }
 
-/// What a receiver finds.
+/// The result of a receiver's look.
 pub(super) enum Found<T> {
     Message(Message<T>),
     Lagged(u64),
@@ -43,17 +43,17 @@ pub(super) enum Found<T> {
 }
 
 impl<T> State<T> {
-    /// The number of the oldest message in the ring.
+    /// Returns the number of the oldest message in the ring.
     fn head(&self) -> u64 {
         self.tail - self.ring.len() as u64
     }
 
-    /// The place in the ring of the message `number`, or of the oldest, if that one is gone.
+    /// Returns the place in the ring of the message `number`, or of the oldest message if that one is gone.
     pub(super) fn place(&self, number: u64) -> usize {
         usize::try_from(number.saturating_sub(self.head())).expect("place: the ring is in memory")
     }
 
-    /// What a receiver finds that sees `next` next; one that lags goes on with the oldest message.
+    /// Returns what a receiver finds that sees `next` next; if it lags, sets `next` to the oldest message.
     pub(super) fn look(&self, next: &mut u64) -> Option<Found<T>> {
         let missed = self.head().saturating_sub(*next);
         if missed > 0 {
@@ -66,8 +66,8 @@ impl<T> State<T> {
         }
     }
 
-    /// A receiver has seen the messages from `first` to before `end`. What all have seen goes into `gone`, to be dropped
-    /// after the lock.
+    /// Notes that a receiver has seen the messages from `first` up to, and without, `end`. Messages that all have seen go into
+    /// `gone`, which the caller drops after the lock.
     pub(super) fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
         let (from, to) = (self.place(first), self.place(end));
         self.ring.range_mut(from..to).for_each(|entry| entry.unseen -= 1);

@@ -16,7 +16,7 @@ use gmp_timers::Nanos;
 use std::cell::{Cell, OnceCell};
 use std::ptr::NonNull;
 
-/// What a receive waits for, as a dump says it.
+/// What a receive waits for, as a dump shows it.
 const MESSAGES: bool = false;
 const AN_END: bool = true;
 
@@ -26,10 +26,9 @@ struct Receive<T> {
     slot: *mut T,
     limit: Option<Nanos>,
     last_ask: LastAsk,
-    /// Made once. Pointers to the record are made from shared references, as the queue keeps a pointer while others are
-    /// made.
+    /// Made once. Pointers to the record are made from shared references, as the queue keeps one pointer while others are made.
     record: OnceCell<Node<Record>>,
-    /// Set while the record is in the queue and keeps its place there.
+    /// `true` while the record is in the queue and keeps its place there.
     queued: Cell<bool>,
 }
 
@@ -44,7 +43,7 @@ impl<T> Receive<T> {
         self.record.get().map(NonNull::from)
     }
 
-    /// The record, if it keeps its place.
+    /// Returns the record, if it keeps its place.
     #[inline(always)]
     fn kept(&self) -> Option<RecordPtr> {
         self.node().filter(|_| self.queued.get())
@@ -64,7 +63,7 @@ impl<T> Receive<T> {
     #[inline(always)]
     fn leave(&self, state: &mut State) {
         if let Some(node) = self.kept() {
-            // SAFETY: the record is the caller's, and stands in this queue or in none.
+            // SAFETY: the record belongs to the caller, and stands in this queue or in none.
             unsafe { state.receivers.remove(node) };
         }
     }
@@ -89,14 +88,15 @@ impl<T> Chan<T> {
         unsafe { self.recv_for::<MESSAGES>(slot, limit) }
     }
 
-    /// As `recv`, by a goroutine of which a dump says that it waits for `FOR`.
+    /// As `recv`; a dump shows that the caller waits for `FOR`.
     ///
     /// # Safety
     /// As `recv`.
     #[inline(always)]
     unsafe fn recv_for<const FOR: bool>(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
-        // One question at a time, so that each answer is a branch: the compiler would make one value of both first.
+        // One condition at a time, so that each is a branch: the compiler would otherwise first compute one value from all of
+        // them.
         if state.has_messages() {
             if state.has_nobody_who_wants_room() {
                 // SAFETY: by this function's contract.
@@ -127,9 +127,9 @@ impl<T> Chan<T> {
         unsafe { self.recv_or_throw::<FOR>(state, promised, slot, limit) }
     }
 
-    /// Waits, and throws the interrupt that has ended the wait. A frame of its own, with no table and few registers to restore:
-    /// the unwinder comes to each frame on the way twice, and reads its table and its rules up to the call. The parameters fit
-    /// into registers, so that the call in `recv_for` leaves no frame of `recv`.
+    /// Waits, and throws the interrupt that has ended the wait. In a frame of its own, with no table and few registers to
+    /// restore: the unwinder visits each frame on the way twice, and reads its table and its rules up to the call. The
+    /// parameters fit into registers, so that the call in `recv_for` is a tail call and leaves no frame of `recv`.
     ///
     /// # Safety
     /// As `recv`. The caller has claimed the sender that is `promised`.
@@ -171,7 +171,7 @@ impl<T> Chan<T> {
                 }
                 Taken::Promise(sender) => {
                     drop(state);
-                    // SAFETY: `take` has claimed the sender; the slot is the caller's.
+                    // SAFETY: `take` has claimed the sender; the slot belongs to the caller.
                     match unsafe { self.collect_promise(sender, &receive) } {
                         Ok(Some(ended)) => return EndWord::ended(ended),
                         Ok(None) => {}
@@ -201,7 +201,7 @@ impl<T> Chan<T> {
                         wait.withdraw();
                         return EndWord::ended(Ended::TimedOut);
                     }
-                    // SAFETY: the slot is the caller's. The record leaves the queue before this function returns.
+                    // SAFETY: the slot belongs to the caller. The record leaves the queue before this function returns.
                     let woke = unsafe { self.park_recv::<FOR>(&mut wait, state, &receive) };
                     match self.settle_recv(&receive, woke) {
                         Ok(Some(ended)) => return EndWord::ended(ended),
@@ -216,8 +216,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Waits for the message that was promised to the caller. Returns `None` if the message will not come, and the
-    /// caller is to try again. The error is the interrupt that has ended the wait.
+    /// Waits for the message that was promised to the caller. Returns `None` if the message will not come: then the caller
+    /// tries again. The error is the interrupt that has ended the wait.
     ///
     /// # Safety
     /// The caller has claimed the sender; otherwise as `recv`.
@@ -238,9 +238,9 @@ impl<T> Chan<T> {
             && let Some(node) = kept
         {
             let mut state = self.lock();
-            // SAFETY: the record is the caller's, and its state is read under the lock.
+            // SAFETY: the record belongs to the caller, and its state is read under the lock.
             if unsafe { node.as_ref() }.value.queue_state() == QueueState::Served {
-                // Since the promise was withdrawn.
+                // A sender has served the record since the promise was withdrawn.
                 outcome = Outcome::Came;
             }
             receive.leave(&mut state);
@@ -254,8 +254,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Opens a wait whose goroutine may have to park for a P first, without the lock. What there is to take afterwards
-    /// is the error.
+    /// Opens a wait without the lock, as the goroutine may have to park for a P first. If there is something to take
+    /// afterwards, returns that as the error.
     ///
     /// # Safety
     /// As `recv`.
@@ -279,10 +279,10 @@ impl<T> Chan<T> {
         (state, Ok(opened))
     }
 
-    /// One wait: queues the record, unless it keeps its place already, and parks.
+    /// Queues the record, unless it keeps its place already, and parks, once.
     ///
     /// # Safety
-    /// As `recv`. The record is taken out of the queue before the caller returns.
+    /// As `recv`. The caller takes the record out of the queue before it returns.
     #[inline(always)]
     unsafe fn park_recv<'a, const FOR: bool>(
         &'a self,
@@ -310,8 +310,8 @@ impl<T> Chan<T> {
         })
     }
 
-    /// After the wait: how the receive has ended. Returns `None` if no counterpart ended it, and the caller is to try
-    /// again. The error is the interrupt that has ended the wait.
+    /// Returns, after the wait, how the receive has ended; `None` if no counterpart ended it: then the caller tries again. The
+    /// error is the interrupt that has ended the wait.
     #[inline(always)]
     fn settle_recv(&self, receive: &Receive<T>, woke: Woke) -> Result<Option<Ended>, Interrupt> {
         let node = receive.node().expect("settle_recv: it was queued");
@@ -335,10 +335,10 @@ impl<T> Chan<T> {
         }
     }
 
-    /// As `take`, for a receiver whose record may have been served meanwhile.
+    /// As `take`, for a receiver whose record a sender may have served meanwhile.
     ///
     /// # Safety
-    /// As `take`; the record is the caller's.
+    /// As `take`; the record belongs to the caller.
     unsafe fn take_again(
         &self,
         state: &mut State,
@@ -350,15 +350,15 @@ impl<T> Chan<T> {
             // SAFETY: by this function's contract.
             return unsafe { self.take(state, slot, woken) };
         };
-        // SAFETY: the record is the caller's, by this function's contract; its state is read under the lock.
+        // SAFETY: the record belongs to the caller, by this function's contract; its state is read under the lock.
         let it = unsafe { &node.as_ref().value };
         if (it.queue_state() == QueueState::Served).unless(ReturnedIgnoresItsSlot) {
             return Taken::Done;
         }
-        // A Held record is not served: not while the owner takes a message here, nor while the owner waits for a
-        // promised one.
+        // No counterpart serves a Held record: neither while the owner takes a message here, nor while the owner waits for a
+        // promised message.
         unless!(ReturnedNotHeld, it.set_queue_state(QueueState::Held));
-        // SAFETY: the record is the caller's, and the slot is good by this function's contract.
+        // SAFETY: the record belongs to the caller, and the slot is valid by this function's contract.
         let taken = unsafe { self.take(state, slot, woken) };
         if taken == Taken::Nothing {
             it.set_queue_state(QueueState::Returned);
@@ -366,7 +366,8 @@ impl<T> Chan<T> {
         taken
     }
 
-    /// The last look of a receive whose wait for a promised message has ended at its limit: there may be another message.
+    /// Looks a last time, when the wait of a receive for a promised message has ended at its limit: there may be another
+    /// message.
     ///
     /// # Safety
     /// As `recv`. The caller has no record in a queue.
@@ -386,8 +387,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`; or up to
-    /// twice that, where promises are withdrawn.
+    /// As `recv`, without waiting, except for a promised message: for that the caller's thread waits up to `GRACE`, or up to
+    /// twice as long if promises are withdrawn.
     ///
     /// # Safety
     /// As `recv`.
@@ -425,7 +426,7 @@ impl<T> Chan<T> {
         let last_ask = LastAsk::new();
         loop {
             let (ask, how) = (Ask::Sender(sender), (WaitBy::Thread, Some(Active::now()), &last_ask));
-            // SAFETY: the sender is claimed, and the slot is the caller's, by this function's contract.
+            // SAFETY: the sender is claimed, and the slot belongs to the caller, by this function's contract.
             match unsafe { await_promise(&self.raw, ask, slot.cast(), how, None) } {
                 Outcome::Came => return Ended::Done,
                 // SAFETY: by this function's contract.

@@ -18,7 +18,7 @@ impl<T> Chan<T> {
     /// A `T` lies in `slot`.
     pub(crate) unsafe fn send(&self, slot: *mut T, limit: Option<Nanos>) -> Ended {
         let mut state = self.lock();
-        // One question at a time, as in `recv_for`.
+        // One condition at a time, as in `recv_for`.
         if state.has_room() {
             if state.has_nobody_to_tell() {
                 // SAFETY: by this function's contract.
@@ -64,7 +64,7 @@ impl<T> Chan<T> {
         // SAFETY: the state is locked.
         let is_there = self.buffer.with(|buffer| unsafe { (*buffer).contains(&message) });
         if !is_there {
-            // SAFETY: a message, which is left behind if it is not moved out, and can be.
+            // SAFETY: the message is initialised; it is `Copy`, so it may stay here if it is not moved out.
             let _closed = unsafe { self.put(&mut state, &raw mut message, &mut woken) };
         }
         drop(state);
@@ -91,7 +91,7 @@ impl<T> Chan<T> {
         Some(Ended::Done)
     }
 
-    /// Waits, and throws the interrupt that has ended the wait: a frame of its own, as that of `recv_or_throw`.
+    /// Waits, and throws the interrupt that has ended the wait: in a frame of its own, as `recv_or_throw`.
     ///
     /// # Safety
     /// As `send`.
@@ -113,7 +113,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Where an interrupt has ended the wait no counterpart has moved the message.
+    /// Waits. If an interrupt has ended the wait, no counterpart has moved the message.
     ///
     /// # Safety
     /// As `send`.
@@ -167,8 +167,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Opens a wait whose goroutine may have to park for a P first, without the lock. The send may end afterwards: the
-    /// error.
+    /// Opens a wait without the lock, as the goroutine may have to park for a P first. If the send ends afterwards, returns its
+    /// end as the error.
     ///
     /// # Safety
     /// As `send`.
@@ -192,7 +192,7 @@ impl<T> Chan<T> {
         Ok((state, opened))
     }
 
-    /// One wait: queues the record and parks.
+    /// Queues the record and parks, once.
     ///
     /// # Safety
     /// The record is taken out of the queue before the caller's frame ends.

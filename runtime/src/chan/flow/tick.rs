@@ -1,36 +1,37 @@
-//! Receiving from a channel that tells the time: there a receiver waits for a time, and not for a sender.
+//! Receiving from a channel that tells the time: there a receiver waits for a time, not for a sender.
 //!
-//! Such a channel has neither senders nor messages, and no receiver sees the channel closed. So the record of a wait is never
-//! claimed: it keeps the owner's place, and the owner takes the message itself.
+//! Such a channel has neither senders nor messages, and no receiver sees the channel closed. So no counterpart ever claims a
+//! wait there. A wait ends by its own timer, at the beat or at the receiver's limit, or by an interrupt. The record only keeps
+//! its owner's place, and the owner takes the message itself.
 //!
-//! *Turns.* The obvious way has each receiver wait until the message is due. Then all wake at each beat, and the one that
-//! runs first takes the message, and stands behind the others; the next beat finds them in the same order, and the same one
-//! takes the next message. *Here* the first receiver of the queue has the turn. It alone waits until the message is due, and
-//! it alone may take the message (`State::turn_of`); the others wait for their limits.
+//! *Turns.* In the obvious way each receiver waits until the message is due. Then all receivers wake at each beat. The receiver
+//! that runs first takes the message, and queues again behind the others. The next beat wakes them in the same order as before,
+//! and the same receiver takes the next message. *Here* the first receiver of the queue has the turn. Only this receiver waits
+//! until the message is due, and only it may take the message (`State::turn_of`); the others wait for their limits.
 //!
 //! ```text
-//!   the first, under the lock                        one behind it, under the lock
+//!   the first receiver, under the lock               a later receiver, under the lock
 //!
-//!   A1  woken by the beat: the message is due        B1  it is another's turn: waits without the beat
-//!       takes it, leaves the queue, which names the next
-//!   A2  or woken by its limit, an interrupt, a drop, or left behind by its runtime:
-//!       leaves the queue, which names the next
-//!   A3  after the lock: nudges the next              B2  nudged: looks whose turn it is, and when
+//!   A1  woken by the beat: the message is due        B1  not its turn: waits for its own limit only
+//!       takes it, leaves the queue, which returns the next
+//!   A2  or woken by its limit or an interrupt, or dropped, or left behind by its runtime:
+//!       leaves the queue, which returns the next
+//!   A3  after the lock: nudges the next              B2  nudged: looks who has the turn, and until when to wait
 //! ```
-//! * *No turn is lost.* A record leaves the queue by `Raw::leave_turn` alone, whatever has woken its owner: also a record whose
-//!   owner was woken by the beat and finds that its limit has passed, or that it is interrupted, and one of a goroutine that is
-//!   left behind, by the abandon hook. B1 reads the queue under the lock under which A1 and A2 change it: B1 comes before, and
-//!   A3 finds B's record, or B1 sees that it is first.
-//! * *A receiver that does not wait*, and one that has just come, takes a message only where no receiver has the turn; one
-//!   that waits takes it with its record in its place.
-//! * *A task* may never be polled again. It is woken at its turn, and holds a message back from the others for `TASK_GRACE`; a
-//!   receiver behind tasks alone waits until then, and passes them: they are Held, and hold back nothing until they are polled.
-//!   A task that is polled, and finds nothing, keeps its place.
-//! * *A watcher* (`Select::ready`) is woken where a receiver that does not wait could take the message.
-//! * `Chan::set_tick` nudges all under the lock under which they have read the time and queued their records: it finds a
-//!   record, or the receiver has read the new time.
+//! * *No turn is lost.* A record leaves the queue only by `Raw::leave_turn`, whatever has woken its owner. That includes an
+//!   owner that the beat has woken and that finds its limit passed, or itself interrupted; for a goroutine that is left behind,
+//!   the abandon hook calls `leave_turn`. B1 reads the queue under the lock under which A1 and A2 change it. Either B1 comes
+//!   first, and A3 finds B's record; or B1 sees that its own record is the first.
+//! * *A receiver without a record in the queue*, which has just come or does not wait, takes a message only if no receiver has
+//!   the turn. A waiting receiver takes the message while its record is in its place.
+//! * *A task* may never be polled again. A task is woken at its turn, and holds a message back from the others for
+//!   `TASK_GRACE`. A receiver with only tasks before it waits until then, and passes them. Passing makes those tasks Held: they
+//!   hold back no message until they are polled. A task that is polled, and finds no message, keeps its place.
+//! * *A watcher* (`Select::ready`) is woken when a receiver that does not wait could take the message.
+//! * `Chan::set_tick` collects the records under the lock under which receivers read the time and queue their records, and
+//!   nudges their owners: either it finds a receiver's record, or the receiver has read the new time.
 //!
-//! The record of a wait leaves the queue in the critical section in which the message that was due is taken.
+//! The record of a wait leaves the queue in the critical section in which its owner takes the message.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -47,11 +48,11 @@ use std::cell::OnceCell;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// A task that has the turn, and is not polled, holds a message back from the others for so long.
+/// The time for which a task that has the turn, and is not polled, holds a message back from the others.
 const TASK_GRACE: Duration = Duration::from_millis(10);
 
 impl Raw {
-    /// Receives a time into `slot`, and throws the interrupt that has ended the wait: a frame of its own, as that of
+    /// Receives a time into `slot`, and throws the interrupt that has ended the wait: in a frame of its own, as
     /// `recv_or_throw`.
     ///
     /// # Safety
@@ -97,8 +98,9 @@ impl Raw {
             let opened = match Wait::try_open() {
                 Some(opened) => opened,
                 None => {
-                    // May park for a P, without the lock. What has become due meanwhile ends the wait. No receiver waits for
-                    // the turn of one that may be left behind there, without a hook.
+                    // `Wait::open` may park for a P, so the lock is released. A message that becomes due meanwhile ends the
+                    // receive. The record leaves the queue first: without an abandon hook, a goroutine that is left behind
+                    // there would keep the turn for ever.
                     match queued.take() {
                         // SAFETY: as above.
                         Some(node) => unsafe { self.leave_turn(state, node) },
@@ -123,8 +125,8 @@ impl Raw {
                 }
             };
             if queued.is_none() {
-                // SAFETY: the record is in no queue. It leaves this one before the frame goes: `park` returns once the wait is
-                // over, or never.
+                // SAFETY: the record is in no queue. It leaves this queue before the frame ends: `park` returns once the wait
+                // is over, or never.
                 unsafe {
                     state.give_place(node);
                     state.receivers.push_back(node);
@@ -138,7 +140,7 @@ impl Raw {
                 Commit::Park
             });
             while woke == Woke::Nudged {
-                // The channel tells another time now, or the turn is this receiver's.
+                // The channel tells another time now, or this receiver has the turn.
                 how = how.until(earlier(limit, self.state.lock().turn_of(queued)));
                 woke = wait.park_again(how);
             }
@@ -149,15 +151,15 @@ impl Raw {
                 unsafe { self.leave_turn(state, node) };
                 return EndWord::interrupted(why);
             }
-            // The clock is read again: the limit of the wait would bring the beats that were missed until here.
+            // The clock is read again: more beats than the one in the wait's limit may have passed by now.
             now = Active::now();
         }
     }
 
-    /// Takes the record of a receiver out of the queue, and nudges those whose turn may come earlier by that.
+    /// Takes the record of a receiver out of the queue, and nudges the waiters whose turn may come earlier because of that.
     ///
     /// # Safety
-    /// The state is this channel's; the record is a receiver's that stands in this queue, or in none.
+    /// The state is this channel's; the record belongs to a receiver, and stands in this queue or in none.
     #[inline(always)]
     pub(crate) unsafe fn leave_turn(&self, mut state: MutexGuard<'_, State>, node: RecordPtr) {
         if state.receivers.is_alone(node) && state.receive_watchers.is_empty() || state.tick.is_none() {
@@ -168,7 +170,7 @@ impl Raw {
         // SAFETY: by this function's contract.
         let next = unsafe { state.leave_to_next(node) };
         drop(state);
-        // Without the lock: as in `Chan::set_tick`. From behind, where those stand that are no tasks: a waker may wait.
+        // Without the lock, as in `Chan::set_tick`. In reverse order, so that the wakers of tasks, which may block, come last.
         unless!(TurnEndsInSilence, next.iter().rev().for_each(UpgradedWaiter::nudge));
     }
 }
@@ -183,7 +185,7 @@ struct TurnHook<'a> {
 
 impl TurnHook<'_> {
     /// # Safety
-    /// `hook` is that of a `TurnHook` whose goroutine never runs again.
+    /// `hook` is the hook of a `TurnHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
         mutant!(TurnLeftBehind: return);
         // SAFETY: by this function's contract. The record lies on the stack of a goroutine that never runs again, which borrows
@@ -196,8 +198,8 @@ impl TurnHook<'_> {
 }
 
 impl State {
-    /// From when on a receiver may take the next message: one that waits under the record `own`, or does not wait. `None` while
-    /// another has the turn.
+    /// Returns the time from which a receiver that waits under the record `own`, or does not wait, may take the next message;
+    /// `None` while another receiver has the turn.
     #[inline]
     pub(crate) fn turn_of(&self, own: Option<RecordPtr>) -> Option<Nanos> {
         let due = self.due()?;
@@ -222,7 +224,7 @@ impl State {
         Some(if behind_tasks { due.saturating_add(TASK_GRACE) } else { due })
     }
 
-    /// Takes the message that is due at `now`, if it is the turn of this receiver, as in `turn_of`.
+    /// Takes the message that is due at `now`, if this receiver, as in `turn_of`, has the turn.
     #[inline]
     pub(crate) fn take_tick(&mut self, own: Option<RecordPtr>, now: Nanos) -> Option<Nanos> {
         if self.turn_of(own)? > now {
@@ -234,7 +236,7 @@ impl State {
         self.tick.as_mut()?.take(now)
     }
 
-    /// The tasks before this receiver have held back a message for long enough.
+    /// Makes the tasks before this receiver Held, as they have held back a message for long enough.
     #[cold]
     fn pass_tasks(&mut self, own: Option<RecordPtr>) {
         for record in self.receivers.iter().take_while(|&record| Some(record) != own) {
@@ -243,8 +245,8 @@ impl State {
         }
     }
 
-    /// Takes a record out, and returns those whose turn may come earlier by that: the receivers behind it, up to the first that
-    /// holds back the others; and the watchers, if none holds them back.
+    /// Takes a record out, and returns the waiters whose turn may come earlier now: the receivers behind the record, up to the
+    /// first receiver that holds back the others; and the watchers, if no receiver holds them back.
     ///
     /// # Safety
     /// As `Raw::leave_turn`.
@@ -266,7 +268,8 @@ impl State {
                 continue;
             }
             next.push(it.upgrade());
-            // Behind a task they wait for the beat, or for the end of its grace; the first has the turn now.
+            // Receivers behind a task wait for the beat, or for the end of the task's grace; the first receiver has the turn
+            // now.
             if it.kind != Kind::OfTask || of_task && it.queue_state() != QueueState::Held {
                 break;
             }

@@ -1,17 +1,17 @@
-//! The order in which a select locks its channels: a chain through its arms, sorted by place, and by number among
-//! equal places.
+//! The order in which a select locks its channels: a chain through its arms, sorted by place, and by number if places are
+//! equal.
 
 use std::ops::Range;
 
-/// Up to so many arms are sorted by insertion: a select has a handful, and they are often nearly in order.
+/// Up to this many arms are sorted by insertion: a select has a handful of arms, and they are often nearly in order.
 const FEW: usize = 16;
 
 /// An element of a chain.
 pub(super) trait Link {
     fn place(&self) -> usize;
 
-    /// The number of the next element. The last element has the count of all elements here, a number that no element
-    /// has.
+    /// Returns the number of the next element. The last element has the count of all elements here, which is no element's
+    /// number.
     fn next(&mut self) -> &mut usize;
 }
 
@@ -43,8 +43,7 @@ fn chain_many(all: &mut [impl Link], these: Range<usize>) -> usize {
     first
 }
 
-/// Inserts an element into the chain, behind `before` if there is one, and in front of the elements with the same
-/// place.
+/// Inserts an element into the chain, behind `before` if there is one, and before the elements with the same place.
 #[inline(always)]
 fn put_in(all: &mut [impl Link], index: usize, first: usize, mut before: usize) -> usize {
     let (none, place) = (all.len(), all[index].place());
@@ -82,7 +81,7 @@ mod tests {
         }
     }
 
-    /// Their numbers as they are chained, and how often a place was asked for.
+    /// Returns the numbers in chain order, and how often a place was asked for.
     fn chained(places: &[usize]) -> (Vec<usize>, usize) {
         let asked = &Cell::new(0);
         let mut all: Vec<_> = places.iter().map(|&place| Placed { place, next: 0, asked }).collect();
@@ -120,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Fails by some 50 million questions when their number is the square of the number of arms.
+    /// If the number of looks were quadratic in the number of arms, this would exceed the bound by some 50 million.
     #[test]
     fn many_are_in_order_after_a_few_looks_at_each() {
         const MANY: usize = 10_000;

@@ -1,4 +1,4 @@
-//! The promises of sends that were chosen before their message was there: `chan/state.rs`.
+//! The promises of sends that were chosen before their message was there; see `chan/state.rs`.
 
 use super::{Kind, Promised, QueueState, RecordPtr, State, Ticket, WaitResult, Woken};
 use crate::prim::hooks::*;
@@ -23,7 +23,7 @@ impl State {
         room.then_some(Promised::Reserved)
     }
 
-    /// Promises a message to the first receiver that waits, and returns the receiver's ticket.
+    /// Promises a message to the first waiting receiver, and returns the receiver's ticket.
     fn promise_receiver(&mut self, woken: &mut Woken) -> Option<Ticket> {
         let mut at = self.receivers.front();
         while let Some(record) = at {
@@ -61,7 +61,7 @@ impl State {
     /// sender.
     ///
     /// # Safety
-    /// The partner is in no queue, and is taken out before the partner is dropped.
+    /// The partner is in no queue, and is taken out of the queue before it is dropped.
     pub(crate) unsafe fn ask(&mut self, partner: RecordPtr) -> Ticket {
         self.promises += 1;
         // SAFETY: by this function's contract.
@@ -71,11 +71,11 @@ impl State {
         }
     }
 
-    /// Has a task wait for the message of a send that it has claimed, under the task's own record, which keeps its
-    /// place if it has one. Returns the ticket for the sender.
+    /// Makes a task wait for the message of a send that it has claimed, under the task's own record, which keeps its place if
+    /// it has one. Returns the ticket for the sender.
     ///
     /// # Safety
-    /// As `ask`; the record is of a task, stands among the receivers or in no queue, and its wait is open.
+    /// As `ask`; the record belongs to a task, stands among the receivers or in no queue, and its wait is open.
     pub(crate) unsafe fn ask_for_task(&mut self, record: RecordPtr) -> Ticket {
         self.promises += 1;
         // SAFETY: by this function's contract.
@@ -96,11 +96,11 @@ impl State {
         })
     }
 
-    /// Lets a Coming receiver wait on: the partner record takes over the ticket, and the receiver's own record goes
+    /// Lets a Coming receiver continue to wait: the partner record takes over the ticket, and the receiver's own record goes
     /// back to its place, Held.
     ///
     /// # Safety
-    /// As `ask`; the record is Coming, and the caller's.
+    /// As `ask`; the record is Coming, and belongs to the caller.
     pub(crate) unsafe fn ask_on(&mut self, partner: RecordPtr, record: RecordPtr) {
         // SAFETY: by this function's contract.
         unsafe {
@@ -133,7 +133,7 @@ impl State {
         Some(record)
     }
 
-    /// F1: returns the receiver for a promised message that is there now; `None` if the receiver has left.
+    /// Does F1: returns the receiver for a promised message that is there now; `None` if the receiver has left.
     pub(crate) fn keep_promise(&mut self, ticket: Ticket) -> Option<RecordPtr> {
         let record = self.redeem(ticket)?;
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
@@ -144,7 +144,7 @@ impl State {
                 it.set_queue_state(QueueState::Served);
                 true
             }
-            // Its M parks it after the end of their runtime, and has not claimed the wait yet (`Sched::leave_late`).
+            // The receiver's M parks it after the end of their runtime, and has not claimed the wait yet (`Sched::leave_late`).
             _ if it.is_left().unless(PromiseKeptToTheLate) => false,
             _ => it.claim(),
         };
@@ -155,8 +155,8 @@ impl State {
         gets.then_some(record)
     }
 
-    /// Withdraws a promise. A receiver that is claimed for that is added to `woken`, as the first; the caller serves records
-    /// that were put back (`Chan::feed`).
+    /// Withdraws a promise. Adds a receiver that is claimed for that to `woken`, as the first; the caller serves records that
+    /// were put back (`Chan::feed`).
     pub(crate) fn break_promise(&mut self, ticket: Ticket, woken: &mut Woken) {
         let Some(record) = self.redeem(ticket) else { return };
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller has.
@@ -177,14 +177,14 @@ impl State {
             Kind::Partner(Some(held)) => unsafe { unless!(PromiseHoldsOn, held.as_ref().value.end_hold()) },
             // SAFETY: as for a Coming record, above.
             Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
-            // A task has no slot for a message of another sender. It looks for one itself, from the place that it keeps.
+            // A task has no slot for a message of another sender. It looks for a message itself, from the place that it keeps.
             // SAFETY: as for a Coming record, above.
             Kind::OfTask => unsafe { self.stand_again(record, QueueState::Held) },
         }
         unless!(PromiseWithdrawnSilently, woken.add_linked(record));
     }
 
-    /// Puts a record back to its place among the receivers.
+    /// Puts a record back in its place among the receivers.
     ///
     /// # Safety
     /// The record stands in no queue, and the owner takes the record out before returning.
@@ -196,15 +196,15 @@ impl State {
         }
     }
 
-    /// Puts a record to its place among the receivers.
+    /// Puts a record in its place among the receivers.
     ///
     /// # Safety
     /// As `stand_again`.
     pub(super) unsafe fn insert_by_place(&mut self, receiver: RecordPtr) {
         // SAFETY: by this function's contract.
         let it = unsafe { &receiver.as_ref().value };
-        // Only records that were put back likewise can have smaller places.
-        // SAFETY: the records stand in the queue, which is locked.
+        // Only other records that were put back can have smaller places. SAFETY: the records stand in the queue, which is
+        // locked.
         let behind = self.receivers.iter().find(|at| unsafe { at.as_ref() }.value.place() > it.place());
         // SAFETY: by this function's contract.
         unsafe { self.receivers.insert_before(receiver, behind) };

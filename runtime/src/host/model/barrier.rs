@@ -1,4 +1,4 @@
-//! Whether a model has a retaker, and how the model plays the barrier on all threads that the retaker asks for.
+//! Whether a model has a retaker, and how the model plays the barrier on all threads for which the retaker asks.
 
 use super::ModelHost;
 use crate::m::M;
@@ -30,16 +30,16 @@ pub(super) fn relies_on_entries() -> bool {
     RETAKER.get() == Retaker::Heavy
 }
 
-/// A point at which the kernel may switch the calling thread out. The thread passes a barrier there if another thread
-/// waits for that. A real thread may be switched out anywhere; a model has these points in the windows, and where the
-/// model itself calls this.
+/// A point at which the kernel may switch the calling thread out. The thread passes a barrier there if another thread waits for
+/// one. A real thread may be switched out anywhere; a model has these points in the windows, and where the model itself calls
+/// this.
 pub(crate) fn switch_point() {
     if RETAKER.get() == Retaker::Refused {
         M::<ModelHost>::current().inspect(|m| m.local.switches.may_pass());
     }
 }
 
-/// The barriers that other threads wait for one M to pass.
+/// The barriers of one M for which other threads wait.
 #[derive(Debug)]
 pub(super) struct Switches {
     asked: AtomicU32,
@@ -51,7 +51,7 @@ impl Switches {
         Switches { asked: AtomicU32::new(0), passed: AtomicU32::new(0) }
     }
 
-    /// On the M's thread: passes the barrier that an asker waits for.
+    /// Called on the M's thread: passes the barrier for which an asker waits.
     fn may_pass(&self) {
         // Acquire: partner `wait_for_one`. The M sees from here on what the asker did before it asked.
         let asked = self.asked.load(crate::prim::Acquire);

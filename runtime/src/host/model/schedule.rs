@@ -16,7 +16,7 @@ thread_local! {
     static LOG: RefCell<Log> = RefCell::default();
 }
 
-/// Between two models: forgets the events, and returns how many executions there were.
+/// Called between two models: forgets the events, and returns how many executions there were.
 pub(super) fn reset() -> usize {
     LOG.take().execution
 }

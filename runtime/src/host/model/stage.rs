@@ -1,4 +1,4 @@
-//! Where loom's search begins: a runtime at rest, or goroutines that occupy an M each and go on together.
+//! The point at which loom's search begins: a runtime at rest, or goroutines that occupy an M each and go on together.
 //!
 //! loom's search grows with each step to be weighed. How a runtime starts is the subject of few models; the others
 //! bring a runtime to the point in question unexplored, and search from there.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Returns a runtime with `procs` Ps and at most `threads` threads. loom's search pauses here, until `loom::explore`.
 ///
 /// # Panics
-/// When the numbers are out of range.
+/// If the numbers are out of range.
 pub fn runtime(procs: usize, threads: usize) -> Runtime {
     loom::stop_exploring();
     // SAFETY: the goroutines keep nothing of a thread.
@@ -26,7 +26,7 @@ pub fn at_rest<const N: usize>() -> Runtime {
     runtime
 }
 
-/// Says once that an event has happened. The waiter is a thread, so a goroutine that waits keeps its M and its P
+/// A flag that says once that an event has happened. The waiter is a thread, so a goroutine that waits keeps its M and its P
 /// meanwhile.
 #[derive(Clone, Default)]
 pub struct Flag(Arc<(Mutex<bool>, Condvar)>);
@@ -47,19 +47,17 @@ impl Flag {
     }
 }
 
-/// What a goroutine does once all Ms are at work.
+/// The body of a goroutine, which begins when all Ms are at work.
 pub type Body = Box<dyn FnOnce() + Send>;
 
-/// Starts a goroutine for each body, each on an M of its own. The bodies begin when all Ms are at work, and loom's
-/// search begins with them: how the runtime came to this point is other models' subject. The caller only joins the
-/// goroutines.
+/// Starts a goroutine for each body, each on an M of its own. The bodies begin when all Ms are at work, and loom's search
+/// begins with them: other models check how the runtime gets to this point. The caller only joins the goroutines.
 pub fn together<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
     gather(runtime, bodies, &Arc::default(), N, loom::explore)
 }
 
-/// Like [`together`], but the caller goes on at the same moment as the bodies. In the first schedule the caller runs
-/// first: a schedule in which the caller is interrupted costs a preemption, one in which the others are late does
-/// not.
+/// Like [`together`], but the caller goes on at the same moment as the bodies. In the first schedule the caller runs first: a
+/// schedule in which the caller is interrupted costs a preemption, a schedule in which the others are late does not.
 pub fn together_with_us<const N: usize>(runtime: &Runtime, bodies: [Body; N]) -> [JoinHandle<()>; N] {
     let meeting = Arc::new(Meeting::default());
     let handles = gather(runtime, bodies, &meeting, N + 1, || ());
@@ -83,10 +81,10 @@ fn gather<const N: usize>(
     })
 }
 
-/// Has the runtime's `N` Ms started, and waits until they sleep, all before loom's search begins.
+/// Makes the runtime start its `N` Ms, and waits until they sleep, all before loom's search begins.
 ///
 /// # Panics
-/// When a goroutine of the model panics.
+/// If a goroutine of the model panics.
 pub fn fall_asleep<const N: usize>(runtime: &Runtime) {
     let bodies: [Body; N] = std::array::from_fn(|_| -> Body { Box::new(|| ()) });
     for handle in gather(runtime, bodies, &Arc::default(), N, || ()) {
@@ -103,7 +101,7 @@ fn is_asleep(runtime: &Runtime) -> bool {
     sched.host.somebody_polls() && sched.procs_are_idle()
 }
 
-/// Where threads wait for each other.
+/// A place where threads wait for each other.
 #[derive(Default)]
 struct Meeting {
     arrived: Mutex<usize>,
@@ -137,8 +135,7 @@ impl Meeting {
     }
 }
 
-/// Ends the search at this point: the property has held. The end of the runtime is not searched; other models do
-/// that.
+/// Ends the search at this point: the property has held. The end of the runtime is not searched; other models do so.
 pub fn done() {
     loom::stop_exploring();
 }
@@ -149,7 +146,7 @@ pub fn done() {
 pub struct Parts(Arc<AtomicUsize>);
 
 impl Parts {
-    /// A property of `count` parts.
+    /// Makes a property of `count` parts.
     pub fn of(count: usize) -> Self {
         Parts(Arc::new(AtomicUsize::new(count)))
     }

@@ -29,7 +29,7 @@ pub(super) struct World {
     /// Whether only `level` says that there is room to write.
     pub(super) is_full: bool,
     pub(super) events: Vec<(Key, Readiness)>,
-    /// Where stacks are limited: those that no goroutine and no cache has.
+    /// If stacks are limited: how many no goroutine and no cache has.
     pub(super) stacks: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct ModelHost {
     pub(super) happened: Condvar,
     /// Whether stacks are limited. A model sets this before the search begins; loom does not see it.
     pub(super) short_of_stacks: std::sync::atomic::AtomicBool,
-    /// Reservations of goroutines. As the two around it, loom does not see it.
+    /// Reservations of goroutines. loom does not see this field, nor the two around it.
     pub(super) reserved: std::sync::atomic::AtomicUsize,
     /// Whether a limited stack that comes back goes to a cache.
     pub(super) caches_stacks: std::sync::atomic::AtomicBool,
@@ -51,7 +51,7 @@ loom::lazy_static! {
     pub(super) static ref CLOCK: Mutex<Nanos> = Mutex::new(Nanos::ZERO);
 }
 
-/// The start of the clock as an `Instant` of std's.
+/// Returns the start of the clock as std's `Instant`.
 pub(super) fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
@@ -81,8 +81,8 @@ impl ModelHost {
         self.world().polling > 0
     }
 
-    /// The kernel reports at once what a descriptor has that is watched anew. Until a model has said something else, there
-    /// is room to write.
+    /// Plays the kernel, which reports the state of a newly watched descriptor at once. Unless a model has said otherwise,
+    /// there is room to write.
     pub(super) fn report(&self, world: &mut World, key: Key) {
         let level = if world.is_full { world.level } else { world.level | Readiness::WRITABLE };
         let seen = world.seen(level);
@@ -105,7 +105,7 @@ impl ModelHost {
         world.seen(readiness)
     }
 
-    /// As `happen`, and leaves the event for the poller to find.
+    /// Does the same as `happen`, and leaves the event for the poller to find.
     #[cfg(test)]
     pub(crate) fn post(&self, readiness: Readiness) {
         super::schedule::add(format_args!("the kernel posts {readiness:?}"));
@@ -118,7 +118,7 @@ impl ModelHost {
 }
 
 impl World {
-    /// What the poller sees of `readiness`: no room to write where a descriptor is watched for reads.
+    /// Returns what the poller sees of `readiness`: no room to write if a descriptor is watched for reads.
     fn seen(&self, readiness: Readiness) -> Vec<(Key, Readiness)> {
         let both = readiness.to_bits();
         let reads = both & !Readiness::WRITABLE.to_bits();

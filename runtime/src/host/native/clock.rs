@@ -1,10 +1,10 @@
-//! The monotonic clock, in nanoseconds. It begins a century before the process first asked for the time, so that earlier
-//! instants have a place on it and convert back unchanged; 484 years are left after that moment.
+//! The monotonic clock, in nanoseconds. It begins a century before the process first asked for the time, so earlier instants
+//! have a place on it and convert back unchanged; 484 years are left after that moment.
 //!
 //! std reads CLOCK_MONOTONIC, and then checks and computes for longer than the kernel's reading takes. So `now` reads that
-//! clock itself, where the origin's place on it is known. The place has to be right to the nanosecond: else a timer might fire
-//! before the time that a user has given as an `Instant`. std does not say what an `Instant` holds, but does hash that. What
-//! the hash has seen is believed if it lies between two readings of CLOCK_MONOTONIC; else `now` is std's.
+//! clock itself, if the origin's place on it is known. The place has to be right to the nanosecond: otherwise a timer might
+//! fire before the time that a user has given as an `Instant`. std does not say what an `Instant` holds, but does hash it. The
+//! hashed values are believed if they lie between two readings of CLOCK_MONOTONIC; otherwise `now` uses std.
 
 use gmp_timers::Nanos;
 use std::hash::{Hash, Hasher};
@@ -19,17 +19,17 @@ fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(|| {
         let now = Instant::now();
-        // Where std can't represent times before the machine's start, the clock begins now.
+        // If std can't represent times before the machine's start, the clock begins now.
         now.checked_sub(CENTURY).unwrap_or(now)
     })
 }
 
-/// What makes a reading of CLOCK_MONOTONIC a time on this clock, modulo 2^64; zero while that is not known.
+/// The difference between this clock and CLOCK_MONOTONIC, modulo 2^64; zero while it is not known.
 static SHIFT: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 pub(crate) fn now() -> Nanos {
-    // Relaxed: a number that is good by itself.
+    // Relaxed: a number that is valid by itself.
     let shift = SHIFT.load(Relaxed);
     if shift != 0
         && let Some(read) = monotonic()
@@ -69,7 +69,7 @@ fn find_shift() -> Option<u64> {
     (before..=after).contains(&held).then(|| nanos(at).as_nanos().wrapping_sub(held))
 }
 
-/// What the hash of an `Instant` has put in: seconds and nanoseconds.
+/// The values that an `Instant` feeds to a hasher: seconds and nanoseconds.
 #[derive(Default)]
 struct Seen {
     secs: Option<i64>,

@@ -5,20 +5,19 @@
 //! variable is defined in assembly and read by one volatile instruction; elsewhere it is behind functions that are
 //! never inlined.
 //!
-//! This is the only thread-local that is read by code which is inlined into goroutines. For the others the argument is another
-//! one:
+//! This is the only thread-local that code inlined into goroutines reads. The others have other arguments:
 //!
 //! | thread-local | why no address of it is used after a park |
 //! | --- | --- |
 //! | `THREAD_FRAME`, `THREAD_TOKEN`, `DICE` of `native/mod.rs` | their functions are never inlined, and park nowhere; `seed_random` is for the beginning of an M, on the stack of its thread |
 //! | `INNERMOST` of `segment.rs` | as above; besides, only threads that run no goroutine use it |
 //! | `OWN` of `slack.rs` | used in waits of the thread itself: by an M's loop and by plain threads, on stacks that stay with their thread |
-//! | `QUIET_UNLOCKS` of `prim/beds.rs`, `RANKS` of `prim/native.rs` | their functions are never inlined, and park nowhere |
+//! | `QUIET_UNLOCKS` of `prim/buckets.rs`, `RANKS` of `prim/native.rs` | their functions are never inlined, and park nowhere |
 //! | those that `local!` declares | used on plain threads only: a goroutine's values lie in its own memory |
 //! | the one of the crate `generator` | reached through one function that is never inlined: `stack/generator.rs` |
 //!
-//! The access is `initial-exec`, which works in executables and in libraries that are loaded at start; in executables
-//! the linker turns the access into a load relative to `fs`.
+//! The access is `initial-exec`, which works in executables and in libraries that are loaded at start; in executables the
+//! linker turns it into a load relative to `fs`.
 
 #[cfg(target_arch = "x86_64")]
 mod imp {

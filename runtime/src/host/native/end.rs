@@ -3,8 +3,8 @@
 use super::mask::unblock;
 use std::ffi::c_int;
 
-/// Ends the process by the default action of `signal`; where the kernel has none, for the first process of a PID namespace, by
-/// the status that a shell gives such an end. A signal handler may call this.
+/// Ends the process by the default action of `signal`; if the kernel takes none, as for the first process of a PID namespace,
+/// with the exit status that a shell gives for such an end. A signal handler may call this.
 pub(super) fn end_by(signal: c_int) -> ! {
     // SAFETY: no pointers; allowed in a handler.
     unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -1,21 +1,21 @@
 //! Timed waits that end when they are due, on threads that keep the usual timer slack.
 //!
 //! *The problem.* The kernel may end a timed wait late by the *timer slack* of its thread, to save power: 50 µs by default.
-//! By `prctl` a thread may have a slack of 1 ns. But whatever the thread starts inherits the slack, threads and processes
-//! alike: a child of a goroutine would have 1 ns for all its life, and so would its children.
+//! `prctl` can give a thread a slack of 1 ns. But threads and processes inherit the slack of the thread that starts them: a
+//! child of a goroutine would have 1 ns for all its life, and so would its children.
 //!
-//! *The obvious way*, to set the slack before each wait and to restore it after, costs two system calls a wait.
+//! *The obvious way*, to set the slack before each wait and to restore it after, costs two system calls for each wait.
 //!
-//! *Here* the kernel is asked for an end that is sooner by the slack. The kernel sets its timer to the latest moment that the
-//! slack allows, so on a machine at rest the wait ends when it is due. The wait ends sooner if another interrupt comes within
-//! the last 50 µs; then the caller waits for the rest. A wait that is not longer than the slack can't be shortened by it: for
-//! such a wait, or such a rest, the slack is 1 ns meanwhile. So whatever a goroutine starts, on any thread, has the slack that
-//! the thread had before.
+//! *Here* a thread asks the kernel for an end that is sooner by the slack. The kernel sets its timer to the latest moment that
+//! the slack allows, so on a machine at rest the wait ends when it is due. The wait ends sooner if another interrupt comes
+//! within the last 50 µs; then the caller waits for the rest. A wait that is not longer than the slack can't be shortened by
+//! it: for such a wait, or such a rest, the slack is 1 ns meanwhile. So a thread or process that a goroutine starts has the
+//! slack that the goroutine's thread had before.
 //!
-//! The program may change the slack of a thread at any time. How much sooner to ask is computed from a value that was
-//! read once: a stale one makes a wait end late by what the program has added, or early, with a rest to wait for. The
-//! value to restore is read before each change: a stale one would undo what the program has set. So three system calls
-//! more are paid for waits of up to 50 µs, and none for others.
+//! The program may change the slack of a thread at any time. The reduction is computed from a value that was read once: a stale
+//! value makes a wait end late by the slack that the program has added, or early, with a rest to wait for. The value to restore
+//! is read before each change: a stale value would undo what the program has set. So waits of up to 50 µs cost three more
+//! system calls, and others none.
 //!
 //! For `poll` and `epoll` the kernel takes a thousandth of the wait as the slack, if that is more, and 100 ms at most. (It
 //! takes a two-hundredth in a process of low priority; there a wait may end late by that.)
@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// The kernel's upper limit of the slack, for `poll` and `epoll`.
 const MOST: Duration = Duration::from_millis(100);
-/// The time to ask for is the whole wait less this part of it, as the kernel adds a thousandth of what is asked for.
+/// The time to ask for is the whole wait less this part of it, as the kernel adds a thousandth of the time asked for.
 const PART: u32 = 1001;
-/// The thread's slack has not been asked for yet.
+/// The thread's slack has not been read yet.
 const UNKNOWN: i64 = -1;
-/// The default, where the kernel does not tell the slack: then nothing is set, either.
+/// The default, if the kernel does not report the slack: then the slack is not set, either.
 const USUAL: Duration = Duration::from_micros(50);
 
 std::thread_local! {
@@ -37,14 +37,14 @@ std::thread_local! {
     static OWN: Cell<i64> = const { Cell::new(UNKNOWN) };
 }
 
-/// By which call a thread waits.
+/// The call by which a thread waits.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(super) enum By {
     Futex,
     Poll,
 }
 
-/// Calls `wait`, which blocks for as long as it is told. That may be less than `limit`: the caller looks at the clock
+/// Calls `wait`, which blocks for the time that it is given. That may be less than `limit`: the caller looks at the clock
 /// afterwards, and waits for the rest.
 pub(super) fn wait<R>(limit: Duration, by: By, wait: impl FnOnce(Duration) -> R) -> R {
     let slack = known().map_or(USUAL, Duration::from_nanos);
@@ -69,7 +69,8 @@ fn sooner(limit: Duration, slack: Duration, by: By) -> Option<Duration> {
     limit.checked_sub(slack.max(share)).filter(|asked| !asked.is_zero())
 }
 
-/// The slack of the thread as it was last read, by a system call the first time; `None` where the kernel does not tell.
+/// Returns the slack of the thread as it was last read, the first time by a system call; `None` if the kernel does not report
+/// it.
 fn known() -> Option<u64> {
     if OWN.get() == UNKNOWN {
         return read();
@@ -77,7 +78,7 @@ fn known() -> Option<u64> {
     u64::try_from(OWN.get()).ok().filter(|&own| own > 0)
 }
 
-/// The slack of the thread, by a system call; `None` where the kernel does not tell.
+/// Returns the slack of the thread, by a system call; `None` if the kernel does not report it.
 #[cold]
 fn read() -> Option<u64> {
     // Not by libc's `prctl`, which returns 32 bits of it.

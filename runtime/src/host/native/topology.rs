@@ -1,10 +1,10 @@
-//! Which CPUs share their last-level cache, as `/sys/devices/system/cpu` tells. Read once a process.
+//! Which CPUs share their last-level cache, according to `/sys/devices/system/cpu`. Read once in a process.
 //!
-//! A cache is named by the lowest CPU online that it serves. A CPU of which nothing can be read has a cache of its own.
-//! If nothing can be read of any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache; so they do
-//! where all CPUs online share one.
+//! A cache has the number of the lowest CPU online that it serves. A CPU for which nothing can be read has a cache of its own.
+//! If nothing can be read for any CPU, or the list of CPUs can't be read, all CPUs count as sharing one cache, as they do if
+//! all CPUs online share one.
 //!
-//! This file also tells how many threads of the process the machine runs at the same time.
+//! This file also finds out how many threads of the process the machine runs at the same time.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +20,7 @@ static CACHES: OnceLock<Box<[u32]>> = OnceLock::new();
 /// `CACHES` is not empty.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
-/// Reads the files. Later calls do nothing. Until then all CPUs share one cache, as far as Ms know.
+/// Reads the files. Later calls do nothing. Before the first call all CPUs share one cache, as far as Ms know.
 pub(super) fn prepare() {
     let caches = CACHES.get_or_init(|| read(Path::new(CPUS)));
     if !caches.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// The CPU on which the caller runs, for now. Zero where the kernel does not tell.
+/// Returns the CPU on which the caller runs, for now. Zero if the kernel does not say.
 pub(super) fn cpu() -> u32 {
     // SAFETY: no preconditions.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
@@ -38,7 +38,7 @@ pub(super) fn cpu() -> u32 {
 /// Returns `true` if the CPUs do not all share one cache.
 #[inline]
 pub(super) fn has_several_caches() -> bool {
-    // Relaxed: the caches are read behind `CACHES`.
+    // Relaxed: the caches are read through `CACHES`.
     SEVERAL.load(Relaxed)
 }
 
@@ -47,7 +47,8 @@ pub(super) fn cache_of(cpu: u32) -> u32 {
     CACHES.get().and_then(|caches| caches.get(cpu as usize)).copied().unwrap_or(0)
 }
 
-/// How many threads of the process the machine runs at the same time; `Err`: at most so many, as the quotas could not be read.
+/// Returns how many threads of the process the machine runs at the same time; `Err`: an upper bound, as the quotas could not be
+/// read.
 pub(super) fn parallelism() -> Result<usize, usize> {
     let could_be_read = quotas_can_be_read();
     // The smaller of the number of CPUs in the calling thread's affinity mask and of the quotas of its cgroup and
@@ -57,15 +58,15 @@ pub(super) fn parallelism() -> Result<usize, usize> {
     if could_be_read && quotas_can_be_read() { Ok(threads) } else { Err(threads) }
 }
 
-/// std takes a quota whose file it can't open for none. It opens one file at a time: the first of these, then files below the
-/// second.
+/// Returns `true` if the quotas' files can be opened: std takes a quota whose file it can't open for none. It opens one file at
+/// a time: the first of these, then files below the second.
 fn quotas_can_be_read() -> bool {
     static SOURCES: [Source; 2] = [Source::new(), Source::new()];
     let paths = ["/proc/self/cgroup", "/sys/fs/cgroup"].map(Path::new);
     SOURCES.iter().zip(paths).all(|(source, path)| source.can_be_read(path))
 }
 
-/// A file or folder by which quotas are read, which some machines do not have.
+/// A file or folder for reading quotas, which some machines do not have.
 struct Source {
     was_there: AtomicBool,
 }
@@ -75,8 +76,8 @@ impl Source {
         Source { was_there: AtomicBool::new(false) }
     }
 
-    /// Returns `true` if it can be opened, or there is none. One that could once be opened is there: the process may have left
-    /// it behind since, by chroot or by rights that it gave up, and the quotas hold all the same.
+    /// Returns `true` if the source can be opened, or does not exist. A source that could once be opened exists: the process
+    /// may have lost access to it since, by chroot or by rights that it gave up, and the quotas hold all the same.
     fn can_be_read(&self, path: &Path) -> bool {
         // Relaxed, here and below: the flag publishes nothing.
         match File::open(path) {
@@ -93,8 +94,8 @@ impl Source {
     }
 }
 
-/// Reads two files where one cache serves all CPUs, as on most machines; else some four small files for each cache, not for
-/// each CPU: one CPU's files tell of all that share its cache.
+/// Reads two files if one cache serves all CPUs, as on most machines; else some four small files for each cache, not for each
+/// CPU: one CPU's files name all CPUs that share its cache.
 fn read(cpus: &Path) -> Box<[u32]> {
     let online = text(&cpus.join("online")).and_then(|list| parse_list(&list)).unwrap_or_default();
     if serves_all(cpus, &online) {
@@ -123,12 +124,13 @@ fn read(cpus: &Path) -> Box<[u32]> {
     if !tells || known.all(|cache| Some(cache) == first) {
         return Box::default();
     }
-    // A CPU that was offline, or a number that there is none of.
+    // A CPU that was offline, or a number without a CPU.
     caches.into_iter().enumerate().map(|(cpu, cache)| cache.unwrap_or(cpu as u32)).collect()
 }
 
-/// Returns `true` if there is one CPU, or a cache of the first one serves all that are online: so does each cache of a higher
-/// level. The fourth is looked at, mostly the last one: two of the first level and one of the second come before it.
+/// Returns `true` if there is one CPU, or a cache of the first CPU serves all that are online: then each cache of a higher
+/// level does, too. The function looks at the fourth cache, which is mostly the last one: two of the first level and one of the
+/// second come before it.
 fn serves_all(cpus: &Path, online: &[usize]) -> bool {
     const INDEX: usize = 3;
     let [first, others @ ..] = online else { return true };

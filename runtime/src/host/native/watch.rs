@@ -1,18 +1,18 @@
 //! What a thread of this process is doing, as another thread sees it.
 //!
-//! A file of `/proc` says whether a thread is blocked. The thread opens the file when it begins to be an M, and the
-//! monitor reads it at offset 0 as often as it wants to know: no descriptor has to be had when a thread blocks, which may
-//! be the moment at which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the
-//! calling thread whatever its number is in that `/proc`: one that was mounted in another pid namespace has other numbers
-//! than `gettid`. Only where that file is not kept is the thread's folder read, by which the monitor opens the file later.
+//! A file of `/proc` says whether a thread is blocked. The thread opens the file when it begins to be an M, and the monitor
+//! reads it at offset 0 as often as it wants to know: no descriptor is needed when a thread blocks, which may be the moment at
+//! which the process has none left. The thread opens the file as `/proc/thread-self/..`, which names the calling thread
+//! whatever its number is in that `/proc`: a `/proc` that was mounted in another pid namespace has other numbers than `gettid`.
+//! Only if that file is not kept is the thread's folder read, by which the monitor opens the file later.
 //!
 //! The Ms of a process keep a quarter of `RLIMIT_NOFILE` at most, and none of its last quarter: there are as many Ms as
-//! goroutines that block their threads, and the program comes first where descriptors are short. The monitor looks only
-//! at Ms that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the
-//! monitor opens the file at each look, which is two system calls more, and keeps the descriptor once there is room.
-//! While the process has no descriptor left at all, the monitor can't see whether such an M is blocked. An M whose thread uses
-//! hardly any CPU then counts as one that the kernel keeps from running: the monitor retakes its P after 40 ms
-//! (`STARVED_LIMIT` of `retake.rs`). The operator is told of the first M without a descriptor.
+//! goroutines that block their threads, and the program comes first where descriptors are short. The monitor looks only at Ms
+//! that hold a P, so of thousands of Ms it looks at no more than there are Ps. For an M without a descriptor the monitor opens
+//! the file at each look, which is two system calls more, and keeps the descriptor once there is room. While the process has no
+//! descriptor left at all, the monitor can't see whether such an M is blocked. An M whose thread uses hardly any CPU then
+//! counts as one that the kernel keeps from running: the monitor retakes its P after 40 ms (`STARVED_LIMIT` of `retake.rs`). A
+//! message reports the first M without a descriptor.
 
 use crate::host::Lack;
 use crate::prim::{Mutex, Rank};
@@ -43,7 +43,7 @@ pub(crate) fn cpu_time(thread: u32) -> Option<Duration> {
     Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// What the monitor knows of one M's thread. Empty while the M has no thread.
+/// The monitor's means to look at one M's thread. Empty while the M has no thread.
 #[derive(Debug)]
 pub(crate) struct Watched(Mutex<Option<Thread>>);
 
@@ -56,15 +56,15 @@ impl Default for Watched {
 #[derive(Debug)]
 enum Thread {
     Open(Kept),
-    /// The thread's folder, under the name that this `/proc` has for it. An error where no `/proc` is mounted, or one
-    /// of a pid namespace in which this process is not.
+    /// The thread's folder, under the name that this `/proc` has for it. An error if no `/proc` is mounted, or that of a pid
+    /// namespace in which this process is not.
     Closed(Result<PathBuf, i32>),
 }
 
 const OWN_FOLDER: &str = "/proc/thread-self";
 
 impl Thread {
-    /// For the calling thread, of which no file is kept.
+    /// Makes the value for the calling thread. It keeps no file open.
     fn closed() -> Thread {
         let name = std::fs::read_link(OWN_FOLDER);
         let folder = name.map(|name| Path::new("/proc").join(name));
@@ -120,14 +120,14 @@ enum Kind {
     /// "running", or the number of the system call and its arguments, or -1 for a thread that waits elsewhere: in a
     /// page fault.
     Syscall,
-    /// The thread's state, behind its name. For kernels without `syscall`, and for a process that is not dumpable, where
-    /// only root may open `syscall`.
+    /// The thread's state, after its name. For kernels without `syscall`, and for a process that is not dumpable, whose
+    /// `syscall` only root may open.
     Stat,
 }
 
 impl Watched {
-    /// The calling thread begins to be an M: opens the file that says whether the thread is blocked. Returns the
-    /// thread's number, and whether the M goes without for want of a descriptor.
+    /// The calling thread begins to be an M: opens the file that says whether the thread is blocked. Returns the thread's
+    /// number, and whether the M goes without the file for want of a descriptor.
     pub(crate) fn begin(&self) -> (u32, Lack) {
         let opened = Source::open(Path::new(OWN_FOLDER)).map(Source::keep);
         let (thread, lack) = match opened.map_err(|refused| refused.raw_os_error()) {
@@ -140,7 +140,7 @@ impl Watched {
         (number(), lack)
     }
 
-    /// The thread is no M any more, or the monitor is not to look at it again. Closes what was opened.
+    /// The thread is no M any more, or the monitor must not look at it again. Closes the file that was opened.
     pub(crate) fn end(&self) {
         *self.0.lock() = None;
     }
@@ -187,7 +187,7 @@ impl Source {
     }
 
     /// Keeps the file open if the process has a quarter of its descriptors left besides this one, and the Ms keep less than
-    /// theirs; else closes it.
+    /// their quarter; else closes it.
     fn keep(self) -> Option<Kept> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the call writes the struct that we pass.

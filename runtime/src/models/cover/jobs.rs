@@ -6,13 +6,13 @@ use crate::prim::{Arc, UnsafeCell};
 use crate::sched::run::jobs::record::Job;
 use std::ptr::NonNull;
 
-/// What stands for a record: an address, and a cell that is its owner's or its taker's.
+/// A stand-in for a record: an address, and a cell that belongs to its owner or its taker.
 #[repr(align(8))]
 struct Named {
     cell: UnsafeCell<()>,
 }
 
-/// `p/jobs.rs`, and records that nobody runs, told apart by their numbers. Only the model's owner calls what is the owner's.
+/// `p/jobs.rs`, and records that never run, told apart by their numbers. Only the model's owner calls the owner's functions.
 #[derive(Clone)]
 pub struct Jobs(Arc<Shared>);
 
@@ -21,7 +21,8 @@ struct Shared {
     records: Vec<Named>,
 }
 
-// SAFETY: the model's threads keep to who may call what, and loom checks the order of their accesses to the cells.
+// SAFETY: each of the model's threads calls only the functions that it may, and loom checks the order of their accesses to the
+// cells.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -40,7 +41,7 @@ impl Jobs {
     fn name(&self, number: usize) -> NonNull<Job<Active>> {
         NonNull::from(&self.0.records[number]).cast()
     }
-    /// An exclusive access to a record: loom fails the execution where two of them are not ordered.
+    /// An exclusive access to a record: loom fails the execution if two of them are not ordered.
     fn touch(&self, number: usize) {
         self.0.records[number].cell.with_mut(|_| ());
     }

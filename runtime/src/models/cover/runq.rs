@@ -18,7 +18,7 @@ impl Gs {
     }
     fn put(&self, number: usize) -> GRef<Active> {
         let g = GRef::new(&self.0[number]);
-        // An exclusive access, here and in `took`: loom fails the execution where the two are not ordered.
+        // An exclusive access, here and in `took`: loom fails the execution if the two are not ordered.
         g.set_next(None);
         g
     }
@@ -31,7 +31,7 @@ impl Gs {
     }
 }
 
-/// `runq.rs`. Only the model's owner of the queue calls what is the owner's.
+/// `runq.rs`. Only the model's owner of the queue calls the owner's functions.
 pub struct Runq {
     queue: Queue<Active>,
     gs: Gs,

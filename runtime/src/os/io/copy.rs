@@ -1,4 +1,4 @@
-//! Copies between descriptors, of which the kernel moves the bytes where it can.
+//! Copies between descriptors; where it can, the kernel moves the bytes.
 
 mod bidirectional;
 pub(crate) mod end;
@@ -15,7 +15,7 @@ pub(in crate::os) use relay::look;
 
 use crate::net::methods::with_a_frame;
 
-/// Copies all that `reader` has, to its end, to `writer`, and returns how many bytes these were. Both are sockets, pipes or
+/// Copies all bytes from `reader`, up to its end, to `writer`, and returns how many there were. Both are sockets, pipes or
 /// files: see [`Source`] and [`Sink`]. Blocks the goroutine, or the plain thread.
 ///
 /// ```
@@ -44,20 +44,25 @@ use crate::net::methods::with_a_frame;
 /// }
 /// ```
 ///
-/// *The other function*, [`std::io::copy`], takes every `Read` and `Write`, ours too, by a buffer of 8 KiB on the stack. What
-/// std's does for its own types by specialization, which stable Rust lacks elsewhere, is here a bound: where this function
-/// compiles it copies by the kernel. What is in a `BufReader`'s buffer has to be taken out of there before.
+/// *The other function*, [`std::io::copy`], takes every `Read` and `Write`, ours too, and copies through a buffer of 8 KiB on
+/// the stack. For its own types std's function uses the kernel, by specialization, which stable Rust lacks elsewhere; here
+/// bounds on the types take its place: a call that compiles copies by the kernel. Bytes in a `BufReader`'s buffer must be taken
+/// out before.
 ///
-/// *How.* The first bytes go through a buffer. A source of which two reads in a row have filled the buffer of 32 KiB has more:
-/// from then on a file is sent by `sendfile(2)`, and what comes from a socket or a pipe goes through a pipe of the library's by
-/// `splice(2)`, without a copy, until little comes at a time. From file to file it is `copy_file_range(2)`. Where the kernel
-/// refuses one of these, for a file opened to append or on an odd file system, the buffer does the rest. A copy that waits for
-/// its source has neither buffer nor pipe; the process keeps a few of them for the next one, until no copy is under way.
+/// *How.* The first bytes go through a buffer. When two reads in a row have filled the buffer of 32 KiB, the source has more:
+/// from then on a file is sent by `sendfile(2)`, and the bytes of a socket or a pipe go through a pipe of the library's by
+/// `splice(2)`, without a copy, until little comes at a time. From file to file the kernel copies by `copy_file_range(2)`.
+/// Where the kernel refuses one of these, for a file opened to append or on an odd file system, the buffer does the rest. A
+/// copy that waits for its source has neither buffer nor pipe; the process keeps a few of them for the next copy, until no copy
+/// is under way. A copy that its runtime has left behind counts as under way.
 ///
-/// *Limits* are those of each end: a read timeout bounds each wait for the source, a write timeout each for the sink. Copies
-/// share their ends with other readers and writers, as each piece is one read and one write. A file is read and
-/// written where it stands, by one copy at a time; a file that others change while it is sent is sent changed.
-/// Descriptors that come beside the bytes of a Unix socket are dropped, as by `read`.
+/// *Files*, also those of [`fs`](crate::fs), are read and written by calls that give the P away where they may wait, and that
+/// do not wait in [the line](crate::fs#the-line).
+///
+/// *Limits* are those of each end: a read timeout bounds each wait for the source, a write timeout each wait for the sink.
+/// Copies share their ends with other readers and writers, as each piece is one read and one write. A file is read and written
+/// at its position, by one copy at a time; a file that others change while it is sent is sent changed. Descriptors that come
+/// beside the bytes of a Unix socket are dropped, as by `read`.
 ///
 /// # Unwinds
 /// When a wait is ended from outside, except by a context, which gives an error here; and when the wait for another reader of
@@ -65,8 +70,8 @@ use crate::net::methods::with_a_frame;
 /// at most 64 KiB, are lost then.
 ///
 /// # Errors
-/// Those of reading and writing. [`CopyError`] knows how many bytes were copied before, and has those that were taken from the
-/// source and could not be written.
+/// Those of reading and writing. [`CopyError`] says how many bytes were copied before, and has the bytes that were taken from
+/// the source and could not be written.
 pub fn copy<R: Source + ?Sized, W: Sink + ?Sized>(reader: &R, writer: &W) -> Result<u64, CopyError> {
     with_a_frame(relay::Relay::new(reader.source(), writer.sink()).run())
 }

@@ -1,13 +1,13 @@
-//! Reading what a child says, from both of its streams at once.
+//! Reading a child's output, from both of its streams at once.
 //!
-//! *The problem.* A child that is not read waits for room in a pipe, and keeps the other pipe open: a reader that reads one
-//! to the end first may wait for ever.
+//! *The problem.* A child whose output is not read waits for room in a pipe, and keeps the other pipe open: a reader that reads
+//! one pipe to the end first may wait for ever.
 //!
-//! *The obvious way* is a second goroutine, or a second thread, for the second pipe. A context or an unwinding that ends
-//! the caller's wait would have to end the second one's wait, too; and there may be no second thread to be had.
+//! *The obvious way* is a second goroutine, or a second thread, for the second pipe. A context or an unwinding that ends the
+//! caller's wait would have to end the second one's wait, too; and the system may refuse a second thread.
 //!
-//! *Here* the caller waits for a set, as a dial of several addresses does: an epoll descriptor, of this call, that has
-//! both pipes. An event of a pipe is taken once, so a pipe is ready from its event until it has nothing to read.
+//! *Here* the caller waits for a set, as a dial of several addresses does: an epoll descriptor of this call that has both
+//! pipes. The set reports an event of a pipe once, so a pipe counts as ready from its event until it has nothing to read.
 
 use super::{ChildStderr, ChildStdout};
 use crate::net::desc::Direction;
@@ -19,7 +19,7 @@ use gmp_timers::Nanos;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// As much as a pipe has, mostly.
+/// As much as a pipe mostly holds.
 const PART: usize = 64 << 10;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -42,7 +42,7 @@ impl<S: AsFd> Reader<S> {
         Ok(Reader { pipe, bytes: Vec::new(), now: Now::Ready })
     }
 
-    /// Makes one read, if there may be something.
+    /// Makes one read, if there may be bytes.
     fn read(&mut self, part: &mut [u8]) -> io::Result<()> {
         if self.now != Now::Ready {
             return Ok(());
@@ -60,7 +60,7 @@ impl<S: AsFd> Reader<S> {
         Ok(())
     }
 
-    /// Until when it may be waited for.
+    /// Returns until when the caller may wait for the pipe.
     fn until(&self) -> io::Result<Option<Nanos>> {
         match self.now {
             Now::Ended => Ok(None),
@@ -89,7 +89,7 @@ pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<
     let mut err = Reader::new(stderr.0, &set, 1)?;
     let mut part = vec![0; PART];
     loop {
-        // A child that always has something to say is never waited for.
+        // If the child always has more output, the caller never waits.
         look()?;
         out.read(&mut part)?;
         err.read(&mut part)?;
@@ -98,7 +98,7 @@ pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<
             return Ok((out.bytes, err.bytes));
         }
         let limit = out.until()?.into_iter().chain(err.until()?).min();
-        // Also where more can be read at once: a limit ends that, too.
+        // Called even if more can be read at once: a limit ends that, too.
         let came = with_a_frame(set.run_until(Direction::Read, limit, |set| {
             match sys::take_from_set(set.as_fd()) {
                 Err(none) if none.kind() == ErrorKind::WouldBlock && now.contains(&Now::Ready) => Ok(None),

@@ -5,10 +5,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A signal. The constants of this module have the names that every signal is known by; [`From`] takes any number, such as
+/// A signal. The constants of this module have the signals' usual names; [`From`] takes any number, for example
 /// `libc::SIGRTMIN() + 1`.
 ///
-/// As an [`Error`] it is the cause of a context that it has ended.
+/// As an [`Error`], a signal is the cause of a context that the signal has ended.
 ///
 /// ```
 /// use gmp::signal::{SIGINT, Signal};
@@ -29,13 +29,13 @@ impl Signal {
         self.0
     }
 
-    /// The signal's bit in a set. The number is one that `set_of` has accepted.
+    /// Returns the signal's bit in a set. `set_of` has accepted the number.
     pub(super) fn bit(self) -> u64 {
         1 << (self.0 - 1)
     }
 }
 
-/// The signals of a set, the lowest number first.
+/// Returns the signals of a set, the lowest number first.
 pub(super) fn each_of(mut set: u64) -> impl Iterator<Item = Signal> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| Signal(set.trailing_zeros() as libc::c_int + 1));
@@ -44,10 +44,10 @@ pub(super) fn each_of(mut set: u64) -> impl Iterator<Item = Signal> {
     })
 }
 
-/// The set of `signals`, for the function `of`.
+/// Returns the set of `signals`, for the function `of`.
 ///
 /// # Errors
-/// One of them is not for programs to handle.
+/// If one of them is not for programs to handle.
 pub(super) fn set_of(of: &str, signals: &[Signal]) -> io::Result<u64> {
     let refuse = |why: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{of}: {why}"));
     let mut set = 0;

@@ -11,12 +11,12 @@ impl Head {
         Head(u64::from(steal) << 32 | u64::from(real))
     }
 
-    /// Where the slots begin that the owner may not write.
+    /// Returns the beginning of the slots that the owner may not write.
     pub(super) fn steal(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Where the Gs begin that can be taken.
+    /// Returns the beginning of the Gs that can be taken.
     pub(super) fn real(self) -> u32 {
         self.0 as u32
     }
@@ -25,19 +25,19 @@ impl Head {
         self.steal() != self.real()
     }
 
-    /// The owner has taken `n`. A thief's claim stays as it is.
+    /// Returns the heads after the owner has taken `n`. A thief's claim stays as it is.
     pub(super) fn taken(self, n: u32) -> Self {
         let real = self.real().wrapping_add(n);
         let keep = self.has_thief().unless(RingClaimForgotten);
         Head::new(if keep { self.steal() } else { real }, real)
     }
 
-    /// A thief comes in for `n`.
+    /// Returns the heads after a thief has claimed `n`.
     pub(super) fn claimed(self, n: u32) -> Self {
         Head::new(self.steal(), self.real().wrapping_add(n))
     }
 
-    /// The thief goes out.
+    /// Returns the heads after the thief has released its claim.
     pub(super) fn released(self) -> Self {
         Head::new(self.real(), self.real())
     }

@@ -1,7 +1,7 @@
-//! A queue under a lock in place of the ring, for the bench of policies. Present under the cfg `gmp_policies` only.
+//! A queue under a lock instead of the ring, for the bench of policies. Present only under the cfg `gmp_policies`.
 //!
-//! It has no bound, so nothing overflows. `runnext` is as beside the ring. The store that queues a G is under the lock, whose
-//! release is no fence: so `fence` follows (SubmitFence, `sched/run/wake.rs`).
+//! The queue has no bound, so it never overflows. `runnext` works as beside the ring. The store that queues a G is under the
+//! lock, whose release is no fence: so `fence` follows (SubmitFence, `sched/run/wake.rs`).
 
 use super::Runq;
 use crate::g::GRef;
@@ -73,14 +73,14 @@ impl<H: Host> Locked<H> {
         queue.take(all)
     }
 
-    /// As `Runq::is_empty`, where `next_is_null` looks at `runnext`.
+    /// As `Runq::is_empty`; `next_is_null` looks at `runnext`.
     pub(super) fn is_empty(&self, next_is_null: impl FnOnce() -> bool) -> bool {
         let before = self.ends();
-        // What left `runnext` for the queue since the first look shows in the second.
+        // A G that went from `runnext` to the queue since the first look shows in the second.
         before.0 == before.1 && next_is_null() && self.ends() == before
     }
 
-    /// By the owner of `self`: takes Gs from `victim`; the oldest is returned.
+    /// By the owner of `self`: takes Gs from `victim`, and returns the oldest.
     pub(super) fn steal_from(&self, victim: &Self, steal: Steal) -> Option<GRef<H>> {
         let taken = {
             let mut queue = victim.0.lock();

@@ -1,14 +1,16 @@
-//! How many Ms spin, how many Ps are idle and how many there are, in one word: what a submitter reads instead of taking
-//! the lock.
+//! The census: how many Ms spin, how many Ps are idle, and how many Ps there are, in one word that a submitter reads instead of
+//! taking the lock.
 //!
-//! An M *spins* while it holds a P and looks for work, or was summoned and is on its way to an idle P (`wake.rs`). An M
-//! is counted in `nmspinning` from before its first queue check (or before it is woken by a summons) until it finds
-//! work, gives up the P, or finds no idle P to take. Go keeps `nmspinning` and `npidle` in two words; here one load
-//! shows both as they were at one moment, and "my P is idle, and I do not spin any more" is one step. `nlive` counts
-//! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, held, or on their way to an M.
+//! An M *spins* while it holds a P and looks for work, or was summoned and is on its way to an idle P (`wake.rs`). An M is
+//! counted in `nmspinning` from before its first queue check until it finds work, gives up the P, or finds no idle P to take. A
+//! summoned M is counted by its waker (C1), before the waker has chosen the M. The claim of an M that is being started can end
+//! earlier: an M that stands by takes that claim over (`threads/newm.rs`). Go keeps `nmspinning` and `npidle` in two words;
+//! here one load shows both as they were at one moment, and "my P is idle, and I no longer spin" is one step. `nlive` counts
+//! the Ps that are not retired (`sched/threads/procs.rs`): those that are idle, those that are held, and those on their way to
+//! an M.
 //!
-//! Every change is a read-modify-write, Relaxed: SubmitFence and IdleFence (`wake.rs`), or the scheduler's lock,
-//! order it against the queues. Checked with these by `models/submit_vs_idle.rs`.
+//! Every change is a read-modify-write, Relaxed: SubmitFence and IdleFence (`wake.rs`), or the central lock, order it against
+//! the queues. `models/submit_vs_idle.rs` checks the census together with these.
 
 use crate::prim::{AtomicU64, Relaxed};
 
@@ -67,7 +69,7 @@ impl Census {
         Census(AtomicU64::new(u64::from(npidle) * (IDLE + LIVE)))
     }
 
-    /// The counts at this moment.
+    /// Returns the counts at this moment.
     #[inline]
     pub(crate) fn read(&self) -> Seen {
         Seen(self.0.load(Relaxed))
@@ -79,42 +81,42 @@ impl Census {
         self.read().lacks_a_spinner()
     }
 
-    /// `count` Ps were made, or are retired no more, and are idle. Under the scheduler's lock.
+    /// Counts `count` Ps that were made, or came out of retirement, and are idle. Under the central lock.
     pub(crate) fn idle_ps_came(&self, count: u64) {
         self.0.fetch_add(count * (IDLE + LIVE), Relaxed);
     }
 
-    /// `count` idle Ps are retired. Under the scheduler's lock.
+    /// Takes `count` idle Ps, which are retired, out of the count. Under the central lock.
     pub(crate) fn idle_ps_went(&self, count: u64) {
         let before = Seen(self.0.fetch_sub(count * (IDLE + LIVE), Relaxed));
         debug_assert!(before.npidle() >= count, "idle_ps_went: so many were not idle ({count}, {before:?})");
     }
 
-    /// A P that was not idle is retired. Under the scheduler's lock.
+    /// Takes a P that was not idle, and is retired, out of the count. Under the central lock.
     pub(crate) fn p_retired(&self) {
         let before = Seen(self.0.fetch_sub(LIVE, Relaxed));
         debug_assert!(before.nbusy() > 0, "p_retired: nobody had a P ({before:?})");
     }
 
-    /// I1 of `wake.rs`: the caller has put the P among the idle ones, and does not spin any more.
+    /// I1 of `wake.rs`: the caller has put its P among the idle ones, and no longer spins.
     pub(crate) fn give_up(&self, spun: bool) {
         // The sum wraps: one idle more, one spinning less.
         self.0.fetch_add(IDLE.wrapping_sub(if spun { SPINNING } else { 0 }), Relaxed);
     }
 
-    /// A P was taken out of the idle ones, under the scheduler's lock.
+    /// A P was taken out of the idle ones, under the central lock.
     pub(crate) fn p_taken(&self) {
         let before = Seen(self.0.fetch_sub(IDLE, Relaxed));
         debug_assert!(before.npidle() > 0, "p_taken: no P was idle ({before:?})");
     }
 
-    /// A P was put back by an M that did not run on it, under the scheduler's lock.
+    /// A P was put back among the idle ones by an M that did not run on it, under the central lock.
     pub(crate) fn p_returned(&self) {
         self.0.fetch_add(IDLE, Relaxed);
     }
 
-    /// Counts the M that the caller is about to wake as the only one that spins. Returns `false` if another M spins
-    /// already, or no P is idle.
+    /// Counts the M that the caller is about to wake as the only M that spins. Returns `false`, and counts nothing, if another
+    /// M already spins, or no P is idle.
     pub(crate) fn claim_spinning(&self) -> bool {
         let mut seen = self.read();
         while seen.lacks_a_spinner() {
@@ -131,13 +133,14 @@ impl Census {
         self.0.fetch_add(SPINNING, Relaxed);
     }
 
-    /// One M less spins: the M has found work, or was summoned in vain, or the caller's claim for an M to summon was in vain.
+    /// One fewer M spins: the M has found work, or was summoned in vain, or the caller's claim for an M to summon was in vain.
     pub(crate) fn end_spinning(&self) {
         let before = Seen(self.0.fetch_sub(SPINNING, Relaxed));
         debug_assert!(before.nmspinning() > 0, "end_spinning: nobody was spinning ({before:?})");
     }
 
-    /// Returns `true` if fewer Ms spin than half of the Ps that are not idle: more would only look at each other.
+    /// Returns `true` if the number of Ms that spin is less than half of the number of busy Ps: more Ms would only look at each
+    /// other.
     pub(crate) fn may_spin(&self) -> bool {
         let seen = self.read();
         2 * seen.nmspinning() < seen.nbusy()

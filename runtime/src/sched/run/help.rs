@@ -2,9 +2,9 @@
 //!
 //! A thief is an M that has nothing to do. While goroutines on P1 yield to each other, P1's M never becomes a thief, and a
 //! goroutine that runs on P0 without yielding starves all goroutines in P0's queue. So the owner of a P shows how old the P's
-//! queue is, and a busy owner looks now and then at the age of another P's (`look.rs`). The scheme is that of CforAll's
-//! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the own
-//! queue and the own cache, in a redundant copy whose reader need not be exact.
+//! queue is, and a busy owner looks now and then at the age of another P's queue (`look.rs`). The scheme is that of CforAll's
+//! scheduler (Thierry Delisle's thesis, chapter "Scheduling Core"): ages, damped by a moving average, biased towards the
+//! helper's own queue and cache, in a redundant copy that a reader need not read exactly.
 //!
 //! ```text
 //!   owner, at a look around                            helper, the owner of another P, at its look around
@@ -16,35 +16,35 @@
 //!                                                          or `runnext`; or one, for equal shares
 //!                                                      B4  wakep
 //! ```
-//! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine keeps no time. Instead
-//! there is the *mark*: a ring position, and the time at which that position was the tail. While the head is before the
-//! mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is younger. So the
-//! time shown makes a queue look younger than it is by one look at most, and an owner that does not come back shows the
-//! same time for ever: that queue looks older and older. A copy that is out of date errs on the same side. A queue that
-//! looks old may be empty; then the theft finds nothing. A P that was just acquired is shown as *undated*, for which
-//! the owner needs no clock; the first helper that looks at the P dates the queue.
+//! CforAll stamps each goroutine when it is queued. Here a push reads no clock, and a goroutine does not record when it was
+//! queued. Instead there is the *mark*: a ring position, and the time at which that position was the tail. While the head is
+//! before the mark, some goroutine has waited since that time; once the head is past it, every queued goroutine is younger. So
+//! the time shown makes a queue look younger than it is, by one look at most. An owner that does not come back shows the same
+//! time for ever: its queue looks older and older. A helper that reads an old copy also takes the queue for older than it is. A
+//! queue that looks old can be empty; then the theft finds no goroutine. An owner that has just acquired its P shows the queue
+//! as *undated*, so that it need not read the clock; the first helper that looks at the P dates the queue.
 //!
 //! *Equal shares.* Goroutines that wake each other keep their P, and no P becomes a thief that way. With seven such groups on
-//! one P and one on another nothing waits for long, but each of the seven gets a seventh of a P, and the one gets a whole P. So
-//! a helper that has seen one ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one goroutine at
-//! B3, however young that queue is. After a look at a longer ring the helper looks at the same P again. Fewer looks would take
-//! goroutines of a ring that is longer for a moment only.
+//! one P and one group on another no goroutine waits for long, but each of the seven gets a seventh of a P, and the eighth gets
+//! a whole P. So a helper that has seen one ring longer than its own by two goroutines at [`LONGER`] looks in a row takes one
+//! goroutine at B3, however young that queue is. After a look at a longer ring the helper looks at the same P again. With fewer
+//! looks a helper would take goroutines from a ring that is longer for a moment only.
 //!
-//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring holds goroutines, on which
-//! neither the claim nor the owner's words depend. But for a moment the helper has the stolen goroutines in hand: they are in
-//! neither ring, and the helper is not counted in `nmspinning`. An M that gives up in that moment does not see them. B4 comes
-//! when they are in the helper's ring. It is the S2 and S3 of a submission (`wake.rs`), finds the P of that M idle, and wakes
-//! an M.
+//! B3 is a theft like that of an M that spins (`p/runq.rs`), except that the thief's own ring can hold goroutines: the theft
+//! does not rely on an empty ring. For a moment the stolen goroutines are in neither ring, and the helper does not count in
+//! `nmspinning`: an M that gives up in that moment does not see them. B4 follows when the goroutines are in the helper's ring.
+//! B4 is S2 and S3 of a submission (`wake.rs`): the helper sees that the P of the M that has given up is idle, and wakes an M.
 //!
-//! The floors. An age of about two looks tells nothing, and an age may be the kernel's doing. A P whose M the kernel has
-//! preempted looks as old as a P whose goroutine runs on and on; helpers would take its work in each of the kernel's time
-//! slices, and the owner would take the work back, at a high price. So an owner also shows its CPU when it looks or wakes an M.
-//! If that is the CPU on which the helper runs, or on which the owner of a third P has looked since, the kernel has preempted
-//! the victim's M, and the helper leaves the victim's queue alone for longer than the kernel usually takes. Helping before that
-//! would gain little: the goroutine that this M was running waits for the kernel in any case.
+//! *The floors.* An age of about two looks is within the error of the mark, and the kernel can be the cause of a greater age. A
+//! P whose M the kernel has preempted looks as old as a P whose goroutine runs on and on; in each of the kernel's time slices
+//! helpers would take its work, and its owner would take the work back, at a high price. So an owner also shows its CPU when it
+//! looks or wakes an M. If the helper runs on that CPU, or the owner of a third P has looked there since, then the kernel has
+//! preempted the victim's M. In that case the helper takes nothing until the queue is older than the kernel usually keeps a
+//! thread off its CPU. Helping earlier would gain little: the goroutine that the victim's M was running waits for the kernel in
+//! any case.
 //!
-//! The theft itself is checked by `models/runq.rs`, the helper's part by `models/help.rs`;
-//! `tests/scheduling/transfer.rs` measures helping, and shows that a goroutine waits for ever without it.
+//! `models/runq.rs` checks the theft itself, and `models/help.rs` the helper's part. `tests/scheduling/transfer.rs` measures
+//! helping, and shows that a goroutine waits for ever without it.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -59,11 +59,11 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How many times as old as the helper's own queue the victim's has to be.
+/// How many times as old as the helper's own queue the victim's queue has to be.
 const BIAS: u64 = 8;
 /// As `BIAS`, for a P that runs under another last-level cache.
 const FAR_BIAS: u64 = 16;
-/// At so many looks in a row the other ring has to be longer, by two goroutines, before one is taken from it.
+/// At this many looks in a row the other ring has to be longer, by two goroutines, before the helper takes one from it.
 const LONGER: u32 = 4;
 /// `Published::since` of a P that has not looked in this lease.
 const UNDATED: u64 = u64::MAX;
@@ -75,9 +75,9 @@ struct Mark {
     at: Nanos,
 }
 
-/// What other Ms read. Relaxed: each word is a hint by itself.
+/// The words that other Ms read. Relaxed: each word is a hint by itself.
 struct Published {
-    /// A goroutine that was in the queue at this time may still be there; UNDATED if that is not known.
+    /// A time at which some goroutine was in the queue that might still be there; UNDATED if none is known.
     since: AtomicU64,
     /// The average wait, in nanoseconds.
     usual: AtomicU64,
@@ -88,7 +88,7 @@ struct Published {
 /// How long the goroutines in the queue of a P wait.
 pub(crate) struct QueueAge {
     published: CachePadded<Published>,
-    /// Owner; `None`: not in this lease.
+    /// Owner: the mark; `None` if the owner has set none in this lease.
     mark: Cell<Option<Mark>>,
     /// Owner: the P whose ring was longer at the last look, and at how many looks in a row.
     longer: Cell<Option<(u32, u32)>>,
@@ -107,8 +107,8 @@ fn nanos_between(from: Nanos, to: Nanos) -> u64 {
     to.as_nanos().saturating_sub(from.as_nanos())
 }
 
-/// B2: how old the queue of a P has to be before a helper takes of it. `own`: the age of the helper's queue; the CPUs are the
-/// helper's and that of the P's owner.
+/// B2: returns how old the queue of a P has to be before a helper takes from it. `own` is the age of the helper's queue; the
+/// CPUs are that of the helper and that of the P's owner.
 fn least_age(own: u64, [helper, owner]: [u32; 2], cache_of: impl Fn(u32) -> u32) -> u64 {
     let bias = if cache_of(helper) == cache_of(owner) { BIAS } else { FAR_BIAS };
     own.saturating_mul(bias).max(nanos(capacity::HELP_FLOOR))
@@ -121,9 +121,9 @@ impl QueueAge {
         QueueAge { published: CachePadded::new(published), mark: Cell::new(None), longer: Cell::new(None) }
     }
 
-    /// Owner: another M has acquired the P, or the same one after a sleep.
+    /// Owner: another M has acquired the P, or the same M after a sleep.
     pub(crate) fn begin_lease(&self) {
-        // Without a mark of the owner's, a helper may have dated the queue.
+        // Even if the owner has set no mark, a helper might have dated the queue.
         if self.mark.take().is_some() || self.published.since.load(Relaxed) != UNDATED {
             self.published.since.store(UNDATED, Relaxed);
         }
@@ -149,8 +149,8 @@ impl QueueAge {
         wait
     }
 
-    /// Owner, at a look at the P `other`: the lengths of the two rings. Returns `true` if that ring has been longer for
-    /// [`LONGER`] looks, so that one goroutine goes over.
+    /// Owner, at a look at the P `other`: notes the lengths of the two rings. Returns `true` if the ring of `other` has been
+    /// longer for [`LONGER`] looks: then one goroutine goes over.
     fn note_lengths(&self, own: u32, other: u32, length: u32) -> bool {
         let looks = match self.longer.get() {
             Some((seen, looks)) if seen == other => looks + 1,
@@ -172,14 +172,14 @@ impl QueueAge {
     fn seen(&self, now: Nanos) -> u64 {
         let since = self.published.since.load(Relaxed);
         if since == UNDATED {
-            // Fails when the owner, or another helper, was faster.
+            // The exchange fails if the owner, or another helper, was faster.
             let _dated = self.published.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
             return 0;
         }
         average(nanos_between(Nanos::from_nanos(since), now), self.published.usual.load(Relaxed))
     }
 
-    /// The CPU on which the owner was last seen.
+    /// Returns the CPU on which the owner was last seen.
     pub(crate) fn cpu(&self) -> u32 {
         self.published.cpu.load(Relaxed)
     }
@@ -237,15 +237,15 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// Returns `true` if the kernel seems to run another M of this runtime where that of `victim` was: the caller's, on
-    /// `cpu`, or that of a third P, which has looked since.
+    /// Returns `true` if the kernel seems to run another M of this runtime on the CPU of the M of `victim`: the caller's M, on
+    /// `cpu`, or the M of a third P, which has looked since.
     fn is_off_cpu(&self, victim: &P<H>, cpu: u32) -> bool {
         victim.queue_age.cpu() == cpu || self.ps.iter().any(|p| p.queue_age.follows(&victim.queue_age))
     }
 
-    /// Returns a P to look at. If a retired P is drawn, and there may be many more of these than of others, a P in use is drawn
-    /// instead. A surplus P that is held is as good as any: without hand-off its M may keep that P, and then only a helper sees
-    /// the goroutines in the P's queue.
+    /// Returns a P to look at. If a retired P is drawn (there can be many more of these than of others), a P in use is drawn
+    /// instead. A surplus P that is held is as good as any: without hand-off its M might keep that P, and then only a helper
+    /// sees the goroutines in the P's queue.
     fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {
@@ -256,8 +256,8 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Returns a P of `ps` other than `p`. `None` if there is no other, or `p` is not among them: then `p` is surplus, and its
-/// goroutines go to the other Ps anyway.
+/// Returns a P of `ps` other than `p`. Returns `None` if there is no other, or if `p` is not among `ps`: then `p` is surplus,
+/// and its goroutines go to the other Ps anyway.
 fn another_of<'a, H: Host>(m: &M<H>, p: &P<H>, ps: &'a [CachePadded<P<H>>]) -> Option<&'a P<H>> {
     let own = p.id as usize;
     if ps.len() < 2 || own >= ps.len() {
@@ -299,7 +299,7 @@ mod tests {
         // Two that take turns, 100 times in 100 µs: a microsecond each.
         assert_eq!(age.advance((100, 101), at(1_100)), 750);
         assert_eq!(age.advance((200, 201), at(1_200)), 937);
-        // A hundred wait, and one is run in 50 µs.
+        // A hundred wait, and one has run in 50 µs.
         let age = QueueAge::new();
         age.advance((200, 300), at(1_200));
         assert_eq!(age.advance((201, 300), at(1_250)), average(50_000, 0));
@@ -308,8 +308,8 @@ mod tests {
         assert_eq!(age.advance((300, 300), at(3_200)), average(2_000_000, 0), "until it is reached");
     }
 
-    /// Two caches, of four CPUs each. Fails when the bias of a far P is that of a near one, or the other way round, when a CPU
-    /// is taken for a cache, or where the floor does not hold.
+    /// Two caches, of four CPUs each. Fails if the bias of a far P is that of a near one, or the other way round; if a CPU is
+    /// taken for a cache; or if the floor does not hold.
     #[test]
     fn a_queue_under_another_cache_has_to_be_older() {
         let cache_of = |cpu: u32| 4 * (cpu / 4);
@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(least_age(u64::MAX / 2, [0, 7], cache_of), u64::MAX);
     }
 
-    /// Fails where a ring that is longer for a moment gives a goroutine away, or where several such rings do in turn; or where
-    /// a ring that stays longer gives none away, or one at each look.
+    /// Fails if a ring that is longer for a moment gives a goroutine away, or several such rings do in turn; or if a ring that
+    /// stays longer gives none away, or one at each look.
     #[test]
     fn a_ring_that_stays_longer_gives_one_at_a_time() {
         let age = QueueAge::new();

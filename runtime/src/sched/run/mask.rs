@@ -4,12 +4,12 @@ use crate::prim::{AtomicU64, Relaxed, capacity};
 
 const BITS: u32 = u64::BITS;
 
-/// A set of Ps, written under the scheduler's lock and read without a lock. Relaxed: each reader says what orders its reads.
+/// A set of Ps, written under the central lock and read without a lock. Relaxed: each reader says what orders its reads.
 #[derive(Debug)]
 pub(crate) struct Mask(Box<[AtomicU64]>);
 
 impl Mask {
-    /// A set of the first `count` Ps, with room for all that there may be.
+    /// Returns a set of the first `count` Ps, with room for as many Ps as there can be.
     pub(crate) fn new(count: u32) -> Self {
         let words = (capacity::PROCS as u32).div_ceil(BITS);
         let mask = Mask((0..words).map(|_| AtomicU64::new(0)).collect());
@@ -23,7 +23,7 @@ impl Mask {
         self.0[(id / BITS) as usize].load(Relaxed) & 1 << (id % BITS) != 0
     }
 
-    /// The members from the number `first` on, read a word at a time: most words are empty.
+    /// Returns the members from the number `first` on. Reads a word at a time, because most words are empty.
     #[inline]
     pub(crate) fn members_from(&self, first: u32) -> impl Iterator<Item = u32> {
         (first / BITS..self.0.len() as u32).flat_map(move |word| {
@@ -37,19 +37,19 @@ impl Mask {
         })
     }
 
-    /// The set as it is now, which later changes do not reach.
+    /// Returns a copy of the set as it is now.
     #[cfg(gmp_loom)]
     pub(crate) fn copy(&self) -> Mask {
         Mask(self.0.iter().map(|word| AtomicU64::new(word.load(Relaxed))).collect())
     }
 
-    /// Under the scheduler's lock: a plain store is enough, as the lock's holder alone writes.
+    /// Under the central lock: a plain store is enough, because only the lock's holder writes.
     pub(crate) fn set(&self, id: u32) {
         let word = &self.0[(id / BITS) as usize];
         word.store(word.load(Relaxed) | 1 << (id % BITS), Relaxed);
     }
 
-    /// Under the scheduler's lock.
+    /// Under the central lock.
     pub(crate) fn clear(&self, id: u32) {
         let word = &self.0[(id / BITS) as usize];
         word.store(word.load(Relaxed) & !(1 << (id % BITS)), Relaxed);

@@ -1,9 +1,9 @@
 //! Rounds: how goroutines that yield give way to those in the global queue.
 //!
-//! A goroutine that yields goes to the end of its P's ring. So the ring may never become empty, and the goroutines in the
-//! global queue would run at visits only (`look.rs`); those that a visit brings into the ring would go back by the next
-//! overflow. So when a goroutine yields while the global queue holds others, a *round* begins: it lasts until the ring's
-//! present goroutines have run.
+//! A goroutine that yields goes to the end of its P's ring. So the ring might never become empty. Then the goroutines in the
+//! global queue would run at visits only (`look.rs`), and the next overflow would send back those that a visit brings into the
+//! ring. So when a goroutine yields while the global queue holds others, a *round* begins, which lasts until the ring's present
+//! goroutines have run.
 //!
 //! ```text
 //!            these run in this round    these have come since
@@ -12,33 +12,34 @@
 //! ```
 //! | when | then |
 //! | --- | --- |
-//! | the ring overflows in a round | its newer half goes to the global queue, not the older one |
-//! | a visit comes in a round | the visit brings one goroutine, which runs at once, and no share |
+//! | the ring overflows in a round | its newer half, not its older half, goes to the global queue |
+//! | a visit comes in a round | the visit takes one goroutine, which runs at once, and not a share |
 //! | the round ends, and all fit into the ring | the global queue is emptied into the ring |
-//! | the round ends, and they do not | the ring's goroutines go behind those of the global queue; the queue's first come into the ring |
+//! | the round ends, and not all fit | the ring's goroutines go behind the global queue's, whose first ones come in |
 //!
-//! So each goroutine has a turn before any goroutine that came later has a second, as if there were one queue. Rounds go on
-//! until as many goroutines have come from the global queue as stood there at the end of the last round in which one yielded.
+//! So each goroutine has a turn before any goroutine that came later has a second turn, as if there were one queue. A round
+//! follows another until as many goroutines have come from the global queue as that queue held at the end of the last round in
+//! which a goroutine yielded.
 //!
-//! Goroutines that only spawn and wake others begin no round: all goroutines of a tree of tasks that runs in the
-//! order of its spawns would be alive at once.
+//! Goroutines that only spawn and wake others begin no round. With rounds a tree of tasks would run in the order of its spawns,
+//! and all of its goroutines would be alive at once.
 //!
-//! [`Round`] decides, and knows positions and lengths only; the queues are moved by `inject.rs`. The tests below play whole
-//! queues by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
+//! [`Round`] decides, and knows positions and lengths only; `inject.rs` moves the goroutines. The tests below play whole queues
+//! by its decisions and those of [`PollSchedule`](crate::sched::run::look::PollSchedule).
 
 use crate::prim::capacity::RUNQ;
 use crate::runtime::policy::FromGlobal;
 use std::cell::Cell;
 
-/// By default at most this many come from the global queue into the ring when not all fit: the other half of the ring is for
-/// goroutines that are queued meanwhile.
+/// By default at most this many goroutines come from the global queue into the ring when not all fit: the other half of the
+/// ring is for goroutines that are queued meanwhile.
 const BATCH: usize = RUNQ as usize / 2;
 
 /// Owner: the round of a P. Positions are those of the P's ring, and wrap.
 pub(crate) struct Round {
     on: Cell<bool>,
     ends: Cell<u32>,
-    /// A goroutine has yielded in this round.
+    /// A goroutine has yielded in this round; never `true` without a round.
     yielded: Cell<bool>,
     /// Rounds go on until this many goroutines more have come from the global queue.
     due: Cell<usize>,
@@ -54,8 +55,8 @@ pub(crate) struct Take {
 }
 
 impl Take {
-    /// Returns how many of `global` goroutines one of `procs` Ps takes: its share, as if each P came once, and at most half of
-    /// what its ring holds; or as the policy has it.
+    /// Returns how many of `global` goroutines one of `procs` Ps takes by the policy. By default the P takes its share, as if
+    /// each P came once, and at most as many as half of its ring holds.
     pub(crate) fn of(global: usize, procs: usize, policy: FromGlobal) -> Self {
         match policy {
             FromGlobal::One => Take { share: 1, most: 1 },
@@ -85,13 +86,13 @@ impl Round {
         self.on.get()
     }
 
-    /// Returns `true` if a goroutine has yielded in this round; `false` where there is none.
+    /// Returns `true` if there is a round, and a goroutine has yielded in it.
     #[inline]
     pub(crate) fn has_yielded(&self) -> bool {
         self.yielded.get()
     }
 
-    /// A goroutine has yielded while the global queue was not empty. Returns `true` if a round begins, with all that stand in
+    /// A goroutine has yielded while the global queue was not empty. Returns `true` if a round begins, with all goroutines in
     /// the ring, up to the tail.
     pub(crate) fn note_yield(&self, tail: u32) -> bool {
         self.yielded.set(true);
@@ -107,7 +108,7 @@ impl Round {
         self.ends.set(tail);
     }
 
-    /// There is no round any more.
+    /// Ends the round, if there is one, and begins no other.
     pub(crate) fn end(&self) {
         self.on.set(false);
         self.yielded.set(false);
@@ -116,7 +117,7 @@ impl Round {
 
     /// Returns how many goroutines of this round are still in the ring; `None` if there is no round.
     pub(crate) fn left(&self, head: u32) -> Option<u32> {
-        // Thieves may have moved the head beyond the end.
+        // Thieves might have moved the head beyond the end.
         self.on.get().then(|| (self.ends.get().wrapping_sub(head) as i32).max(0) as u32)
     }
 
@@ -127,9 +128,10 @@ impl Round {
         self.ends.set(head.wrapping_add(RUNQ + left));
     }
 
-    /// Ends a round: `ring` and `global` goroutines are in the ring and in the global queue, of which a P takes its share,
-    /// unless all are few enough for the ring and for what the policy lets a P take. Calls `carry_out` to move them, and
-    /// returns its result. If that is `false`, nothing was moved, and the round stays as it was: the next look tries again.
+    /// Ends a round: `ring` and `global` are the numbers of goroutines in the ring and in the global queue. If all fit into the
+    /// ring, and the policy lets a P take all of the global queue, all of it goes into the ring; otherwise the P takes its
+    /// share. Calls `carry_out` to move them, and returns its result. If that is `false`, nothing was moved, and the round
+    /// stays as it was: the next look tries again.
     pub(crate) fn exchange(
         &self,
         (ring, global): (usize, usize),

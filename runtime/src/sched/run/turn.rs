@@ -1,7 +1,7 @@
 //! A turn that is given to one goroutine: `yield_to`.
 //!
-//! A goroutine that yields goes to the end of the ring, and those that stand there run first. `yield_to` names one of them that
-//! is to go before the others, for it holds what the caller waits for, or takes what the caller has just made:
+//! A goroutine that yields goes to the end of the ring, and the goroutines before it run first. `yield_to` names one of these
+//! that is to go before the others, because it holds what the caller waits for, or takes what the caller has just made:
 //!
 //! ```text
 //!   Y1  the caller goes to the end of the ring, as in any yield
@@ -9,20 +9,20 @@
 //!       in the ring? the owner picks it out (`p/runq/pick.rs`);  in this P's mailbox? takes it, under the lock
 //!   Y3  it becomes `runnext`; the one that it displaces goes to the end of the ring
 //! ```
-//! A goroutine in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share
-//! one slice, after which each goes to the end like any other (`runqget`). A goroutine that stands elsewhere, on another
-//! P, in the global queue, or that waits or runs, is not looked for: then Y1 is all that happens. So the look is bounded
-//! by the ring, and by as many goroutines of the mailbox.
+//! A goroutine in `runnext` inherits the time slice of the goroutine that ran last, so two that yield to each other share one
+//! slice, after which each goes to the end like any other (`runqget`). If the named goroutine stands on another P or in the
+//! global queue, or waits or runs, Y1 is all that happens: the owner does not look for it there. So the look is bounded by the
+//! length of the ring, and by as many goroutines of the mailbox.
 //!
-//! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller may run on
-//! another M, and drop its handle of the named goroutine, whose G then may be another goroutine's. So Y2 only compares the G's
-//! address with the addresses in the queue, and reads nothing through it.
+//! *A goroutine stands in one place*, and Y2 takes it from there as a thief would, by a claim. After Y1 the caller might run on
+//! another M, and drop its handle to the named goroutine: then the G at that address might belong to another goroutine. So Y2
+//! only compares the G's address with the addresses in the queue, and reads nothing through it.
 //!
-//! *Which M is woken.* As in any yield, this M takes a goroutine that was queued before in exchange for the caller, so no
-//! M has to be woken. A goroutine is in the owner's hand for a moment, and an M that gives up just then may find the
-//! queue empty; but then this M runs the goroutine that it has in hand. S2 and S3 (`wake.rs`) follow where the ring was
-//! full, at Y1 or at Y3 (`spill_and_wake`), and where it seemed empty for a moment (`Picked::hid`): the goroutines before
-//! the picked one may be all that is left in the ring.
+//! *Which M is woken.* As in any yield, this M takes a goroutine that was queued before, in exchange for the caller, so no M
+//! has to be woken. Between Y2 and Y3 the picked goroutine is in no queue, and an M that gives up just then might find the
+//! queue empty; but this M runs that goroutine next. S2 and S3 (`wake.rs`) follow if the ring was full at Y1 or at Y3
+//! (`spill_and_wake`), and if the ring seemed empty for a moment (`Picked::hid`): the goroutines before the picked one might be
+//! all that is left in the ring.
 //!
 //! Checked by `models/turn.rs`.
 
@@ -53,7 +53,7 @@ impl<H: Host> Sched<H> {
             },
         };
         event(format_args!("gives its turn to {first:?}"));
-        // Without a fence: no M is to be woken, or `wakep` has one.
+        // Without a fence: either no M has to be woken, or `wakep` has the fence.
         if let Some(g) = p.runq.push_next(first, || ()) {
             self.spill_and_wake(p, g);
         }

@@ -1,7 +1,8 @@
-//! The Ms that wait for the goroutines that are bound to them, each with its goroutine: see `locked.rs`, which says when.
+//! The Ms that wait for the goroutines that are bound to them, each with its goroutine: `locked.rs` says when they wait.
 //!
-//! Invariants, under the scheduler's lock: an M stands here once at most, and while it does, neither an assignment nor a note
-//! has been given to the M. The taker of an M gives it both; so an M is woken once for each wait.
+//! Invariants, under the central lock: an M is in the list once at most, and while it is there, it has no assignment and its
+//! note is not woken. The finder that takes an M out assigns a P to it and wakes its note; the ender assigns nothing and wakes
+//! its note. So an M is woken once for each wait.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -23,24 +24,24 @@ impl<H: Host> BoundMs<H> {
         self.0.push((m, g));
     }
 
-    /// F3: takes `m` out, which the caller wakes. Returns `false` if `m` does not wait yet.
+    /// F3: takes `m` out; the caller wakes `m`. Returns `false` if `m` does not wait yet.
     #[must_use]
     pub(crate) fn take(&mut self, m: NonNull<M<H>>) -> bool {
         let place = self.0.iter().position(|&(other, _)| other == m);
         place.map(|place| self.0.remove(place)).is_some()
     }
 
-    /// At the end of the runtime: takes all out, which the caller wakes.
+    /// At the end of the runtime: takes all Ms out; the caller wakes them.
     pub(crate) fn take_all(&mut self) -> Vec<NonNull<M<H>>> {
         self.0.drain(..).map(|(m, _)| m).collect()
     }
 
-    /// Returns the M that waits for `g`, if one does.
+    /// Returns the M that waits for `g`, if there is one.
     pub(crate) fn of(&self, g: GRef<H>) -> Option<NonNull<M<H>>> {
         self.0.iter().find(|(_, bound)| *bound == g).map(|&(m, _)| m)
     }
 
-    /// Returns `true` if one of the goroutines may be in a queue.
+    /// Returns `true` if one of the goroutines might be in a queue.
     pub(crate) fn any_is_runnable(&self) -> bool {
         self.0.iter().any(|(_, g)| g.word.is_runnable())
     }

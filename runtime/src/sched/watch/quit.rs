@@ -1,8 +1,8 @@
-//! SIGQUIT: which monitor prints the dump that the signal asks for.
+//! SIGQUIT: which monitor answers the signal with the dump.
 //!
-//! A signal handler may do next to nothing: it can take no lock, so it can't print the dump. And the dump must come while
-//! all Ms are stuck, so no M can print it. The handler wakes the monitor of the oldest runtime: a monitor has no P, runs no
-//! user's code and is always there (`sysmon.rs`). `there` names that monitor, as a runtime may begin or end at that moment:
+//! A signal handler can do next to nothing: it can take no lock, so it can't print the dump. And the dump must come even if all
+//! Ms are stuck, so no M can print it. The handler wakes the monitor of the oldest runtime: a monitor has no P, runs no user's
+//! code and is always there (`sysmon.rs`). `there` names that monitor; a runtime can begin or end at that moment:
 //!
 //! ```text
 //!   handler                                        thread that begins or ends a runtime,
@@ -19,17 +19,21 @@
 //!   monitor, any, after each sleep
 //!
 //!   M1  ASKED, and not TAKEN?  set TAKEN, and answer: dump, and end the process; or go on:
-//!   M2  clear ASKED, print
-//!   M3  clear TAKEN, and M1 again
+//!   M2  clear ASKED, and print                     (print by a thread aside: `host/native/aside.rs`)
+//!   M3  clear TAKEN, and M1 again                  (by that thread)
 //! ```
+//! If the process goes on, so does the monitor: a thread aside makes the dump, which can take long, and prints it, for which
+//! the thread might wait for the reader of standard error, seconds for each piece. If there is no thread, the monitor does
+//! both.
+//!
 //! Invariants:
-//! 1. The monitor that `there` named lives until S2 is over: QuitAskFence and QuitSetFence each come before the look at the
-//!    other side's word, so R3 finds the new monitor, or S2 finds the handler. A handler needs no lock and ends by itself,
-//!    also one that has interrupted the thread that waits in S2.
+//! 1. The monitor that `there` named lives until S2 is over: QuitAskFence and QuitSetFence each come before the load of the
+//!    other side's word, so R3 finds the new monitor, or S2 finds the handler. A handler needs no lock and ends by itself, even
+//!    if it has interrupted the thread that waits in S2.
 //! 2. No question is lost: R3 finds the new monitor, or S3 finds the question.
-//! 3. A second SIGQUIT that comes before M1 ends the process by the default action, and so does a third one while the
-//!    answer is printed: whatever hangs there, there is a way out. The first process of a PID namespace, for which the kernel
-//!    has none, exits with status 131.
+//! 3. A SIGQUIT that finds ASKED set ends the process by the default action: a second one before the monitor clears ASKED (M2),
+//!    and a third one while the answer to the first is printed. So there is a way out if anything hangs. The first process of a
+//!    PID namespace has no default action, and exits with status 131.
 //! 4. One monitor answers each question, and one at a time.
 //!
 //! Checked by `models/quit.rs` and `tests/dumps/sigquit.rs`.
@@ -37,7 +41,7 @@
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicPtr, AtomicU32, Ordering, Relaxed, Release, fence, relax};
 
-/// What became of a SIGQUIT.
+/// Whether a SIGQUIT has reached a monitor.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Heard {
@@ -49,10 +53,10 @@ pub(crate) enum Heard {
 
 /// A question that no monitor has begun to answer.
 const ASKED: u32 = 1;
-/// A monitor answers.
+/// A monitor is answering.
 const TAKEN: u32 = 2;
 
-/// Which monitor answers; `T` is what wakes that monitor. One value for the process.
+/// Which monitor answers; `T` wakes that monitor. The process has one value.
 pub(crate) struct Quit<T> {
     /// ASKED and TAKEN.
     word: AtomicU32,
@@ -69,7 +73,7 @@ impl<T> Quit<T> {
         }
     }
 
-    /// R1 to R4. Does what a signal handler may, as far as `wake` does.
+    /// R1 to R4. Can be called by a signal handler, if `wake` can.
     pub(crate) fn ask(&self, wake: impl FnOnce(&T)) -> Heard {
         // AcqRel: partner M1.
         if self.word.fetch_or(ASKED, AcqRel) & ASKED != 0 {
@@ -83,15 +87,15 @@ impl<T> Quit<T> {
         let there = self.there.load(Acquire.unless(QuitAskRelaxed));
         // SAFETY: invariant 1.
         let heard = unsafe { there.as_ref() }.map(wake);
-        // Release: partner S2: the handler does not look at `there` any more.
+        // Release: partner S2: the handler no longer uses `there`.
         self.inside.fetch_sub(1, Release.unless(QuitLeaveRelaxed));
         if heard.is_some() { Heard::Yes } else { Heard::No }
     }
 
-    /// S1 to S3: from here on a handler wakes `there`, or none if it is null. One caller at a time.
+    /// S1 to S3: from here on a handler wakes `there`, or no monitor if it is null. One caller at a time.
     ///
     /// # Safety
-    /// What `there` points to lives until the end of the next call.
+    /// The value to which `there` points lives until the end of the next call.
     pub(crate) unsafe fn set(&self, there: *const T, wake: impl FnOnce(&T)) {
         // Release: partner R3.
         self.there.store(there.cast_mut(), Release.unless(QuitSetRelaxed));
@@ -101,7 +105,7 @@ impl<T> Quit<T> {
         while self.inside.load(Acquire.unless(QuitWaitsRelaxed)) > 0 {
             relax();
         }
-        // Relaxed: after the fence; the wake publishes nothing that M1 would not see.
+        // Relaxed: after the fence; M1 needs nothing that this load would acquire.
         if self.word.load(Relaxed) & ASKED != 0
             // SAFETY: by this function's contract.
             && let Some(there) = unsafe { there.as_ref() }
@@ -111,8 +115,8 @@ impl<T> Quit<T> {
         }
     }
 
-    /// M1. Returns `true` if the caller is to answer the question: it then calls `begin`, unless it ends the process, and
-    /// then `end`.
+    /// M1. Returns `true` if the caller is to answer the question: then the caller ends the process, or lets any one thread
+    /// call `begin`, and then `end`.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         mutant!(QuitTakenByBoth: return self.word.load(Acquire) & ASKED != 0);
@@ -120,13 +124,13 @@ impl<T> Quit<T> {
         self.word.compare_exchange(ASKED, ASKED | TAKEN, Acquire.unless(QuitTakeRelaxed), Relaxed).is_ok()
     }
 
-    /// M2: the next question may come.
+    /// M2: from here on the next question can come.
     pub(crate) fn begin(&self) {
         // Relaxed: a question that comes too early finds ASKED still set, which invariant 3 allows.
         self.word.fetch_and(!ASKED, Relaxed);
     }
 
-    /// M3: the answer is given. The caller calls `take` once more: other monitors may have left it a question meanwhile.
+    /// M3: the answer is given. The caller calls `take` once more: other monitors might have left it a question meanwhile.
     pub(crate) fn end(&self) {
         // Release: the next answer comes after this one: partner M1 of the next.
         self.word.fetch_and(!TAKEN, Release.unless(QuitEndRelaxed));

@@ -1,13 +1,13 @@
-//! Stacks that were not needed for a while give their memory back to the system, some seconds after the last work.
+//! The memory of stacks that were not needed for a while goes back to the system, some seconds after the last work.
 //!
 //! ```text
-//!   every PERIOD   A1 what idle Ps have in their caches goes to the host · A2 the host ages what it has (`stack/pool/trim.rs`)
-//!   after that     the host trims what is cold, a little at each look of the monitor
+//!   every PERIOD   A1 stacks in the caches of idle Ps go to the host · A2 the host ages its stacks (`stack/pool/trim.rs`)
+//!   after that     the host trims cold stacks, a few at each look of the monitor
 //! ```
-//! What was given back comes to rest in the second period after it; a stack that is in use moves nowhere.
+//! A stack that a goroutine gave back becomes cold in the second period after that; a stack in use does not move.
 //!
-//! Only A1 touches what Ms use. A stack cache belongs to the owner of its P; a P that is idle or retired has no owner, and
-//! can't get one without the scheduler's lock, under which A1 is done. Checked by `models/trim.rs`.
+//! Only A1 touches state that Ms use. A stack cache belongs to the owner of its P; a P that is idle or retired has no owner,
+//! and can't get one without the central lock, under which A1 is done. Checked by `models/trim.rs`.
 
 use crate::host::Host;
 use crate::prim::hooks::*;
@@ -15,16 +15,16 @@ use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::time::Duration;
 
-/// How long a stack lies unused before it is cold, at least.
+/// How long a stack lies unused, at least, before it is cold.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long one look of the monitor trims, and how soon the next one comes if that was not all.
+/// How long one look of the monitor trims, and how soon the next look comes if there is more to trim.
 const STINT: Duration = Duration::from_millis(1);
 
 /// The monitor's state of the trim.
 pub(crate) struct Trim {
-    /// When the period ends; `None` when there was nothing left.
+    /// When the period ends; `None` if nothing was left to trim.
     ends: Option<Nanos>,
-    /// How many goroutines the Ps had run by then, in all.
+    /// How many goroutines the Ps had run in all when the last period ended.
     ticks: u32,
     more: bool,
 }
@@ -36,14 +36,14 @@ impl Trim {
 }
 
 impl<H: Host> Sched<H> {
-    /// One look. Returns how soon the next one is needed; `None`: not before an M has worked.
+    /// Makes one look. Returns how soon the next look is needed; `None`: not before an M has worked.
     pub(crate) fn trim(&self, trim: &mut Trim, now: Nanos) -> Option<Duration> {
         if trim.ends.is_none() && (self.census.read().nbusy() > 0 || self.ticks() != trim.ticks) {
             trim.ends = Some(now.saturating_add(PERIOD));
         }
         let ends = trim.ends?;
         if now >= ends {
-            // Read before the caches are looked at: the next look notices that a P ran after this.
+            // Read before the caches are emptied: the next look notices if a P runs after this.
             trim.ticks = self.ticks();
             let idle = self.empty_idle_stack_caches();
             let left = self.host.age_stacks();

@@ -1,6 +1,6 @@
-//! AddressSanitizer: the tool must know the bounds of the stack that runs, or takes frames for wild memory, and
-//! unpoisons the wrong stack at a throw. Each stack has a fake one beside it, for the frames that the tool watches
-//! after their return.
+//! AddressSanitizer: the tool must know the bounds of the running stack; otherwise it takes frames for wild memory, and
+//! unpoisons the wrong stack at a throw. Each stack has a fake one beside it, for the frames that the tool watches after their
+//! return.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -12,8 +12,7 @@ unsafe extern "C" {
     fn __asan_handle_no_return();
 }
 
-/// The bounds of the stack on which a goroutine goes on: the goroutine's own, or that of `with_stack` on which the goroutine
-/// parked.
+/// The bounds of the stack on which a goroutine goes on: its own, or that of `with_stack` on which it parked.
 #[derive(Debug)]
 pub(crate) struct Stack {
     bottom: Cell<*const c_void>,
@@ -30,7 +29,7 @@ impl Stack {
     pub(crate) fn retire(self) {}
 }
 
-/// The bounds of an M's own stack, from the first resume on. An M whose thread has ended gets another.
+/// The bounds of an M's own stack, from the first resume on. An M whose thread has ended gets another thread.
 #[derive(Debug)]
 pub(crate) struct Home {
     thread: Cell<Option<libc::pthread_t>>,
@@ -64,7 +63,7 @@ impl Home {
 /// A fake stack that waits for the real one.
 pub(crate) type Away = *mut c_void;
 
-/// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
+/// Called on the M's stack, right before the switch to a goroutine's. The result is for `back`.
 #[inline(always)]
 pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
     // SAFETY: the call has no preconditions. Two threads with one number, one after the other, have had the same stack.
@@ -78,7 +77,7 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
     fake
 }
 
-/// On the M's stack, right after the switch back from `stack`.
+/// Called on the M's stack, right after the switch back from `stack`.
 #[inline(always)]
 pub(crate) fn back(fake: Away, stack: &Stack) {
     // SAFETY: the switch to this stack has begun, and `fake` is what was saved on leaving this stack. The call stores the
@@ -86,7 +85,7 @@ pub(crate) fn back(fake: Away, stack: &Stack) {
     unsafe { __sanitizer_finish_switch_fiber(fake, stack.bottom.as_ptr(), stack.bytes.as_ptr()) };
 }
 
-/// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
+/// Called on the goroutine's stack, right before the switch to the M's. The result is for `arrive`.
 #[inline(always)]
 pub(crate) fn leave(home: &Home) -> Away {
     let mut fake = ptr::null_mut();
@@ -95,20 +94,20 @@ pub(crate) fn leave(home: &Home) -> Away {
     fake
 }
 
-/// On the goroutine's stack, right after the switch back, perhaps on another thread.
+/// Called on the goroutine's stack, right after the switch back, perhaps on another thread.
 #[inline(always)]
 pub(crate) fn arrive(fake: Away) {
     // SAFETY: the switch to this stack has begun, and `fake` is what was saved on leaving this stack.
     unsafe { __sanitizer_finish_switch_fiber(fake, ptr::null_mut(), ptr::null_mut()) };
 }
 
-/// The first that a goroutine does on a new stack.
+/// The first act of a goroutine on a new stack.
 #[inline(always)]
 pub(crate) fn begun() {
     arrive(ptr::null_mut());
 }
 
-/// The last that a goroutine does on its stack. Without a place for saving, the tool frees the fake stack.
+/// The last act of a goroutine on its stack. Without a place for saving, the tool frees the fake stack.
 #[inline(always)]
 pub(crate) fn end(home: &Home) {
     // SAFETY: as in `leave`.
@@ -124,13 +123,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// On the outer stack, right before the call. To be dropped there, when the call has returned or unwound.
+    /// Called on the outer stack, right before the call. The value is dropped there, when the call has returned or unwound.
     #[inline(always)]
     #[must_use]
     pub(crate) fn begin(stack: &Stack) -> Call {
         let mut call = Call { fake: ptr::null_mut(), bottom: ptr::null(), bytes: 0 };
-        // SAFETY: the call follows, on a stack with these bounds, where nothing has run yet. They store what is the
-        // outer one's.
+        // SAFETY: the call follows, on a stack with these bounds, where nothing has run yet. The calls store the fake stack and
+        // the bounds of the outer one.
         unsafe {
             __sanitizer_start_switch_fiber(&raw mut call.fake, stack.bottom.get(), stack.bytes.get());
             __sanitizer_finish_switch_fiber(ptr::null_mut(), &raw mut call.bottom, &raw mut call.bytes);
@@ -140,19 +139,19 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// Never inlined: the frame of this function, without variables, is the last one beside which there is the fake
-    /// stack that goes here.
+    /// Never inlined: this function's frame, which has no variables, is the last one to run with the fake stack that is freed
+    /// here.
     #[inline(never)]
     fn drop(&mut self) {
-        // SAFETY: this is the stack from which the call was made, and `fake` what was saved then. No frame is left on
-        // the other one.
+        // SAFETY: this is the stack from which the call was made, and `fake` is what was saved then. No frame is left on the
+        // other stack.
         unsafe {
             __sanitizer_start_switch_fiber(ptr::null_mut(), self.bottom, self.bytes);
             __sanitizer_finish_switch_fiber(self.fake, ptr::null_mut(), ptr::null_mut());
         }
         if std::thread::panicking() {
-            // SAFETY: the call has no preconditions. A throw clears the frames of the stack on which it begins, and
-            // goes on through those of this one.
+            // SAFETY: the call has no preconditions. A throw clears the frames of the stack on which it begins, and goes on
+            // through the frames of this one.
             unsafe { __asan_handle_no_return() };
         }
     }

@@ -1,4 +1,4 @@
-//! What tools that watch a program's memory are told of our stacks. Nothing, unless a cfg names the tool.
+//! Reports of our stacks to tools that watch a program's memory. There are none unless a cfg names the tool.
 //!
 //! | cfg | tool | is told |
 //! | --- | --- | --- |
@@ -13,10 +13,10 @@
 //!   goroutine:                        begun ... leave           arrive ... end
 //! ```
 //!
-//! `with_stack` calls on another stack: a `Call` lives on the outer one as long as that. A goroutine leaves and arrives
-//! on any of its stacks.
+//! `with_stack` makes a call on another stack: a `Call` lives on the outer stack as long as the call takes. A goroutine leaves
+//! and arrives on any of its stacks.
 //!
-//! One tool at a time, and only with our own switch: the `generator` backend tells no tool. Without a tool all of this is
+//! One tool at a time, and only with our own switch: the `generator` backend reports to no tool. Without a tool all of this is
 //! empty. How to build and run with each: `docs/stacks.md`.
 
 #[cfg(any(all(gmp_valgrind, gmp_asan), all(gmp_valgrind, gmp_tsan), all(gmp_asan, gmp_tsan)))]
@@ -45,7 +45,7 @@ pub(crate) use nobody::{Home, arrive, back, begun, end, enter, leave};
 #[allow(unused_imports, reason = "the model's host calls on no other stack")]
 pub(crate) use same_stack::Call;
 
-/// A call on another stack concerns only a tool that has to know the bounds of the one that runs.
+/// A call on another stack concerns only a tool that must know the bounds of the running stack.
 #[cfg(not(gmp_asan))]
 #[allow(dead_code, reason = "the model's host calls on no other stack")]
 mod same_stack {
@@ -54,7 +54,7 @@ mod same_stack {
     pub(crate) struct Call;
 
     impl Call {
-        /// On the outer stack, right before the call. To be dropped there, when the call has returned or unwound.
+        /// Called on the outer stack, right before the call. The value is dropped there, when the call has returned or unwound.
         #[inline(always)]
         #[must_use]
         pub(crate) fn begin(_stack: &super::Stack) -> Call {
@@ -63,10 +63,10 @@ mod same_stack {
     }
 }
 
-/// For builds in which no tool is told of switches. Valgrind sees switches by itself.
+/// For builds that report switches to no tool. Valgrind sees switches by itself.
 #[cfg(not(any(gmp_asan, gmp_tsan)))]
 mod nobody {
-    /// Of a goroutine's stack.
+    /// What is kept for a goroutine's stack: nothing.
     #[cfg(not(gmp_valgrind))]
     #[derive(Debug)]
     pub(crate) struct Stack;
@@ -84,7 +84,7 @@ mod nobody {
         pub(crate) fn retire(self) {}
     }
 
-    /// Of an M's own stack.
+    /// What is kept for an M's own stack: nothing.
     #[derive(Debug)]
     pub(crate) struct Home;
 
@@ -97,31 +97,31 @@ mod nobody {
     /// What is kept on a stack that is left: nothing.
     pub(crate) struct Away;
 
-    /// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
+    /// Called on the M's stack, right before the switch to a goroutine's. The result is for `back`.
     #[inline(always)]
     pub(crate) fn enter(_stack: &super::Stack, _home: &Home) -> Away {
         Away
     }
 
-    /// On the M's stack, right after the switch back.
+    /// Called on the M's stack, right after the switch back.
     #[inline(always)]
     pub(crate) fn back(_: Away, _stack: &super::Stack) {}
 
-    /// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
+    /// Called on the goroutine's stack, right before the switch to the M's. The result is for `arrive`.
     #[inline(always)]
     pub(crate) fn leave(_home: &Home) -> Away {
         Away
     }
 
-    /// On the goroutine's stack, right after the switch back, perhaps on another thread.
+    /// Called on the goroutine's stack, right after the switch back, perhaps on another thread.
     #[inline(always)]
     pub(crate) fn arrive(_: Away) {}
 
-    /// The first that a goroutine does on a new stack.
+    /// The first act of a goroutine on a new stack.
     #[inline(always)]
     pub(crate) fn begun() {}
 
-    /// The last.
+    /// The last act of a goroutine on its stack.
     #[inline(always)]
     pub(crate) fn end(_home: &Home) {}
 }

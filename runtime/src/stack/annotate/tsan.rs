@@ -1,5 +1,5 @@
-//! ThreadSanitizer: each goroutine is a fiber, with a shadow stack and a clock of its own. A switch orders what both sides
-//! do, as on one thread; that goroutines follow each other on an M orders nothing between them but by the M's own steps.
+//! ThreadSanitizer: each goroutine is a fiber, with a shadow stack and a clock of its own. A switch orders what both sides do,
+//! as on one thread; goroutines that follow each other on an M are ordered only by the M's own steps.
 
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
@@ -28,7 +28,7 @@ impl Stack {
 
     /// The stack is given back: nothing runs there any more.
     pub(crate) fn retire(self) {
-        // SAFETY: made by `new`, and not the current one.
+        // SAFETY: `new` has made the fiber, which is not the current one.
         unsafe { __tsan_destroy_fiber(self.0) };
     }
 }
@@ -46,7 +46,7 @@ impl Home {
 /// What is kept on a stack that is left: nothing.
 pub(crate) struct Away;
 
-/// On the M's stack, right before the switch to a goroutine's. What it gives is for `back`.
+/// Called on the M's stack, right before the switch to a goroutine's. The result is for `back`.
 #[inline(always)]
 pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
     // SAFETY: the switch to that goroutine follows, in the same function.
@@ -57,11 +57,11 @@ pub(crate) fn enter(stack: &Stack, home: &Home) -> Away {
     Away
 }
 
-/// On the M's stack, right after the switch back.
+/// Called on the M's stack, right after the switch back.
 #[inline(always)]
 pub(crate) fn back(_: Away, _stack: &Stack) {}
 
-/// On the goroutine's stack, right before the switch to the M's. What it gives is for `arrive`.
+/// Called on the goroutine's stack, right before the switch to the M's. The result is for `arrive`.
 #[inline(always)]
 pub(crate) fn leave(home: &Home) -> Away {
     // SAFETY: the switch to the M that resumed this goroutine follows, in the same function.
@@ -69,16 +69,16 @@ pub(crate) fn leave(home: &Home) -> Away {
     Away
 }
 
-/// On the goroutine's stack, right after the switch back, perhaps on another thread.
+/// Called on the goroutine's stack, right after the switch back, perhaps on another thread.
 #[inline(always)]
 pub(crate) fn arrive(_: Away) {}
 
-/// The first that a goroutine does on a new stack.
+/// The first act of a goroutine on a new stack.
 #[inline(always)]
 pub(crate) fn begun() {}
 
-/// The last but the return, at which the compiler has the function leave the shadow stack of the fiber that is current by then,
-/// the M's: so this function enters that one first.
+/// The last act before the return. At the return, compiled code leaves the shadow stack of the fiber that is current by then,
+/// which is the M's: so this function enters that shadow stack first.
 #[inline(always)]
 pub(crate) fn end(home: &Home) {
     let Away = leave(home);

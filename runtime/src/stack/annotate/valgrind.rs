@@ -1,8 +1,8 @@
 //! Valgrind's client requests for stacks.
 //!
-//! A request is a sequence of instructions that does nothing on a CPU, and which valgrind knows on translating the code: rdi
-//! rotated by 3, 13, 61 and 51 bits, 128 in all, then `xchg rbx, rbx`. rax points to six words, the request and its arguments;
-//! rdx holds the answer of a run without valgrind, and then valgrind's.
+//! A request is a sequence of instructions that does nothing on a CPU, and that valgrind recognizes when it translates the
+//! code: rdi rotated by 3, 13, 61 and 51 bits, 128 in all, then `xchg rbx, rbx`. rax points to six words, the request and its
+//! arguments; rdx holds the answer of a run without valgrind, and then valgrind's.
 
 use std::arch::asm;
 

@@ -1,17 +1,17 @@
 //! Guards, many at a time.
 //!
 //! `MADV_GUARD_INSTALL` (Linux 6.13) marks page-table entries: no mapping is split, so their number is not limited.
-//! `process_madvise` makes the marks for a batch in one call (from 6.14 on, where a number stands for the calling
-//! process); on older kernels each guard takes a call of its own. Where the kernel refuses the guard itself, because the
-//! advice is unknown or the memory is locked (EINVAL to both), or where a sandbox does, with whatever error, `mprotect`
-//! makes the guard. That takes two mappings a guard, out of `vm.max_map_count`, of which an eighth is left to the rest of
-//! the process.
+//! `process_madvise` makes the marks for a batch in one call (from 6.14 on, where a number stands for the calling process); on
+//! older kernels each guard takes a call of its own. If the kernel refuses the guard itself, because the advice is unknown or
+//! the memory is locked (EINVAL for both), or if a sandbox does, with any error, `mprotect` makes the guard. Each such guard
+//! takes two mappings out of `vm.max_map_count`, of which an eighth is left to the rest of the process.
 //!
-//! Advice may be ignored with success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is *proved*,
-//! once in a process for each of the two calls: the kernel is given a set of signals to read there, with an order that
-//! does not exist. For a set in the guard `rt_sigprocmask` gives EFAULT; for a set in the page above it has read the set, and
-//! gives EINVAL. A call that has lied is not made again. Where the kernel looks at the order first nothing is proved, and
-//! `mprotect` makes the guards. (A `write` to a pipe proves the same in twice as many calls, if there are descriptors.)
+//! A kernel may ignore advice and report success: emulators and sandboxes answer 0 to any `madvise`. So a light guard is
+//! *proved*, once in a process for each of the two calls: `rt_sigprocmask` gets a set of signals to read there, with an
+//! operation that does not exist. For a set in the guard the call returns EFAULT; for a set in the page above, which the kernel
+//! can read, it returns EINVAL. A call that has lied is not made again. If the kernel looks at the operation first, nothing is
+//! proved, and `mprotect` makes the guards. (A `write` to a pipe proves the same in twice as many calls, if there are
+//! descriptors.)
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -21,26 +21,26 @@ use std::time::Duration;
 
 use super::{BATCH, PAGE};
 
-/// Not in libc 0.2 yet, both.
+/// Neither is in libc 0.2 yet.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 pub(super) const PIDFD_SELF: libc::c_int = -10000;
 
 /// Guards made by `mprotect` in this process, two mappings each.
 static MPROTECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether guards by `process_madvise`, and by `madvise`, are there.
+/// Whether guards by `process_madvise`, and by `madvise`, have an effect.
 static BY_BATCH: Proof = Proof::new();
 static BY_ONE: Proof = Proof::new();
 
 /// How a guard is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// `MADV_GUARD_INSTALL`, and `Mprotect` where the kernel refuses that or does nothing.
+    /// By `MADV_GUARD_INSTALL`, and by `Mprotect` if the kernel refuses that or does nothing.
     Light,
     Mprotect,
 }
 
-/// Places for guards of so many bytes each: at most a batch, from the first on, `apart` from each other.
+/// Places for guards of `bytes` each: at most a batch, from the first on, `apart` from each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) first: NonNull<u8>,
@@ -58,12 +58,12 @@ impl Row {
 /// Guards made in one call of `install`, from the first place on.
 pub(super) struct Made {
     pub(super) guards: usize,
-    /// So many of them by `mprotect`, for `forget`.
+    /// How many of them by `mprotect`, for `forget`.
     pub(super) mprotected: usize,
 }
 
 impl Guard {
-    /// Makes guards. Fewer when the kernel stops midway, and an error when the kernel refuses the first.
+    /// Makes guards. Makes fewer if the kernel stops midway, and returns an error if the kernel refuses the first.
     ///
     /// # Safety
     /// The places are the caller's, in one mapping, as is the page above the first; they hold nothing that is needed.
@@ -92,11 +92,11 @@ impl Guard {
                     how = Guard::Mprotect;
                 }
                 Ok(()) => made.guards += 1,
-                // Memory that is short now is not for `mprotect`'s budget to make up for.
+                // A shortage of memory now is no reason to spend `mprotect`'s budget.
                 Err(error) if how == Guard::Light && error.raw_os_error() != Some(libc::ENOMEM) => {
                     how = Guard::Mprotect;
                 }
-                // A slot with a guard can be used; the next call meets the error again.
+                // The slots with a guard can be used; the next call meets the error again.
                 Err(_) if made.guards > 0 => break,
                 Err(error) => return Err(io::Error::other(format!("{how:?}: {error}"))),
             }
@@ -105,7 +105,7 @@ impl Guard {
     }
 }
 
-/// Takes guards by `mprotect` off the count, as their mapping was unmapped.
+/// Takes guards by `mprotect` off the count, after their mapping was unmapped.
 pub(super) fn forget(mprotected: usize) {
     // Relaxed: a count, it orders nothing.
     MPROTECTED.fetch_sub(mprotected, Relaxed);
@@ -125,11 +125,11 @@ impl Proof {
 
     /// Returns `true` if this way was not found to do nothing.
     fn is_open(&self) -> bool {
-        // Relaxed, here and below: each look finds the same, whosever result is kept.
+        // Relaxed, here and below: each look finds the same, no matter whose result is kept.
         self.0.load(Relaxed) != Proof::FALSE
     }
 
-    /// Returns `true` if the guards that this way has just made are there; looked at in one of them, unless that is known.
+    /// Returns `true` if the guards that were just made in this way have an effect; tests one of them, unless that is known.
     ///
     /// # Safety
     /// As `Guard::install`; a guard was made at this place of the row, and the page above that guard is not in use.
@@ -145,10 +145,10 @@ impl Proof {
     }
 }
 
-/// Returns `true` if the kernel can't read the first and the last bytes there, and can read those behind.
+/// Returns `true` if the kernel can't read the first and the last bytes of the guard, and can read those after it.
 ///
 /// # Safety
-/// The bytes and a page behind them are the caller's; that page holds nothing.
+/// The bytes and the page after them are the caller's; that page holds nothing.
 pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> bool {
     let behind = at.wrapping_add(bytes);
     let reads = [at, behind.wrapping_sub(SET), behind].map(read_of);
@@ -160,19 +160,19 @@ pub(super) unsafe fn is_guard(at: *mut u8, bytes: usize) -> bool {
 /// The bytes of the kernel's set of signals.
 const SET: usize = 8;
 
-/// What came of the kernel's attempt to read a set of signals.
+/// The result of the kernel's attempt to read a set of signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Done,
     Faults,
-    /// Refused before it was read.
+    /// The kernel refused the call before it read the set.
     NotTried,
 }
 
 fn read_of(set: *mut u8) -> Read {
     const NO_ORDER: libc::c_int = -1;
     let none = ptr::null_mut::<u8>();
-    // SAFETY: the kernel reads the set, if it can, and does nothing with it for want of an order.
+    // SAFETY: the kernel reads the set, if it can, and does nothing with it, as the operation does not exist.
     let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_ORDER, set, none, SET) };
     match (done, io::Error::last_os_error().raw_os_error()) {
         (-1, Some(libc::EFAULT)) => Read::Faults,
@@ -181,7 +181,7 @@ fn read_of(set: *mut u8) -> Read {
     }
 }
 
-/// Returns how many of the guards the call made, from the first on; none where the kernel can't make many at once.
+/// Makes many guards in one call. Returns how many were made, from the first on; 0 if the kernel can't make many at once.
 ///
 /// # Safety
 /// As `Guard::install`.
@@ -201,11 +201,11 @@ unsafe fn light_batch(row: Row) -> usize {
             0,
         )
     };
-    // The kernel says through how many bytes it came.
+    // The kernel returns how many bytes it has advised on.
     usize::try_from(advised).map_or(0, |bytes| bytes / row.bytes)
 }
 
-/// A guard that splits no mapping.
+/// Makes a guard that splits no mapping.
 ///
 /// # Safety
 /// As `Guard::install`.
@@ -217,7 +217,7 @@ unsafe fn light(place: *mut u8, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// A guard that splits the mapping, within the budget of the process.
+/// Makes a guard that splits the mapping, within the budget of the process.
 ///
 /// # Safety
 /// As `Guard::install`.
@@ -245,7 +245,7 @@ unsafe fn mprotect(place: *mut u8, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The most guards by `mprotect` in this process.
+/// Returns how many guards by `mprotect` this process may have.
 pub(super) fn budget() -> usize {
     let max = max_map_count();
     (max - max / 8) / 2
@@ -255,7 +255,7 @@ pub(super) fn max_map_count() -> usize {
     MAX_MAP_COUNT.get()
 }
 
-/// `vm.max_map_count`, as it was when it was read last: an operator may set it while the process runs.
+/// `vm.max_map_count`, as it was when it was last read: an operator may set it while the process runs.
 struct MaxMapCount {
     /// Zero before the first time.
     count: AtomicUsize,
@@ -266,11 +266,12 @@ struct MaxMapCount {
 static MAX_MAP_COUNT: MaxMapCount = MaxMapCount { count: AtomicUsize::new(0), read_at: AtomicU64::new(0) };
 
 impl MaxMapCount {
-    /// How long what was read stands where the budget is met: each spawn beyond the budget would read it.
+    /// How long the value counts as fresh when the budget is used up: otherwise each spawn beyond the budget would read the
+    /// file.
     const STANDS: Duration = Duration::from_secs(1);
 
     fn get(&self) -> usize {
-        // Relaxed, here and below: whichever of two readers stores last, the file said so a moment ago.
+        // Relaxed, here and below: whichever of two readers stores last, its value was in the file a moment ago.
         match self.count.load(Relaxed) {
             0 => self.read(),
             count => count,
@@ -284,17 +285,17 @@ impl MaxMapCount {
             None => match self.count.load(Relaxed) {
                 // Without /proc: the kernel's default.
                 0 => 65530,
-                // No descriptor is left, perhaps.
+                // Perhaps no descriptor is left.
                 before => before,
             },
         };
-        // Before the time: the next reader is to find the new one.
+        // Before the time: a reader that finds the new time finds the new count.
         self.count.store(count, Relaxed);
         self.read_at.store(milliseconds(), Relaxed);
         count
     }
 
-    /// Reads again what was read a while ago. Returns `false` if it was read just now.
+    /// Reads the file again, unless it was read just now. Returns `true` if it was read.
     fn reread(&self) -> bool {
         let stale =
             milliseconds().saturating_sub(self.read_at.load(Relaxed)) >= Self::STANDS.as_millis() as u64;

@@ -1,5 +1,4 @@
-//! Where the stacks of goroutines come from: slots of power-of-two size in big mappings (`slab`), each with a guard
-//! (`guard`).
+//! The pool of goroutines' stacks: slots of power-of-two size in big mappings (`slab`), each with a guard (`guard`).
 //!
 //! ```text
 //!   spawn      reserve: P1 one in the P's magazine · P2 a batch from the pool, which assures more slots, or maps a slab
@@ -8,10 +7,10 @@
 //!   exit       give:    G1 to the P's magazine, with the reservation · G2 when that is full, half of it to the pool
 //!   no run yet put_back:   to the pool, without the reservation
 //! ```
-//! A **reservation** is a slot for a goroutine that was accepted. All that the kernel may refuse, address space and mappings,
-//! is asked for in P2, so that a refusal is an error of the spawn; a reserved stack is there. What is left is memory: page by
-//! page as a goroutine touches it, and a part of a page table for each light guard, which is made in T2. So a burst of
-//! goroutines that run after each other on a few stacks makes the guards of a few.
+//! A **reservation** is a slot for a goroutine that was accepted. P2 asks the kernel for all that it may refuse, address space
+//! and mappings, so that a refusal is an error of the spawn; a reserved stack is there. What remains is memory: pages, as a
+//! goroutine touches them, and a part of a page table for each light guard, which is made in T2. So a burst of goroutines that
+//! run after each other on a few stacks makes only a few guards.
 //!
 //! ```text
 //!              T2              T1                     give                G2
@@ -20,14 +19,14 @@
 //!                       └───────────────────────── T2 ─────────────────────────────┘ │ not needed for a while (`trim`)
 //!                       └──────── T2 ──────── at rest, its pages are the kernel's ◀──┘
 //! ```
-//! A **magazine** (Bonwick's word) is what a P keeps of a class; the P's **stack cache** has a magazine for each class.
-//! The cache belongs to the P's owner, so P1, T1 and G1 take no lock; the pool's lock is taken for a batch. When the P is
-//! idle, a holder of the scheduler's lock may empty the cache (`sched/watch/trim.rs`).
+//! A **magazine** (Bonwick's word) holds the stacks and reservations of one class that a P keeps; the P's **stack cache** has a
+//! magazine for each class. The cache belongs to the P's owner, so P1, T1 and G1 take no lock; a batch takes the pool's lock.
+//! When the P is idle, a holder of the central lock may empty the cache (`sched/watch/trim.rs`).
 //!
-//! A stack's *size* is that of the slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded up. One
-//! page of the slot belongs to the guard, the rest of which lies below; and stacks begin up to 1,920 bytes below their
-//! tops (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that the goroutine touches take memory,
-//! and a slab is `MAP_NORESERVE`: a slab takes address space.
+//! A stack's *size* is that of the slot: a power of two from 16 KiB to 64 MiB, to which a request is rounded up. One page of
+//! the slot belongs to the guard, the rest of which lies below the slot; and stacks begin up to 1,920 bytes below their tops
+//! (`start`), so a goroutine of 64 KiB has 58 to 60 KiB to use. Only pages that the goroutine touches take memory; a slab,
+//! which is `MAP_NORESERVE`, takes address space.
 //!
 //! | where the machine is short | what happens |
 //! | --- | --- |
@@ -40,13 +39,12 @@
 //!
 //! Invariants:
 //! 1. A slot is in exactly one of: fresh, a magazine, free, at rest, a `StackMem` that is out.
-//! 2. Of each class, assured slots >= reservations: those of goroutines and those in magazines. `trim` keeps that
-//!    invariant too.
+//! 2. For each class, assured slots >= reservations, those of goroutines and those in magazines. `trim` keeps that invariant
+//!    too.
 //! 3. No magazine has more stacks than reservations. With 2: an M with a reservation that finds no stack in the P's magazine
 //!    finds one in the pool. For there are as many slots as reservations, and other magazines have no more of the slots than of
-//!    the reservations.
-//!    Reservations that T2 takes in a storm are of slots that were assured and not reserved.
-//! 4. `Slab::out` counts the slab's stacks that are not in the pool; a slab with one is never unmapped: a parked
+//!    the reservations. T2 takes reservations in a storm only for slots that were assured and not reserved.
+//! 4. `Slab::out` counts the slab's stacks that are not in the pool; a slab with such a stack is never unmapped. So a parked
 //!    goroutine's stack is never freed, nor are its pages taken.
 
 mod guard;
@@ -75,13 +73,13 @@ pub(crate) const MIN_STACK: usize = 16 << 10;
 /// The biggest stack; larger requests are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
 
-/// Of a guard, too, which has a page at least.
+/// The size of a page, and of the smallest guard.
 pub(crate) const PAGE: usize = 4096;
 /// The guard of a stack, unless the program asks for another: see `docs/stacks.md`.
 pub(crate) const GUARD: usize = 16 << 10;
 /// The largest guard.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
-/// The largest slab of a pool of which few stacks are used at a time, but for larger stacks.
+/// The largest slab of a pool of which few stacks are used at a time, except for larger stacks.
 #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
 const SMALL_SLAB: usize = 4 << 20;
 /// Slots guarded at a time, at first and at most.
@@ -90,11 +88,11 @@ const BATCH: usize = 64;
 /// The most stacks that a magazine gets from the pool at a time, and their bytes.
 const HAND: usize = 32;
 const HAND_BYTES: usize = 2 << 20;
-/// A storm is where so many batches are out of the pool: a P takes whole batches then, and fresh stacks get their top pages
-/// beforehand. What is not needed after all is, of each P, at most a batch.
+/// There is a storm when so many batches are out of the pool: then a P takes whole batches, and fresh stacks get their top
+/// pages beforehand. At most a batch for each P turns out not to be needed.
 const STORM: usize = 32;
 
-/// What a P keeps of a class.
+/// The stacks and reservations of a class that a P keeps.
 #[derive(Debug, Default)]
 struct Magazine {
     stacks: Vec<StackMem>,
@@ -102,26 +100,26 @@ struct Magazine {
     reservations: usize,
 }
 
-/// The stacks that a P keeps. To be emptied into the pool before the drop.
+/// The stacks that a P keeps. Its owner empties it into the pool before the drop.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache([Magazine; Class::COUNT]);
 
 /// The stacks of one class in the pool.
 #[derive(Debug, Default)]
 struct Stock {
-    /// The one given back last stands at the end.
+    /// The stack that was given back last is at the end.
     free: VecDeque<StackMem>,
-    /// The fewest that there were since `trim` looked last; and so many of them, from the front, `trim` has found cold.
+    /// The smallest length of `free` since `trim` looked last; and how many stacks, from the front, `trim` has found cold.
     low: usize,
     cold: usize,
-    /// Stacks at rest, in their slabs; none of them in a slab before this one.
+    /// How many stacks are at rest, in their slabs; and the first slab that may have one of them.
     resting: usize,
     rests_from: usize,
-    /// Slabs with slots that were never issued; the last one is the one to assure more of.
+    /// Slabs with slots that were never issued; more slots are assured from the last one.
     fresh: VecDeque<usize>,
     assured: usize,
     reserved: usize,
-    /// So many assured slots stay mapped, though none is reserved.
+    /// How many assured slots stay mapped even if none is reserved.
     kept: usize,
     /// Stacks that are not in the pool, and how many slots were ever issued.
     out: usize,
@@ -133,7 +131,7 @@ struct Inner {
     /// The bytes of each guard, and of the largest slab.
     guard: usize,
     slab: usize,
-    /// A stack knows its slab by the place in here, so a slab does not move; a slab that was unmapped leaves a gap.
+    /// A stack names its slab by the index in this list, so a slab does not move; a slab that was unmapped leaves a gap.
     slabs: Vec<Option<Slab>>,
     stocks: [Stock; Class::COUNT],
     /// Slabs with something to trim.
@@ -143,17 +141,17 @@ struct Inner {
 /// The stacks of one runtime.
 #[derive(Debug)]
 pub(crate) struct StackPool {
-    /// By itself: the others are read for each stack, and the lock written for each batch of stacks.
+    /// In cache lines of its own: the other fields are read for each stack, and the lock is written for each batch of stacks.
     inner: Box<CachePadded<Mutex<Inner>>>,
     guard: Guard,
-    /// The user's limit on the stacks of accepted goroutines, and their bytes, which are counted only for that.
+    /// The user's limit on the stacks of accepted goroutines; and their bytes, which are counted only if there is a limit.
     max_bytes: Option<usize>,
     accepted: AtomicUsize,
 }
 
 impl StackPool {
-    /// `max_bytes` limits the stacks that are reserved or out at a time, each counted with the whole slot. Maps nothing
-    /// yet. `guard`: at least so many bytes below each stack are its guard.
+    /// `max_bytes` limits the stacks that are reserved or out at a time, each counted with the whole slot. Maps nothing yet.
+    /// `guard`: how many bytes below each stack are its guard, at least.
     pub(crate) fn new(max_bytes: Option<usize>, guard: usize) -> StackPool {
         StackPool::with_guard(max_bytes, guard, Guard::Light)
     }
@@ -169,12 +167,12 @@ impl StackPool {
     fn with_guard(max_bytes: Option<usize>, bytes: usize, guard: Guard) -> StackPool {
         let bytes = bytes.clamp(PAGE, MAX_GUARD).next_multiple_of(PAGE);
         let inner = Inner { guard: bytes, slab: SLAB, ..Inner::default() };
-        // Boxed, as a runtime is moved while it is made: a debug build keeps a copy in each frame.
+        // Boxed because a runtime is moved while it is made, and a debug build keeps a copy in each frame.
         let inner = Box::new(CachePadded::new(Mutex::new(Rank::Stacks, inner)));
         StackPool { inner, guard, max_bytes, accepted: AtomicUsize::new(0) }
     }
 
-    /// Reserves a stack of at least `size` bytes, the guard page included; for `take`, of any P. `cache`: that of the caller's
+    /// Reserves a stack of at least `size` bytes, the guard page included, for a `take` on any P. `cache`: that of the caller's
     /// P, if any.
     ///
     /// Errors name what was attempted and the limit that was met: `InvalidInput` above MAX_STACK,
@@ -193,7 +191,8 @@ impl StackPool {
         self.reserve_from_pool(class, magazine)
     }
 
-    /// As `reserve`, on no P, of a stack that is in the pool: nothing is mapped. The call itself takes little stack.
+    /// Does the same as `reserve`, on no P, for a stack that is in the pool: nothing is mapped. The call itself takes little
+    /// stack.
     #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn reserve_of_stock(&self, size: usize) -> io::Result<()> {
         let class = Class::of(size)?;
@@ -207,7 +206,7 @@ impl StackPool {
         Ok(())
     }
 
-    /// Keeps what is mapped now for stacks of at least `size` bytes, for `reserve_of_stock`.
+    /// Keeps mapped what is mapped now for stacks of at least `size` bytes, for `reserve_of_stock`.
     #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
     pub(crate) fn keep(&self, size: usize) {
         let Ok(class) = Class::of(size) else { return };
@@ -244,7 +243,7 @@ impl StackPool {
         }
     }
 
-    /// As `take`, on no P.
+    /// Does the same as `take`, on no P.
     ///
     /// # Errors
     /// As `take`.
@@ -260,12 +259,12 @@ impl StackPool {
         let stock = &inner.stocks[class.index()];
         let (issued, storm) = (stock.issued, stock.out >= STORM * class.batch());
         if storm {
-            // A spawner on another P, or on none, has left no reservations here.
+            // A spawner on another P, or on none, leaves no reservations in this magazine.
             let more = class.batch().saturating_sub(magazine.reservations + 1);
             magazine.reservations += inner.reserve_of_stock(class, more);
         }
-        // The caller's reservation is served last; first, one stack for each reservation in the magazine. If there are no more,
-        // as there is no memory for their guards, one of these is the caller's.
+        // First one stack for each reservation in the magazine, then the caller's. If the caller's can't be made, as there is
+        // no memory for its guard, the caller gets one of the others.
         let more = (0..magazine.reservations.min(class.batch() - 1))
             .map_while(|_| inner.take(class, self.guard).ok()?);
         magazine.stacks.extend(more);
@@ -280,7 +279,7 @@ impl StackPool {
         Ok(stack)
     }
 
-    /// Takes a stack back, with the reservation. Panics if the stack is another pool's.
+    /// Takes a stack back, with the reservation. Panics if the stack belongs to another pool.
     ///
     /// # Safety
     /// Nothing refers to a frame there any more.
@@ -291,8 +290,9 @@ impl StackPool {
         self.give_reservation(cache, class);
     }
 
-    /// Takes a stack back that a goroutine was to get, without the reservation, which the goroutine keeps. Not into a magazine,
-    /// which would have more stacks than reservations. Panics if the stack is another pool's.
+    /// Takes back a stack that was meant for a goroutine, without the reservation, which the goroutine keeps. The stack does
+    /// not go into a magazine, which would then have more stacks than reservations. Panics if the stack belongs to another
+    /// pool.
     ///
     /// # Safety
     /// As `give`.
@@ -301,7 +301,7 @@ impl StackPool {
         self.inner.lock().give(stack);
     }
 
-    /// Takes back a reservation: with the stack, which is in the magazine by now, or one that `take` could not keep.
+    /// Takes back a reservation: that of a stack, which is in the magazine by now, or one that `take` could not keep.
     #[inline]
     pub(crate) fn give_reservation(&self, cache: &mut StackCache, class: Class) {
         self.unaccept(class);
@@ -323,7 +323,7 @@ impl StackPool {
         magazine.reservations -= go;
     }
 
-    /// Gives back all that is in the cache. Returns `true` if a stack was there, and not reservations alone.
+    /// Gives back all that is in the cache. Returns `true` if there were stacks, not only reservations.
     pub(crate) fn empty(&self, cache: &mut StackCache) -> bool {
         let mut inner = None;
         let there = cache.0.iter().any(|magazine| !magazine.stacks.is_empty());
@@ -364,7 +364,7 @@ impl StackPool {
 }
 
 impl Drop for StackPool {
-    /// Unmaps the slabs to which every stack has come back; the others are leaked, for ever.
+    /// Unmaps the slabs to which every stack has come back; leaks the others for ever.
     fn drop(&mut self) {
         for slab in self.inner.lock().slabs.drain(..).flatten().filter(|slab| slab.out == 0) {
             // SAFETY: no stack of the slab is out, and the free ones die with the pool.
@@ -374,7 +374,7 @@ impl Drop for StackPool {
 }
 
 impl Inner {
-    /// P2: takes at least one reservation, at most `count`, and returns how many.
+    /// P2: takes at least one reservation and at most `count`, and returns how many.
     fn reserve(&mut self, class: Class, count: usize, guard: Guard) -> io::Result<usize> {
         let stock = &self.stocks[class.index()];
         if stock.assured == stock.reserved {
@@ -383,7 +383,7 @@ impl Inner {
         Ok(self.reserve_of_stock(class, count))
     }
 
-    /// Takes reservations of slots that are assured, at most `count`, and returns how many.
+    /// Takes at most `count` reservations of assured slots, and returns how many.
     fn reserve_of_stock(&mut self, class: Class, count: usize) -> usize {
         let stock = &mut self.stocks[class.index()];
         let reserved = count.min(stock.assured - stock.reserved);
@@ -391,13 +391,13 @@ impl Inner {
         reserved
     }
 
-    /// Takes reservations back, perhaps more than were taken: a runtime that ends accepts goroutines without one.
+    /// Takes reservations back, perhaps more than were taken: a runtime that ends accepts goroutines without a reservation.
     fn take_back(&mut self, stock: usize, reservations: usize) {
         let reserved = &mut self.stocks[stock].reserved;
         *reserved = reserved.saturating_sub(reservations);
     }
 
-    /// Gets the class more slots for reservations to count on.
+    /// Assures the class of more slots, on which reservations may count.
     fn assure_more(&mut self, class: Class, guard: Guard) -> io::Result<()> {
         let last = self.stocks[class.index()].fresh.back().copied();
         let index = match last.filter(|&index| !self.slab(index).is_assured()) {
@@ -450,7 +450,7 @@ impl Inner {
         })
     }
 
-    /// Takes a stack at rest, from the slab that was mapped first, so that the others may go.
+    /// Takes a stack at rest, from the slab that was mapped first, so that the other slabs can be unmapped.
     fn rouse(&mut self, class: Class) -> StackMem {
         let from = &mut self.stocks[class.index()].rests_from;
         let slabs = self.slabs.iter_mut().enumerate().skip(*from);
@@ -489,7 +489,7 @@ impl Inner {
     }
 }
 
-/// Prints in the biggest unit that loses nothing.
+/// A number of bytes, printed in the biggest unit that loses nothing.
 pub(crate) struct Bytes(pub(crate) usize);
 
 impl fmt::Display for Bytes {

@@ -6,9 +6,8 @@
 //! number stands for the calling process); where the kernel refuses that, the pages come one by one as they are touched,
 //! and the process does not ask again. The call is outside of the pool's lock.
 //!
-//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a
-//! memory cgroup the advice may be refused, or may have the kernel reclaim memory, or kill, earlier by as many pages as a
-//! batch has.
+//! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a memory
+//! cgroup the kernel may refuse the advice, or may reclaim memory, or kill, earlier by as many pages as a batch has.
 
 use std::ptr;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +21,7 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Gives the top pages of these stacks their memory; at most `HAND` stacks.
 pub(super) fn tops<'a>(stacks: impl Iterator<Item = &'a StackMem>) {
-    // Relaxed: a thread that looks too early is refused, too.
+    // Relaxed: a thread that misses the store is refused, too.
     if REFUSED.load(Relaxed) {
         return;
     }

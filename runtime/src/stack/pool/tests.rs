@@ -1,4 +1,4 @@
-//! The pool as its users see it, and what the kernel sees of it.
+//! The pool from the sides of its users and of the kernel.
 
 use super::slab::SLAB;
 use super::*;
@@ -6,7 +6,8 @@ use crate::stack::tests::{child, is_child};
 use std::fs;
 use std::os::fd::AsRawFd;
 
-/// Returns `true` in a process of its own, where this test runs alone; else runs the test there, which must pass.
+/// Returns `true` in a process of its own, in which this test runs alone. Elsewhere runs the test in such a process, where it
+/// must pass, and returns `false`.
 fn alone(test: &str) -> bool {
     if is_child() {
         return true;
@@ -16,7 +17,7 @@ fn alone(test: &str) -> bool {
     false
 }
 
-/// Limits the address space of the process, so that stacks get 100 MiB more, and an eighth of all is left.
+/// Limits the address space of the process so that stacks get 100 MiB more, and an eighth of all of it is left.
 fn leave_address_space_for_stacks() {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
@@ -26,14 +27,14 @@ fn leave_address_space_for_stacks() {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// As a spawn and a first run do, on no P.
+/// Reserves and takes a stack as a spawn and a first run do, without a P.
 fn take(pool: &StackPool, size: usize) -> io::Result<StackMem> {
     pool.reserve(None, size)?;
     pool.take_one(size)
 }
 
 /// # Safety
-/// As `StackPool::give`.
+/// The same as for `StackPool::give`.
 unsafe fn give(pool: &StackPool, stack: StackMem) {
     let mut cache = StackCache::default();
     // SAFETY: by this function's contract.
@@ -47,7 +48,7 @@ fn write_through(stack: &StackMem) {
     unsafe { stack.top().wrapping_sub(bytes).write_bytes(0xA5, bytes) };
 }
 
-/// The kernel's mappings that overlap the slab, and how many of them cannot be read.
+/// Returns how many of the kernel's mappings overlap the slab, and how many of them cannot be read.
 fn mappings(base: usize, bytes: usize) -> (usize, usize) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let ours = maps.lines().filter(|line| {
@@ -89,7 +90,7 @@ fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
     stacks.iter().filter(|stack| stack.class.bytes() <= 1 << 20).for_each(write_through);
 }
 
-/// Fails if a hot stack is left lying while a colder one is taken.
+/// Fails if the pool leaves a hot stack lying and takes a colder one.
 #[test]
 fn the_stack_given_back_last_is_taken_first() {
     let pool = StackPool::new(None, PAGE);
@@ -103,7 +104,7 @@ fn the_stack_given_back_last_is_taken_first() {
     assert_eq!([(); 2].map(|()| take(&pool, 64 << 10).unwrap().top()), tops);
 }
 
-/// Fails if the limit counts what was given back, forgets what is out, or has no text.
+/// Fails if the limit counts stacks that were given back, forgets stacks that are out, or has no text.
 #[test]
 fn the_limit_is_on_the_stacks_that_are_out() {
     let pool = StackPool::new(Some(128 << 10), PAGE);
@@ -152,7 +153,7 @@ fn a_dropped_pool_unmaps_what_came_back_and_leaks_what_did_not() {
 #[test]
 fn every_stack_ends_at_a_guard_page_of_either_kind() {
     let (_reader, writer) = std::io::pipe().unwrap();
-    // SAFETY: the kernel reads the byte for us, and says EFAULT where that cannot be.
+    // SAFETY: the kernel reads the byte for us, and returns EFAULT if it cannot.
     let readable = |byte: *mut u8| unsafe { libc::write(writer.as_raw_fd(), byte.cast(), 1) } == 1;
     for (guard, bytes) in [Guard::Light, Guard::Mprotect]
         .into_iter()
@@ -174,19 +175,19 @@ fn every_stack_ends_at_a_guard_page_of_either_kind() {
     }
 }
 
-/// Fails if a guard that is not there is believed in, or one that covers what can be used.
+/// Fails if the check reports a guard that is not there, or one that covers usable pages.
 #[test]
 fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
     let stack = take(&StackPool::new(None, 3 * PAGE), 64 << 10).unwrap();
     let Extent { guard, .. } = stack.extent();
     let at = |page: usize| stack.top().with_addr(guard + page * PAGE);
-    // SAFETY: a stack that is out, on which nothing ever ran; its slot and guard are longer than what is looked at.
+    // SAFETY: the stack is out, and nothing ever ran on it; its slot and guard are longer than the checked range.
     let found = |page: usize, pages: usize| unsafe { guard::is_guard(at(page), pages * PAGE) };
     assert!(found(0, 3));
     assert_eq!((found(0, 4), found(0, 2), found(3, 1)), (false, false, false));
 }
 
-/// Fails if reservations of stacks that are not taken make guards, or if one that is taken has none.
+/// Fails if reservations of stacks that are not taken make guards, or if a stack that is taken has no guard.
 #[test]
 fn light_guards_are_made_for_stacks_that_are_taken() {
     let (_reader, writer) = std::io::pipe().unwrap();
@@ -201,8 +202,8 @@ fn light_guards_are_made_for_stacks_that_are_taken() {
     assert!(stacks.iter().all(|stack| !readable(stack.top().wrapping_sub(size))));
 }
 
-/// Fails if a stack has no guard, or its goroutine no stack, when the kernel refuses light guards of a slab that it had made
-/// some for.
+/// Fails if a stack has no guard, or its goroutine has no stack, when the kernel refuses light guards of a slab for which it
+/// had made some.
 #[test]
 fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
     if !alone("memory_that_is_locked_later_gets_the_other_guards_by_mprotect") {
@@ -218,15 +219,15 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
     others.iter().chain([&first]).for_each(write_through);
 }
 
-/// Takes what the slab has above its first stacks away from the process: the kernel makes no guards there.
+/// Unmaps the part of the slab above its first stacks, so that the kernel makes no guards there.
 fn refuse_guards(pool: &StackPool, size: usize) {
     let (base, bytes) = extent(pool);
     let from = base + FIRST_BATCH * size;
-    // SAFETY: nobody has a stack there yet, nor gets one.
+    // SAFETY: no stack there is out, or will be taken.
     assert_eq!(unsafe { libc::munmap(from as *mut _, bytes - (from - base)) }, 0);
 }
 
-/// Fails by an error: the stack that came back lies in the magazine then, for a reservation of which no goroutine has need.
+/// Fails by an error: the stack that came back then lies in the magazine, for a reservation that no goroutine needs.
 #[test]
 fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
     if !alone("where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks") {
@@ -245,7 +246,7 @@ fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
     assert_eq!(pool.take(&mut cache, size).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
 }
 
-/// Fails by a count that is less than none, by a reservation that is lost, or by a magazine with a stack too many.
+/// Fails by a count below zero, by a reservation that is lost, or by a magazine with a stack too many.
 #[test]
 fn a_stack_that_is_put_back_leaves_its_reservation() {
     let size = 64 << 10;
@@ -268,8 +269,8 @@ fn a_stack_that_is_put_back_leaves_its_reservation() {
     assert_eq!(count(), (0, 0, 0));
 }
 
-/// Fails if a batch guards another number of slots than it says, or a few stacks get many guards. By `mprotect` the guards
-/// are visible.
+/// Fails if a batch guards another number of slots than it says, or a few stacks get many guards. Guards by `mprotect` are
+/// visible.
 #[test]
 fn guards_are_made_in_batches_that_grow() {
     let pool = StackPool::with_guard(None, PAGE, Guard::Mprotect);
@@ -364,7 +365,7 @@ fn locked_memory_is_guarded_by_mprotect() {
     assert!(mappings(base, bytes).1 > 0);
 }
 
-/// What of the process is in memory, in bytes, of the range.
+/// Returns how many bytes of the range are in memory.
 fn resident(base: usize, bytes: usize) -> usize {
     let mut pages = vec![0_u8; bytes / PAGE];
     // SAFETY: a mapping of ours; the kernel writes a byte for each page.
@@ -372,7 +373,7 @@ fn resident(base: usize, bytes: usize) -> usize {
     pages.iter().filter(|page| **page & 1 != 0).count() * PAGE
 }
 
-/// Two periods without any need, and all that is to be done after them.
+/// Lets two periods without any need pass, and does all the trimming that is due after them.
 fn trim(pool: &StackPool) {
     (0..2).for_each(|_| {
         pool.age();
@@ -384,7 +385,7 @@ fn count_mapped(pool: &StackPool) -> usize {
     pool.inner.lock().slabs.iter().flatten().count()
 }
 
-/// Fails by a panic hook without a stack: where a stack was refused, the kept ones go with the others.
+/// Fails by a panic hook without a stack: if a stack was refused, the kept stacks go with the others.
 #[test]
 fn what_is_kept_stays_when_all_else_goes() {
     let (pool, kept, other) = (StackPool::small(PAGE), 256 << 10, 64 << 10);
@@ -404,7 +405,7 @@ fn what_is_kept_stays_when_all_else_goes() {
     pool.take_one(kept).unwrap();
 }
 
-/// Fails by hanging: a reservation, a take or a give asks for the lock, which the test has.
+/// Fails by a hang: a reservation, a take or a give asks for the lock, which the test holds.
 #[test]
 fn what_is_at_hand_takes_no_lock() {
     let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
@@ -415,7 +416,7 @@ fn what_is_at_hand_takes_no_lock() {
         // SAFETY: nothing ever ran on them.
         stacks.into_iter().for_each(|stack| unsafe { pool.give(&mut cache, stack) });
     };
-    // Until the magazine has what a burst needs.
+    // These turns give the magazine as many stacks as a burst needs.
     (0..4).for_each(|_| turn(20));
     let locked = pool.inner.lock();
     (0..1000).for_each(|round| turn(1 + round % 20));
@@ -423,8 +424,8 @@ fn what_is_at_hand_takes_no_lock() {
     pool.empty(&mut cache);
 }
 
-/// Fails by a reservation for which there is no stack: magazines keep more stacks than reservations, or a trim unmaps what
-/// was reserved.
+/// Fails by a reservation for which there is no stack: magazines keep more stacks than reservations, or a trim unmaps reserved
+/// stacks.
 #[test]
 fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     let mut dice = 0x9e37_79b9_u32;
@@ -438,7 +439,7 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
         let (pool, mut cache) = (StackPool::new(None, PAGE), [(); 4].map(|()| StackCache::default()));
         let (mut reserved, mut out) = (0, Vec::new());
         let most = if size == MAX_STACK { 20 } else { 2000 };
-        // From time to time many are wanted, and from time to time none.
+        // From time to time the test wants many stacks, and from time to time none.
         for step in 0..20_000 {
             let rises = step / 3000 % 2 == 0;
             let of = roll(4);
@@ -481,15 +482,16 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     }
 }
 
-/// Fails if stacks get pages though few are out, or lower pages than the top ones; by more stacks than reservations in the
-/// magazine, or what does not come back; or, where the kernel can, if a storm's pages come one by one.
+/// Fails if stacks get pages in advance although few are out, or get pages below the top ones; by more stacks than reservations
+/// in the magazine, or by stacks that do not come back; or, where the kernel can populate pages, if a storm's pages come one by
+/// one.
 #[test]
 fn top_pages_are_there_beforehand_in_a_storm_only() {
     let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
     let class = Class::of(64 << 10).unwrap();
     let quiet = STORM * class.batch();
     let mut take = |count: usize| -> Vec<StackMem> {
-        // As by a thread without a P: the magazine gets no reservations.
+        // These reservations are like those of a thread without a P: the magazine gets none of them.
         (0..count).for_each(|_| pool.reserve(None, 64 << 10).unwrap());
         (0..count).map(|_| pool.take(&mut cache, 64 << 10).unwrap()).collect()
     };
@@ -511,7 +513,7 @@ fn top_pages_are_there_beforehand_in_a_storm_only() {
     assert_eq!(pool.inner.lock().stocks[class.index()].out, 0);
 }
 
-/// Fails if pages stay that are not needed, if those of a stack that is out go, or if a guard does.
+/// Fails if pages stay that are not needed, if the pages of a stack that is out go, or if a guard goes.
 #[test]
 fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
     // Another test could map memory where the slab was.
@@ -540,7 +542,7 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
         let bytes_kept = unsafe { std::slice::from_raw_parts(lowest, (64 << 10) - PAGE) };
         assert!(bytes_kept.iter().all(|byte| *byte == 0xA5));
 
-        // They can be had again, with their guards.
+        // The pool can give them out again, with their guards.
         let again: Vec<_> = (0..199).map(|_| take(&pool, 64 << 10).unwrap()).collect();
         assert_eq!((count_mapped(&pool), pool.inner.lock().slabs[0].as_ref().unwrap().issued), (1, 200));
         again.iter().for_each(write_through);
@@ -553,7 +555,7 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
     }
 }
 
-/// Fails if a trim takes hot stacks: those that are needed again and again.
+/// Fails if a trim takes hot stacks, which are needed again and again.
 #[test]
 fn what_is_needed_again_and_again_stays() {
     let pool = StackPool::new(None, PAGE);

@@ -8,9 +8,9 @@
 //!   trim_some  cold ones are put to rest, in their slabs · a slab with such: all its stacks at rest? unmapped; else their
 //!              pages are given back, and the slots stay
 //! ```
-//! Where the kernel refuses more memory, all free stacks go at once: a slab serves one size only, and there may be enough
-//! for another. An M that needs a stack meanwhile finds each in one of those places: all is done under the pool's lock, a
-//! little at a time. A slab that holds a reservation's slot stays mapped, and one that the panic hook may need.
+//! If the kernel refuses more memory, all free stacks go back at once: a slab serves one size only, and the memory may be
+//! enough for another size. An M that needs a stack meanwhile finds each stack in one of those places: all is done under the
+//! pool's lock, a little at a time. A slab that holds a reservation's slot, or that the panic hook may need, stays mapped.
 
 use super::slab::Slab;
 use super::{Inner, StackPool};
@@ -19,7 +19,7 @@ use super::{Inner, StackPool};
 const CHUNK: usize = 1024;
 
 impl StackPool {
-    /// Ends a period. Returns `false` if no free stack has pages, and nothing is to be trimmed.
+    /// Ends a period. Returns `false` if no free stack has pages and there is nothing to trim.
     pub(crate) fn age(&self) -> bool {
         let inner = &mut *self.inner.lock();
         for stock in &mut inner.stocks {
@@ -80,7 +80,7 @@ impl Inner {
         true
     }
 
-    /// Reservations have come back since some were looked at.
+    /// Lists the slabs that may go: reservations may have come back since a slab was looked at.
     fn list_those_that_may_go(&mut self) {
         for index in 0..self.slabs.len() {
             if self.slabs[index].as_ref().is_some_and(|slab| self.may_go(slab)) {
@@ -89,7 +89,7 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if no stack of the slab is in use, and neither a reservation needs one nor `keep`.
+    /// Returns `true` if no stack of the slab is in use, and neither reservations nor `keep` need the slab.
     fn may_go(&self, slab: &Slab) -> bool {
         let stock = &self.stocks[slab.class.index()];
         slab.is_at_rest() && stock.assured.saturating_sub(slab.assured) >= stock.reserved.max(stock.kept)

@@ -1,4 +1,4 @@
-//! The switch by itself: the registers, unwinding over a switch, and what a backtrace sees.
+//! The switch by itself: the registers, unwinding over a switch, and backtraces.
 
 use super::*;
 use crate::stack::pool::GUARD;
@@ -35,8 +35,7 @@ impl Drop for CountDrop<'_> {
     }
 }
 
-/// Suspends once in the deepest of `depth` frames, each of which holds floats; then unwinds or returns
-/// through all.
+/// Suspends once in the deepest of `depth` frames, each of which holds floats, and then unwinds or returns through all of them.
 #[inline(never)]
 fn descend(home: &Cell<usize>, drops: &Cell<usize>, depth: usize, unwind: bool) -> f64 {
     let _drop = CountDrop(drops);
@@ -54,7 +53,7 @@ fn descend(home: &Cell<usize>, drops: &Cell<usize>, depth: usize, unwind: bool) 
     below + a * b + floats.iter().sum::<f64>()
 }
 
-/// Fails by a wrong sum, a missed destructor or a crash: something of a suspended goroutine stayed with the thread.
+/// Fails by a wrong sum, a missed destructor or a crash: state of a suspended goroutine stayed with the thread.
 #[test]
 fn a_goroutine_resumed_on_100_threads_keeps_its_floats_its_frames_and_its_unwinding() {
     extern "C" fn wander(home: usize) -> End {
@@ -169,7 +168,7 @@ extern "C" fn park_once(home: usize) -> End {
     end(home, value.get())
 }
 
-/// Fails by a fault or a wrong value: the frame of a dropped goroutine was unmapped, or given to another.
+/// Fails by a fault or a wrong value: the frame of a dropped goroutine was unmapped, or given to another goroutine.
 #[test]
 fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
     let (pool, home) = (StackPool::new(None, GUARD), Home::new());

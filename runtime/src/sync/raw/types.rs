@@ -2,8 +2,8 @@
 
 use super::{GoroutineOrThread, RawFairMutex, RawMutex};
 
-/// A mutex that its holder may lock again. The holder is a goroutine, on whatever thread it goes on, or a plain thread. The
-/// guards give `&T` only, and stay with the goroutine or thread; a value that changes is a `Cell` or a `RefCell`.
+/// A mutex that its holder may lock again. The holder is a goroutine, on whatever thread it runs, or a plain thread. The guards
+/// give only `&T`, and stay with the goroutine or thread; use a `Cell` or a `RefCell` for a value that changes.
 ///
 /// A wait for the lock parks the goroutine, or blocks the plain thread; the wait is never ended from outside
 /// ([`raw`](super)). A goroutine that its runtime leaves behind with a guard keeps the lock.
@@ -18,7 +18,7 @@ use super::{GoroutineOrThread, RawFairMutex, RawMutex};
 ///     gmp::run(|| {
 ///         let depth = Arc::new(ReentrantMutex::new(Cell::new(1)));
 ///         let outer = depth.lock();
-///         // It may be on another thread afterwards.
+///         // The goroutine may be on another thread afterwards.
 ///         gmp::yield_now();
 ///         depth.lock().set(2);
 ///         let theirs = Arc::clone(&depth);
@@ -28,7 +28,8 @@ use super::{GoroutineOrThread, RawFairMutex, RawMutex};
 /// }
 /// ```
 ///
-/// A guard belongs to its goroutine, and is left to no other in a `thread_local!` either; see [`migration`](crate::migration).
+/// A guard belongs to its goroutine, which must not leave it to another one in a `thread_local!`; see
+/// [`migration`](crate::migration).
 ///
 /// ```compile_fail,E0277
 /// fn sends(_: impl Send) {}
@@ -40,13 +41,13 @@ pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, GoroutineOrThrea
 /// The guard of a [`ReentrantMutex`].
 pub type ReentrantMutexGuard<'a, T> = lock_api::ReentrantMutexGuard<'a, RawMutex, GoroutineOrThread, T>;
 
-/// The guard of a part of what a [`ReentrantMutex`] protects.
+/// The guard of a part of the value of a [`ReentrantMutex`].
 pub type MappedReentrantMutexGuard<'a, T> =
     lock_api::MappedReentrantMutexGuard<'a, RawMutex, GoroutineOrThread, T>;
 
-/// A mutex whose unlock hands the lock to the waiter that has waited longest: a holder that unlocks and locks again goes
-/// behind all waiters. That costs a switch for each lock, and is seldom needed: a [`Mutex`](crate::sync::Mutex) is handed to
-/// a waiter that has waited 1 ms.
+/// A mutex whose unlock hands the lock to the waiter that has waited longest: a holder that unlocks and locks again queues
+/// behind all waiters. That costs a switch for each lock, and is seldom needed: a [`Mutex`](crate::sync::Mutex) is handed to a
+/// waiter that has waited 1 ms.
 ///
 /// A wait for the lock parks the goroutine, or blocks the plain thread; the wait is never ended from outside
 /// ([`raw`](super)).
@@ -69,5 +70,5 @@ pub type FairMutex<T> = lock_api::Mutex<RawFairMutex, T>;
 /// The guard of a [`FairMutex`].
 pub type FairMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFairMutex, T>;
 
-/// The guard of a part of what a [`FairMutex`] protects.
+/// The guard of a part of the value of a [`FairMutex`].
 pub type MappedFairMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawFairMutex, T>;

@@ -1,18 +1,18 @@
-//! A lock with so many readers that the count is nearly full.
+//! A lock with nearly as many readers as the count can hold.
 
 use super::*;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Returns a lock with so many readers that one more is let in.
+/// Returns a lock with so many readers that just one more is let in.
 fn nearly_full() -> RawRwLock {
     let lock = RawRwLock::new();
     lock.word.store(MANY - READER, Relaxed);
     lock
 }
 
-/// All readers of a lock leave, the last one by itself. Waiters may be queued.
+/// Makes all readers of a lock leave, the last one by itself. Waiters may be queued.
 fn readers_leave(lock: &RawRwLock) {
     let readers = lock.word.load(Relaxed) & !(QUEUED | UPGRADABLE | WRITER);
     lock.word.fetch_sub(readers - READER, Relaxed);
@@ -23,13 +23,13 @@ fn poll(waits: Pin<&mut Locking>, lock: &RawRwLock) -> Poll<()> {
     waits.poll(lock, &mut Context::from_waker(Waker::noop()))
 }
 
-/// Fails by a count that has gone further, in the end round to 0: a writer beside readers. Or by a panic.
+/// Fails if the count goes further, and in the end wraps to 0, which lets a writer in beside readers; or by a panic.
 #[test]
 fn no_kind_of_reader_is_let_in_at_the_limit_of_the_count() {
     let lock = nearly_full();
     assert!(lock.try_lock(Kind::Upgradable));
     assert!(lock.try_lock(Kind::Read));
-    // The one that needs no look at the count.
+    // The reader that needs no look at the count.
     lock.downgrade_upgradable();
     let full = MANY + READER;
     for kind in [Kind::Read, Kind::Recursive, Kind::Upgradable, Kind::Write] {
@@ -44,7 +44,7 @@ fn no_kind_of_reader_is_let_in_at_the_limit_of_the_count() {
     assert!(lock.try_lock(Kind::Upgradable));
 }
 
-/// Fails by a count that has gone further: the waiter that leaves grants the lock to the other one.
+/// Fails if the count goes further: the waiter that leaves grants the lock to the other one.
 #[test]
 fn a_waiter_is_granted_nothing_at_the_limit_of_the_count() {
     for kind in [Kind::Read, Kind::Upgradable] {
@@ -66,7 +66,7 @@ fn a_waiter_is_granted_nothing_at_the_limit_of_the_count() {
     }
 }
 
-/// Fails by a count that has gone further than to its limit: more waiters than it has room for are granted the lock together.
+/// Fails if the count exceeds its limit: more waiters than it has room for are granted the lock together.
 #[test]
 fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     let lock = nearly_full();
@@ -75,7 +75,7 @@ fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     assert!(poll(writes.as_mut(), &lock).is_pending());
     assert!(poll(first.as_mut(), &lock).is_pending());
     assert!(poll(second.as_mut(), &lock).is_pending());
-    // The readers behind it go on, as far as there is room.
+    // The readers behind it get the lock, as far as there is room.
     writes.as_mut().leave(&lock);
     assert!(poll(first.as_mut(), &lock).is_ready());
     assert!(poll(second.as_mut(), &lock).is_pending());
@@ -85,7 +85,7 @@ fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     assert_eq!(lock.word.load(Relaxed), READER);
 }
 
-/// Fails by a panic: the wait behind `unlocked` would leave a guard without its lock.
+/// Fails by a panic: the wait after `unlocked` would leave a guard without its lock.
 #[test]
 fn a_reader_waits_at_the_limit_of_the_count() {
     let lock = nearly_full();

@@ -30,7 +30,7 @@ pub struct AcquireError;
 pub enum TryAcquireError {
     /// The semaphore is closed.
     Closed,
-    /// Not as many permits are free, or a request waits.
+    /// Too few permits are free, or a request waits.
     NoPermits,
 }
 
@@ -82,7 +82,7 @@ impl AcquireTimeoutError {
 pub enum AcquireContextError {
     /// The semaphore is closed.
     Closed,
-    /// The context is done, or one under which the caller runs.
+    /// The context is done, or another one under which the caller runs.
     Context(ContextError),
 }
 

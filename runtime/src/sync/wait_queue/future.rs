@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future's place in a queue of `S`. Its owner calls `leave` before it is dropped.
+/// A future's place in a queue of `S`. Its owner calls `leave` before the drop.
 pub(crate) struct TaskIn<S: HasWaitQueue> {
     waiting: Option<Waiting<S::Want>>,
     _pinned: PhantomPinned,
@@ -26,27 +26,28 @@ struct Waiting<W> {
     record: Node<Record<W>>,
 }
 
-// SAFETY: the record's links are touched under the lock of the queue, its other fields by the party that has claimed the wait,
-// or that knows that the wait is over; the want goes to that party's thread.
+// SAFETY: the record's links are touched under the lock of the queue, its other fields by the party that has claimed the wait
+// or knows that the wait is over; that party's thread gets the want.
 unsafe impl<S: HasWaitQueue<Want: Send>> Send for TaskIn<S> {}
-// SAFETY: nothing can be done with a shared reference but to ask whether there is a wait.
+// SAFETY: a shared reference only tells whether there is a wait.
 unsafe impl<S: HasWaitQueue<Want: Send>> Sync for TaskIn<S> {}
 
 /// How a future that waited has left its queue.
 pub(crate) enum Gone<'a, S: HasWaitQueue> {
-    /// It was notified. What came with that is passed on.
+    /// The future was notified. Its owner passes the notification on.
     Notified(S::Want),
-    /// It was not, and is out of the queue, whose lock is held: the waiters go on that the record held back.
+    /// The future was not notified, and is out of the queue, whose lock is held: the owner serves the waiters that the record
+    /// held back.
     Left(MutexGuard<'a, S>),
 }
 
 impl<S: HasWaitQueue> TaskIn<S> {
-    /// In no queue.
+    /// Returns a place that is in no queue.
     pub(crate) fn new() -> Self {
         TaskIn { waiting: None, _pinned: PhantomPinned }
     }
 
-    /// Returns `true` from `join` on, until the poll that finds the wait over, or `leave`.
+    /// Returns `true` from `join` until the poll that finds the wait over, or until `leave`.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -63,7 +64,7 @@ impl<S: HasWaitQueue> TaskIn<S> {
         state: &mut S,
         (want, position): (S::Want, Position),
     ) {
-        // A task is of no runtime that could leave it behind: the hook is never run.
+        // A task belongs to no runtime that could leave it behind: the hook is never run.
         let hook = AbandonHook::new(super::run::<S>);
         let record = Node::new(Record { hook, want, waiter: wait.waiter(), notified: Cell::new(false) });
         let waiting = self.waiting();
@@ -71,8 +72,8 @@ impl<S: HasWaitQueue> TaskIn<S> {
         let Waiting { record, .. } = waiting.insert(Waiting { wait, record });
         let node = NonNull::from(&*record);
         let waiters = &mut state.waiters(&record.value.want).0;
-        // SAFETY: the record is pinned, and leaves the queue before it is dropped or moved: by the notifier that claims the
-        // wait, or in `leave`.
+        // SAFETY: the record is pinned, and leaves the queue before it is dropped or moved: the notifier that claims the wait
+        // takes it out, or `leave` does.
         unsafe {
             match position {
                 Position::Front => waiters.insert_before(node, waiters.front()),
@@ -81,8 +82,8 @@ impl<S: HasWaitQueue> TaskIn<S> {
         }
     }
 
-    /// Ready with the want, and what the notifier has written there, when the future was notified; it is in no queue then.
-    /// The waker of this poll is the one that is called.
+    /// Ready when the future was notified, with the want, into which the notifier may have written; the future is then in no
+    /// queue. If pending, the waker of this poll is called.
     pub(crate) fn poll(self: Pin<&mut Self>, cx: &Context<'_>) -> Poll<S::Want> {
         let waiting = self.waiting();
         let over = waiting.as_ref().is_some_and(|waiting| waiting.wait.is_over(cx.waker()));
@@ -92,7 +93,8 @@ impl<S: HasWaitQueue> TaskIn<S> {
         }
     }
 
-    /// Ends the wait, once, for the drop of the future; `None` if it is in no queue. `lock` is the lock of the queue.
+    /// Ends the wait, once, for the drop of the future; returns `None` if the future is in no queue. `lock` is the lock of the
+    /// queue.
     pub(crate) fn leave<'a>(self: Pin<&mut Self>, lock: &'a Mutex<S>) -> Option<Gone<'a, S>> {
         let waiting = self.waiting();
         let Waiting { wait, record } = waiting.as_ref()?;

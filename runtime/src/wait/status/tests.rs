@@ -16,7 +16,7 @@ fn waiting() -> (StatusWord, WaitNumber) {
     (word, number)
 }
 
-/// Fails if two claims of one wait both win, or a claim under an old number does.
+/// Fails if two claims of one wait both win, or a claim under an old number wins.
 #[test]
 fn a_wait_is_claimed_once_and_only_under_its_own_number() {
     let (word, first) = waiting();
@@ -167,7 +167,7 @@ fn a_nudge_finds_an_owner_that_looks_before_its_hook_is_over() {
     assert_eq!(word.make_known(number, false), Then::Queue);
 }
 
-/// Fails if an owner that begins to wait is nudged, whose own look is still to come; or one whose wait is over.
+/// Fails if a nudge reaches an owner that begins to wait and still has to look, or an owner whose wait is over.
 #[test]
 fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
     let word = running();
@@ -183,8 +183,7 @@ fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
     assert_eq!(word.load(Acquire), before);
 }
 
-/// Fails by an owner that never sleeps: the hook refused, and the timer has claimed the wait and not readied the owner
-/// yet.
+/// Fails if an owner never sleeps after the hook refused, when the timer has claimed the wait and not yet readied the owner.
 #[test]
 fn a_refused_owner_sleeps_until_whoever_was_faster_readies_it() {
     let (word, number) = waiting();

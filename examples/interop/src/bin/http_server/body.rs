@@ -1,29 +1,29 @@
-//! The body of a request, read when the handler asks for it.
+//! The body of a request. It is read when the handler asks for it.
 
 use crate::input::Input;
 use crate::request::{Framing, Request, has_bare_line_feed};
 use std::io::{self, ErrorKind, Read, Write};
 
-/// The longest body.
+/// The most bytes of a body.
 pub const MOST: u64 = 10 << 20;
-/// A line with a chunk's size and extensions, and all trailers.
+/// The most bytes of a line with a chunk's size and extensions, and of all trailers.
 const MOST_LINE: usize = 4 << 10;
 
 pub struct Body<'a, 'i> {
     input: &'a mut Input<'i>,
     left: Left,
-    /// How much more may come.
+    /// How many more bytes the body may have.
     allowed: u64,
     expects_continue: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Left {
-    /// Of a body whose length is known.
+    /// So many bytes of a body whose length is known.
     Length(u64),
-    /// Of a chunk; at its end stands an end of line.
+    /// So many bytes of a chunk. An end of line stands behind them.
     Chunk(u64),
-    /// The next is the size of a chunk.
+    /// The size of a chunk comes next.
     Size,
     Nothing,
 }
@@ -39,14 +39,15 @@ impl<'a, 'i> Body<'a, 'i> {
         Body { input, left, allowed: MOST, expects_continue }
     }
 
-    /// All of it. An error's kind tells what to answer.
+    /// Reads the whole body. The kind of an error determines the answer.
     pub fn whole(&mut self) -> io::Result<Vec<u8>> {
         let mut all = Vec::new();
         self.read_to_end(&mut all)?;
         Ok(all)
     }
 
-    /// Whether the next request follows. What no handler has read and has not come yet is not waited for.
+    /// Returns whether the next request follows. If the handler has left bytes of the body unread, the method does not wait for
+    /// those that have not come yet.
     pub fn is_over(&mut self) -> bool {
         if let Left::Length(bytes) = self.left
             && bytes <= self.input.buffered().len() as u64
@@ -57,10 +58,10 @@ impl<'a, 'i> Body<'a, 'i> {
         matches!(self.left, Left::Nothing)
     }
 
-    /// Reads a chunk's size, and behind the last chunk the trailers.
+    /// Reads a chunk's size and, behind the last chunk, the trailers.
     fn next_chunk(&mut self) -> io::Result<u64> {
         let (length, size) = self.parse(|text| match httparse::parse_chunk_size(text) {
-            // The parser takes no digits for a zero, and lets an extension hold line feeds.
+            // The parser reads a size without digits as zero, and accepts line feeds in an extension.
             _ if !text.first().is_none_or(u8::is_ascii_hexdigit) => Err(bad("no chunk size")),
             Ok(httparse::Status::Complete((length, _)))
                 if text[..length - 2].iter().any(u8::is_ascii_control) =>
@@ -76,7 +77,7 @@ impl<'a, 'i> Body<'a, 'i> {
             let length = self.parse(|text| {
                 let mut trailers = [httparse::EMPTY_HEADER; 16];
                 match httparse::parse_headers(text, &mut trailers) {
-                    // The parser takes a bare line feed for the end of a line, others may not.
+                    // The parser reads a bare line feed as the end of a line. Other parsers might not.
                     Ok(httparse::Status::Complete((length, _))) if has_bare_line_feed(&text[..length]) => {
                         Err(bad("a line without a carriage return"))
                     }
@@ -90,7 +91,7 @@ impl<'a, 'i> Body<'a, 'i> {
         Ok(size)
     }
 
-    /// Asks `parser` again with more until it has found something.
+    /// Calls `parser` again with more bytes until it has found something.
     fn parse<T>(&mut self, parser: impl Fn(&[u8]) -> io::Result<Option<T>>) -> io::Result<T> {
         loop {
             match parser(self.input.buffered())? {

@@ -1,7 +1,8 @@
 //! The files below a folder.
 //!
-//! A name may lead out of the folder by a symbolic link, and another process may put one there at any time. So a file is looked
-//! at once it is open: the kernel tells its path, which has to be below the folder. A link that stays inside is followed.
+//! A name can lead out of the folder by a symbolic link, and another process can put a link there at any time. So the server
+//! checks a file when it is open: the path that the kernel tells must be below the folder. A link that stays inside is
+//! followed.
 
 use crate::body::Body;
 use crate::request::Request;
@@ -29,7 +30,7 @@ impl Files {
     pub fn answer(&self, request: &Request, body: &mut Body) -> Result<Response, Response> {
         let segments = &request.segments;
         match request.method {
-            // Hidden files are ours: uploads under way.
+            // Hidden files belong to the server: they hold uploads under way.
             _ if segments.iter().any(|segment| segment.starts_with('.')) => Err(not_found()),
             "GET" | "HEAD" => self.get(request, segments),
             "PUT" if self.writable => self.put(segments, body),
@@ -41,11 +42,11 @@ impl Files {
         }
     }
 
-    /// Opens what lies below the folder.
+    /// Opens a file or a folder below the root.
     fn open(&self, segments: &[String], flags: i32) -> Result<File, Response> {
         let mut path = self.root.clone();
         path.extend(segments);
-        // Without waiting for the writer of a FIFO.
+        // `O_NONBLOCK`: the open does not wait for the writer of a FIFO.
         let opened =
             OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK | libc::O_NOCTTY).open(&path);
         let file = opened.map_err(|refused| match refused.raw_os_error() {
@@ -64,7 +65,7 @@ impl Files {
         let segments: Vec<_> = segments.iter().cloned().chain(index).collect();
         let file = self.open(&segments, 0)?;
         let about = file.metadata()?;
-        // An index that is a folder is none.
+        // An index that is a folder does not count.
         if about.is_dir() && !is_folder {
             // Two slashes at the beginning would name another host.
             let location = format!("/{}/{}", request.path.trim_matches('/'), request.query);
@@ -95,10 +96,10 @@ impl Files {
         Ok(found.with("ETag", tag).with("Last-Modified", date).with("Accept-Ranges", "bytes"))
     }
 
-    /// Writes a file beside, and renames it when it is complete.
+    /// Writes a file beside the target, and renames it when it is complete.
     fn put(&self, segments: &[String], body: &mut Body) -> Result<Response, Response> {
         let (name, folder) = segments.split_last().ok_or_else(not_found)?;
-        // Through the descriptor, whose folder stays the one that was looked at.
+        // The path goes through the descriptor, whose folder stays the one that was checked.
         let folder = self.open(folder, libc::O_DIRECTORY)?;
         let path = by_descriptor(&folder);
         let target = path.join(name);
@@ -122,14 +123,14 @@ impl Files {
         Ok(Response::empty(status))
     }
 
-    /// Makes a file in `folder` that is this upload's alone. Other processes may serve the folder, and leave files behind.
+    /// Makes a file in `folder` that only this upload uses. Other processes can serve the folder, and leave files behind.
     fn upload(&self, folder: &Path) -> io::Result<(File, Upload)> {
         let process = std::process::id();
         loop {
             let number = self.uploads.fetch_add(1, Relaxed);
             let path = folder.join(format!(".{process}-{number}.part"));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                // It is ours from here on, and not before: the name of another's file is not ours to remove.
+                // The file belongs to this upload only from here on: the upload must not remove a file of another process.
                 Ok(file) => return Ok((file, Upload { path, renamed: false })),
                 Err(taken) if taken.kind() == ErrorKind::AlreadyExists => {}
                 Err(refused) => return Err(refused),
@@ -138,7 +139,7 @@ impl Files {
     }
 }
 
-/// A file that is removed unless it was renamed.
+/// A file that the drop removes unless it was renamed.
 struct Upload {
     path: PathBuf,
     renamed: bool,
@@ -160,22 +161,22 @@ fn not_found() -> Response {
     Response::text(404, "there is no such file")
 }
 
-/// The tag, and the time of the last change in whole seconds.
+/// Returns the tag, and the time of the last change in whole seconds.
 fn validators(about: &Metadata) -> (String, SystemTime) {
     let tag = format!("\"{:x}-{:x}-{:x}\"", about.mtime(), about.mtime_nsec(), about.len());
     (tag, in_a_date(about.mtime()))
 }
 
-/// The last second of the year 9999, behind which there is no date of HTTP.
+/// The last second of the year 9999. HTTP has no date after it.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The time of a change, so many seconds after 1970, or the next to it that has a date.
+/// Returns the time of a change, so many seconds after 1970, or the nearest time that has a date.
 fn in_a_date(seconds: i64) -> SystemTime {
     let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_SECOND);
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Whether the client has it. The tag decides where one is given.
+/// Returns whether the client has the file already. If the request has a tag, the tag decides.
 fn is_unchanged(request: &Request, tag: &str, modified: SystemTime) -> bool {
     if request.one("if-none-match").is_some() {
         let same =
@@ -192,7 +193,7 @@ enum Part {
     None,
 }
 
-/// The part that is asked for. What is no single range of bytes, or is of another version, is answered with the whole.
+/// Returns the requested part. If the request has no single range of bytes, or names another version, the part is the whole.
 fn part(request: &Request, tag: &str, date: &str, length: u64) -> Part {
     let other_version = |known: &[u8]| known != tag.as_bytes() && known != date.as_bytes();
     if request.method != "GET" || request.one("if-range").is_some_and(other_version) {
@@ -234,7 +235,7 @@ fn content_type(name: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Fails by a panic of what writes the date: file systems know later years.
+    /// Fails by a panic of the function that formats the date: file systems know later years.
     #[test]
     fn each_time_of_a_file_has_a_date() {
         for (seconds, date) in [

@@ -1,4 +1,4 @@
-//! What has come on a connection and is not used yet.
+//! The bytes that have come on a connection and are not used yet.
 
 use crate::response::Response;
 use gmp::net::TcpStream;
@@ -12,7 +12,7 @@ const PIECE: usize = 4 << 10;
 pub struct Input<'a> {
     stream: &'a TcpStream,
     buf: Vec<u8>,
-    /// Where that begins which is not used.
+    /// Where the unused bytes begin.
     start: usize,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Input<'a> {
         self.start += bytes;
     }
 
-    /// Waits for more, behind what is there. Returns 0 when the peer has ended the stream.
+    /// Waits for more bytes, and appends them to those that are there. Returns 0 when the peer has ended the stream.
     pub fn fill(&mut self) -> io::Result<usize> {
         self.buf.drain(..self.start);
         self.start = 0;
@@ -44,7 +44,7 @@ impl<'a> Input<'a> {
         got
     }
 
-    /// As `fill`; the end of the stream is an error, as a message is not complete.
+    /// Does the same as `fill`, but the end of the stream is an error, because a message is not complete.
     pub fn need(&mut self) -> io::Result<()> {
         match self.fill()? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
@@ -52,7 +52,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Waits for the rest of a request's head, and takes it.
+    /// Waits for the rest of a request's head and takes the head.
     pub fn head(&mut self) -> Result<Vec<u8>, Response> {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -70,7 +70,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What is there first, then from the socket, past the buffer.
+/// Reads the bytes that are there first, and then from the socket without the buffer.
 impl Read for Input<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = match self.buffered() {

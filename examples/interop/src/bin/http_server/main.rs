@@ -1,5 +1,5 @@
-//! An HTTP/1.1 server for files and a JSON API, in plain blocking code on `httparse` and `serde_json`: a goroutine for each
-//! connection.
+//! Serves files and a JSON API over HTTP/1.1, in plain blocking code on `httparse` and `serde_json`. Each connection has a
+//! goroutine.
 //!
 //! cargo run --release --bin http_server -- --root .
 //!
@@ -93,7 +93,7 @@ fn serve(options: &Options) -> io::Result<()> {
     });
 
     let _which = signals.recv();
-    // A second one kills.
+    // A second signal kills the process.
     drop(signals);
     let (connections, requests, cut) = server.stop();
     accepting.join().map_err(io::Error::other)?;

@@ -1,12 +1,12 @@
-//! The head of a request, and what follows from it. Whatever two readers could take differently is refused: a proxy before this
-//! server might have seen another request in it.
+//! The head of a request, and the facts that follow from it. The parser refuses every head that two readers could understand
+//! differently: a proxy before this server might have seen another request in it.
 
 use crate::input::MOST_HEADERS;
 use crate::response::Response;
 
 pub struct Request<'h> {
     pub method: &'h str,
-    /// The path as it stands there, without the query.
+    /// The path as the client has sent it, without the query.
     pub path: &'h str,
     /// The query with its question mark, or nothing.
     pub query: &'h str,
@@ -15,11 +15,11 @@ pub struct Request<'h> {
     headers: Vec<httparse::Header<'h>>,
     pub framing: Framing,
     pub keep_alive: bool,
-    /// The client sends its body when it is told to.
+    /// Whether the client waits for a `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
-/// How the end of the body is known.
+/// How the reader knows the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Framing {
     Length(u64),
@@ -35,7 +35,7 @@ impl<'h> Request<'h> {
         let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
             return bad("an incomplete head");
         };
-        // The parser takes a bare line feed for the end of a line, others may not.
+        // The parser reads a bare line feed as the end of a line. Other parsers might not.
         if has_bare_line_feed(head) {
             return bad("a line without a carriage return");
         }
@@ -73,7 +73,7 @@ impl<'h> Request<'h> {
             (None, None) => Ok(Framing::Length(0)),
             (Some(_), Some(_)) => bad("both Content-Length and Transfer-Encoding"),
             (Some(_), None) if lengths.next().is_some() => bad("more than one Content-Length"),
-            // A sign, a list, or white space inside is no number.
+            // A text with a sign, a list, or white space inside is not a number.
             (Some(length), None) if length.is_empty() || !length.iter().all(u8::is_ascii_digit) => {
                 bad("Content-Length is no number")
             }
@@ -91,18 +91,18 @@ impl<'h> Request<'h> {
         }
     }
 
-    /// The values of the headers of this name.
+    /// Returns the values of the headers of this name.
     fn all(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> + '_ {
         let named = self.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
         named.map(|header| header.value.trim_ascii())
     }
 
-    /// The value of the header of this name.
+    /// Returns the value of the header of this name.
     pub fn one(&self, name: &'static str) -> Option<&'h [u8]> {
         self.all(name).next()
     }
 
-    /// The members of the list that the headers of this name are, in small letters.
+    /// Returns the members of the list that the headers of this name form, in lower case.
     pub fn tokens(&self, name: &'static str) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.all(name)
             .flat_map(|value| value.split(|&byte| byte == b','))
@@ -110,12 +110,12 @@ impl<'h> Request<'h> {
     }
 }
 
-/// Whether a line feed stands in the text without a carriage return before it.
+/// Returns whether a line feed stands in the text without a carriage return before it.
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
     text.iter().enumerate().any(|(at, &byte)| byte == b'\n' && (at == 0 || text[at - 1] != b'\r'))
 }
 
-/// The segments of a path; `None` if it is none, or leads out of the folder.
+/// Returns the segments of a path, or `None` if the text is not a path or leads out of the folder.
 fn segments(path: &str) -> Option<Vec<String>> {
     let path = path.strip_prefix('/')?;
     let decoded = path.split('/').filter(|segment| !segment.is_empty()).map(decode);
@@ -124,7 +124,7 @@ fn segments(path: &str) -> Option<Vec<String>> {
     (!segments.iter().any(leads_out)).then_some(segments)
 }
 
-/// The path of a target, and the query with its `?`. A client of a proxy gives scheme and host before them.
+/// Returns the path of a target, and the query with its `?`. A client of a proxy gives the scheme and the host before them.
 fn path_and_query(target: &str) -> (&str, &str) {
     let target = target.split('#').next().unwrap_or_default();
     let (target, default) = match target.split_at_checked("http://".len()) {
@@ -137,7 +137,7 @@ fn path_and_query(target: &str) -> (&str, &str) {
     (if path.is_empty() { default } else { path }, query)
 }
 
-/// Undoes percent encoding; nothing when that is no text.
+/// Decodes percent encoding. Returns `None` if the result is not text.
 fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();
@@ -159,7 +159,7 @@ fn decode(segment: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Fails by a slash of the query that is taken for the begin of the path.
+    /// Fails by a slash of the query that is taken for the beginning of the path.
     #[test]
     fn a_target_has_a_path_and_a_query() {
         for (target, parts) in [

@@ -1,4 +1,4 @@
-//! What is answered.
+//! The answers.
 
 use gmp::fs::File;
 use gmp::fs::unix::FileExt;
@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What one write takes of a file, and what goes out together with the head.
+/// The most bytes of a file that one write sends. The first piece goes out together with the head.
 const PIECE: u64 = 64 << 10;
-/// What the client is given to take a piece.
+/// How long the client has to take a piece.
 const PIECE_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct Response {
@@ -46,7 +46,7 @@ impl Response {
         self
     }
 
-    /// Writes it; without the content for HEAD. An error leaves the connection unusable.
+    /// Writes the answer, without the content for HEAD. After an error the connection is unusable.
     pub fn write(self, stream: &gmp::net::TcpStream, only_head: bool, keep_alive: bool) -> io::Result<()> {
         let length = match &self.content {
             Content::None => 0,
@@ -81,7 +81,7 @@ impl Response {
             Content::File(file, mut part) => loop {
                 let head = out.len();
                 out.resize(head + PIECE.min(part.end - part.start) as usize, 0);
-                // A file that has become shorter ends the connection, as the length is told already.
+                // A file that has become shorter ends the connection, because the head with the length is out already.
                 file.read_exact_at(&mut out[head..], part.start)?;
                 send(&out)?;
                 part.start += (out.len() - head) as u64;
@@ -94,7 +94,7 @@ impl Response {
     }
 }
 
-/// What was wrong with a head.
+/// Makes the answer to a malformed head.
 impl From<httparse::Error> for Response {
     fn from(wrong: httparse::Error) -> Self {
         match wrong {
@@ -105,7 +105,7 @@ impl From<httparse::Error> for Response {
     }
 }
 
-/// What was wrong when a request was read, or when the world refused something.
+/// Makes the answer to an error of reading a request, or of the operating system.
 impl From<io::Error> for Response {
     fn from(wrong: io::Error) -> Self {
         match (wrong.kind(), wrong.raw_os_error()) {

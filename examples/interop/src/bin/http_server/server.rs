@@ -1,4 +1,4 @@
-//! Connections: a goroutine for each, in blocking style.
+//! The connections. Each has a goroutine with blocking code.
 
 use crate::api;
 use crate::body::Body;
@@ -15,20 +15,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a full table of descriptors is given to empty.
+/// How long the server waits for room in a full table of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long, and for how many bytes, a client is listened to whose connection ends: one that still sends would lose the answer.
+/// For how long, and for how many bytes, the server reads from a client whose connection ends. Without that, a client that
+/// still sends would lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_LINGER: usize = 16 << 20;
 
 /// How long a client may take.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Until the next request begins.
+    /// The limit until the next request begins.
     pub idle: Duration,
     pub head: Duration,
     pub body: Duration,
-    /// For all that is under way when the server stops.
+    /// The limit for all requests that are under way when the server stops.
     pub grace: Duration,
 }
 
@@ -46,7 +47,8 @@ pub struct Server {
 
 struct Connection {
     stream: TcpStream,
-    /// Between two requests. Whoever changes it, or looks at it to stop the server, holds the lock while setting the deadline.
+    /// Whether the connection is between two requests. The code that changes the flag, or reads it to stop the server, holds
+    /// the lock while it sets the deadline.
     idle: Mutex<bool>,
 }
 
@@ -73,12 +75,13 @@ impl Server {
                 Ok((stream, _)) => {
                     told = None;
                     let server = Arc::clone(self);
-                    // A goroutine that can't be had is a connection that is closed.
+                    // If no goroutine can be started, the connection is closed.
                     let _refused = gmp::Builder::new().go(move || server.serve_one(stream));
                 }
                 Err(refused) if is_closed(&refused) => return,
                 Err(refused) => {
-                    // Mostly EMFILE: the connection waits in the kernel until there is room. Asking again at once would spin.
+                    // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would
+                    // spin.
                     if told != refused.raw_os_error() {
                         eprintln!("http_server: cannot accept: {refused}; trying again");
                         told = refused.raw_os_error();
@@ -105,7 +108,7 @@ impl Server {
         self.one_ended.notify_one();
     }
 
-    /// One request after the other, until one of the two sides ends the connection.
+    /// Answers one request after the other, until one of the two sides ends the connection.
     fn converse(&self, connection: &Connection) -> io::Result<()> {
         let stream = &connection.stream;
         let mut input = Input::new(stream);
@@ -128,7 +131,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the first bytes of a request. `false` when none will be answered.
+    /// Waits for the first bytes of a request. Returns `false` if the server will answer no more request.
     fn await_request(&self, connection: &Connection, input: &mut Input) -> io::Result<bool> {
         let begin = |idle: &mut bool| {
             *idle = false;
@@ -150,7 +153,7 @@ impl Server {
         Ok(got? > 0)
     }
 
-    /// The answer to a request, whether it goes without its content, and whether another request may follow.
+    /// Returns the answer to a request, whether the answer goes without its content, and whether another request may follow.
     fn respond(&self, head: &[u8], input: &mut Input) -> (Response, bool, bool) {
         let request = match Request::parse(head) {
             Ok(request) => request,
@@ -160,7 +163,7 @@ impl Server {
         let only_head = request.method == "HEAD";
         match catch_unwind(AssertUnwindSafe(|| self.handle(&request, &mut body))) {
             Ok(Ok(response) | Err(response)) => (response, only_head, request.keep_alive && body.is_over()),
-            // The end of the runtime is no panic.
+            // The end of the runtime is not a panic.
             Err(payload) if gmp::is_interrupt(&*payload) => resume_unwind(payload),
             Err(_) => (Response::text(500, "the handler has panicked"), only_head, false),
         }
@@ -173,9 +176,9 @@ impl Server {
         }
     }
 
-    /// Ends the server from a plain thread, and returns what it has served and how many connections were cut off. Nobody is
-    /// accepted any more; connections without a request end; a request that has begun is answered, with `Connection: close`,
-    /// if that takes no longer than the grace.
+    /// Ends the server from a plain thread, and returns how many connections and requests it has served and how many
+    /// connections were cut off. The server accepts no more connections and ends those without a request. It answers a request
+    /// that has begun, with `Connection: close`, if that takes no longer than the grace.
     pub fn stop(&self) -> (u64, u64, usize) {
         {
             let open = lock(&self.open);
@@ -202,7 +205,7 @@ impl Server {
     }
 }
 
-/// Reads what the client sends until it has seen the end.
+/// Reads what the client sends until the end of the stream.
 fn linger(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_read_deadline(Some(Instant::now() + LINGER))?;
     let (mut piece, mut left) = ([0; 4 << 10], MOST_LINGER);
@@ -215,7 +218,7 @@ fn linger(mut stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Never held across a call that parks.
+/// Takes the lock. No goroutine holds it across a call that parks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics under the lock")
 }

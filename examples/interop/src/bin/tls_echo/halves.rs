@@ -1,11 +1,11 @@
-//! One TLS connection that one goroutine reads while another writes.
+//! A TLS connection that one goroutine reads while another writes.
 //!
-//! rustls keeps both directions in one value, so a lock is around that. Nobody waits for the peer under it:
+//! rustls keeps both directions in one value, so a lock is around that value. No goroutine waits for the peer under the lock:
 //!
-//! * the reader takes from the socket without the lock, and hands in what came under the lock;
-//! * a writer encrypts under the lock into a buffer, and sends that without the lock. `turn` has the buffers go out in the
-//!   order in which they were encrypted. Each takes all there is, so outside of the lock nothing is left to send but what the
-//!   reader has caused (an alert).
+//! * the reader takes bytes from the socket without the lock, and hands them to rustls under the lock;
+//! * a writer encrypts under the lock into a buffer, and sends the buffer without the lock. `turn` has the buffers go out in
+//!   the order in which they were encrypted. Each buffer takes all encrypted bytes that there are, so outside of the lock only
+//!   an alert that the reader has caused can be left to send.
 
 use gmp::net::TcpStream;
 use gmp::sync::Mutex;
@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 pub struct Halves<'a> {
     session: Mutex<ServerConnection>,
     turn: Mutex<()>,
-    /// What came and was not handed in. The reader's.
+    /// The bytes that came and were not handed in. Only the reader uses them.
     came: Mutex<Came>,
     stream: &'a TcpStream,
 }
@@ -27,13 +27,13 @@ struct Came {
 }
 
 impl<'a> Halves<'a> {
-    /// After the handshake.
+    /// Makes the halves of a connection after its handshake.
     pub fn new(session: ServerConnection, stream: &'a TcpStream) -> Self {
         let came = Mutex::new(Came { bytes: vec![0; 16 << 10], from: 0, to: 0 });
         Halves { session: Mutex::new(session), turn: Mutex::new(()), came, stream }
     }
 
-    /// As `Read::read`. One goroutine at a time.
+    /// Reads as `Read::read` does. Only one goroutine at a time may read.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let mut came = self.came.lock();
         loop {
@@ -59,19 +59,20 @@ impl<'a> Halves<'a> {
             came.from = 0;
             came.to = (&mut &*self.stream).read(&mut came.bytes)?;
             if came.to == 0 {
-                // The end of the stream, which rustls then gives to `reader`: an error if there was no close_notify.
+                // This tells rustls the end of the stream. Its `reader` then returns the end, or an error if there was no
+                // close_notify.
                 self.session.lock().read_tls(&mut io::empty())?;
             }
         }
     }
 
-    /// As `Write::write_all` and `flush`.
+    /// Writes as `Write::write_all` and `flush` do.
     pub fn write_all(&self, plain: &[u8]) -> io::Result<()> {
-        // Smaller than rustls' own limit for what waits to be sent, which is 64 KiB.
+        // The chunks are smaller than rustls' own limit for bytes that wait to be sent, which is 64 KiB.
         plain.chunks(32 << 10).try_for_each(|chunk| self.send(|session| session.writer().write_all(chunk)))
     }
 
-    /// Tells the peer that no more will come.
+    /// Tells the peer that no more bytes will come.
     pub fn close(&self) -> io::Result<()> {
         self.send(|session| {
             session.send_close_notify();

@@ -1,4 +1,4 @@
-//! Sends back what comes over TLS, by rustls as it is: a goroutine for each connection, or two of them.
+//! Sends back the bytes that come over TLS, with rustls as it is. Each connection has one goroutine or two.
 //!
 //! openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout key.pem -out cert.pem
 //! cargo run --release --bin tls_echo -- --cert cert.pem --key key.pem
@@ -10,7 +10,7 @@
 //! openssl s_client -connect 127.0.0.1:7443 -CAfile cert.pem
 //! curl --insecure https://127.0.0.1:7443/hello
 //!
-//! A client that speaks HTTP, which it says by ALPN, gets its request back as a document.
+//! A client that announces HTTP by ALPN gets its request back as a document.
 
 mod halves;
 
@@ -38,9 +38,9 @@ Sends back what comes over TLS. SIGINT or SIGTERM ends it.
   --idle MS          how long a client may be silent, or not take what it is sent; default 60,000
   --help             this
 ";
-/// What one read takes: the most that one TLS record holds.
+/// The most bytes of one read, which are the most that one TLS record holds.
 const CHUNK: usize = 16 << 10;
-/// How many chunks may wait for their writer before the reader waits for it.
+/// How many chunks can wait for their writer before the reader waits for it.
 const CHUNKS: usize = 4;
 const LONGEST_REQUEST: usize = 16 << 10;
 
@@ -68,7 +68,7 @@ impl Echo {
         if http || self.owned {
             let mut tls = StreamOwned::new(session, stream);
             let done = if http { document(&mut tls) } else { self.by_turns(&mut tls) };
-            // Also after an error: a client that still listens learns that nothing was cut off.
+            // The close_notify goes out also after an error: a client that still listens learns that nothing was cut off.
             tls.conn.send_close_notify();
             done.and(tls.flush())
         } else {
@@ -76,7 +76,7 @@ impl Echo {
         }
     }
 
-    /// One goroutine, which waits to read or to write.
+    /// Serves a connection with one goroutine, which waits to read or to write.
     fn by_turns(&self, tls: &mut (impl Read + Write)) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -90,7 +90,8 @@ impl Echo {
         }
     }
 
-    /// One goroutine reads while another writes: a client that sends for a long time before it reads stops only itself.
+    /// Serves a connection with a goroutine that reads while another writes: a client that sends for a long time before it
+    /// reads stops only itself.
     fn both_at_once(&self, tls: &Halves<'_>) -> io::Result<()> {
         let (chunks, to_write) = gmp::chan::bounded::<Vec<u8>>(CHUNKS);
         gmp::scope(|scope| {
@@ -108,7 +109,7 @@ impl Echo {
                     Ok(got) => chunk.truncate(got),
                     Err(broken) => break Err(broken),
                 }
-                // The writer has failed, and says why.
+                // The writer has failed, and returns the reason.
                 if chunks.send(chunk).is_err() {
                     break Ok(());
                 }
@@ -120,12 +121,12 @@ impl Echo {
     }
 }
 
-/// What rustls says when the stream ends without a close_notify. An echo has lost nothing by that.
+/// Turns rustls' error for a stream that ends without a close_notify into the end. An echo has lost nothing by that.
 fn unless_cut_off(broken: io::Error) -> io::Result<usize> {
     if broken.kind() == ErrorKind::UnexpectedEof { Ok(0) } else { Err(broken) }
 }
 
-/// The request, as a document.
+/// Sends the request back as a document.
 fn document(tls: &mut (impl Read + Write)) -> io::Result<()> {
     let (mut request, mut chunk) = (Vec::new(), [0; 1024]);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! A chat by WebSocket, on tungstenite as it is: two goroutines for each member, and nobody waits for a slow one.
+//! Serves a chat over WebSocket, with tungstenite as it is. Each member has two goroutines, and no member waits for a slow one.
 //!
 //! cargo run --release --bin ws_chat
 //!
@@ -8,9 +8,9 @@
 //!
 //! python3 -m websockets ws://127.0.0.1:7480/chat/alice
 //!
-//! tungstenite keeps both directions in one value, and its `read` answers pings and closes by itself. Here it has the reading
-//! side alone: what it writes goes to the end of the member's queue, as whole frames, and the writer is the only one who writes
-//! to the stream.
+//! tungstenite keeps both directions in one value, and its `read` answers pings and closes by itself. Here tungstenite has only
+//! the reading side: the frames that it writes go whole to the end of the member's queue, and only the writer writes to the
+//! stream.
 
 mod member;
 
@@ -45,13 +45,13 @@ A chat by WebSocket: a member connects to /chat/NAME, and what it says is sent t
 ";
 const LONGEST_MESSAGE: usize = 64 << 10;
 const LONGEST_NAME: usize = 32;
-/// How long a member has to take the reason why it was closed.
+/// How long a member has to take the reason why the server closes its connection.
 const GOODBYE: Duration = Duration::from_millis(400);
 
-/// What tungstenite reads from, and writes its answers to.
+/// The stream that tungstenite reads from, and the queue that it writes its answers to.
 struct Incoming {
     stream: Arc<TcpStream>,
-    /// None during the handshake, whose answer goes out at once.
+    /// `None` during the handshake, whose answer goes out at once.
     answers: Option<Sender<Bytes>>,
 }
 
@@ -62,8 +62,8 @@ impl Read for Incoming {
 }
 
 impl Write for Incoming {
-    /// Takes all that there is, which is whole frames. Waits while the queue is full: who pings faster than it reads stops
-    /// itself.
+    /// Takes the whole buffer, which holds whole frames. Waits while the queue is full: a member that pings faster than it
+    /// reads stops itself.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &self.answers {
             None => (&mut &*self.stream).write(buf),
@@ -90,7 +90,7 @@ impl Chat {
         stream.set_deadline(Some(Instant::now() + self.handshake)).map_err(|broken| broken.to_string())?;
         let (mut socket, name) = greet(stream)?;
         stream.set_deadline(None).map_err(|broken| broken.to_string())?;
-        // The writer's, too: the reader waits for the writer while the queue is full, and would not see the silence.
+        // The writer has the limit too: the reader waits for the writer while the queue is full, and would not see the silence.
         for limited in [stream.set_read_timeout(Some(self.idle)), stream.set_write_timeout(Some(self.idle))] {
             limited.map_err(|broken| broken.to_string())?;
         }
@@ -103,7 +103,7 @@ impl Chat {
             let reason = self.listen(&mut socket, &member, context);
             let why = reason.as_ref().map_or("gone", |(_, why)| why).to_owned();
             self.room.leave(number, &why);
-            // The writer, who may wait for the member, is given as long as the member has to take the rest.
+            // The writer, which can wait for the member, has as long as the member has to take the rest.
             let until = if member.queue().is_closed() { self.room.grace } else { GOODBYE };
             member.leave(reason);
             let _it_is_closed_already = stream.set_deadline(Some(Instant::now() + until));
@@ -114,7 +114,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Has all hear what `member` says, until the end. Returns what the member has to be told then.
+    /// Sends all members what `member` says, until the end. Returns the reason that the server then has to tell the member.
     fn listen(&self, socket: &mut WebSocket<Incoming>, member: &Member, context: &Context) -> Option<Reason> {
         let broken = loop {
             match socket.read() {
@@ -128,7 +128,7 @@ impl Chat {
         };
         match broken {
             _ if context.err().is_some() => Some((CloseCode::Away, "the server stops".into())),
-            // Closed by the member, who has been answered, or gone without a word.
+            // The member has closed the connection and was answered, or is gone without a word.
             Error::ConnectionClosed
             | Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => None,
             Error::Capacity(CapacityError::MessageTooLong { .. }) => {
@@ -144,7 +144,7 @@ impl Chat {
     }
 }
 
-/// The handshake, which tells the member's name.
+/// Does the handshake, which tells the member's name.
 fn greet(stream: &Arc<TcpStream>) -> Result<(WebSocket<Incoming>, String), String> {
     let mut name = None;
     // The large form of an error is the callback's type.
@@ -169,11 +169,11 @@ fn greet(stream: &Arc<TcpStream>) -> Result<(WebSocket<Incoming>, String), Strin
     Ok((socket, name.expect("a handshake that succeeds has a name")))
 }
 
-/// Sends what is queued, until the queue is closed and empty; then the reason, when there is one.
+/// Sends the queued frames until the queue is closed and empty, and then the reason if there is one.
 fn send(stream: &TcpStream, member: &Member, to_send: Receiver<Bytes>) {
     let sent = to_send.iter().try_for_each(|frames| (&mut &*stream).write_all(&frames));
     if sent.is_err() {
-        // Nobody will take what is queued from now on. The reader may wait to queue an answer.
+        // From now on no goroutine takes frames from the queue, and the reader can be waiting to queue an answer.
         member.leave(None);
         drop(to_send);
         let _it_is_gone_already = stream.shutdown(Shutdown::Both);

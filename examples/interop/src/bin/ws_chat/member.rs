@@ -1,4 +1,4 @@
-//! Who is in the room: what waits to be sent to a member, and why it has to go.
+//! The members of the room, the messages that wait for each, and the reason why a member has to go.
 
 use gmp::chan::{self, Receiver, Sender};
 use gmp::net::TcpStream;
@@ -11,7 +11,7 @@ use tungstenite::Bytes;
 use tungstenite::protocol::frame::Frame;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
-/// Why the server ends a connection. The member is told by a close frame.
+/// Why the server ends a connection. A close frame tells the member.
 pub type Reason = (CloseCode, String);
 
 pub struct Member {
@@ -22,7 +22,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The member, and what its writer takes.
+    /// Makes a member, and the receiver from which its writer takes frames.
     pub fn new(name: String, stream: &Arc<TcpStream>, waiting: usize) -> (Arc<Self>, Receiver<Bytes>) {
         let (queue, to_send) = chan::bounded(waiting);
         (Arc::new(Member { name, stream: Arc::clone(stream), queue, reason: Mutex::new(None) }), to_send)
@@ -36,7 +36,7 @@ impl Member {
         &self.queue
     }
 
-    /// Nothing is queued any more; the writer sends what is, then the reason. The first reason stays.
+    /// Closes the queue. The writer sends the queued frames and then the reason. The first reason stays.
     pub fn leave(&self, reason: Option<Reason>) {
         let mut kept = self.reason.lock();
         if self.queue.close() {
@@ -55,9 +55,9 @@ pub struct Room {
     numbers: AtomicU64,
     pub said: AtomicU64,
     pub slow: AtomicU64,
-    /// How many messages may wait for a member. One more, and the member has to go.
+    /// How many messages can wait for a member. With one more, the member has to go.
     pub waiting: usize,
-    /// How long a slow member has to take what waits for it.
+    /// How long a slow member has to take the messages that wait for it.
     pub grace: Duration,
 }
 
@@ -73,7 +73,8 @@ impl Room {
         number
     }
 
-    /// A member who is not there any more has left before, and that was said.
+    /// Removes a member and tells the others why it left. Nothing happens if it has left before, because the others know
+    /// already.
     pub fn leave(&self, number: u64, why: &str) {
         let left = self.members.lock().remove(&number);
         if let Some(member) = left {
@@ -81,14 +82,15 @@ impl Room {
         }
     }
 
-    /// Queues `text` for all. Waits for nobody: a member whose queue is full has to go, and the others are told, which may be
-    /// one message too many for the next. The lock has all members see the messages in the same order.
+    /// Queues `text` for all members. It waits for none of them: a member whose queue is full has to go, and the others are
+    /// told, and that message can be one too many for the next member. The lock has all members see the messages in the same
+    /// order.
     pub fn say(&self, text: &str) {
-        // A list, as a call in a call would be as deep as the room is full of slow members.
+        // The texts are in a list, because nested calls would be as deep as the number of slow members.
         let mut to_say = VecDeque::from([text.to_owned()]);
         while let Some(text) = to_say.pop_front() {
             for member in self.queue_for_all(text) {
-                // One that was leaving already is not slow.
+                // A member that was leaving already is not slow.
                 if member.queue.is_closed() {
                     continue;
                 }
@@ -104,7 +106,7 @@ impl Room {
         }
     }
 
-    /// Returns those who have no room for one more message. They are members no longer.
+    /// Queues `text` for all members. Returns those that have no room for one more message. They are no longer members.
     fn queue_for_all(&self, text: String) -> Vec<Arc<Member>> {
         let frame = encoded(Frame::message(text, OpCode::Data(Data::Text), true));
         let no_room = |_: &u64, member: &mut Arc<Member>| member.queue.try_send(frame.clone()).is_err();
@@ -114,7 +116,7 @@ impl Room {
     }
 }
 
-/// A frame as it goes over the wire. Frames of a server are not masked, so that one encoding is for all members.
+/// Encodes a frame as it goes over the wire. A server's frames are not masked, so all members can share one encoding.
 pub fn encoded(frame: Frame) -> Bytes {
     let mut bytes = Vec::with_capacity(frame.len());
     frame.format(&mut bytes).expect("a vector takes all");
@@ -126,8 +128,8 @@ mod tests {
     use super::*;
     use gmp::net::TcpListener;
 
-    /// Fails by an overflow of the goroutine's stack: each member has room for one message more than the one before, so that
-    /// each is thrown out by the word that the last one has left.
+    /// Fails by an overflow of the goroutine's stack: each member has room for one message more than the member before, so that
+    /// the message that the member before has left throws out the next.
     #[test]
     fn a_room_full_of_slow_members_is_emptied_on_a_small_stack() {
         const MEMBERS: usize = 600;
@@ -138,7 +140,7 @@ mod tests {
             let stream = listener.local_addr().and_then(TcpStream::connect).expect("it listens");
             let stream = Arc::new(stream);
             let room = Room::new(MEMBERS, Duration::from_secs(1));
-            // Kept to the end: a member whose writer has gone is leaving.
+            // The receivers are kept to the end: a member whose writer has gone is leaving.
             let mut writers = Vec::new();
             for number in 1..=MEMBERS {
                 let (member, to_send) = Member::new(format!("m{number}"), &stream, number);

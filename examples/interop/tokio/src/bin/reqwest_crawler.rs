@@ -1,5 +1,5 @@
-//! Follows the links of a site: a goroutine for each page, with so many requests at once. `reqwest` is called like a function,
-//! as a task of the reactor beside the runtime.
+//! Follows the links of a site, with a goroutine for each page and a limit for the requests at once. The goroutines call
+//! `reqwest` like a function. It runs as a task of the reactor beside the runtime.
 
 use gmp::sync::{Mutex, Semaphore, WaitGroup};
 use gmp_interop::Args;
@@ -20,7 +20,7 @@ reqwest_crawler [--at-once COUNT] [--patience MS] URL
 
 struct Crawl {
     client: Client,
-    /// Where it began.
+    /// The page where the crawl began.
     start: Url,
     at_once: Semaphore,
     pages: WaitGroup,
@@ -31,7 +31,7 @@ struct Crawl {
 }
 
 impl Crawl {
-    /// Starts a goroutine for a page that nobody has seen yet.
+    /// Starts a goroutine for a page that the crawl has not seen yet.
     fn visit(self: &Arc<Self>, page: Url) {
         if self.seen.lock().insert(page.clone()) {
             let crawl = Arc::clone(self);
@@ -46,8 +46,8 @@ impl Crawl {
         }
     }
 
-    /// Waits for its turn, and for the page. The permit goes back however this ends. Returns the text, and where it was found:
-    /// the page may have moved.
+    /// Waits for its turn and for the page. The permit goes back however the wait ends. Returns the text, and the address where
+    /// it was found, because the page can have moved.
     fn fetch(&self, page: &Url) -> reqwest::Result<(Url, String)> {
         let _turn = self.at_once.acquire_guard(1);
         let (client, page) = (self.client.clone(), page.clone());
@@ -57,18 +57,18 @@ impl Crawl {
             Ok::<_, reqwest::Error>((place, response.text().await?))
         })?;
         self.seen.lock().insert(place.clone());
-        // Relaxed: read when all pages have ended.
+        // Relaxed: the numbers are read when all pages have ended.
         self.fetched.fetch_add(1, Relaxed);
         self.bytes.fetch_add(text.len() as u64, Relaxed);
         Ok((place, text))
     }
 
-    /// Whether the page is one of the host with which it began.
+    /// Returns whether the page is on the host where the crawl began.
     fn is_own(&self, page: &Url) -> bool {
         page.host_str() == self.start.host_str() && page.port() == self.start.port()
     }
 
-    /// Where `text` leads, which was found at `page`, on the same host.
+    /// Returns the links to the same host in `text`, which was found at `page`.
     fn links(&self, page: &Url, text: &str) -> Vec<Url> {
         if !self.is_own(page) {
             return Vec::new();

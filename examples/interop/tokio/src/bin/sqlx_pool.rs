@@ -1,6 +1,6 @@
-//! Counts in PostgreSQL: a client sends names, a line each, and has back how often each was sent so far. A goroutine for each
-//! client, on our sockets; all share a pool of `sqlx`, whose futures the goroutines poll, as they borrow. The deadline of
-//! a context ends the wait for a connection and the wait for an answer.
+//! Counts in PostgreSQL: a client sends names, one on each line, and gets back how often each was sent so far. Each client has
+//! a goroutine on our sockets. All goroutines share a pool of `sqlx`. They poll its futures themselves, because the futures
+//! borrow. The deadline of a context ends the wait for a connection and the wait for an answer.
 
 use gmp::context::Context;
 use gmp::net::TcpStream;
@@ -24,7 +24,7 @@ const TABLE: &str = "create table if not exists counts (name text primary key, c
 const COUNT: &str = "\
     insert into counts values ($1, 1) on conflict (name) do update set count = counts.count + 1 returning count";
 
-/// Counts one, and tells how many there are; until `context` is done or the patience is over.
+/// Counts one more `name` and returns how many there are. The wait ends when `context` is done or the patience is over.
 fn count(pool: &PgPool, context: &Context, patience: Duration, name: &str) -> Result<i64, String> {
     let (context, _cancel) = context.with_timeout(patience);
     let counting = || {
@@ -58,12 +58,12 @@ fn run() -> io::Result<()> {
 
     let reactor = gmp_tokio::Reactor::start()?;
     let pool = reactor.handle().block_on(async {
-        // A connection whose query was given up goes back to the pool when PostgreSQL is done with the query, so that has an
-        // end, too; later than the context's, which is the one that clients are told.
+        // A connection whose query was given up goes back to the pool when PostgreSQL is done with the query, so the query has
+        // a limit too. It is later than that of the context, which is the limit that clients are told of.
         let late = patience * 2;
         let limit = late.as_millis().to_string();
         let options = database.parse::<PgConnectOptions>()?.options([("statement_timeout", limit)]);
-        // Where nobody listens sqlx tries again, for as long as this.
+        // If no server listens, sqlx tries again for this long.
         let pool = PgPoolOptions::new().max_connections(size).acquire_timeout(late);
         let pool = pool.connect_with(options).await?;
         sqlx::query(TABLE).execute(&pool).await?;
@@ -76,7 +76,7 @@ fn run() -> io::Result<()> {
             eprintln!("{broken}");
         }
     })?;
-    // PostgreSQL is told that its clients go, and is not waited for longer than a stop may take.
+    // The pool tells PostgreSQL that its clients go. The program waits for that no longer than a stop may take.
     let closing = async { tokio::time::timeout(Duration::from_millis(200), pool.close()).await };
     let _at_once_if_not = reactor.handle().block_on(closing);
     println!("served {served}");

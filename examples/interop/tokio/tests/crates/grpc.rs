@@ -26,7 +26,7 @@ struct Number {
 type Numbers = Pin<Box<dyn Stream<Item = Result<Number, Status>> + Send>>;
 type Codec = ProstCodec<Number, Number>;
 
-/// Twice the number, or an error for zero.
+/// A service that returns twice the number, or an error for zero.
 struct Double;
 
 impl UnaryService<Number> for Double {
@@ -41,7 +41,7 @@ impl UnaryService<Number> for Double {
     }
 }
 
-/// The numbers below.
+/// A service that sends the numbers below its argument.
 struct Count;
 
 impl ServerStreamingService<Number> for Count {
@@ -55,7 +55,7 @@ impl ServerStreamingService<Number> for Count {
     }
 }
 
-/// The sums so far.
+/// A service that sends the sums so far.
 struct Add;
 
 impl StreamingService<Number> for Add {
@@ -73,7 +73,7 @@ impl StreamingService<Number> for Add {
     }
 }
 
-/// What a generator makes of a service's description.
+/// The server that a generator would make from a service's description.
 #[derive(Clone)]
 struct Arithmetic;
 
@@ -116,7 +116,7 @@ fn connect(addr: SocketAddr) -> Channel {
     gmp::block_on(endpoint.connect()).expect("the server listens")
 }
 
-/// A client, as a generator makes it.
+/// The client that a generator would make.
 #[derive(Clone)]
 struct Client(tonic::client::Grpc<Channel>);
 
@@ -185,7 +185,7 @@ fn streams_of_tonic_pass_through_goroutines() {
             }
             assert_eq!(seen, 100);
 
-            // In both directions at once.
+            // The stream goes in both directions at once.
             let (give, numbers) = mpsc::channel(1);
             let mut sums = gmp::block_on(client.add(ReceiverStream::new(numbers))).expect("it answers");
             let gives = gmp::go(move || {

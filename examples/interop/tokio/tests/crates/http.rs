@@ -23,7 +23,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
     Ok(Response::new(Full::new([path.as_bytes(), b" ", &body].concat().into())))
 }
 
-/// hyper's server, as tasks of the reactor. Counts its connections.
+/// Starts hyper's server as tasks of the reactor. It counts its connections.
 fn server() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = gmp_tokio::run(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let (addr, accepted) = (listener.local_addr().expect("bound"), Arc::new(AtomicUsize::new(0)));
@@ -55,7 +55,7 @@ fn reqwest_has_its_four_hundred_answers_from_hyper() {
                 let body = format!("body {n} {round}").repeat(1 + n * 100);
                 let expected = format!("/{n}/{round} {body}");
                 let said = if round % 2 == 0 {
-                    // Polled here: the parts borrow, and parks lie between them.
+                    // The goroutine polls the futures itself: they borrow, and parks lie between them.
                     let sent = gmp::block_on(client.post(&url).body(body).send()).expect("it answers");
                     gmp::yield_now();
                     gmp::block_on(sent.text()).expect("a body")

@@ -62,7 +62,7 @@ fn blocking_commands_wait_on_goroutines() {
                 gmp::block_on(connection.blpop::<_, (String, u32)>("nothing", 0.0)).is_ok()
             });
             assert!(waited.is_err(), "nothing comes there");
-            // That command is still with Redis, before all others of its connection: another one.
+            // Redis still has that command before all others of its connection, so the test needs another connection.
             let mut connection = connect(&to);
             (0..20)
                 .map(|_| {

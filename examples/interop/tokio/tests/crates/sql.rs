@@ -23,7 +23,7 @@ fn sqlx_on_sqlite_counts_every_row() {
                 if round % 2 == 0 {
                     gmp::block_on(transaction.commit()).expect("it is kept");
                 } else {
-                    // Taken back, on a connection that goes back to the pool by the drop.
+                    // The drop rolls the transaction back and returns its connection to the pool.
                     drop(transaction);
                 }
             }
@@ -73,7 +73,7 @@ fn sqlx_on_postgresql_keeps_what_was_committed() {
                 } else {
                     drop(transaction);
                 }
-                // As a task, with what it needs.
+                // The future runs as a task, with clones of what it needs.
                 let (pool, add) = (theirs.clone(), add.clone());
                 let shared = gmp_tokio::run(async move {
                     sqlx::query_scalar::<_, i64>(&add).bind("shared").fetch_one(&pool).await

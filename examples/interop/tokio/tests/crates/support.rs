@@ -1,14 +1,14 @@
-//! Processes for the cases, and what they share.
+//! Processes for the cases, and shared code.
 
 use gmp::Runtime;
 use harness::{LIMIT, run};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Says where the peer is that the parent has started; set in the child.
+/// The environment variable with the address of the peer that the parent has started. It is set in the child.
 const PEER: &str = "GMP_INTEROP_PEER";
 
-/// Whether this is the process in which the test is to do its work: it needs no peer of its own.
+/// Returns the address of the parent's peer if this is the child, in which the test does its work.
 pub fn peer_of_child() -> Option<String> {
     std::env::var(PEER).ok()
 }
@@ -36,7 +36,7 @@ pub fn everywhere<F: FnOnce(String) + Send>(peer: &str, f: F) {
     }
 }
 
-/// Runs `f` in so many goroutines at once.
+/// Runs `f` in `count` goroutines at once.
 pub fn many<T: Send + 'static>(count: usize, f: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
     let f = Arc::new(f);
     let all: Vec<_> = (0..count)

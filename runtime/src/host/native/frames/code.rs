@@ -1,17 +1,17 @@
-//! What a function's code says: does a landing pad lead to `panic_cannot_unwind`?
+//! The look at a function's code: does a landing pad lead to `panic_cannot_unwind`?
 //!
-//! *First* the function as a whole is searched, undecoded. In x86-64 code of the usual models, a reference to another
-//! function is four bytes: the distance from their end to that function, to a word that the loader has bound to the
-//! function (GOT), or to a jump through such a word (PLT). Each four bytes of the code are tried. Most functions hold no
-//! such reference to `panic_cannot_unwind`: all their landing pads pass.
+//! *First* the function as a whole is searched, undecoded. In x86-64 code of the usual models, a reference to another function
+//! is four bytes: the distance from their end to that function, to a word that the loader has bound to the function (GOT), or
+//! to a jump through such a word (PLT). Every four bytes of the code are tried. Most functions hold no such reference to
+//! `panic_cannot_unwind`: all their landing pads pass.
 //!
-//! *Then*, in a function that holds one, the code is followed from the landing pad on (`flow.rs`), as the pad need not lead
-//! there: an inlined `catch_unwind` has such a reference of its own, for a payload whose handling panics. A reference that
-//! is no plain call means no: the address may be in a register by then.
+//! *Then*, in a function that holds such a reference, the code is followed from the landing pad on (`flow.rs`), as the pad need
+//! not lead there: an inlined `catch_unwind` has such a reference of its own, for a payload whose handling panics. A reference
+//! that is no plain call means no: the address may be in a register by then.
 //!
-//! *Inlining.* A function that must not unwind may be inlined beside other code. A throw that is caught there may be
-//! raised again from within that function, so in such code a catch means no. Such code is known by a call whose landing
-//! pad leads to `panic_cannot_unwind`, unless that call is the one in which a `catch_unwind` takes the payload out.
+//! *Inlining.* A function that must not unwind may be inlined beside other code. A throw that is caught there may be raised
+//! again from within that function, so in such code a catch means no. A call whose landing pad leads to `panic_cannot_unwind`
+//! marks such code, unless it is the call in which a `catch_unwind` takes the payload out.
 //!
 //! The verdicts are kept (`verdicts.rs`).
 
@@ -23,22 +23,22 @@ use super::tables::{self, Function};
 use std::ffi::c_void;
 use std::ops::Range;
 
-/// What a function with a table, or a landing pad of it, is to a throw.
+/// What happens to a throw at a function with a table, or at one of its landing pads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It may call `panic_cannot_unwind`.
+    /// The code may call `panic_cannot_unwind`.
     Aborts = 0,
     /// Not this program's Rust, or not understood.
     Foreign = 1,
-    /// It does not call `panic_cannot_unwind`.
+    /// The code does not call `panic_cannot_unwind`.
     Passes = 2,
-    /// It calls `panic_cannot_unwind` somewhere: the landing pad decides.
+    /// The code calls `panic_cannot_unwind` somewhere: the landing pad decides.
     Depends = 3,
-    /// As `Depends`, and code is inlined in it that must not unwind.
+    /// As `Depends`, and code that must not unwind is inlined there.
     Mixed = 4,
 }
 
-/// The kind of the function that starts at `start`, found out anew.
+/// Finds out the kind of the function that starts at `start`.
 ///
 /// # Safety
 /// `table` is the table of that function; if its personality is that of the landmarks, rustc made both.
@@ -56,10 +56,10 @@ pub(super) unsafe fn kind(start: usize, table: *const u8, landmarks: &Landmarks)
     }
 }
 
-/// The kind of a landing pad of a function that `Depends`, or is `Mixed`, found out anew.
+/// Finds out the kind of a landing pad of a function that `Depends`, or is `Mixed`.
 ///
 /// # Safety
-/// As of `kind`.
+/// As for `kind`.
 #[cold]
 pub(super) unsafe fn kind_of_pad(pad: usize, start: usize, table: *const u8, landmarks: &Landmarks) -> Kind {
     let Some(code) = Function::at(start).and_then(Code::of) else { return Kind::Aborts };
@@ -71,7 +71,7 @@ pub(super) unsafe fn kind_of_pad(pad: usize, start: usize, table: *const u8, lan
     }
 }
 
-/// What the first call instruction from `pad` on calls, in the same function.
+/// Returns what the first call instruction from `pad` on, in the same function, calls.
 pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     let code = Code::of(function)?;
     (pad..code.function.end).find_map(|at| {
@@ -81,7 +81,7 @@ pub(super) fn first_call(pad: usize, function: Function) -> Option<usize> {
     })
 }
 
-/// Returns `true` for what AddressSanitizer has each function call before one that does not return.
+/// Returns `true` for the function that AddressSanitizer makes each function call before one that does not return.
 #[cfg(gmp_asan)]
 fn is_of_sanitizer(target: usize) -> bool {
     unsafe extern "C" {
@@ -95,9 +95,9 @@ fn is_of_sanitizer(_target: usize) -> bool {
     false
 }
 
-/// Returns the functions that take the payload out of what was thrown, if `first` is one: the first one that a
-/// `catch_unwind` calls in its landing pad. That is std's function, or the panic runtime's if std's was inlined there; in
-/// other functions either may be.
+/// Returns the functions that take the payload out of a thrown exception, if `first`, the first function that a `catch_unwind`
+/// calls in its landing pad, is one. That is std's function, or the panic runtime's if std's was inlined there; in other
+/// functions it may be either.
 pub(super) fn caught_in(first: usize) -> [usize; 2] {
     /// The panic runtime compares an exception's class with these bytes.
     const CLASS: &[u8; 8] = b"MOZ\0RUST";
@@ -116,8 +116,8 @@ pub(super) fn caught_in(first: usize) -> [usize; 2] {
     }
 }
 
-// As std declares it. With `extern "C"` the compiler would take the function as one that never unwinds, also where it
-// calls it for the landing pads of this crate (of the whole program under LTO), and would leave these calls out of the
+// As std declares the function. With `extern "C"` the compiler would assume that it never unwinds, also in the calls that the
+// compiler makes for the landing pads of this crate (of the whole program under LTO), and would leave these calls out of the
 // tables: each throw would abort.
 unsafe extern "C-unwind" {
     fn _Unwind_Resume(exception: *mut c_void) -> !;
@@ -142,7 +142,7 @@ impl Code {
         self.function.start..self.function.end
     }
 
-    /// The code from an address in the function on.
+    /// Returns the code from an address in the function on.
     pub(super) fn from(&self, at: usize) -> &[u8] {
         assert!(
             self.function.start <= at && at <= self.function.end,
@@ -160,13 +160,13 @@ impl Code {
         unsafe { destination(at) }
     }
 
-    /// Returns where a part of the code refers to `target`.
+    /// Returns the places at which a part of the code refers to `target`.
     pub(super) fn ways(&self, part: Range<usize>, target: usize) -> impl Iterator<Item = usize> {
         (part.start..part.end.saturating_sub(3))
             .filter(move |&at| self.object.leads(self.destination(at), target))
     }
 
-    /// Returns what the call instruction at `at` calls, if there is one that names it.
+    /// Returns what the call instruction at `at` calls, if there is such an instruction and it names its target.
     pub(super) fn callee(&self, at: usize) -> Option<usize> {
         match self.from(at) {
             [0xe8, _, _, _, _, ..] => self.object.through_stub(self.destination(at + 1)),
@@ -194,8 +194,8 @@ impl Code {
         })
     }
 
-    /// Returns `true` if code that must not unwind is inlined here. Returns `false` where the landmarks do not say how a
-    /// throw is caught: each `catch_unwind` would look like such code.
+    /// Returns `true` if code that must not unwind is inlined here. Returns `false` if the landmarks do not say how a throw is
+    /// caught: each `catch_unwind` would look like such code.
     ///
     /// # Safety
     /// `table` is the table of the function, and rustc made both.

@@ -1,6 +1,6 @@
-//! Where the code leads from a landing pad: to the end of the throw, or to `panic_cannot_unwind`.
+//! Whether the code leads from a landing pad to the end of the throw, or to `panic_cannot_unwind`.
 //!
-//! All jumps and branches are followed, and each call into what lies behind it, up to where the throw ends for this frame:
+//! All jumps and branches are followed, and the code after each call, up to the point where the throw ends for this frame:
 //!
 //! | the code | means |
 //! | --- | --- |
@@ -10,20 +10,20 @@
 //! | comes to a way to `panic_cannot_unwind` | the process ends |
 //! | holds an instruction that is not known | not known |
 //!
-//! A call does not return if the code behind it is a landing pad, which only an unwinding enters, or if the called function
-//! has no landing pads and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return from
-//! there.) The code behind any other call that does not return is followed as well; that can only turn a yes into a no.
+//! A call does not return if the code after it is a landing pad, which only an unwinding enters, or if the called function has
+//! no landing pads and no `ret` can be reached in it. (A function with a landing pad may catch a throw, and return from there.)
+//! The code after any other call that does not return is followed as well; that can only turn a yes into a no.
 //!
-//! A *computed jump* is followed if it is one of a `match`: the code loads a distance from a table, adds the table's
-//! address, and jumps to the sum; or it jumps through a table of addresses. The jump may lead to each entry of each table
-//! that the function names anywhere. Neither the bound of the index nor the table that belongs to the jump is looked for. A
-//! table's entries lead into its function, so reading up to the first entry that does not finds them all, and perhaps some
-//! words behind them; and the function's code holds the distance to each of its tables, as to all that it names. Where the
-//! code loads the table's address within sight of the jump, a table must be there, in memory that is never written. Every
-//! other computed jump means no.
+//! A *computed jump* is followed if it is one of a `match`: the code loads a distance from a table, adds the table's address,
+//! and jumps to the sum; or it jumps through a table of addresses. The jump may lead to each entry of each table that the
+//! function names anywhere. The follower looks neither for the bound of the index nor for the table that belongs to the jump. A
+//! table's entries lead into its function, so reading up to the first entry that does not finds all of them, and perhaps some
+//! words after them; and the function's code holds the distance to each of its tables, as to all that it names. If the code
+//! loads the table's address within sight of the jump, a table must be there, in memory that is never written. Every other
+//! computed jump means no.
 //!
-//! What a call throws in its turn is not followed: a destructor that panics while another panic unwinds ends the process by
-//! `panic_in_cleanup`, whatever the frame is.
+//! A throw out of a call in the landing pad is not followed: a destructor that panics while another panic unwinds ends the
+//! process by `panic_in_cleanup`, whatever the frame is.
 
 use super::Landmarks;
 use super::code::{Code, resume};
@@ -40,11 +40,11 @@ const SMALL: usize = 512;
 pub(super) enum Way {
     /// Certainly not to `panic_cannot_unwind`.
     Passes,
-    /// To `panic_cannot_unwind`, or it is not known where to.
+    /// To `panic_cannot_unwind`, or to an unknown place.
     Aborts,
 }
 
-/// What the follower does behind an instruction.
+/// What the follower does after an instruction.
 pub(super) enum Step {
     On,
     Stop,
@@ -55,7 +55,7 @@ pub(super) struct Place<'a> {
     pub(super) at: usize,
     pub(super) end: usize,
     pub(super) flow: Flow,
-    /// The instructions before this one that the processor certainly comes through, in their order.
+    /// The instructions before this one through which the processor certainly passes, in their order.
     before: &'a [usize],
 }
 
@@ -142,8 +142,8 @@ impl Code {
         if done.is_some() { Way::Passes } else { Way::Aborts }
     }
 
-    /// Returns `true` if the instruction that ends at `end` is no jump or branch, or leads into the function, or to
-    /// the beginning of another one.
+    /// Returns `true` if the instruction that ends at `end` is no jump or branch, or leads into the function or to the
+    /// beginning of another one.
     pub(super) fn stays_or_leaves_well(&self, end: usize, flow: Flow) -> bool {
         let (Flow::Jump(distance) | Flow::Branch(distance)) = flow else { return true };
         let to = end.wrapping_add_signed(distance as isize);
@@ -156,8 +156,8 @@ impl Code {
         named || held.is_called(self.from(at))
     }
 
-    /// Returns `true` if a call between these addresses is of another function than those in which a throw is caught,
-    /// or of an unknown one.
+    /// Returns `true` if a call between these addresses calls a function other than those in which a throw is caught, or an
+    /// unknown one.
     pub(super) fn calls_beside_caught(&self, site: Range<usize>, held: Held, landmarks: &Landmarks) -> bool {
         let mut at = site.start;
         while site.contains(&at) && self.range().contains(&at) {
@@ -175,7 +175,7 @@ impl Code {
         let Some(function) = Function::at(target).filter(|function| function.start == target) else {
             return false;
         };
-        // A personality is named where there are landing pads.
+        // A function with landing pads names a personality.
         if function.personality.is_some() || function.end - function.start > SMALL {
             return false;
         }
@@ -212,8 +212,8 @@ impl Code {
         }
     }
 
-    /// Returns `true` if the last thing that the instructions put into the register is the sum of a table's address
-    /// and one of its entries. Where they load that address, a table must be there.
+    /// Returns `true` if the last value that the instructions put into the register is the sum of a table's address and one of
+    /// its entries. If they load that address, a table must be there.
     fn sum_of_table(&self, register: u8, before: &[usize]) -> bool {
         let mut rest = before.iter().rev().map(|&at| Shape::of(self.from(at), at));
         let Some(other) = rest.by_ref().find_map(|shape| match shape {
@@ -239,7 +239,7 @@ impl Code {
         table.is_none_or(|table| self.object.near_table(table, &self.range()).next().is_some())
     }
 
-    /// Returns where the entries lead of all tables that the function names.
+    /// Returns the places to which the entries of all tables that the function names lead.
     pub(super) fn tables(&self) -> Vec<usize> {
         let code = self.range();
         let mut to = Vec::new();
@@ -278,7 +278,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// Returns the shape of the first instruction of `code`, which lies at `at`, if it has one of these.
+    /// Returns the shape of the first instruction of `code`, which is at `at`, if it has one of these.
     fn of(code: &[u8], at: usize) -> Option<Shape> {
         let &[rex @ 0x48..=0x4f, opcode, modrm, ..] = code else { return None };
         // The fields for the registers, each extended by its bit of the prefix.

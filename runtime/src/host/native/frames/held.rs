@@ -1,17 +1,17 @@
 //! Which registers hold the function in which each `catch_unwind` takes the payload out.
 //!
-//! Where a `catch_unwind` stands in a loop, LLVM loads that function's address once, before the loop, and the landing pad
-//! calls a register. Such a call counts as a catch if nothing else can be in that register:
+//! If a `catch_unwind` is in a loop, LLVM loads that function's address once, before the loop, and the landing pad calls a
+//! register. Such a call counts as a catch if nothing else can be in that register:
 //!
-//! 1. The register is one of rbx, rbp, r12 to r15. The ABI has each function restore these, so no call changes them;
-//!    and the unwinder enters a landing pad with the values that they had in this frame at the call which throws.
-//! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. Each
-//!    instruction there that names the register, in whatever part, is a load of that address, a call of the register, its
-//!    push, or its pop, behind which only a straight way out of the function follows. No instruction writes r12 to r15
-//!    without naming them; `leave` alone writes rbp so, and `cpuid` rbx: these two count as naming them. So the register
-//!    holds that address, or what the function's caller had in the register.
-//! 3. A caller's value is not called: no caller passes anything in these registers, and a compiler reads such a register
-//!    before its first write only to save it.
+//! 1. The register is one of rbx, rbp, r12 to r15. The ABI makes each function restore these, so no call changes them; and the
+//!    unwinder enters a landing pad with the values that they had in this frame at the call that throws.
+//! 2. All code of the function that can be reached, from its beginning and from each landing pad, is followed. Each instruction
+//!    there that names the register, in any part, is a load of that address, a call of the register, a push of it, or a pop
+//!    after which only a straight way out of the function follows. No instruction writes r12 to r15 without naming them; only
+//!    `leave` writes rbp so, and `cpuid` rbx: these two count as naming them. So the register holds that address, or what the
+//!    function's caller had in the register.
+//! 3. The function does not call the caller's value: no caller passes anything in these registers, and a compiler reads such a
+//!    register before its first write only to save it.
 //!
 //! If an instruction, or the destination of a jump, is not known, no register is known.
 
@@ -29,7 +29,7 @@ const REGISTERS: [u8; 6] = [RBX, RBP, 12, 13, 14, 15];
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held([bool; REGISTERS.len()]);
 
-/// What an instruction is to a register.
+/// What an instruction does to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// The instruction does not name the register.
@@ -129,7 +129,7 @@ impl Code {
 }
 
 impl Use {
-    /// Returns what the instruction that `code` begins with is to `register`, one of `REGISTERS`.
+    /// Returns what the instruction at the beginning of `code` does to `register`, one of `REGISTERS`.
     fn of(code: &[u8], register: u8) -> Use {
         let low = register & 7;
         if register < 8 {
@@ -163,8 +163,8 @@ impl Use {
     }
 }
 
-/// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. An opcode that is not decoded here
-/// may.
+/// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. An opcode that is not decoded here counts as
+/// doing so.
 fn may_name_low(code: &[u8], register: u8) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let code = &code[code.iter().take_while(is_prefix).count()..];
@@ -288,8 +288,7 @@ impl Names {
             [rex @ 0x40..=0x4f, opcode @ (0x50..=0x5f | 0x90..=0x97 | 0xb0..=0xbf), ..] => {
                 Some(Names::by_opcode(rex, opcode))
             }
-            // Some of these have no ModRM byte; what follows is then an operand or nothing, and only W of the prefix
-            // has a meaning.
+            // Some of these have no ModRM byte; then an operand or nothing follows, and only W of the prefix has a meaning.
             [0x40 | 0x48, ..] => Some(Names([None; 4])),
             [rex @ 0x41..=0x4f, _, ref operands @ ..] => Names::by_modrm(rex, operands),
             // The bits of a VEX prefix are inverted. The short form has only that of the middle field.

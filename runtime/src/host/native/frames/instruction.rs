@@ -16,11 +16,11 @@ pub(super) enum Flow {
     Computed,
     /// `ret`
     Return,
-    /// An instruction that the processor does not go beyond.
+    /// An instruction beyond which the processor does not go.
     Trap,
 }
 
-/// The length and the flow of the first instruction.
+/// Returns the length and the flow of the first instruction.
 pub(super) fn decode(code: &[u8]) -> Option<(usize, Flow)> {
     let mut cursor = Cursor { code, at: 0, short: false, wide: false };
     let flow = cursor.instruction()?;
@@ -63,7 +63,7 @@ impl Cursor<'_> {
         if self.short { 2 } else { 4 }
     }
 
-    /// Skips a ModRM byte with what belongs to it, and an immediate operand. Returns the middle field.
+    /// Skips a ModRM byte with the bytes that belong to it, and an immediate operand. Returns the middle field.
     fn modrm(&mut self) -> Option<u8> {
         let modrm = self.byte()?;
         let (mode, low) = (modrm >> 6, modrm & 7);

@@ -1,4 +1,4 @@
-//! Landing pads written by hand, also such as no compiler writes: the look must tell of each whether it passes, for the
+//! Landing pads written by hand, including pads that no compiler writes: the look must say of each whether it passes, for the
 //! right reason.
 
 use super::Landmarks;
@@ -15,7 +15,7 @@ extern "C" fn ends_the_process() {
     naked_asm!(".cfi_startproc", "mov eax, 1", "ud2", ".cfi_endproc")
 }
 
-/// Stands for the function that takes the payload out of what was thrown.
+/// Stands for the function that takes the payload out of the exception.
 #[unsafe(naked)]
 extern "C" fn takes_it_out() {
     naked_asm!(".cfi_startproc", "mov eax, 2", "ret", ".cfi_endproc")
@@ -31,13 +31,13 @@ extern "C" fn never_returns() {
     naked_asm!(".cfi_startproc", "mov eax, 4", "call {}", "ud2", ".cfi_endproc", sym returns)
 }
 
-/// Returns by its landing pad alone: no `ret` can be reached from its beginning, if `catch_unwind` is inlined.
+/// Returns only by its landing pad: no `ret` can be reached from its beginning, if `catch_unwind` is inlined.
 #[inline(never)]
 extern "C" fn returns_by_a_catch() {
     std::mem::forget(catch_unwind(|| -> () { resume_unwind(Box::new(())) }));
 }
 
-/// A function that is all landing pad, and its jump table, called 30, in the given section.
+/// Makes a function that is all landing pad, and its jump table, called 30, in the given section.
 macro_rules! pad {
     ($name:ident: $($code:expr),+ $(; $section:literal: $($entry:expr),+)?) => {
         #[unsafe(naked)]
@@ -111,7 +111,7 @@ pad!(hides_a_jump: "test eax, eax", "je 2f + 1", "2: .byte 0xb8, 0xeb, 3, 0, 0",
 pad!(is_cut_off: ".byte 0x48, 0xb8, 0");
 pad!(is_no_code: ".byte 0x06");
 
-/// Fails by a yes: what the processor does depends on where it enters the bytes.
+/// Fails by a yes: the processor's instructions depend on where it enters the bytes.
 #[test]
 fn overlapping_instructions_hide_nothing() {
     for aborts in [hides_a_call, hides_a_jump, is_cut_off, is_no_code] {
@@ -139,7 +139,7 @@ holds!(is_caught_beside_other_names:
     "push r13", "mov r13, [rip + 30f]", "mov r12, r15", "lea rbp, [rsp + 8]", "vxorps xmm5, xmm5, xmm5", "call r13",
     "call {aborts}");
 
-/// Fails by a no: a `catch_unwind` in a loop is compiled so.
+/// Fails by a no: compilers make such code of a `catch_unwind` in a loop.
 #[test]
 fn a_register_that_holds_what_takes_it_out_is_known() {
     for passes in [
@@ -153,7 +153,7 @@ fn a_register_that_holds_what_takes_it_out_is_known() {
     }
 }
 
-// Each of these would pass, were it not for one instruction.
+// Each of these pads would pass without one of its instructions.
 holds!(another_is_loaded: "mov r13, [rip + 30f + 8]", "call r13", "call {aborts}");
 holds!(another_is_loaded_too:
     "mov r13, [rip + 30f]", "test eax, eax", "je 2f", "mov r13, [rip + 30f + 8]", "2: call r13", "call {aborts}");
@@ -179,17 +179,17 @@ holds!(a_prefix_that_is_not_read:
 holds!(the_write_is_hidden:
     "mov r13, [rip + 30f]", "test eax, eax", "je 2f + 2", "2: .byte 0x48, 0xb8, 0x45, 0x31, 0xed, 0xeb, 3, 0, 0, 0", "call r13",
     "call {aborts}");
-// What follows the catch does not matter, except for what it may write.
+// The code behind the catch does not matter, except for the registers that it can write.
 holds!(not_all_is_known:
     "mov r13, [rip + 30f]", "call r13", ".byte 0x06");
 holds!(nobody_knows_where_it_leads:
     "mov r13, [rip + 30f]", "call r13", "jmp rax");
-// As `is_caught_by_a_register`, but loaded from a word that the program may write.
+// This pad is like `is_caught_by_a_register`, but loads a word that the program can write.
 pad!(a_variable_is_loaded:
     "mov r13, [rip + 30f]", "call r13", "call {aborts}";
     ".data": ".quad {caught}");
 
-/// Fails by a yes: something else may be in the register, or its value is not known.
+/// Fails by a yes: the register can hold something else, or its value is not known.
 #[test]
 fn a_register_that_may_hold_another_is_not_known() {
     for aborts in [
@@ -233,7 +233,7 @@ pad!(a_table_named_before:
     "2: call {resume}", "4: call {resume}", "ud2";
     ".rodata": ".long 2b - 30b", ".long 4b - 30b", ".long -1000000");
 
-/// Fails by a no: this is how the drop of an enum is compiled.
+/// Fails by a no: compilers make such code of the drop of an enum.
 #[test]
 fn tables_are_followed() {
     for passes in
@@ -284,7 +284,7 @@ pad!(any_place: "jmp rax");
 pad!(any_place_in_memory: "jmp qword ptr [rax]");
 pad!(a_table_of_addresses_elsewhere: ".byte 0xff, 0x24, 0xc5, 0, 0, 0, 0");
 
-/// Fails by a yes: the jump may lead to the end of the process, or to an unknown place.
+/// Fails by a yes: the jump can lead to the end of the process, or to an unknown place.
 #[test]
 fn what_is_no_table_or_leads_to_the_end_says_no() {
     for aborts in [

@@ -1,8 +1,8 @@
 //! A table of words that needs no lock: sets of eight places each.
 //!
-//! A word is whole: it has its key and its value, so a reader needs no order. The caller chooses the set by the key. In a
-//! table with one place for each key, two keys on the way of the same looks would push each other out at each of them, in
-//! one program of some ten. A word that finds its set full takes the place of another one; which one, changes each time.
+//! A word is whole: it has its key and its value, so a reader needs no order. The caller chooses the set by the key. In a table
+//! with one place for each key, two keys that the same looks use would push each other out at each look, in about one program
+//! of ten. A word that finds its set full takes the place of another one, of a different one each time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -16,12 +16,12 @@ struct Set([AtomicU64; WAYS]);
 /// `SETS` is a power of two.
 pub(super) struct Sets<const SETS: usize> {
     sets: [Set; SETS],
-    /// Whose turn it is to go, in any set that is full.
+    /// The place whose turn it is to be replaced, in any set that is full.
     next_out: AtomicUsize,
 }
 
 impl<const SETS: usize> Sets<SETS> {
-    /// How many bits the number of a set has.
+    /// The number of bits in the number of a set.
     pub(super) const BITS: u32 = {
         assert!(SETS.is_power_of_two());
         SETS.trailing_zeros()
@@ -49,7 +49,7 @@ impl<const SETS: usize> Sets<SETS> {
     /// Keeps a word, which is not 0, in its set.
     pub(super) fn keep(&self, set: u64, word: u64) {
         let places = &self.sets[set as usize].0;
-        // Relaxed, all: a word is whole, and each place is as good.
+        // Relaxed, all: a word is whole, and any place will do.
         let free = places.iter().find(|place| place.load(Relaxed) == 0);
         let place = free.unwrap_or_else(|| &places[self.next_out.fetch_add(1, Relaxed) % WAYS]);
         place.store(word, Relaxed);

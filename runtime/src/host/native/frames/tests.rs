@@ -31,7 +31,7 @@ fn leaf() {
     let passes = may_unwind_to(MARK.get()).is_ok();
     SAID.set(Some(passes));
     if THROWS.get() {
-        // As an interrupt is thrown.
+        // The throw is like that of an interrupt.
         if passes {
             throw(Box::new(Thrown));
         }
@@ -39,7 +39,7 @@ fn leaf() {
     }
 }
 
-/// Plays a goroutine's root: returns what the look said in `case`, and whether a throw arrived here.
+/// Plays a goroutine's root. Returns what the look said in `case`, and whether a throw arrived here.
 #[inline(never)]
 fn catcher(case: fn(), throws: bool) -> (bool, bool) {
     let mark = 0_u8;
@@ -50,7 +50,7 @@ fn catcher(case: fn(), throws: bool) -> (bool, bool) {
     (SAID.take().expect("the case calls `leaf`"), arrived)
 }
 
-/// A call that is opaque to the compiler, and may unwind as far as the compiler knows.
+/// Calls `f` in a way that is opaque to the compiler, which must assume that the call can unwind.
 fn call(f: fn()) {
     black_box(f)()
 }
@@ -65,7 +65,7 @@ impl Drop for OnDrop {
 
 fn nothing() {}
 
-/// A value with a destructor that the compiler can't remove.
+/// Returns a value with a destructor that the compiler can't remove.
 fn live() -> OnDrop {
     black_box(OnDrop(nothing))
 }
@@ -111,7 +111,7 @@ fn a_catch_between_that_throws_again() {
     }
 }
 
-/// Behind the catch lie calls that do not return, and landing pads.
+/// Has calls that do not return, and landing pads, behind the catch.
 fn a_catch_between_with_more_to_do() {
     let _live = live();
     let caught = catch_unwind(|| call(leaf));
@@ -124,7 +124,7 @@ fn a_catch_between_with_more_to_do() {
     }
 }
 
-/// The function calls `panic_cannot_unwind`, though not for these values.
+/// Calls `panic_cannot_unwind`, though not for these values.
 fn values_beside_a_catch() {
     let (_first, numbers) = (live(), black_box(vec![1, 2, 3]));
     assert!(catch_unwind(|| call(nothing)).is_ok());
@@ -306,7 +306,7 @@ macro_rules! function_with_table {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_endproc",
-                // A section of its own: the linker tells CIEs apart by the section of their personality.
+                // The personality has a section of its own: the linker tells CIEs apart by the section of their personality.
                 concat!(".pushsection .data.rel.local.", stringify!($name), ",\"aw\""),
                 ".balign 8",
                 concat!(".Lpersonality_", stringify!($name), ": .quad ", $personality),
@@ -330,8 +330,8 @@ fn a_call_that_the_table_does_not_list() {
     unsafe { lists_nothing(unwinding_leaf) };
 }
 
-/// A catcher that never throws, as std's `__rust_try` is where it is not inlined, and a caller that throws again elsewhere. The
-/// catch must be in the called frame itself, as in optimised builds.
+/// Has a catcher that never throws, as std's `__rust_try` is where it is not inlined, and a caller that throws again elsewhere.
+/// The catch must be in the called frame itself, as in optimised builds.
 #[cfg(not(debug_assertions))]
 fn a_catcher_at_a_call_that_the_table_does_not_list() {
     extern "C-unwind" fn catches() {
@@ -395,7 +395,7 @@ const NO: &[(&str, fn())] = &[
 
 const CASE: &str = "GMP_TEST_CASE";
 
-/// Runs the test of this name alone, in a process that sees this case.
+/// Runs only the test of this name, in a process that sees this case.
 fn alone(module: &str, test: &str, case: &str) -> Output {
     let path = format!("{}::{test}", module.split_once("::").unwrap().1);
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -403,7 +403,7 @@ fn alone(module: &str, test: &str, case: &str) -> Output {
     command.output().unwrap()
 }
 
-/// As `alone`: the process throws in this case.
+/// Does the same as `alone`, and the process throws in this case.
 #[track_caller]
 fn aborts_in_child(test: &str, case: &str) {
     let output = alone(module_path!(), test, case);
@@ -414,7 +414,7 @@ fn find(cases: &'static [(&str, fn())], name: &str) -> fn() {
     cases.iter().find(|(known, _)| *known == name).expect("a case").1
 }
 
-/// Fails by a yes; or by a child that lives on, where a no was not needed.
+/// Fails by a yes, or by a child that lives on, for which a no was not needed.
 #[test]
 fn where_it_says_no_a_throw_aborts() {
     if let Some(name) = std::env::var_os(CASE) {
@@ -460,14 +460,14 @@ fn a_table_of_c() {
     unsafe { of_c(unwinding_leaf) };
 }
 
-/// As `a_table_of_c`, with Rust's personality, for comparison.
+/// Does the same as `a_table_of_c` with Rust's personality, for comparison.
 fn a_table_of_rust() {
     function_with_table!(of_rust, "rust_eh_personality", "4, 0, 64, 0, 0");
     // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { of_rust(unwinding_leaf) };
 }
 
-/// Fails by a yes: what comes after the catch, or how another language reads its table, is not known.
+/// Fails by a yes: the code after the catch, or the way in which another language reads its table, is not known.
 #[test]
 fn in_doubt_it_says_no() {
     for case in [a_c_function_that_catches, a_drop_under_an_unwind_that_catches] {
@@ -517,7 +517,7 @@ fn the_function_that_aborts_is_the_right_one() {
     aborts_in_child("the_function_that_aborts_is_the_right_one", "any");
 }
 
-/// Fails on a goroutine's stack only: its first frame, where the walk ends, is too near to the mark.
+/// Fails only on a goroutine's stack: its first frame, where the walk ends, is too near to the mark.
 #[test]
 fn it_works_on_a_goroutine_and_after_it_moved() {
     let body = || {
@@ -540,7 +540,7 @@ fn it_works_on_a_goroutine_and_after_it_moved() {
     }
 }
 
-/// Fails by a no in release: the code behind our own catch, which can't be followed, is no reason for a no.
+/// Fails by a no in release: the code behind our own catch, which the look can't follow, is no reason for a no.
 #[test]
 fn our_own_catcher_may_do_anything_afterwards() {
     fn arm<const N: usize>() {

@@ -2,9 +2,10 @@
 //!
 //! A panic is thrown in two phases. The first one searches for a frame that catches, and changes nothing, so that the process
 //! can end with all frames in place if there is none; the second one walks the same frames again, and stops at each landing
-//! pad. A look has already found the frame that catches. So the unwinder is asked for the second phase alone, which it calls
-//! *forced unwinding* (`_Unwind_ForcedUnwind`; Itanium C++ ABI, "Exception Handling", 1.3). Landing pads go on from there by
-//! `_Unwind_Resume` as ever, which finds in the exception that the unwinding is forced, and does not search either.
+//! pad. A look has already found the frame that catches. So this throw asks the unwinder only for the second phase, which the
+//! unwinder calls *forced unwinding* (`_Unwind_ForcedUnwind`; Itanium C++ ABI, "Exception Handling", 1.3). Landing pads go on
+//! from there by `_Unwind_Resume` as always. It finds in the exception that the unwinding is forced, and does not search
+//! either.
 //!
 //! ```text
 //!   user .. our functions .. from_here    begin, resume_unwind, .. _Unwind_RaiseException
@@ -12,24 +13,25 @@
 //!                                   |                               personality of `from_here`, which goes back there
 //!   <------------------------------ go_on: _Unwind_ForcedUnwind
 //! ```
-//! *The exception is std's own*: class, canary and payload are what `catch_unwind` expects, and the count of panics, by which
-//! `std::thread::panicking` answers, is right. Only std can make one, and std throws it at once. So std throws, from a frame
-//! with a personality of ours. The search phase asks that personality first, before any frame of the caller's, and hands it
-//! the exception. The personality takes the stack back to that frame, as if the call of `begin` had returned the exception.
-//! The frames between, of std's throw and the unwinder's, are given up; std has moved the payload into the exception by then,
-//! and what is left in these frames is a box of `()`. *The obvious way* is to call `_Unwind_ForcedUnwind` in the
-//! personality, with these frames below: the walk begins with the unwinder's own and std's, and takes more than both phases
-//! (`docs/performance.md`, "A goroutine that is unwound").
+//! *The exception is std's own*: class, canary and payload are those that `catch_unwind` expects, and the count of panics, from
+//! which `std::thread::panicking` answers, is right. Only std can make such an exception, and std throws it at once. So std
+//! throws, from a frame with a personality of ours. The search phase asks that personality first, before any frame of the
+//! caller's, and hands it the exception. The personality takes the stack back to that frame, as if the call of `begin` had
+//! returned the exception. The frames between, those of std's throw and the unwinder's, are given up. By then std has moved the
+//! payload into the exception, and only a box of `()` is left in these frames. *The obvious way* is to call
+//! `_Unwind_ForcedUnwind` in the personality, with these frames below: the walk then begins with the unwinder's own frames and
+//! std's, and takes longer than both phases (`docs/performance.md`, "A goroutine that is unwound").
 //!
 //! *What differs from a panic's second phase* is what Rust's personality does at an `extern "C"` function without live values
-//! (Filter): it passes on, where a panic ends the process. The look says no for these; so this throw is made where a look has
-//! said yes, and nowhere else. `goexit` does not look, and throws as a panic does. A Catch is honoured, which the ABI
-//! does not ask for: `prepare` tries it, once in a process, and where it fails each throw is a plain one. The same holds
-//! where the unwinder refuses to begin.
+//! (Filter): the throw passes on, where a panic ends the process. The look says no for these functions, so the runtime makes
+//! this throw only where a look has said yes. `goexit` does not look, and throws as a panic does. A Catch is honoured, which
+//! the ABI does not ask for: `prepare` tries that, once in a process, and if it fails, each throw is a plain one. A throw is
+//! also a plain one if the unwinder refuses to begin.
 //!
-//! What the user throws, a caught payload that is raised again included, is thrown as ever.
+//! A panic of the user, including a caught payload that is raised again, is thrown as always.
 //!
-//! Not used under ThreadSanitizer, which follows calls and returns: the frames that are given up would pile up there.
+//! This throw is not used under ThreadSanitizer, which follows calls and returns: the frames that are given up would pile up
+//! there.
 
 use super::_Unwind_GetCFA;
 use crate::host::Process;
@@ -44,22 +46,22 @@ use std::sync::Once;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Is asked about each frame before the frame is left: version, actions, class, exception, frame, and the argument that was
-/// given with it. All values but `ON` end the unwinding.
+/// A function that the unwinder asks about each frame before it leaves the frame. Its arguments are version, actions, class,
+/// exception, frame, and the argument that was given with the function. All values except `ON` end the unwinding.
 pub(super) type Stop = extern "C" fn(c_int, c_int, u64, *mut c_void, *mut Context, *mut c_void) -> c_int;
 
-// `C-unwind`: they throw.
+// The ABI is `C-unwind` because these functions throw.
 unsafe extern "C-unwind" {
     fn _Unwind_ForcedUnwind(exception: *mut c_void, stop: Stop, arg: *mut c_void) -> c_int;
     fn _Unwind_RaiseException(exception: *mut c_void) -> c_int;
 }
 
-/// Whether one walk is enough in this process, as far as `prepare` has tried it.
+/// Whether one walk is enough in this process, according to the trial of `prepare`.
 static ONE_WALK: AtomicBool = AtomicBool::new(false);
 
-/// Throws `payload`. Inlined, since the unwinder comes to each frame on the way.
+/// Throws `payload`. It is inlined because the unwinder visits each frame on the way.
 ///
-/// The caller is where a look from below has said yes.
+/// A look from below the caller must have said yes.
 #[inline(always)]
 pub(crate) fn throw<T: Any + Send>(payload: Box<T>) -> ! {
     // Relaxed: the flag publishes nothing.
@@ -69,7 +71,7 @@ pub(crate) fn throw<T: Any + Send>(payload: Box<T>) -> ! {
     throw_to(payload, pass, std::ptr::null_mut())
 }
 
-/// As `throw`: `stop` is asked about each frame.
+/// Does the same as `throw`, and the unwinder asks `stop` about each frame.
 #[inline(always)]
 pub(super) fn throw_to<T: Any + Send>(payload: Box<T>, stop: Stop, arg: *mut c_void) -> ! {
     // SAFETY: `begin` gets the box that it takes.
@@ -89,8 +91,8 @@ unsafe extern "C-unwind" fn begin<T: Any + Send>(payload: *mut c_void) -> ! {
 
 type Begin = unsafe extern "C-unwind" fn(*mut c_void) -> !;
 
-/// The frame from which std throws, and to which `take_exception` comes back. All registers that a callee keeps are saved, as
-/// the functions that are given up have changed them; the rules are those of `go_on`, too.
+/// The frame from which std throws, and to which `take_exception` comes back. It saves all registers that a callee keeps,
+/// because the functions that are given up have changed them. Its unwind rules are also those of `go_on`.
 ///
 /// # Safety
 /// `begin` may be called with `payload`, and throws what std makes.
@@ -132,7 +134,7 @@ unsafe extern "C-unwind" fn from_here(_: *mut c_void, _: Begin, _: Stop, _: *mut
     )
 }
 
-/// What `from_here` goes on with, in the same frame: without a personality, so that a plain throw can leave from here.
+/// The rest of `from_here`, in the same frame. It has no personality, so that a plain throw can leave from here.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn go_on() {
     naked_asm!(
@@ -149,7 +151,7 @@ unsafe extern "C-unwind" fn go_on() {
         "mov rsi, [rsp]",
         "mov rdx, [rsp + 8]",
         "call {forced}",
-        // It came back: no landing pad has run.
+        // The call came back, so no landing pad has run.
         "mov rdi, rbx",
         "call {raise}",
         "call {nowhere}",
@@ -165,13 +167,14 @@ extern "C" fn nowhere() -> ! {
     Native::fatal("throw: no frame catches it")
 }
 
-/// The rules name the personality by a word that holds its address, as compilers write it.
+/// The word with the address of the personality. The unwind rules name the personality by such a word, as compilers do.
 static TAKE_EXCEPTION: unsafe extern "C-unwind" fn() = take_exception;
 
-/// The personality of `from_here`: version, actions, class, exception, frame. Comes back in the search phase, with the
-/// exception as the result of the call at which `from_here` stands. That frame has no other call.
+/// The personality of `from_here`, with the arguments version, actions, class, exception and frame. In the search phase it
+/// comes back to `from_here` with the exception as the result of the call at which `from_here` stands. That frame has no other
+/// call.
 ///
-/// Not by `ret`, which the processor would take for that of another call.
+/// It does not come back by `ret`, which the processor would predict as the return of another call.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn take_exception() {
     naked_asm!(
@@ -204,7 +207,7 @@ unsafe extern "C-unwind" fn take_exception() {
 struct Probe {
     /// The address of a local variable of the function that catches.
     mark: usize,
-    /// The walk came past that function.
+    /// Whether the walk came past that function.
     passed: Cell<bool>,
 }
 
@@ -216,9 +219,9 @@ extern "C" fn not_beyond(
     frame: *mut Context,
     probe: *mut c_void,
 ) -> c_int {
-    /// `_URC_FATAL_PHASE2_ERROR`, as any value but `ON`.
+    /// `_URC_FATAL_PHASE2_ERROR`. Any value except `ON` would do.
     const NO: c_int = 2;
-    // SAFETY: `prepare` passed the probe, and waits; a context of the unwinder, within its callback.
+    // SAFETY: `prepare` passed the probe and waits. The context is the unwinder's, within its callback.
     let (probe, low) = unsafe { (&*probe.cast::<Probe>(), _Unwind_GetCFA(frame)) };
     if low <= probe.mark {
         return ON;
@@ -227,7 +230,7 @@ extern "C" fn not_beyond(
     NO
 }
 
-/// Tries a throw, which arrives in any case: if a Catch does not end forced unwinding, `not_beyond` does.
+/// Tries a throw, which arrives in any case: if a Catch does not end the forced unwinding, `not_beyond` ends it.
 pub(super) fn prepare() {
     #[inline(never)]
     fn arrives() -> bool {
@@ -243,7 +246,7 @@ pub(super) fn prepare() {
         return;
     }
     TRIED.call_once(|| {
-        // Relaxed: the flag publishes nothing. Where it is not seen yet a throw is a plain one.
+        // Relaxed: the flag publishes nothing. A thread that does not see it yet makes plain throws.
         ONE_WALK.store(super::CAN_UNWIND && cfg!(not(gmp_tsan)) && arrives(), Relaxed);
     });
 }

@@ -1,10 +1,10 @@
-//! The verdicts that are known: the kind of each function, and of each landing pad, that a look has come to.
+//! The known verdicts: the kinds of the functions and landing pads that looks have met.
 //!
-//! To find a verdict takes up to half a millisecond, and a look needs some ten of them. They are kept in a table of words
-//! (`sets.rs`): address of the function or pad, generation, kind. The address chooses the set.
+//! Finding a verdict takes up to half a millisecond, and a look needs some ten of them. The verdicts are kept in a table of
+//! words (`sets.rs`): address of the function or pad, generation, kind. The address chooses the set.
 //!
 //! An address may be used again after a `dlclose`: the generation is the count of unloaded objects. From 8191 on all would have
-//! one number, and nothing is kept: looks are slow then, and right.
+//! one number, so nothing is kept: looks are slow then, but right.
 
 use super::Landmarks;
 use super::code::{Kind, kind, kind_of_pad};
@@ -26,7 +26,7 @@ struct Verdicts(Words);
 
 type Words = Sets<64>;
 
-/// Those of this process.
+/// The verdicts of this process.
 static KNOWN: Verdicts = Verdicts::new();
 
 impl Generation {
@@ -44,13 +44,13 @@ impl Generation {
         Generation(count.min(LAST))
     }
 
-    /// In the last generation, which has no end, nothing is kept.
+    /// Returns `false` for the last generation, which has no end: nothing is kept in it.
     #[inline]
     pub(super) fn keeps(self) -> bool {
         self.0 < LAST
     }
 
-    /// Less than 2^`GENERATION_BITS`.
+    /// Returns the number, which is less than 2^`GENERATION_BITS`.
     #[inline]
     pub(super) fn number(self) -> u64 {
         self.0
@@ -61,7 +61,7 @@ impl Generation {
         Generation(number)
     }
 
-    /// The kind of the function that starts at `start` and is on the stack of the caller.
+    /// Returns the kind of the function that starts at `start` and is on the stack of the caller.
     ///
     /// # Safety
     /// As of `kind`.
@@ -70,7 +70,7 @@ impl Generation {
         KNOWN.get(self, start, || unsafe { kind(start, table, landmarks) })
     }
 
-    /// The kind of a landing pad of a function that `Depends`, or is `Mixed`.
+    /// Returns the kind of a landing pad of a function that `Depends`, or is `Mixed`.
     ///
     /// # Safety
     /// As of `kind`.

@@ -1,7 +1,7 @@
-//! How a thread is asked, by a signal, where it is, and where the handler puts the answer.
+//! How a dump asks a thread, by a signal, where it is, and where the handler puts the answer.
 //!
-//! A handler takes no lock and allocates nothing, and it may run at any time later, or never: the thread may have blocked the
-//! signal. So the answers go into slots that are never freed. The word of a slot has a thread's number and one of four states:
+//! A handler must not take a lock or allocate, and may run at any time later, or never: the thread may have blocked the signal.
+//! So the answers go into slots that are never freed. The word of a slot has a thread's number and one of four states:
 //!
 //! ```text
 //!            asker: ask                handler: take up           handler: answered
@@ -15,8 +15,8 @@
 //! clears it.
 //!
 //! A handler looks for a slot in which its own thread is asked, whatever sent the signal. A handler that comes too late finds
-//! no question, or the thread's next one, and answers that; a handler on a thread that has got the number of an ended thread
-//! answers for itself.
+//! no question, or the thread's next question, and answers that; a handler on a thread that has got the number of an ended
+//! thread answers for its own thread.
 //!
 //! Invariants:
 //! 1. The sample belongs to the handler while the slot is Answering, else to the asker.
@@ -32,10 +32,10 @@ const ASKED: u64 = 1;
 const ANSWERING: u64 = 2;
 const ANSWERED: u64 = 3;
 const STATE: u64 = 0b11;
-/// The thread's number stands above it.
+/// The bits from this one on are the thread's number.
 const THREAD: u32 = 2;
 
-/// Where one thread at a time is asked.
+/// A place in which one thread at a time is asked.
 pub(crate) struct Slot<T> {
     word: AtomicU64,
     sample: UnsafeCell<T>,
@@ -49,8 +49,8 @@ impl<T> Slot<T> {
         Slot { word: AtomicU64::new(FREE), sample: UnsafeCell::new(sample) }
     }
 
-    /// By the asker: asks a thread. Returns `false` if the slot is still out of use. `clear` is called for an answer that came
-    /// too late.
+    /// Called by the asker: asks a thread. Returns `false` if the slot is still out of use. `clear` is called for an answer
+    /// that came too late.
     #[must_use]
     pub(crate) fn ask(&self, thread: u32, clear: impl FnOnce(&mut T)) -> bool {
         let _too_late = self.take(clear);
@@ -63,7 +63,8 @@ impl<T> Slot<T> {
         true
     }
 
-    /// By the handler, on the thread of this number: has `fill` write the answer, if the thread is asked here.
+    /// Called by the handler, on the thread of this number: calls `fill` to write the answer, if the thread is asked here.
+    /// Returns `true` if so.
     pub(crate) fn answer(&self, thread: u32, fill: impl FnOnce(&mut T)) -> bool {
         let named = u64::from(thread) << THREAD;
         // Acquire: partner `ask`. Relaxed: the thread is asked elsewhere, or not at all.
@@ -77,7 +78,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// By the asker: reads the answer, if there is one, and frees the slot.
+    /// Called by the asker: reads the answer, if there is one, and frees the slot.
     pub(crate) fn take<R>(&self, read: impl FnOnce(&mut T) -> R) -> Option<R> {
         // Acquire: partner `answer`.
         if self.word.load(Acquire) & STATE != ANSWERED {
@@ -90,7 +91,7 @@ impl<T> Slot<T> {
         Some(answer)
     }
 
-    /// By the asker: withdraws the question.
+    /// Called by the asker: withdraws the question.
     pub(crate) fn withdraw(&self) {
         // Relaxed: the word is the asker's own store, or a handler's, and the asker leaves a handler's slot alone.
         let seen = self.word.load(Relaxed);
@@ -98,7 +99,7 @@ impl<T> Slot<T> {
             return;
         }
         mutant!(WithdrawStores: return self.word.store(FREE, Relaxed));
-        // Relaxed: nothing was written. A handler that was faster owns the slot.
+        // Relaxed: the asker has written nothing to publish. A handler that was faster owns the slot.
         let _faster = self.word.compare_exchange(seen, FREE, Relaxed, Relaxed);
     }
 }

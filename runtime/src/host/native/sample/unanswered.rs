@@ -1,14 +1,14 @@
-//! Which threads have our signal pending, so that no second one is queued behind it.
+//! The threads that have our signal pending, so that no second one is queued behind it.
 //!
 //! The kernel queues each real-time signal that it takes, and a thread that has blocked the signal, or waits where no signal
-//! reaches it, takes none of them. All signals that are queued count against `RLIMIT_SIGPENDING` of the user, in whatever
-//! process. So a thread whose question was withdrawn is remembered, and is asked through its slot alone as long as the
-//! kernel says that the signal is pending there: the handler that this one calls answers whatever is asked then. The
-//! question is in the slot before the asker looks, so a signal that the asker has seen pending finds the question.
+//! reaches it, takes none of them. All queued signals of all the user's processes count against `RLIMIT_SIGPENDING`. So the
+//! asker remembers a thread whose question was withdrawn, and asks it through its slot alone as long as the kernel says that
+//! the signal is pending there: the handler of that signal answers any question that it then finds. The question is in the slot
+//! before the asker looks, so a signal that the asker has seen pending finds the question.
 //!
 //! *A word for each thread that the handler clears* would need no file, but would be wrong for a thread that takes the signal
-//! without a handler (`sigtimedwait`), or that has got the number of an ended one. Where `/proc` does not tell whether the
-//! signal is pending, the asker sends another signal; where only the descriptor for the look is missing, it sends none.
+//! without a handler (`sigtimedwait`), or that has got the number of an ended one. If `/proc` does not say whether the signal
+//! is pending, the asker sends another signal; if only the descriptor for the look is missing, it sends none.
 
 use super::signal;
 use std::fs;
@@ -17,12 +17,12 @@ use std::io;
 const NO_ROOM: &str = "no signal can be queued for its thread (RLIMIT_SIGPENDING)";
 const REFUSED: &str = "the system lets no signal through to its thread";
 
-/// Threads that have not answered. The asker's.
+/// The asker's list of threads that have not answered.
 pub(super) struct Unanswered(Vec<u32>);
 
-/// What has become of a signal.
+/// The fate of a signal.
 pub(super) enum Sent {
-    /// It is on its way, or an earlier one is.
+    /// The signal, or an earlier one, is on its way.
     Yes,
     /// The thread has ended.
     Gone,
@@ -51,7 +51,7 @@ impl Unanswered {
         }
     }
 
-    /// The signal was sent, and the question withdrawn.
+    /// Notes that the signal was sent, and the question withdrawn.
     pub(super) fn note(&mut self, thread: u32) {
         if !self.0.contains(&thread) {
             self.0.push(thread);

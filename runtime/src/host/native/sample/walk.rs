@@ -1,11 +1,11 @@
 //! The walk over a copied stack: by the unwind tables alone, which `gimli` reads.
 //!
-//! The process's own unwinder can't do this: it reads the stack at its own address. Each step finds the object that
-//! holds the code, and reads its tables, while the loader's list of objects is locked: otherwise an object that the
-//! thread has left meanwhile might be unloaded.
+//! The process's own unwinder can't do this: it reads the stack at its own address. Each step finds the object that holds the
+//! code, and reads its tables, while the loader's list of objects is locked: otherwise another thread might unload an object
+//! that the asked thread has left meanwhile.
 //!
-//! The walk ends at the trampoline (`stack/switch.rs`), which has no caller. Code without tables, as in musl, or made
-//! at run time, is the last frame that is shown; so is a frame that lies beyond the copy.
+//! The walk ends at the trampoline (`stack/switch.rs`), which has no caller. A frame of code without tables, as in musl, or of
+//! code made at run time, is the last one that is shown; so is a frame beyond the copy.
 
 use super::Registers;
 use crate::host::Frames;
@@ -45,7 +45,7 @@ pub(super) fn walk(
     word: &dyn Fn(usize) -> Option<usize>,
     frames: &mut Frames,
 ) -> Ended {
-    // An interrupted frame stands at an instruction, the others behind a call. The list has all in the latter form.
+    // An interrupted frame stands at an instruction, the others after a call. The list has all frames in the second form.
     let mut behind = 0;
     loop {
         let pc = registers[IP];
@@ -82,7 +82,7 @@ pub(in crate::host::native) fn walk_here(frames: &mut Frames) {
     unsafe { _Unwind_Backtrace(note, ptr::from_mut(frames).cast()) };
 }
 
-/// How a frame came to lie on its caller's.
+/// How a frame came after its caller's.
 enum Step {
     /// The caller called it.
     Called,
@@ -128,7 +128,7 @@ impl Tables<'_> {
     /// # Safety
     /// The object stays loaded.
     unsafe fn of(info: &libc::dl_phdr_info, pc: usize) -> Option<Option<Self>> {
-        // SAFETY: as many headers lie there.
+        // SAFETY: so many headers are there.
         let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let range = |header: &libc::Elf64_Phdr| {
             let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
@@ -198,7 +198,7 @@ impl Tables<'_> {
                 Some(RegisterRule::Undefined) | None if number == IP => {
                     return Some(Step::Outermost(entry.initial_address() as usize));
                 }
-                // The caller's value: registers that a call preserves are unchanged, and of the others none is
+                // The register has the caller's value: registers that a call preserves are unchanged, and none of the others is
                 // needed.
                 Some(RegisterRule::Undefined | RegisterRule::SameValue) | None => continue,
                 Some(_) => return None,
@@ -208,7 +208,7 @@ impl Tables<'_> {
     }
 }
 
-/// The value of an expression, which begins with `first` where there is one.
+/// Returns the value of an expression, which begins with `first` if that is given.
 fn evaluate(
     mut evaluation: gimli::Evaluation<Bytes<'_>>,
     first: Option<usize>,

@@ -10,15 +10,15 @@ use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 
-/// A read of more bytes than that is not tried: copying them takes longer than giving the thread to the call.
+/// A read of more bytes is not tried: copying them takes longer than giving the thread to the call.
 const MOST_AT_ONCE: usize = 256 << 10;
-/// As std does: room to ask for the end in, before a buffer that is full and may be complete grows.
+/// As in std: room for a read that looks for the end, before a buffer that is full and may be complete grows.
 const PROBE: usize = 32;
 /// The least bytes by which a buffer grows.
 const STEP: usize = 8 << 10;
 
 impl File {
-    /// Reads `len` bytes at most. `cached` reads without waiting, `waits` as std does.
+    /// Reads `len` bytes at most. `cached` reads without waiting; `waits` reads as std does.
     #[inline]
     fn read_by(
         &self,
@@ -53,7 +53,7 @@ impl File {
     ) -> io::Result<usize> {
         let waits = || {
             let read = waits();
-            // What refuses the try and not the read will do so again. `EPERM` is a sandbox's.
+            // A kernel that refuses the try but not the read will refuse the next try, too. `EPERM` is a sandbox's.
             let again = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::EPERM];
             if let (Ok(_), Some(why)) = (&read, refused)
                 && again.contains(&why)
@@ -80,7 +80,7 @@ impl File {
         )
     }
 
-    /// As `read_uninit`, made again when a signal has ended it.
+    /// Does the same as `read_uninit`, and makes the call again when a signal has ended it.
     fn read_some(&self, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
         loop {
             match self.read_uninit(buf) {
@@ -159,8 +159,8 @@ impl Read for &File {
         ))
     }
 
-    /// Blocks the goroutine, or the plain thread, as [`read`](Read::read). The buffer gets room for what the file has from the
-    /// position on first.
+    /// Blocks the goroutine, or the plain thread, as [`read`](Read::read). The buffer first gets room for as many bytes as
+    /// follow the position.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -172,7 +172,7 @@ impl Read for &File {
         })
     }
 
-    /// As [`read_to_end`](Read::read_to_end). After an error the text is as it was.
+    /// Blocks as [`read_to_end`](Read::read_to_end). After an error the text is as it was.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -226,8 +226,8 @@ impl FileExt for File {
         let cached = |how| unsafe { sys::read_cached(&self.inner, &parts, at, how) };
         let mut read = self.read_by(at, len, cached, || self.inner.read_at(buf, offset))?;
         let mut more = read;
-        // The cache has no more, or the file; a part that others have brought into the cache meanwhile may be short again.
-        // What was read counts, whatever becomes of the rest.
+        // The cache has no more, or the file; a part that others have brought into the cache meanwhile may be short again. The
+        // bytes that were read count, whatever becomes of the rest.
         while more > 0 && read < len {
             more = self.read_more_at(&mut buf[read..], offset + read as u64);
             read += more;
@@ -246,7 +246,7 @@ impl FileExt for File {
 }
 
 impl File {
-    /// Reads what a short read has left. On a plain thread there is nothing to be done: the kernel gave what there is.
+    /// Reads the bytes that a short read has left. On a plain thread there are none: the kernel gave all there were.
     #[cold]
     fn read_more_at(&self, buf: &mut [u8], offset: u64) -> usize {
         if Sched::<Active>::current().is_none() || self.kind.tries() != Some(Try::NoWait) {

@@ -7,7 +7,7 @@ use crate::sched::Sched;
 use std::io::{self, IoSlice, Write};
 
 impl File {
-    /// Writes at the position, or at the end of a file that was opened to be appended to.
+    /// Writes at the position, or at the end of a file that was opened to append.
     fn write_by(&self, call: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         match Sched::<Active>::current() {
             Some(sched) => self.wait_moving(sched, call),

@@ -1,5 +1,5 @@
-//! What carries bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way.
-//! The process keeps a few for the next copy, as long as a copy is under way.
+//! The carriers of bytes from one end to the other: a buffer, or a pipe. A copy has one while there are bytes on their way. The
+//! process keeps a few for the next copy, as long as a copy is under way.
 
 use super::moves::{self, Waits};
 use crate::net::sys;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) const BUFFER: usize = 32 << 10;
 /// What a pipe holds at most, unless a program lengthens it.
 const PIPE: usize = 64 << 10;
-/// So many buffers, and so many pipes, are kept.
+/// How many buffers, and how many pipes, are kept.
 const KEPT: usize = 16;
 
 struct Shelf {
@@ -25,7 +25,7 @@ struct Shelf {
 static SHELF: Mutex<Shelf> = Mutex::new(Shelf { copies: 0, buffers: Vec::new(), pipes: Vec::new() });
 
 fn shelf() -> MutexGuard<'static, Shelf> {
-    // Nothing panics under it.
+    // No code panics under this lock.
     SHELF.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -99,7 +99,8 @@ impl Pipe {
         let kept = shelf().pipes.pop();
         let ends = match kept {
             Some(ends) => ends,
-            // In blocking mode: each `splice` says by a flag whether it may wait, and may only where the pipe holds bytes.
+            // In blocking mode: each `splice` says by a flag whether it may wait, and it may wait only where the pipe holds
+            // bytes.
             None => io::pipe()?,
         };
         Ok(Pipe { ends: Some(ends), held: 0 })

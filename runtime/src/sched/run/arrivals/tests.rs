@@ -1,4 +1,4 @@
-//! Whose turn it is: plays of queues and clocks, and what an owner counts in a runtime.
+//! The turns of arrivals and rings: simulations with queues and clocks, and the counts of an owner in a runtime.
 
 use super::*;
 use crate::g::{Birth, drop_handle};
@@ -10,8 +10,8 @@ use crate::sched::run::place::Place;
 use crate::{Runtime, go, go_fair, lock_os_thread, yield_now};
 use std::panic::Location;
 
-/// How long goroutines of the ring run, arrivals, and what a visit takes, which is always there unless it takes no time; in
-/// nanoseconds.
+/// How long goroutines of the ring run, arrivals, and the goroutines that a visit takes, in nanoseconds. A visit always finds a
+/// goroutine unless the last time is zero.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     ring: u64,
@@ -19,7 +19,7 @@ struct Lengths {
     visit: u64,
 }
 
-/// What has run for how long; how many turns the ring has had, and how often the M has looked around.
+/// How long each kind has run; how many turns the ring has had, and how often the M has looked around.
 #[derive(Debug, Default)]
 struct Ran {
     ring: u64,
@@ -29,7 +29,7 @@ struct Ran {
     arounds: u64,
 }
 
-/// Plays an owner whose ring never ends. `comes` is asked whether an arrival waits at a time, and takes it.
+/// Simulates an owner whose ring never ends. `comes` says whether an arrival waits at a time, and takes it.
 fn play(lengths: Lengths, ticks: u32, mut comes: impl FnMut(u64) -> bool) -> Ran {
     let (schedule, mut clock, mut ran) = (PollSchedule::new(Policy::default()), 0, Ran::default());
     let arrivals = &schedule.arrivals;
@@ -82,7 +82,7 @@ fn arrivals_take_half_of_the_time_at_most() {
             let ran = play(lengths, 100_000, |_| true);
             let ahead = nanos(TURN) + arrival;
             assert!(ran.arrivals <= ran.ring + ahead, "{lengths:?}: {ran:?}");
-            // A goroutine of the ring that is longer than the turn is not ended.
+            // A goroutine of the ring that is longer than the turn runs to its end.
             let share = nanos(TURN).max(arrival) as f64 / (nanos(TURN).max(arrival) + ring) as f64;
             assert!(ran.arrivals as f64 > 0.8 * share * ran.ring as f64, "{lengths:?}: {ran:?}");
         }
@@ -109,8 +109,8 @@ fn one_that_comes_back_at_once_takes_half_of_the_time_at_most() {
     }
 }
 
-/// A client that asks again some time after its answer, so that each turn of the ring is one goroutine. Fails when the M
-/// looks around far less often than beside the ring's goroutines alone.
+/// A client that asks again some time after its answer, so that each turn of the ring is one goroutine. Fails when the M looks
+/// around far less often than with the ring's goroutines alone.
 #[test]
 fn arrivals_do_not_keep_an_m_from_looking_around() {
     for (ring, arrival, apart) in
@@ -151,7 +151,8 @@ fn what_visits_find_keeps_neither_arrivals_nor_the_ring_back() {
     }
 }
 
-/// Fails when an arrival that comes now and then waits for more than one goroutine, or than the time between two looks.
+/// Fails when an arrival that comes now and then waits for more than one goroutine, or for longer than the time between two
+/// looks.
 #[test]
 fn an_arrival_waits_for_one_goroutine_or_a_moment() {
     for ring in LENGTHS {
@@ -166,7 +167,7 @@ fn an_arrival_waits_for_one_goroutine_or_a_moment() {
         });
         let most = ring.max(2 * nanos(capacity::LOOK_AROUND)) + ring;
         assert!(waits.len() > 20, "{ring}: {} waits", waits.len());
-        // The first ones find no rhythm yet.
+        // The first arrivals find no rhythm yet.
         let longest = *waits[3..].iter().max().expect("there are as many");
         assert!(longest <= most, "beside {ring}: {longest} instead of {most}");
     }
@@ -176,8 +177,8 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Fails when a turn of the arrivals does not end, or that of the ring, also after a long pause, or when another M goes on
-/// with the P.
+/// Fails when a turn of the arrivals, or of the ring, does not end, even after a long pause, or when another M continues with
+/// the P.
 #[test]
 fn turns_end() {
     let arrivals = Arrivals::new();
@@ -202,8 +203,8 @@ fn turns_end() {
     assert!(!arrivals.have_their_turn() && may(3_600_200_000));
 }
 
-/// Fails when arrivals go first although they have added too many goroutines, or may not although these are gone, or after
-/// a round; when the ring's own goroutines count; also where ticks wrap.
+/// Fails when arrivals go first although they have added too many goroutines, or do not go first although these are gone or a
+/// round is over, or when the ring's own goroutines count. Covers ticks that wrap.
 #[test]
 fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
     let arrivals = Arrivals::new();
@@ -215,7 +216,7 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
         queued: waiting as u32,
     };
     let may = |tick, millis, waiting| arrivals.may_go_first(seen(tick, millis, waiting));
-    // What the ring has added itself.
+    // Goroutines that the ring has added itself.
     assert!(may(0, 0, 3 * MOST_ADDED));
     arrivals.go_first(seen(0, 0, 10));
     arrivals.end_turn(seen(1, 0, 10 + MOST_ADDED));
@@ -224,7 +225,7 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
     arrivals.end_turn(seen(3, 1, 50 + MOST_ADDED));
     assert!(!may(4, 2, 50 + MOST_ADDED) && !may(5, 3, 90 + MOST_ADDED), "30 too many");
     assert!(!may(6, 4, 21 + MOST_ADDED) && !may(7, 5, 30 + MOST_ADDED) && may(8, 6, 20 + MOST_ADDED));
-    // A round, which all of them have had.
+    // A round, in which all of them have run.
     let most = MOST_ADDED as u32;
     arrivals.go_first(seen(9, 7, 20 + MOST_ADDED));
     arrivals.end_turn(seen(10, 7, 60 + MOST_ADDED));
@@ -254,7 +255,7 @@ fn arrivals_that_spawn_do_not_make_a_queue_longer_and_longer() {
             let (now, waiting) = (Nanos::from_nanos(clock), queue.len());
             let seen = Seen { tick, now, waiting, round: waiting, queued };
             if arrivals.may_go_first(seen) {
-                // So many come at once, after each turn of the ring.
+                // This many come at once, after each turn of the ring.
                 if left > 0 {
                     (left, clock, spawned) = (left - 1, clock + ARRIVAL, spawned + adds);
                     arrivals.go_first(seen);
@@ -307,8 +308,8 @@ fn what_others_add_is_no_debt_of_arrivals() {
     }
 }
 
-/// Others make the queue longer all the time, and each turn of the arrivals adds a few. Fails when what the owner has
-/// queued is a debt for longer than a round, or is none.
+/// Others make the queue longer all the time, and each turn of the arrivals adds a few. Fails when the goroutines that the
+/// owner has queued are a debt for longer than a round, or are no debt.
 #[test]
 fn beside_what_others_add_a_debt_lasts_for_a_round() {
     const EACH: u32 = 300;
@@ -335,7 +336,8 @@ fn beside_what_others_add_a_debt_lasts_for_a_round() {
     assert_eq!(rounds, 100 / (MOST_ADDED / EACH as usize + 1), "{waits:?}");
 }
 
-/// Fails when arrivals that have added too many wait for all that stand in the global queue, of which other Ps take, too.
+/// Fails when arrivals that have added too many goroutines wait for all that stand in the global queue, from which other Ps
+/// take, too.
 #[test]
 fn a_round_is_what_one_p_runs_of_the_global_queue() {
     assert_eq!(round_of(7, 21, 1), 28);
@@ -352,9 +354,9 @@ fn a_round_is_what_one_p_runs_of_the_global_queue() {
     assert!(!arrivals.may_go_first(seen(1_000, 19_790)) && arrivals.may_go_first(seen(1_001, 19_790)));
 }
 
-/// Spawns on one P, beside goroutines that stand in the global queue as if a plain thread had spawned them; each yields so
-/// often. Returns how many the owner has queued, and how many its positions say; `None` if the monitor has taken the P just
-/// then.
+/// Spawns on one P, beside goroutines that stand in the global queue as if a plain thread had spawned them; each yields the
+/// given number of times. Returns how many the owner has queued, and how many its positions show; `None` if the monitor has
+/// taken the P in that time.
 fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
     const OWN: u32 = 600;
     const OTHERS: u32 = 300;
@@ -365,7 +367,7 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
     let yields = move || (0..times).for_each(|_| yield_now());
     yield_now();
     let before = queued()?;
-    // By the goroutine itself: it keeps its P, which it would lose while it waits for a thread.
+    // Done by the goroutine itself, which would lose its P while it waits for a thread.
     let sched = handle.sched("arrivals").unwrap();
     for _ in 0..OTHERS {
         let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
@@ -393,7 +395,7 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
 }
 
 /// Fails when goroutines that come into a ring from elsewhere count as queued by its owner, or when those that the owner queues
-/// globally do not. A count during which the monitor has taken the P is not exact; ten such counts in a row are no accident.
+/// globally do not. A count during which the monitor takes the P is not exact; ten such counts in a row are no accident.
 #[test]
 fn an_owner_counts_what_it_has_queued_itself() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -404,7 +406,7 @@ fn an_owner_counts_what_it_has_queued_itself() {
         let exact = runtime.run(|| {
             (0..10).any(|_| {
                 counted.push(queue_on_one_p(&handle, times));
-                // One may stand in `runnext`, or have stood there.
+                // One goroutine might stand in `runnext`, or have stood there.
                 counted.last().is_some_and(|last| last.is_some_and(|(all, own)| all.abs_diff(own) <= 1))
             })
         });
@@ -412,8 +414,8 @@ fn an_owner_counts_what_it_has_queued_itself() {
     }
 }
 
-/// A bound goroutine, which is itself the arrival whose turn it is, yields alone: its M looks elsewhere for nothing else than
-/// these yields. Fails when the turn goes on without end, and puts visits off as long.
+/// A bound goroutine, which is itself the arrival whose turn it is, yields alone: its M looks elsewhere only because of these
+/// yields. Fails when the turn goes on without end, and puts off visits all that time.
 #[test]
 fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -442,7 +444,7 @@ fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
     assert!(ends, "the turn goes on");
 }
 
-/// Fails when a ring in which own goroutines stand is taken for a ring of arrivals, or the other way round.
+/// Fails when a ring with goroutines of its own is taken for a ring of arrivals, or the other way round.
 #[test]
 fn a_ring_is_one_of_arrivals_as_long_as_its_own_goroutines_add_none() {
     for at in [0, u32::MAX - 4] {

@@ -1,4 +1,4 @@
-//! How often an M looks beyond its own queue: plays of the schedule by a clock that is set.
+//! How often an M looks beyond its own queue: simulations of the schedule with a clock that the test sets.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn run(
     }
 }
 
-/// Fails by a clock that is read for each short goroutine, or by long ones between which there is no look.
+/// Fails when the clock is read for each short goroutine, or when there is no look between long ones.
 #[test]
 fn looks_around_come_as_often_as_they_should() {
     for (each, least, most) in [
@@ -36,8 +36,8 @@ fn looks_around_come_as_often_as_they_should() {
     }
 }
 
-/// Fails when short goroutines are visited at another tick than each 61st, or long ones do not bring the visit
-/// forward, or are passed over for ever.
+/// Fails when visits come at another tick than each 61st while goroutines are short, or when long ones do not bring the visit
+/// forward, or keep it away for ever.
 #[test]
 fn turns_come_by_count_and_by_time() {
     for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
@@ -58,7 +58,7 @@ fn turns_come_by_count_and_by_time() {
     assert_eq!(visits, 10, "without a clock");
 }
 
-/// Fails when those in the global queue come back by ones.
+/// Fails when the goroutines in the global queue come back one by one.
 #[test]
 fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
     for (each, shares) in [(50, 25), (1_000_000, 100)] {
@@ -69,7 +69,7 @@ fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
     }
 }
 
-/// Fails when the rhythm of short goroutines outlives them by more than the 61.
+/// Fails when the rhythm of short goroutines outlives them by more than 61 goroutines.
 #[test]
 fn the_pace_follows_a_change() {
     let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
@@ -86,8 +86,8 @@ fn the_pace_follows_a_change() {
     assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
 }
 
-/// Fails when of so many goroutines more than one is a sleeper that goes first, or when a sleeper goes before sleepers that
-/// were due earlier; also where ticks wrap.
+/// Fails when more than one in [`SLEEPER_EVERY`] goroutines is a sleeper that goes first, or when a sleeper goes before
+/// sleepers that were due earlier. Covers ticks that wrap.
 #[test]
 fn a_sleeper_goes_first_now_and_then() {
     for begin in [1, u32::MAX - 100, i32::MAX as u32 - 100] {
@@ -110,7 +110,7 @@ fn a_sleeper_goes_first_now_and_then() {
     }
 }
 
-/// Fails when goroutines that are due wait for more turns, or for longer, than they should until they have a place in the
+/// Fails when goroutines that are due wait for more turns, or for longer, than they should before they have a place in the
 /// ring, or when the clock is read for each goroutine before which none of them may run.
 #[test]
 fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
@@ -144,8 +144,8 @@ fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
     );
 }
 
-/// Fails when the clock is read for each goroutine while the earliest timer is far away, or when at a steady pace that
-/// timer has to wait for another goroutine than the one during which it became due.
+/// Fails when the clock is read for each goroutine while the earliest timer is far away, or when, at a steady pace, that timer
+/// has to wait for another goroutine than the one during which it became due.
 #[test]
 fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
     const LEFT: u64 = 1_000_000;
@@ -171,8 +171,8 @@ fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
     }
 }
 
-/// Fails when goroutines that become longer all at once keep a timer waiting for more than so many of them; or when a timer
-/// that another owner has set, or that is earlier than those known, is taken for far away.
+/// Fails when goroutines that become longer all at once keep a timer waiting for more of them than the limit, or when a timer
+/// that another owner has set, or that is earlier than the known ones, is taken for far away.
 #[test]
 fn what_was_far_away_may_be_near() {
     let (poll_schedule, mut clock, mut tick) = (PollSchedule::new(Policy::default()), 0, 0);

@@ -1,5 +1,6 @@
-//! One P's queues, played by the shipped decisions about which source is looked at when, and what moves between the ring
-//! and the global queue. Time is counted in goroutines that were run, so nothing here depends on a machine.
+//! A simulation of one P's queues, with the shipped decisions about which source an owner looks at when, and which goroutines
+//! move between the ring and the global queue. Time is counted in goroutines that have run, so nothing here depends on a
+//! machine.
 
 use super::*;
 
@@ -9,23 +10,23 @@ use crate::sched::run::look::{PollSchedule, QueueVisit};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far a wait in the global queue may go beyond a goroutine for each that stood before: three rings, for the goroutines
+/// By how much a wait in the global queue can exceed one goroutine for each that stood before: three rings, for the goroutines
 /// that came into the ring before, while the goroutine stood in the queue, and into the other half of the ring when it was
-/// back. Goroutines that stand in the ring at the end of a round are overtaken once by all in the global queue.
+/// back. All goroutines in the global queue overtake those in the ring once, at the end of a round.
 const SLACK: usize = 3 * RUNQ as usize;
 
 /// How a goroutine became runnable, or what it does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 enum Of {
-    /// Is short, and one of those that a spawner keeps alive.
+    /// Is short, and one of the goroutines that a spawner keeps alive.
     Child,
-    /// Spawns as many as may live, and yields.
+    /// Spawns as many goroutines as may live, and yields.
     Spawner,
     /// Yields again and again.
     Yielder,
-    /// Spawns one and waits until that has run.
+    /// Spawns a goroutine and waits until that has run.
     Joiner,
-    /// The one that a joiner waits for.
+    /// The goroutine for which a joiner waits.
     Joined,
     /// Was submitted by a plain thread.
     Thread,
@@ -33,7 +34,7 @@ enum Of {
     Poller,
     /// Slept until a timer was due.
     Timer,
-    /// It sleeps again and again, for so long.
+    /// Sleeps again and again, for this long.
     Sleeper(u32),
 }
 
@@ -41,7 +42,7 @@ enum Of {
 struct Queued {
     of: Of,
     at: u32,
-    /// How many stood in the queues.
+    /// How many goroutines stood in the queues.
     before: usize,
 }
 
@@ -62,7 +63,7 @@ struct Play {
     timers: Vec<(u32, Of)>,
     live: usize,
     most: usize,
-    /// By how much a wait was longer than there were goroutines before, at most.
+    /// By how much, at most, a wait exceeded the number of goroutines before it.
     longest: BTreeMap<Of, usize>,
 }
 
@@ -163,7 +164,7 @@ impl Play {
         }
     }
 
-    /// What `globrunqget` does, of one P.
+    /// As `globrunqget`, for one P.
     fn share(&mut self) -> Option<Queued> {
         let others = Take::of(self.global.len(), 1, self.policy.global).share - 1;
         let first = self.global.pop_front();
@@ -172,7 +173,7 @@ impl Play {
         first
     }
 
-    /// What `find_runnable` does.
+    /// As `find_runnable`.
     fn find(&mut self) -> Option<Queued> {
         self.tick += 1;
         let time = |tick: u32| Nanos::from_nanos(u64::from(tick) * 100);
@@ -230,7 +231,7 @@ impl Play {
         found.or(sleeper).or_else(|| self.pop()).or_else(|| self.share())
     }
 
-    /// Not the first ones: what a spawner spawns before a goroutine has yielded is in no order.
+    /// Leaves out the first ones: goroutines that a spawner spawns before a goroutine has yielded are in no order.
     fn note(&mut self, g: Queued) {
         let beyond = ((self.tick - g.at) as usize).saturating_sub(g.before);
         if g.at as usize > self.most {
@@ -258,7 +259,7 @@ impl Play {
         }
     }
 
-    /// By how much each kind waited too long, when so many were run.
+    /// Returns by how much each kind waited too long, after this many have run.
     fn play(mut self, ticks: u32) -> BTreeMap<Of, usize> {
         while self.tick < ticks {
             match self.tick % 1009 {
@@ -271,7 +272,7 @@ impl Play {
                 self.run(g);
             }
         }
-        // Those that wait still.
+        // Those that still wait.
         for g in std::mem::take(&mut self.ring).into_iter().chain(std::mem::take(&mut self.global)) {
             self.note(g);
         }
@@ -279,7 +280,7 @@ impl Play {
     }
 }
 
-/// What is moved at the end of a round.
+/// How many goroutines move at the end of a round.
 fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange {
     exchange_by(round, (ring, global), Take::of(global, procs, FromGlobal::Share))
 }
@@ -311,8 +312,8 @@ fn whoever_is_runnable_runs_within_a_round() {
     }
 }
 
-/// The same under each policy, within a bound of its own: what a policy moves at once is what may overtake. Fails when a
-/// goroutine starves under one of them.
+/// The same under each policy, within a bound of its own: as many goroutines as a policy moves at once can overtake. Fails when
+/// a goroutine starves under one of them.
 #[test]
 fn under_every_policy_whoever_is_runnable_runs() {
     for overflow in [Overflow::PutOne, Overflow::PutHalf] {
@@ -331,8 +332,8 @@ fn under_every_policy_whoever_is_runnable_runs() {
     }
 }
 
-/// Fails when goroutines that sleep for a short time, each alone in being due, leave too little to the others: they may have
-/// one turn in [`MAX_INHERITED`] before those, and the rest in the order of all.
+/// Fails when goroutines that sleep for a short time, each of which is due alone, leave too little to the others: sleepers may
+/// have one turn in [`MAX_INHERITED`] before the others, and the rest in the order of all.
 #[test]
 fn sleepers_leave_the_others_their_turns() {
     for most in [100, 600, 3000] {
@@ -353,7 +354,7 @@ fn sleepers_leave_the_others_their_turns() {
     }
 }
 
-/// The play sees what it is there for: fails when goroutines that yield need no rounds.
+/// The simulation shows the effect for which rounds exist: fails when goroutines that yield need no rounds.
 #[test]
 fn without_rounds_somebody_starves() {
     for most in [1000, 3000, 10_000] {
@@ -365,7 +366,7 @@ fn without_rounds_somebody_starves() {
     }
 }
 
-/// Fails when those that yield keep a P in rounds after the global queue was emptied, or one yield does so for ever.
+/// Fails when goroutines that yield keep a P in rounds after the global queue was emptied, or one yield does so for ever.
 #[test]
 fn rounds_end() {
     let round = Round::new();
@@ -383,9 +384,8 @@ fn rounds_end() {
     assert!(!round.is_on() && round.left(0).is_none());
 }
 
-/// A thief in the ring has the exchange put off. Fails when the round has forgotten by the next look that a goroutine
-/// yielded in the round, or for how many others the round goes on: the round would end before those had their turns, or
-/// begin anew.
+/// A thief in the ring puts off the exchange. Fails when, by the next look, the round has forgotten that a goroutine yielded in
+/// it, or for how many others it goes on: the round would end before those had their turns, or begin anew.
 #[test]
 fn a_round_that_could_not_end_is_what_it_was() {
     let round = Round::new();
@@ -423,7 +423,7 @@ fn each_p_takes_its_share() {
     assert_eq!(exchange(&round, 200, 99, 4), Exchange { gives_all: true, takes: 25 });
 }
 
-/// Fails when an overflow sends those out that have come from the global queue.
+/// Fails when an overflow sends out goroutines that have come from the global queue.
 #[test]
 fn an_overflow_keeps_those_of_the_round() {
     for head in [0, u32::MAX - 10] {

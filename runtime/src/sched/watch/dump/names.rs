@@ -2,7 +2,7 @@
 //!
 //! A trace begins at the call of the library that the user wrote, and ends at the function that the goroutine was spawned with.
 //! The library's frames at the inner end lead from that call to the switch: only the outermost of them is shown. Library frames
-//! between two of the user's are shown as well.
+//! between two of the user's frames are shown as well.
 
 use crate::host::{Frames, Host, Symbol};
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// Modules of the library that no user calls, and those that may lie below the function that a goroutine was spawned
+/// Modules of the library that no user calls, and those whose frames can lie below the function that a goroutine was spawned
 /// with.
 const MACHINERY: [&str; 6] = ["host::", "stack::", "sched::", "m::", "g::", "wait::waiter::"];
-/// Where the code between two of its functions may be from.
+/// Where the code between two functions of the library can come from.
 const GLUE: [&str; 4] = ["core::", "alloc::", "std::", "__rust_try"];
-/// As `GLUE`, as a part of a path to a source.
+/// As `GLUE`, as a part of the path to a source.
 const GLUE_SOURCES: [&str; 3] = ["/library/core/src/", "/library/alloc/src/", "/library/std/src/"];
 
 /// Whose a function is.
@@ -27,7 +27,7 @@ enum Whose {
     Library,
     /// The standard library's.
     Glue,
-    /// Not of the library.
+    /// Neither the library's nor the standard library's.
     User,
 }
 
@@ -36,7 +36,7 @@ impl Whose {
         matches!(self, Whose::Machinery | Whose::Library)
     }
 
-    /// Tells by the source, if that is known: names may come without their paths.
+    /// Decides by the source file, if that is known: names can come without their paths.
     fn of(symbol: Symbol<'_>) -> Self {
         match (symbol.file, symbol.function) {
             (Some(file), _) => Self::of_source(file),
@@ -78,7 +78,7 @@ struct Frame {
     text: String,
 }
 
-/// The symbols that the host, which is slow, has told so far, by return address.
+/// The symbols that the host, which is slow, has given so far, by return address.
 pub(super) struct Names<H: Host> {
     frames: HashMap<usize, Vec<Frame>>,
     here: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl<H: Host> Names<H> {
         Names { frames: HashMap::new(), here: None, asks: false, host: PhantomData }
     }
 
-    /// Adds the frames that these return addresses stand for, one function a line, and below it its place in the
+    /// Adds the frames of these return addresses: for each a line with the function, and below it a line with its place in the
     /// source, if that is known.
     pub(super) fn write(&mut self, pcs: &[usize], text: &mut String) {
         for &pc in pcs.iter().filter(|&&pc| pc != Frames::MORE) {
@@ -138,7 +138,8 @@ impl Frame {
     }
 }
 
-/// From the call that the user wrote to the user's outermost function; to the last frame, if the outermost is not there.
+/// Returns the frames from the call that the user wrote to the user's outermost function; to the last frame, if the outermost
+/// is missing.
 fn trim<'a, 'b>(frames: &'b [&'a Frame], whole: bool) -> &'b [&'a Frame] {
     let users = |frame: &&Frame| frame.whose == Whose::User;
     let Some(inner) = frames.iter().position(users) else {
@@ -146,7 +147,7 @@ fn trim<'a, 'b>(frames: &'b [&'a Frame], whole: bool) -> &'b [&'a Frame] {
         let called = frames.iter().rposition(|frame| frame.whose == Whose::Library);
         return called.map_or(&[], |called| &frames[called..=called]);
     };
-    // What lies between it and the user's function is the standard library's, which the user has called.
+    // The frames between it and the user's function are those of the standard library, which the user has called.
     let begin = frames[..inner].iter().rposition(|frame| frame.whose.is_ours()).unwrap_or(0);
     let outer = frames.iter().rposition(users).map_or(inner, |last| last + 1);
     &frames[begin..if whole { outer } else { frames.len() }]
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(whose("gmp_user::main", None), Whose::User);
     }
 
-    /// Fails when a user's frame goes with the library's, or more of those stay at an end than the one that was called.
+    /// Fails when a user's frame goes with the library's, or more library frames stay at an end than the one that was called.
     #[test]
     fn both_ends_are_trimmed_to_what_the_user_called_and_wrote() {
         let trimmed = |all: &str, whole| -> String {

@@ -1,12 +1,12 @@
 //! Where running goroutines are: in a computation, or in a call that blocks their thread.
 //!
-//! Such a G has no frames that another thread might read. So the thread of its M is interrupted and says where it is
+//! A running G has no frames that another thread could read. So the dump interrupts the thread of its M, which says where it is
 //! (`Process::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
-//! goroutine it was in, with the name and the spawn site, so that nothing is read of a G that may end meanwhile.
+//! goroutine it was in, with the name and the spawn site, so nothing is read of a G that can end meanwhile.
 //!
-//! A goroutine may begin, park, or change its M in between. A goroutine that is not found where it was shown is looked at
-//! again: if it has parked the dump holds it, if it has ended the dump forgets it, if it runs the dump asks for it. A
-//! goroutine that switches all the time may escape each of these looks, of which there are [`LOOKS`].
+//! A goroutine can begin, park, or change its M in between. If a goroutine is not found where it was shown, the dump looks at
+//! it again: if it has parked, the dump holds it; if it has ended, the dump forgets it; if it runs, the dump asks for it. A
+//! goroutine that switches all the time can escape each of these looks, of which there are [`LOOKS`].
 //!
 //! The goroutine that asks for the dump reads its own frames.
 
@@ -18,20 +18,20 @@ use crate::sched::Sched;
 use crate::sched::watch::dump::Snapshot;
 use std::collections::HashMap;
 
-/// How often a goroutine that runs is looked for.
+/// How often the dump looks for a running goroutine.
 const LOOKS: u32 = 8;
 
 /// A goroutine that ran when it was looked at.
 pub(super) struct Runs<H: Host> {
     g: GRef<H>,
     id: u64,
-    /// Why it is useless to ask once more.
+    /// Why asking once more is useless.
     why: Option<&'static str>,
     seen: bool,
 }
 
 impl<H: Host> Runs<H> {
-    /// `id` is the goroutine's number before the look, since when its G may have become another one's.
+    /// `id` is the goroutine's number before the look. Since then the G might have become that of another goroutine.
     pub(super) fn new(g: GRef<H>, id: u64) -> Self {
         Runs { g, id, why: None, seen: false }
     }
@@ -43,7 +43,8 @@ impl<H: Host> Runs<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// Adds to `all` what can be known of the goroutines in `running`, and takes those out of `running`.
+    /// Adds to `all` what can be known of the goroutines in `running`, and takes the goroutines that were added out of
+    /// `running`.
     pub(super) fn look_at_running(&self, running: &mut Vec<Runs<H>>, all: &mut Snapshot) {
         if let Some(own) = M::<H>::current_of(self).and_then(M::g) {
             running.retain(|runs| runs.g != own);
@@ -56,7 +57,7 @@ impl<H: Host> Sched<H> {
             all.add_running(asked, own.class());
         }
         if !running.is_empty() && self.config.knobs.dump_signal {
-            // If there is no place with enough stack, only their numbers are told.
+            // If no stack is large enough, only their numbers are told.
             let _no_room = H::with_room(|| self.ask_running(running, all));
         }
     }
@@ -89,7 +90,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the goroutine still runs; else it is in `all`, unless it has ended.
+    /// Returns `true` if the goroutine still runs; otherwise it is in `all`, unless it has ended.
     fn still_runs(&self, runs: &Runs<H>, all: &mut Snapshot) -> bool {
         if !runs.g.is_live() || runs.g.id() != runs.id {
             return false;
@@ -102,7 +103,7 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// Returns the threads that show one of these goroutines, and which one.
+    /// Returns the threads that show one of these goroutines, and for each the index of that goroutine.
     fn threads_of(&self, running: &[Runs<H>]) -> (Vec<u32>, Vec<usize>) {
         let asked_for = running.iter().enumerate().filter(|(_, runs)| runs.why.is_none());
         let places: HashMap<_, _> = asked_for.map(|(at, runs)| (runs.g.get(), at)).collect();

@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How many numbers, or ranges of them, are told of a group.
+/// How many numbers, or ranges of them, are listed for a group.
 const LISTED: usize = 100;
 
 impl Snapshot {
@@ -78,7 +78,7 @@ impl Snapshot {
     }
 }
 
-/// An empty line, and the first line of a paragraph.
+/// Writes an empty line, and the first line of a paragraph.
 fn head<'a>(
     text: &mut String,
     state: &str,
@@ -90,7 +90,7 @@ fn head<'a>(
     };
 }
 
-/// Numbers and names. Three and more without a name in a row are a range.
+/// Returns numbers and names. Three or more numbers in a row without names are shown as a range.
 fn list<'a>(group: impl Iterator<Item = (u64, Option<&'a str>)>) -> String {
     // First, last, and a name.
     let mut ranges: Vec<(u64, u64, Option<&str>)> = Vec::new();
@@ -145,7 +145,7 @@ fn state(does: Does, group: &[&Seen]) -> String {
     text
 }
 
-/// One value, or from the least to the most.
+/// Returns one value, or the range from the least to the most.
 fn range<T>(least: Option<T>, most: Option<T>, tell: impl Fn(T) -> String) -> String {
     match (least.map(&tell), most.map(&tell)) {
         (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
@@ -153,7 +153,7 @@ fn range<T>(least: Option<T>, most: Option<T>, tell: impl Fn(T) -> String) -> St
     }
 }
 
-/// For people: two digits are enough.
+/// Returns an age for people, to whom two digits are enough.
 fn age(waited: Duration) -> String {
     match waited.as_secs() {
         0 => format!("{} ms", waited.as_millis() / 10 * 10),

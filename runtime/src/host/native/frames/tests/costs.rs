@@ -1,4 +1,4 @@
-//! What a look costs: a second look asks the unwinder nothing; its time, and its stack.
+//! The costs of a look: a second look asks the unwinder nothing. Also a look's time and stack.
 
 use super::*;
 
@@ -26,8 +26,8 @@ fn frames_to_mark() -> usize {
     counted
 }
 
-/// Fails where a frame of plain Rust is not known after a look: each look asks the unwinder then, which takes far longer. The
-/// look itself would have dropped a row that is not its frame's; here each row is compared once more.
+/// Fails if a frame of plain Rust is not known after a look: each look then asks the unwinder, which takes far longer. The look
+/// itself would have dropped a row that does not belong to its frame. This test compares each row once more.
 #[test]
 fn a_second_look_knows_its_way() {
     struct Seen {
@@ -47,7 +47,7 @@ fn a_second_look_knows_its_way() {
             return ENOUGH;
         }
         seen.frames += 1;
-        // The first frames are this test's, and no look has come to them.
+        // The first frames belong to this test, and no look has come to them.
         if seen.frames > 2 {
             let row = Generation::now().row(place.ip);
             let row = row.unwrap_or_else(|| panic!("{at:#x} is not known: {:?}", Rule::of(place.ip)));
@@ -99,7 +99,7 @@ fn cost_of_a_look() {
     let scan = || {
         let landmarks = Landmarks { caught: [0; 2], ..*landmarks().unwrap() };
         let start = Instant::now();
-        // SAFETY: the table is not looked at as long as it is not known how a throw is caught.
+        // SAFETY: `kind` does not read the table while it is not known how a throw is caught.
         let kind = unsafe { code::kind(cost_of_a_look as *const () as usize, ptr::null(), &landmarks) };
         (kind, start.elapsed(), tables::Function::at(cost_of_a_look as *const () as usize).unwrap())
     };
@@ -129,7 +129,7 @@ fn stack_of_a_look() {
         THROWS_FIRST.store(throws, std::sync::atomic::Ordering::Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mut here = 0_usize;
-        // SAFETY: the memory is new and becomes the thread's stack; the thread is joined before it is looked at.
+        // SAFETY: the memory is new and becomes the thread's stack. The thread is joined before the test reads the memory.
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let memory = libc::mmap(ptr::null_mut(), SIZE, rights, flags, -1, 0).cast::<u8>();
@@ -147,7 +147,7 @@ fn stack_of_a_look() {
             used
         }
     };
-    // The least of several: what other tests look at meanwhile takes the places of these functions' tables.
+    // This is the least of several measurements: the looks of other tests meanwhile take the places of these functions' tables.
     let (first, later) = (depth(false), (0..20).map(|_| depth(false)).min().unwrap());
     let throws = [depth(true), depth(true)];
     println!("stack of a look: {first} bytes at first, {later} later; of a throw: {throws:?}");

@@ -1,4 +1,4 @@
-//! The throw that a look has allowed: what it does to the frames on its way, and what it leaves as a panic has it.
+//! The throw that a look has allowed: its effect on the frames on its way, and the state that it must leave as a panic does.
 
 use super::super::throw::{Stop, prepare, throw_to};
 use super::*;
@@ -46,7 +46,7 @@ fn asked(f: extern "C-unwind" fn()) -> (Box<dyn Any + Send>, (u32, u32)) {
     (caught.expect_err("f throws"), ASKED.get())
 }
 
-/// Fails by a search phase: each frame is read twice then.
+/// Fails by a search phase, with which each frame is read twice.
 #[test]
 fn each_frame_is_asked_once() {
     extern "C-unwind" fn throws() {
@@ -61,7 +61,7 @@ fn each_frame_is_asked_once() {
     assert_eq!((payload.downcast_ref::<u8>(), asked_by_panic), (Some(&7), (1, 1)));
 }
 
-/// Fails by an abort, where the throw does not arrive, or by no search phase.
+/// Fails by an abort, if the throw does not arrive, or by the lack of a search phase.
 #[test]
 fn where_the_unwinder_refuses_the_throw_is_a_plain_one() {
     extern "C-unwind" fn throws() {
@@ -73,7 +73,7 @@ fn where_the_unwinder_refuses_the_throw_is_a_plain_one() {
             _: *mut Context,
             asked: *mut c_void,
         ) -> c_int {
-            // SAFETY: the counter of `throws`, which waits.
+            // SAFETY: this is the counter of `throws`, which waits.
             unsafe { *asked.cast::<u32>() += 1 };
             ENOUGH
         }
@@ -86,7 +86,7 @@ fn where_the_unwinder_refuses_the_throw_is_a_plain_one() {
     assert!(!std::thread::panicking());
 }
 
-/// Fails where the count of panics, or the payload, is another than after a panic; or where a value is dropped twice, or never.
+/// Fails if the count of panics, or the payload, differs from that after a panic, or if a value is dropped twice or never.
 #[test]
 fn destructors_catches_and_panics_are_as_under_a_panic() {
     struct Payload(std::sync::Arc<()>);
@@ -94,7 +94,7 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     impl Drop for Notes {
         fn drop(&mut self) {
             assert!(std::thread::panicking());
-            // A panic that begins and ends in a destructor, and a throw.
+            // The destructor has a panic that begins and ends in it, and a throw.
             assert!(catch_unwind(|| call(|| resume_unwind(Box::new(1)))).is_err());
             assert!(catch_unwind(|| call(|| throw(Box::new(2)))).is_err());
             assert!(std::thread::panicking());
@@ -104,7 +104,7 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     prepare();
     let dropped: &'static Cell<u32> = Box::leak(Box::new(Cell::new(0)));
     let alive = std::sync::Arc::new(());
-    // Values in registers that the callee keeps: a landing pad finds them there.
+    // These values are in registers that the callee keeps, where a landing pad finds them.
     let numbers = black_box([11_usize, 12, 13, 14, 15, 16]);
     let [a, b, c, d, e, f] = numbers;
     let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -120,7 +120,7 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
         };
         assert_eq!(std::sync::Arc::strong_count(&alive), 2);
         let _last = Notes(dropped, 3);
-        // The user's, and so a plain one; what is thrown after it is not.
+        // This throw is the user's, and so a plain one. The throw after it is not.
         resume_unwind(payload)
     }));
     assert_eq!([a, b, c, d, e, f], black_box(numbers));
@@ -134,13 +134,13 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     assert_eq!(std::sync::Arc::strong_count(&alive), 1);
 }
 
-/// Fails by an allocation that each throw leaves in the frames which it gives up: the payload in std's, if std did not take it
-/// out of them. In a process of its own, as all of the process's memory is counted.
+/// Fails by an allocation that each throw leaves in the frames that it gives up: the payload in std's frames, if std did not
+/// take it out of them. The test has a process of its own, because it counts all of the process's memory.
 #[test]
 #[cfg(all(target_env = "gnu", not(gmp_asan)))]
 fn throws_leave_no_allocation() {
     const TIMES: usize = 1000;
-    /// What malloc takes for an allocation, at least.
+    /// The least memory that malloc takes for an allocation.
     const LEAST: usize = 32;
     if std::env::var_os(CASE).is_none() {
         let output = alone(module_path!(), "throws_leave_no_allocation", "counts");
@@ -162,7 +162,8 @@ fn throws_leave_no_allocation() {
         let caught = catch_unwind(|| black_box(throws as fn(usize))(number));
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&[number; 20]));
     });
-    // What is kept for the next allocations counts as in use: a few, and the thread that waits for this test has some.
+    // Memory that malloc keeps for the next allocations counts as in use: a few blocks, and the thread that waits for this test
+    // has some.
     assert!(throws < TIMES * LEAST / 4, "{throws} bytes");
     let mut kept = Vec::with_capacity(TIMES);
     let keeps = grows(&mut |_| kept.push(black_box(Box::new(0_u8))));
