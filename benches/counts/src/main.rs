@@ -218,10 +218,11 @@ fn timer_moved(n: u64) {
     assert!(timer.stop());
 }
 
-/// One goroutine alone: its M waits in the poller until the goroutine is due.
+/// One goroutine alone: its M waits in the poller until the goroutine is due. A millisecond is long enough for the thread to
+/// come to its wait before the time is over, traced and on a busy machine, too.
 fn sleep(n: u64) {
     for _ in 0..n {
-        gmp::time::sleep(Duration::from_micros(100));
+        gmp::time::sleep(Duration::from_millis(1));
     }
 }
 
