@@ -1,4 +1,4 @@
-//! The pool: a goroutine for each worker process, and what becomes of jobs whose worker is lost.
+//! The pool: a goroutine for each worker process, and the handling of jobs whose worker is lost.
 
 use super::MOST_LINE;
 use gmp::chan::Receiver;
@@ -29,9 +29,9 @@ pub struct Limits {
 pub struct Pool {
     program: PathBuf,
     limits: Limits,
-    /// No job is begun any more.
+    /// When this is done, no more jobs begin.
     pub stop: Context,
-    /// Jobs that have begun are given up.
+    /// When this is done, jobs that have begun are given up.
     cut: Context,
     totals: Totals,
 }
@@ -59,11 +59,11 @@ impl fmt::Display for Totals {
 enum Lost {
     /// No worker could be started.
     NoWorker(io::Error),
-    /// The worker has ended, or its pipes have.
+    /// The worker has ended, or has closed its pipes.
     Died(ExitStatus),
-    /// It was killed.
+    /// The worker was killed.
     TooSlow(Duration),
-    /// It has answered more than a line may have.
+    /// The answer was longer than a line may be.
     TooMuch,
     /// The pool stops.
     GivenUp,
@@ -101,7 +101,7 @@ impl Pool {
                 }
                 tries += 1;
                 match self.attempt(&mut worker, tries, &job) {
-                    // Each of these may go well with another worker. What was too slow once is so again.
+                    // These may go well with another worker. A job that was too slow once would be so again.
                     Err(Lost::Died(_) | Lost::NoWorker(_)) if tries < self.limits.tries => {}
                     outcome => break Some(outcome),
                 }
@@ -131,7 +131,7 @@ impl Pool {
         println!("{}: not begun, the pool stops", job.number);
     }
 
-    /// One try. `worker` is empty after it if the worker was lost.
+    /// Makes one try. `worker` is empty afterwards if the worker was lost.
     fn attempt(&self, worker: &mut Option<Worker>, attempt: u32, job: &Job) -> Result<String, Lost> {
         let mut one = match worker.take() {
             Some(one) => one,
@@ -165,7 +165,7 @@ impl Pool {
     }
 }
 
-/// A worker process. Its drop kills it, and it is reaped.
+/// A worker process. The drop kills and reaps it.
 struct Worker {
     child: Child,
     input: ChildStdin,
@@ -176,7 +176,7 @@ impl Worker {
     fn start(program: &PathBuf) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.arg(WORKER).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        // A terminal's Ctrl-C is for the pool alone: workers may end the job that they have in hand.
+        // A terminal's Ctrl-C is for the pool alone: workers may finish the jobs that they have begun.
         let mut child = command.process_group(0).spawn()?;
         let input = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -198,23 +198,21 @@ impl Worker {
         }
     }
 
-    /// How it has ended, after its pipes have. A worker that has closed them and lives on is killed.
+    /// Returns how the worker has ended, after its pipes have. A worker that has closed them and lives on is killed.
     fn status(&mut self) -> io::Result<ExitStatus> {
-        let (limit, _cancel) = Context::background().with_timeout(FAREWELL);
-        if let Ok(Ok(status)) = limit.run(|| self.child.wait()) {
+        if let Ok(Some(status)) = self.child.wait_timeout(FAREWELL) {
             return Ok(status);
         }
         self.child.kill()?;
         self.child.wait()
     }
 
-    /// Ends its input, upon which it ends.
+    /// Ends the worker's input, upon which the worker ends.
     fn dismiss(self) {
         let Worker { mut child, input, output } = self;
         drop(input);
-        let (limit, _cancel) = Context::background().with_timeout(FAREWELL);
-        // One that goes on is killed by the drop.
-        let _ended = limit.run(|| child.wait());
+        // The drop kills a worker that goes on.
+        let _ended = child.wait_timeout(FAREWELL);
         drop(output);
     }
 }

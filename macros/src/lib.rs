@@ -1,4 +1,4 @@
-//! The attributes of [gmp](https://docs.rs/gmp): [`macro@main`] and [`macro@test`]. Programs get them by gmp's feature
+//! The attributes of [gmp](https://docs.rs/gmp): [`macro@main`] and [`macro@test`]. Programs get them through gmp's feature
 //! `macros`, as `gmp::main` and `gmp::test`.
 //!
 //! Without `syn`: an attribute only needs to find the function's name, result and body.
@@ -7,8 +7,8 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 
 /// Runs `main` as the first goroutine of a runtime, as `gmp::run` does.
 ///
-/// The word `unsafe` in the attribute is the promise that `gmp::run` asks for: the contract of `gmp::migration`, for all code
-/// that runs in goroutines. Without the word the attribute does not compile.
+/// The word `unsafe` in the attribute is the promise that `gmp::run` requires: that all code in goroutines keeps the contract
+/// of `gmp::migration`. Without the word the attribute does not compile.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call (see `gmp::migration`).
@@ -19,10 +19,10 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// }
 /// ```
 ///
-/// `main` may return what a `main` of std may return, for instance a `Result`: an error is printed, and the process
-/// ends with status 1. After `unsafe` there may be settings of `gmp::RuntimeBuilder`, by their names: `procs`,
-/// `low_share`, `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `max_file_calls`, `max_lookups`,
-/// `thread_keep_alive`, `thread_name`, `shutdown_timeout`, `on_thread_start`, `policy`, `cpu_sets`.
+/// `main` may return any type that a `main` may have in std, for instance a `Result`: an error is printed, and the process ends
+/// with status 1. After `unsafe` there may be settings of `gmp::RuntimeBuilder`, by their names: `procs`, `low_share`,
+/// `stack_size`, `guard_size`, `max_stack_bytes`, `max_threads`, `max_file_calls`, `max_lookups`, `thread_keep_alive`,
+/// `thread_name`, `shutdown_timeout`, `on_thread_start`, `policy`, `cpu_sets`.
 ///
 /// ```
 /// use std::error::Error;
@@ -44,9 +44,9 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// fn main() {}
 /// ```
 ///
-/// The word is unsafe code of the program's own: a crate with `#![forbid(unsafe_code)]` can't have the attribute, and all other
-/// ways to start a runtime are unsafe, too. Such a crate is the program's library, say, and not the one with `main`. With
-/// `#![deny(unsafe_code)]`, `main` may be an exception.
+/// The word is unsafe code of the program's own: a crate with `#![forbid(unsafe_code)]` can't use the attribute, and all other
+/// ways to start a runtime are unsafe, too. Such a crate can be the program's library, for instance, but not the crate with
+/// `main`. With `#![deny(unsafe_code)]`, `main` may be an exception.
 ///
 /// ```compile_fail
 /// #![forbid(unsafe_code)]
@@ -87,13 +87,13 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// ```
 ///
 /// ```compile_fail
-/// // Each setting once, but for `on_thread_start`, which adds a function each time.
+/// // Each setting once, except for `on_thread_start`, which adds a function each time.
 /// #[gmp::main(unsafe, procs = 1, procs = 2)]
 /// fn main() {}
 /// ```
 ///
-/// If the program has gmp under another name, or exports gmp again, `crate` says where: the path of the module in which
-/// `Runtime` is. The default is `::gmp`.
+/// If the program has gmp under another name, or re-exports it, `crate` says where: it is the path of the module that has
+/// `Runtime`. The default is `::gmp`.
 ///
 /// ```
 /// mod outer {
@@ -107,7 +107,7 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// }
 /// ```
 ///
-/// The promise covers the start of the runtime alone: a setting that calls an `unsafe fn` needs a block of its own.
+/// The promise covers only the start of the runtime: a setting that calls an `unsafe fn` needs a block of its own.
 ///
 /// ```compile_fail,E0133
 /// unsafe fn procs() -> usize {
@@ -119,7 +119,7 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// ```
 ///
 /// # Panics
-/// `main` panics where `gmp::run` does.
+/// `main` panics if `gmp::run` does.
 #[proc_macro_attribute]
 pub fn main(settings: TokenStream, item: TokenStream) -> TokenStream {
     expand(Attribute::Main, settings, item)
@@ -184,7 +184,7 @@ impl Attribute {
     }
 }
 
-/// Why the attribute does not compile, and at which place.
+/// The reason why the attribute does not compile, and the place.
 struct Refusal {
     text: String,
     at: Span,
@@ -259,11 +259,12 @@ impl Settings {
                 Some(TokenTree::Punct(comma)) if comma.as_char() == ',' => {}
                 Some(other) => return refuse(other.span(), format!("#[{name}]: a comma is expected here")),
             }
-            let setting = match tokens.next() {
-                // A comma at the end.
-                None => return Ok(settings),
-                Some(TokenTree::Ident(word)) if is_setting(&word.to_string()) => word,
-                Some(other) => {
+            // A comma at the end.
+            let Some(token) = tokens.next() else { return Ok(settings) };
+            let word = token.to_string();
+            let setting = match token {
+                TokenTree::Ident(setting) if word == "crate" || SETTINGS.contains(&&*word) => setting,
+                other => {
                     return refuse(
                         other.span(),
                         format!("#[{name}]: there is no setting {other}, but {}, crate", SETTINGS.join(", ")),
@@ -273,12 +274,10 @@ impl Settings {
             if !matches!(tokens.next(), Some(TokenTree::Punct(equals)) if equals.as_char() == '=') {
                 return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
             }
-            let word = setting.to_string();
-            // Each call of this one adds a function; of another setting the builder keeps the last value.
+            // Each call of `on_thread_start` adds a function; for another setting the builder would keep the last value.
             if word != "on_thread_start" && given.contains(&word) {
                 return refuse(setting.span(), format!("#[{name}]: {setting} is set twice"));
             }
-            given.push(word);
             let (mut value, mut angles) = (TokenStream::new(), Angles::default());
             while let Some(token) = tokens.next_if(|token| !angles.end_before(token)) {
                 angles.pass(&token);
@@ -287,37 +286,38 @@ impl Settings {
             if value.is_empty() {
                 return refuse(setting.span(), format!("#[{name}]: write {setting} = VALUE"));
             }
-            if setting.to_string() == "crate" {
+            if word == "crate" {
                 settings.path = value;
-                continue;
+            } else {
+                let dot = TokenTree::from(Punct::new('.', Spacing::Alone));
+                let value = TokenTree::from(Group::new(Delimiter::Parenthesis, value));
+                settings.calls.extend([dot, TokenTree::from(setting), value]);
             }
-            let dot = TokenTree::from(Punct::new('.', Spacing::Alone));
-            let value = TokenTree::from(Group::new(Delimiter::Parenthesis, value));
-            settings.calls.extend([dot, TokenTree::from(setting), value]);
+            given.push(word);
         }
     }
 }
 
 /// How deep a place in an expression is within the `<>` of generic arguments, whose commas separate no settings.
 ///
-/// A `<` opens arguments within others, and where no operand stands before it: behind `::`, an operator, or nothing. Behind an
-/// operand it compares, or shifts, but in the type behind `as`.
+/// A `<` opens arguments within other arguments, in the type after `as`, and where no operand comes before it: after `::`, an
+/// operator, or nothing. After any other operand it compares, or shifts.
 #[derive(Default)]
 struct Angles {
     depth: usize,
-    /// In the path behind `as`.
+    /// Whether the place is in the path after `as`.
     casts: bool,
     before: Option<TokenTree>,
 }
 
 impl Angles {
-    /// Returns `true` if `token` is a comma behind the expression.
+    /// Returns `true` if `token` is a comma after the expression.
     fn end_before(&self, token: &TokenTree) -> bool {
         self.depth == 0 && punct(token) == Some(',')
     }
 
     fn pass(&mut self, token: &TokenTree) {
-        // Of `<` the second one of a shift; of `=` and `-` arrows; `?` ends an operand.
+        // `<`: it may be the second one of a shift; `=` and `-`: of an arrow; `?` ends an operand.
         let before = self.before.as_ref().map(punct);
         match punct(token) {
             Some('<')
@@ -346,7 +346,7 @@ fn punct(token: &TokenTree) -> Option<char> {
     if let TokenTree::Punct(punct) = token { Some(punct.as_char()) } else { None }
 }
 
-/// What stands in groups that a `macro_rules!` has made of its fragments, and nobody has written.
+/// Returns the tokens as written: without the groups that a `macro_rules!` makes of its fragments.
 fn written(tokens: TokenStream) -> TokenStream {
     let tokens = tokens.into_iter();
     tokens
@@ -355,10 +355,6 @@ fn written(tokens: TokenStream) -> TokenStream {
             token => token.into(),
         })
         .collect()
-}
-
-fn is_setting(word: &str) -> bool {
-    word == "crate" || SETTINGS.contains(&word)
 }
 
 /// A function without parameters.
@@ -435,8 +431,8 @@ impl Function {
     /// Returns the same function, which starts a runtime and runs the body there.
     ///
     /// The body becomes an inner function of the same name. Its result is reported (`Termination`) in the goroutine, as an
-    /// error need not be `Send`. A function that returns `()`, or never returns, has no result: `#[should_panic]` needs
-    /// that, and nothing behind `!` would be reached.
+    /// error need not be `Send`. A function that returns `()`, or never returns, has no result: `#[should_panic]` needs that,
+    /// and code after `!` would never be reached.
     ///
     /// Only the start of the runtime is in the `unsafe` block: the values of the settings are the program's code.
     fn in_a_runtime(self, attribute: Attribute, settings: Settings) -> TokenStream {
@@ -448,7 +444,7 @@ impl Function {
             Attribute::Main => ("", "run"),
             Attribute::Test => ("#[::core::prelude::v1::test]", "run_test"),
         };
-        // The bindings have names that no program has: a constant of such a name would be a pattern.
+        // The bindings have names that no program uses: a constant of such a name would be a pattern.
         let template = format!(
             "{test} BEFORE fn NAME() {result} {{
                 fn NAME() RESULT BODY
@@ -473,10 +469,10 @@ impl Function {
     }
 }
 
-/// Returns an `unsafe` block around `call`, which is the program's code: it stands where the attribute does, but is no
-/// expansion's. Of a block with other braces the compiler would think that this crate has written it, and
-/// `#![forbid(unsafe_code)]` would let it pass. It does not begin at the word `unsafe`, as clippy looks for the comment of such
-/// a block, and not before the attribute.
+/// Returns an `unsafe` block around `call` that counts as the program's code: its braces have the place of the attribute, but
+/// do not belong to an expansion. With other braces the compiler would think that this crate has written the block, and
+/// `#![forbid(unsafe_code)]` would let it pass. The block does not begin at the word `unsafe`: clippy looks for the comment of
+/// such a block, and not before the attribute.
 fn under_promise(promise: Ident, call: &str) -> TokenStream {
     let call = call.parse().expect("a call");
     let mut block = Group::new(Delimiter::Brace, fill(call, &[]));

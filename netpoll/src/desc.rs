@@ -1,12 +1,11 @@
-//! pollDesc's one-slot semaphore: how an event and the goroutine that waits for it meet, and never miss each
-//! other.
+//! pollDesc's one-slot semaphore: how an event and the goroutine that waits for it meet without missing each other.
 //!
 //! A descriptor has one slot for each direction. A slot holds at most one event and at most one waiting *owner*: the
 //! holder of that direction's I/O lock. This file has only the transitions, as functions of a snapshot; the runtime
 //! owns the atomic word and applies them in a compare-and-exchange loop.
 //!
 //! ```text
-//!               block: Take · clear · settle
+//!                          clear
 //!    ┌────────────────────────────────────────────────┐
 //!    ▼                 unblock(Ready)                 │
 //! ┌─────┐ ────────────────────────────────────────► ┌─┴─────┐
@@ -15,57 +14,53 @@
 //! │ Nil │ ────────────────► │ Wait │ ─────────────► │ Ready │
 //! │     │ ◄──────────────── └──┬───┘                │       │
 //! │     │   unblock(Look)      │ commit(t)          │       │
-//! │     │   settle · leave     ▼                    │       │
+//! │     │   leave              ▼                    │       │
 //! │     │                 ┌──────────┐              │       │
 //! │     │ ◄────────────── │ Token(t) │ ───────────► │       │
 //! └─────┘ unblock(Look),  └──────────┘              └───────┘
 //!         wakes t · leave(t)           unblock(Ready), wakes t
 //! ```
-//! Wait: the owner still runs. Token: the owner is parked. Where no arrow leads, the word is exchanged by the same
-//! value.
+//! Wait: the owner still runs. Token: the owner is parked. A transition without an arrow exchanges the word by the same value.
 //!
-//! | state    | `block`    | `commit(t)`  | `unblock(Ready)` | `unblock(Look)` | `settle` | `leave(t)`     | `clear` |
-//! | -------- | ---------- | ------------ | ---------------- | --------------- | -------- | -------------- | ------- |
-//! | Nil      | Wait       | call off     | Ready            | Nil             | Look     | Nil, woken     | –       |
-//! | Ready    | Nil, taken | call off     | Ready            | Ready           | Ready    | Ready, kept    | Nil     |
-//! | Wait     | busy       | Token(t)     | Ready            | Nil             | Look     | Nil            | panics  |
-//! | Token(t) | busy       | panics       | Ready, wake t    | Nil, wake t     | panics   | Nil            | panics  |
+//! | state    | `block` | `commit(t)`  | `unblock(Ready)` | `unblock(Look)` | `leave(t)`     | `clear` |
+//! | -------- | ------- | ------------ | ---------------- | --------------- | -------------- | ------- |
+//! | Nil      | Wait    | call off     | Ready            | Nil             | Nil, woken     | –       |
+//! | Ready    | ready   | call off     | Ready            | Ready           | Ready, kept    | Nil     |
+//! | Wait     | busy    | Token(t)     | Ready            | Nil             | Nil            | panics  |
+//! | Token(t) | busy    | panics       | Ready, wake t    | Nil, wake t     | Nil            | panics  |
 //!
 //! The calls:
 //! - The owner, before its system call: `clear`. After `EAGAIN`, or instead of a system call that cannot succeed:
 //!   `block`; on Announce the owner looks at close, deadline and cancel, and then parks (or takes Wait back with
-//!   `settle`).
+//!   `leave`).
 //! - The M that parked the owner, in the commit hook, after the save: `commit`.
 //! - The poller, for each event: `unblock(Cause::Ready)`. Close and a changed deadline:
 //!   `unblock(Cause::Look)`.
 //! - The owner, woken or called off: `leave`, which leaves an event in the slot. The owner then checks whether it may
-//!   go on, and if so calls `clear` and makes its system call. An owner that makes the call in any case may `settle`
-//!   instead, if it was woken through the slot or called off; the same holds for a Take of `block`'s, which need not
-//!   be exchanged before that `clear`.
+//!   go on, and if so calls `clear` and makes its system call.
 //!
-//! Close against park: C1 mark closed · C2 exchange the slot by `unblock(Look)`. W1 exchange Nil by Wait · W2
-//! read the mark · W3 commit. One of C2 and W1 comes first in the slot's order. If C2 does, W1 reads what C2
-//! wrote and W2 sees the mark; if W1 does, C2 meets Wait or Token, and the commit fails or the owner is
-//! woken. Hence invariant 2.
+//! Close against park: C1 mark closed · C2 exchange the slot by `unblock(Look)`. W1 exchange Nil by Wait · W2 read the mark ·
+//! W3 commit. One of C2 and W1 comes first in the slot's order. If C2 comes first, W1 reads what C2 wrote and W2 sees the mark;
+//! if W1 comes first, C2 meets Wait or Token, and the commit fails or the owner is woken. Hence invariant 2.
 //!
 //! Invariants:
 //! 1. Only the owner moves a slot to Wait, Token or out of Ready; anyone may `unblock`.
-//! 2. Every `unblock` exchanges the word by a read-modify-write, even if the value stays the same, so that the
-//!    owner's next exchange sees what the caller wrote before (closed, deadline, sticky readiness). Go spares the
-//!    store and rests on its atomics being sequentially consistent; with acquire and release alone the owner could
-//!    miss a close, or the end of file that came with an event on a slot already Ready.
+//! 2. Every `unblock` exchanges the word by a read-modify-write, even if the value stays the same, so that the owner's next
+//!    exchange sees what the caller wrote before (closed, deadline, sticky readiness). Go saves the store and relies on its
+//!    sequentially consistent atomics; with acquire and release alone the owner could miss a close, or the end of file that
+//!    came with an event on a slot already Ready.
 //! 3. All exchanges are AcqRel, and their failures Acquire. A first look may be Relaxed: a stale Nil leaves
 //!    Ready in the slot, which costs one more system call; anything else is corrected by the exchange.
-//! 4. Ready outlives a wait that was given up (`leave`), and is consumed (`block`, `settle`, `clear`) only by
-//!    an owner that makes the system call afterwards, its deadline passed or not: an edge is reported once.
-//! 5. A ticket is in the slot from `commit` to the one transition that takes it out. Only the caller of that
-//!    transition may wake the owner through the ticket, once. Whether the owner still waits is decided by the claim.
+//! 4. Ready outlives a wait that was given up (`leave`). Only `clear` consumes it, and the owner that calls `clear` then makes
+//!    the system call even if its deadline has passed meanwhile: an edge is reported once.
+//! 5. A ticket is in the slot from `commit` to the one transition that takes it out. Only the caller of that transition may
+//!    wake the owner through the ticket, once. The claim decides whether the owner still waits.
 
 use std::fmt;
 
 /// Which parked owner a slot names: 62 bits that only the runtime understands.
 ///
-/// A ticket should carry a wait number, so that the runtime can tell a late wake through an old ticket.
+/// A ticket should carry a wait number, so that the runtime can recognize a late wake through an old ticket.
 ///
 /// ```
 /// use gmp_netpoll::Ticket;
@@ -91,7 +86,7 @@ impl Ticket {
         Self(value)
     }
 
-    /// The value from which the ticket was made.
+    /// Returns the value from which the ticket was made.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
@@ -123,7 +118,7 @@ const TOKEN: u64 = 3;
 /// let Unblock::Wake(slot, ticket) = slot.unblock(Cause::Ready) else { unreachable!() };
 /// assert_eq!(ticket, Ticket::new(7));
 /// // The next owner finds the event.
-/// assert_eq!(slot.block(), Block::Take(Slot::NIL));
+/// assert_eq!(slot.block(), Block::Ready);
 /// ```
 #[doc(alias = "pollDesc")]
 #[derive(Copy, Clone, Eq, PartialEq)]
@@ -150,11 +145,11 @@ enum State {
 pub enum Cause {
     /// The descriptor became ready (Go's `ioready = true`).
     Ready,
-    /// A change that is not readiness (a close, a deadline set or moved), which the owner has to read.
+    /// A change other than readiness (a close, a deadline set or moved), which the owner must read.
     Look,
 }
 
-/// What [`Slot::block`] found.
+/// The result of [`Slot::block`].
 ///
 /// ```
 /// use gmp_netpoll::{Block, Cause, Slot, Unblock};
@@ -162,20 +157,20 @@ pub enum Cause {
 /// let Block::Announce(waiting) = Slot::NIL.block() else { unreachable!() };
 /// assert_eq!(waiting.block(), Block::Busy);
 /// let Unblock::Store(ready) = waiting.unblock(Cause::Ready) else { unreachable!() };
-/// assert_eq!(ready.block(), Block::Take(Slot::NIL));
+/// assert_eq!(ready.block(), Block::Ready);
 /// ```
 #[must_use]
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Block {
-    /// There is an event. Exchange the word by this one, then make the system call.
-    Take(Slot),
+    /// There is an event, which stays for [`Slot::clear`], before the system call.
+    Ready,
     /// There is no event. Exchange the word by this one, read close and deadline, then park.
     Announce(Slot),
     /// Another owner waits here already: the caller does not hold the I/O lock.
     Busy,
 }
 
-/// What [`Slot::commit`] found.
+/// The result of [`Slot::commit`].
 ///
 /// ```
 /// use gmp_netpoll::{Block, Cause, Commit, Slot, Ticket, Unblock};
@@ -190,11 +185,12 @@ pub enum Block {
 pub enum Commit {
     /// Exchange the word by this one; once that succeeded the owner is parked and may be woken at any moment.
     Park(Slot),
-    /// An event or a [`Cause::Look`] came: the park is called off, and the owner runs on and settles.
+    /// An event or a [`Cause::Look`] came: the park is called off, and the owner runs on and leaves.
     CallOff,
 }
 
-/// What [`Slot::unblock`] has to do. In both cases the word is exchanged, even for the same value (invariant 2).
+/// The action that is left to the caller of [`Slot::unblock`]. In both cases the word is exchanged, even for the same value
+/// (invariant 2).
 ///
 /// ```
 /// use gmp_netpoll::{Block, Cause, Commit, Slot, Ticket, Unblock};
@@ -213,25 +209,7 @@ pub enum Unblock {
     Wake(Slot, Ticket),
 }
 
-/// What [`Slot::settle`] found.
-///
-/// ```
-/// use gmp_netpoll::{Cause, Settle, Slot, Unblock};
-///
-/// let Unblock::Store(ready) = Slot::NIL.unblock(Cause::Ready) else { unreachable!() };
-/// assert_eq!(ready.settle(), Settle::Ready);
-/// assert_eq!(Slot::NIL.settle(), Settle::Look);
-/// ```
-#[must_use]
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum Settle {
-    /// An event came, and is now consumed: make the system call.
-    Ready,
-    /// No event: look at close, deadline and cancel before waiting again.
-    Look,
-}
-
-/// What [`Slot::leave`] found.
+/// The result of [`Slot::leave`].
 ///
 /// ```
 /// use gmp_netpoll::{Block, Cause, Commit, Leave, Slot, Ticket, Unblock};
@@ -260,7 +238,7 @@ impl Slot {
     const READY: Slot = Slot(READY);
     const WAIT: Slot = Slot(WAIT);
 
-    /// The snapshot that the word `bits` holds.
+    /// Returns the snapshot that the word `bits` holds.
     ///
     /// # Panics
     /// If no slot can have these bits.
@@ -271,7 +249,7 @@ impl Slot {
         Self(bits)
     }
 
-    /// The word that holds this snapshot.
+    /// Returns the word that holds this snapshot.
     #[inline]
     pub const fn to_bits(self) -> u64 {
         self.0
@@ -287,13 +265,13 @@ impl Slot {
         }
     }
 
-    /// Called by an owner that is about to wait: takes an event that is already there, or announces the wait.
+    /// Called by an owner that is about to wait: finds an event that is already there, or announces the wait.
     #[doc(alias = "netpollblock")]
     #[inline]
     pub fn block(self) -> Block {
         match self.state() {
             State::Nil => Block::Announce(Self::WAIT),
-            State::Ready => Block::Take(Self::NIL),
+            State::Ready => Block::Ready,
             State::Wait | State::Token(_) => Block::Busy,
         }
     }
@@ -334,24 +312,8 @@ impl Slot {
         }
     }
 
-    /// The owner runs again, woken through the slot or called off. The word after it is always [`Slot::NIL`],
-    /// so the caller may swap that in and settle what it got.
-    ///
-    /// # Panics
-    /// If a ticket is still in the slot, as the owner was not woken through it. Such an owner calls
-    /// [`leave`](Self::leave).
-    #[inline]
-    #[track_caller]
-    pub fn settle(self) -> Settle {
-        match self.state() {
-            State::Ready => Settle::Ready,
-            State::Nil | State::Wait => Settle::Look,
-            State::Token(_) => panic!("settle: the owner runs, and its ticket is still here ({self:?})"),
-        }
-    }
-
-    /// The owner gives up its wait without a system call to follow (timeout, cancel, shutdown): an event that has come
-    /// meanwhile stays.
+    /// Called by an owner that runs again: it was woken or called off, or it gives up its wait (timeout, cancel, shutdown). An
+    /// event that has come meanwhile stays.
     ///
     /// # Panics
     /// If the ticket in the slot is not `ticket`: two owners share one I/O lock.
@@ -369,9 +331,9 @@ impl Slot {
         }
     }
 
-    /// Called by an owner that is about to make its system call, which will find what an earlier event reported:
-    /// empties the slot. `None` if the slot is empty, so that no exchange is needed. Never call this after the system
-    /// call, as an event that the system call has not seen would be dropped.
+    /// Called by an owner that is about to make its system call, which will find what an earlier event reported: empties the
+    /// slot. `None` if the slot is empty: then no exchange is needed. Never call this after the system call, which would drop
+    /// an event that the system call has not seen.
     ///
     /// # Panics
     /// If an owner waits here: the caller does not hold the I/O lock.
@@ -415,9 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn block_takes_an_event_or_announces_the_wait() {
-        let (announce, take) = (Block::Announce(Slot::WAIT), Block::Take(Slot::NIL));
-        row(Slot::block, [announce, take, Block::Busy, Block::Busy].map(Some));
+    fn block_finds_an_event_or_announces_the_wait() {
+        row(Slot::block, [Block::Announce(Slot::WAIT), Block::Ready, Block::Busy, Block::Busy].map(Some));
     }
 
     #[test]
@@ -436,11 +397,6 @@ mod tests {
     fn a_look_takes_every_wait_out_and_forgets_no_event() {
         let (nil, kept) = (Unblock::Store(Slot::NIL), Unblock::Store(Slot::READY));
         row(|slot| slot.unblock(Cause::Look), [nil, kept, nil, Unblock::Wake(Slot::NIL, T)].map(Some));
-    }
-
-    #[test]
-    fn settle_tells_an_event_from_a_look() {
-        row(Slot::settle, [Some(Settle::Look), Some(Settle::Ready), Some(Settle::Look), None]);
     }
 
     #[test]

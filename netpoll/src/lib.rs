@@ -1,11 +1,10 @@
 //! The network poller of `gmp`: descriptors in, waiting tokens out.
 //!
-//! Three parts that do not know each other, nor timers, nor goroutines:
-//! - [`Poller`] tells what happened to which descriptor ([`Event`]: a [`Key`] and a [`Readiness`]), once for
-//!   each change. Threads share it by reference: one may block in [`wait`](Poller::wait) while others look.
+//! Two parts that do not know each other, nor timers, nor goroutines:
+//! - [`Poller`] reports what happened to which descriptor ([`Event`]: a [`Key`] and a [`Readiness`]), once for each change.
+//!   Threads share it by reference: one thread may block in [`wait`](Poller::wait) while others look.
 //! - [`Slot`] is the meeting point of an event and the one goroutine that waits for it, Go's pollDesc: pure
 //!   transitions, which the runtime applies to its atomic words.
-//! - [`FakePoller`] reports what a test posts.
 //!
 //! ```
 //! use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
@@ -33,11 +32,11 @@
 
 mod desc;
 mod event;
-mod fake;
+mod events;
 mod poller;
 mod refused;
 
-pub use desc::{Block, Cause, Commit, Leave, Settle, Slot, Ticket, Unblock};
+pub use desc::{Block, Cause, Commit, Leave, Slot, Ticket, Unblock};
 pub use event::{Event, Key, Readiness};
-pub use fake::FakePoller;
-pub use poller::{Events, Poller, Timeout, WaitCall, Woken};
+pub use events::Events;
+pub use poller::{Poller, Timeout, WaitCall, Woken};

@@ -6,9 +6,9 @@
 //! What mio 1.2 does underneath, checked in its source:
 //! - `register` with READABLE, WRITABLE and PRIORITY gives `EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLPRI | EPOLLET`.
 //!   The kernel adds `EPOLLERR` and `EPOLLHUP` by itself, and reports a descriptor that is ready already at the next wait.
-//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to the counter; the eventfd is
-//!   drained by `wake` alone, just before the counter would overflow. So each wake is an edge, and several wakes before
-//!   a wait are one. Both descriptors are close-on-exec.
+//! - `Waker` is an eventfd, registered READABLE and edge-triggered. `wake` adds one to the counter; only `wake` drains the
+//!   eventfd, just before the counter would overflow. So each wake is an edge, and several wakes before a wait are one. Both
+//!   descriptors are close-on-exec.
 //!
 //! **A wait with [`Timeout::Zero`] may swallow a wake.** An edge is reported once, to the wait that comes first. If a
 //! wait with `Timeout::Zero` returns [`Woken::Yes`] while another thread is blocked in a wait, that thread sleeps on;
@@ -20,12 +20,11 @@
 //! | `After`   | `epoll_pwait2`, in nanoseconds   | `ppoll` on the epoll descriptor, in nanoseconds, then `epoll_wait`, zero | `epoll_pwait`, in milliseconds, rounded up; by several calls if that is more than 24.8 days |
 //! | `Forever` | `epoll_pwait2`, no timeout       | `epoll_wait`, no timeout                         | `epoll_pwait`, no timeout |
 //!
-//! An old kernel does not have the first. A sandbox may refuse any of them, with whatever error, and from any moment
-//! on: a wait whose call fails goes on with the next one of the table, and so do all later waits.
+//! An old kernel does not have the first call. A sandbox may refuse any of them, with any error, and from any moment on: a wait
+//! whose call fails goes on with the next call of the table, and so do all later waits.
 //!
-//! Put aside for kernels before 5.11: a timerfd in the same epoll. It costs as many system calls and one
-//! descriptor more, a look can swallow its edge, and a second wait would set the first one's time. `ppoll`
-//! keeps no state.
+//! Put aside for kernels before 5.11: a timerfd in the same epoll. It costs as many system calls and one more descriptor, a
+//! look can swallow its edge, and a second wait would change the time of the first. `ppoll` keeps no state.
 
 use std::fmt;
 use std::io;
@@ -34,30 +33,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::event::{Event, Key, Readiness};
+use crate::event::Key;
+use crate::events::{Events, WAKER};
 use crate::refused::refused;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("gmp-netpoll needs 64-bit Linux: it waits by epoll, and keeps 64 bits in mio's token");
 
-/// The waker's key. Its index belongs to no descriptor ([`Key::index`]).
-const WAKER: Key = Key { index: u32::MAX, generation: u32::MAX };
-
-/// How long `epoll_pwait(2)` can be told to wait; little in unit tests, of which none lasts for a month.
+/// The longest wait that one `epoll_pwait(2)` takes; short in unit tests, which can't last for a month.
 const MOST_MILLIS: libc::c_int = if cfg!(test) { 5 } else { libc::c_int::MAX };
 
 /// What is reported of each descriptor; the end of a connection, and an error, are always reported.
 const READS: mio::Interest = mio::Interest::READABLE.add(mio::Interest::PRIORITY);
-
-/// epoll's bits and ours.
-const BITS: [(i32, Readiness); 6] = [
-    (libc::EPOLLIN, Readiness::READABLE),
-    (libc::EPOLLOUT, Readiness::WRITABLE),
-    (libc::EPOLLRDHUP, Readiness::READ_HUP),
-    (libc::EPOLLHUP, Readiness::HUP),
-    (libc::EPOLLERR, Readiness::ERROR),
-    (libc::EPOLLPRI, Readiness::URGENT),
-];
 
 /// How long a wait may last.
 ///
@@ -75,7 +62,7 @@ const BITS: [(i32, Readiness); 6] = [
 pub enum Timeout {
     /// Do not wait: return the events that are there.
     Zero,
-    /// Not longer than about this; with nothing to report, not shorter either, unless a signal comes.
+    /// Wait for about this time at most; if there is nothing to report, not shorter either, unless a signal comes.
     After(Duration),
     /// Until there is something to report.
     Forever,
@@ -149,15 +136,15 @@ impl WaitCall {
 pub struct Poller {
     poll: mio::Poll,
     waker: mio::Waker,
-    /// An eventfd that is readable for ever, for when `waker` can't be written to: see `wake`. Registered for nothing
-    /// until then.
+    /// An eventfd that is readable for ever, used when `waker` can't be written to: see `wake`. Registered for no events until
+    /// then.
     spare: OwnedFd,
     /// A `WaitCall`'s number.
     call: AtomicUsize,
 }
 
 impl Poller {
-    /// Creates a poller that waits by the best call this kernel has, and allows.
+    /// Creates a poller that waits by the best call that this kernel has and allows.
     ///
     /// # Errors
     /// When the process or the system has no descriptors left; a poller needs three. When all calls are refused.
@@ -168,8 +155,8 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Creates a poller that waits by `call` at first. [`new`](Self::new) chooses by itself; this is for comparing them, and
-    /// for testing the others on a kernel that has the first.
+    /// Creates a poller that waits by `call` at first. [`new`](Self::new) chooses by itself; this function is for comparing the
+    /// calls, and for testing the others on a kernel that has the first.
     ///
     /// # Errors
     /// When the process or the system has no descriptors left.
@@ -185,14 +172,14 @@ impl Poller {
         Ok(poller)
     }
 
-    /// The system call by which the poller waits.
+    /// Returns the system call by which the poller waits.
     pub fn wait_call(&self) -> WaitCall {
-        // Relaxed: a thread that reads an old one meets the refusal once more.
+        // Relaxed: a thread that reads an old call meets the refusal once more.
         WaitCall::ALL[self.call.load(Relaxed)]
     }
 
-    /// Reports what happens to `fd`, in both directions, under `key`: each change once (edge-triggered). What
-    /// is ready already is reported first.
+    /// Reports from now on what happens to `fd`, in both directions, under `key`: each change once (edge-triggered). Readiness
+    /// that is there already is reported first.
     ///
     /// # Panics
     /// If `key.index` is [`u32::MAX`].
@@ -206,8 +193,8 @@ impl Poller {
         self.register(fd, key, READS.add(mio::Interest::WRITABLE))
     }
 
-    /// As [`add`](Self::add), for a descriptor to which no goroutine waits to write yet: room to write is not reported. A
-    /// socket has room after nearly every call, so that reports of room end waits that were meant for data.
+    /// Does the same as [`add`](Self::add), for a descriptor to which no goroutine waits to write yet: room to write is not
+    /// reported. A socket has room after nearly every call, so reports of room would end waits that were meant for data.
     ///
     /// ```
     /// use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
@@ -236,8 +223,8 @@ impl Poller {
         self.register(fd, key, READS)
     }
 
-    /// Reports from now on also room to write, for a descriptor of [`add_for_reads`](Self::add_for_reads). What is ready
-    /// already, in either direction, is reported first, even if it was reported before.
+    /// Reports from now on also room to write, for a descriptor of [`add_for_reads`](Self::add_for_reads). Readiness that is
+    /// there already, in either direction, is reported first, even if it was reported before.
     ///
     /// # Panics
     /// If `key.index` is [`u32::MAX`].
@@ -263,9 +250,8 @@ impl Poller {
         registered.map_err(|err| refused(&format!("register descriptor {fd} with epoll"), err))
     }
 
-    /// Reports nothing more about `fd`, except what another wait has fetched before: those events are stale,
-    /// tell them by their generation. Remove a descriptor before closing it, a duplicate would keep the
-    /// registration alive.
+    /// Reports nothing more about `fd`, except events that another wait has fetched before: these are stale, and their
+    /// generation tells. Remove a descriptor before closing it: a duplicate would keep the registration alive.
     ///
     /// # Errors
     /// When `fd` is not registered here.
@@ -276,10 +262,9 @@ impl Poller {
         removed.map_err(|err| refused(&format!("deregister descriptor {fd} from epoll"), err))
     }
 
-    /// Waits until there is something to report, or the time is over; `events` then holds the report alone.
-    /// Blocks the thread.
+    /// Waits until there is something to report, or the time is over; `events` then holds only this report. Blocks the thread.
     ///
-    /// A signal ends a wait with [`Timeout::After`] early and with nothing to report; the others wait on. With
+    /// A signal ends a wait with [`Timeout::After`] early and with nothing to report; other waits go on. With
     /// [`WaitCall::Ppoll`] a look from another thread may do the same, by taking the events away.
     ///
     /// # Errors
@@ -287,7 +272,7 @@ impl Poller {
     #[doc(alias = "netpoll")]
     pub fn wait(&self, events: &mut Events, timeout: Timeout) -> io::Result<Woken> {
         loop {
-            events.raw.clear();
+            events.clear();
             let call = self.wait_call();
             let waited = match call {
                 WaitCall::EpollPwait2 => self.pwait2(events, timeout),
@@ -363,8 +348,8 @@ impl Poller {
             Timeout::After(dur) => {
                 let mut epoll = libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
                 let spec = timespec(dur);
-                // SAFETY: both pointers are to locals, of which there is one as said; a null mask leaves the
-                // signals alone.
+                // SAFETY: both pointers are to locals, and there is one entry, as the call says; a null mask leaves the signals
+                // alone.
                 match unsafe { libc::ppoll(&mut epoll, 1, &spec, ptr::null()) } {
                     0 => return Ok(()),
                     1.. => 0,
@@ -389,7 +374,7 @@ impl Poller {
                     let part = left.min(MOST_MILLIS as u128);
                     self.pwait_millis(events, part as libc::c_int)?;
                     left -= part;
-                    if left == 0 || !events.raw.is_empty() {
+                    if left == 0 || !events.is_empty() {
                         return Ok(());
                     }
                 }
@@ -437,103 +422,6 @@ impl fmt::Debug for Poller {
     }
 }
 
-/// The buffer that a wait fills; made once and used for every wait of its thread.
-///
-/// ```
-/// use gmp_netpoll::{Events, Key, Poller, Timeout, Woken};
-/// use std::os::{fd::AsFd, unix::net::UnixStream};
-///
-/// let (poller, mut events) = (Poller::new()?, Events::with_capacity(1));
-/// let (near, far) = UnixStream::pair()?;
-/// poller.add(near.as_fd(), Key { index: 0, generation: 1 })?;
-/// poller.add(far.as_fd(), Key { index: 1, generation: 1 })?;
-/// // Both can be written to. What does not fit into the buffer is reported by the next wait.
-/// let mut seen = [false; 2];
-/// for _ in 0..2 {
-///     assert_eq!(poller.wait(&mut events, Timeout::Forever)?, Woken::No);
-///     seen[events.iter().next().unwrap().key.index as usize] = true;
-/// }
-/// assert_eq!(seen, [true; 2]);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub struct Events {
-    raw: Vec<libc::epoll_event>,
-}
-
-impl Events {
-    /// A buffer for `capacity` events. What does not fit is reported by the next wait, in turn.
-    ///
-    /// # Panics
-    /// If `capacity` is zero, or more than the kernel takes.
-    #[track_caller]
-    pub fn with_capacity(capacity: usize) -> Self {
-        let most = i32::MAX as usize / size_of::<libc::epoll_event>();
-        assert!((1..=most).contains(&capacity), "Events::with_capacity: {capacity} is not in 1..={most}");
-        Self { raw: Vec::with_capacity(capacity) }
-    }
-
-    /// What the last wait reported, without the waker's event.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> {
-        self.raw.iter().map(|raw| {
-            let happened = raw.events as i32;
-            let seen = BITS.iter().filter(|(epoll, _)| happened & epoll != 0);
-            let readiness = seen.fold(Readiness::EMPTY, |all, (_, one)| all | *one);
-            Event { key: Key::from_bits(raw.u64), readiness }
-        })
-    }
-
-    /// Returns `true` if the last wait reported nothing, the waker's event aside.
-    pub fn is_empty(&self) -> bool {
-        self.raw.is_empty()
-    }
-
-    /// Replaces the report by the first of `pending` that fit.
-    pub(crate) fn refill(&mut self, pending: &mut std::collections::VecDeque<Event>) {
-        self.raw.clear();
-        let fitting = pending.len().min(self.raw.capacity());
-        self.raw.extend(pending.drain(..fitting).map(|event| {
-            let happened = BITS.iter().filter(|(_, one)| event.readiness.contains(*one));
-            let events = happened.fold(0, |all, (epoll, _)| all | *epoll) as u32;
-            libc::epoll_event { events, u64: event.key.to_bits() }
-        }));
-    }
-
-    /// `wait` gets the empty buffer and its room, and returns how many entries it has filled, or -1 with
-    /// `errno` set.
-    fn fill_by(
-        &mut self,
-        wait: impl FnOnce(*mut libc::epoll_event, libc::c_int) -> libc::c_int,
-    ) -> io::Result<()> {
-        let room = self.raw.capacity() as libc::c_int;
-        match wait(self.raw.as_mut_ptr(), room) {
-            filled @ 0.. => {
-                assert!(filled <= room, "Events::fill_by: {filled} events in a buffer of {room}");
-                // SAFETY: the kernel has written that many entries, and they fit (asserted).
-                unsafe { self.raw.set_len(filled as usize) };
-                Ok(())
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn take_waker(&mut self) -> Woken {
-        match self.raw.iter().position(|raw| raw.u64 == WAKER.to_bits()) {
-            Some(_) => {
-                // Two, where the spare one has been registered as well.
-                self.raw.retain(|raw| raw.u64 != WAKER.to_bits());
-                Woken::Yes
-            }
-            None => Woken::No,
-        }
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
 fn token(key: Key) -> mio::Token {
     mio::Token(key.to_bits() as usize)
 }
@@ -546,36 +434,11 @@ fn timespec(dur: Duration) -> libc::timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::VecDeque;
 
     #[test]
     fn threads_may_share_a_poller() {
         fn shared<T: Send + Sync>() {}
         shared::<Poller>();
-    }
-
-    /// Fails by a bit that one direction of the table drops or mixes up.
-    #[test]
-    fn every_readiness_has_its_own_bit_of_epoll() {
-        let all = (0..32).map(|bits| Event {
-            key: Key { index: u32::from(bits), generation: 5 },
-            readiness: Readiness::from_bits(bits),
-        });
-        let mut pending: VecDeque<Event> = all.clone().collect();
-        let mut events = Events::with_capacity(32);
-        events.refill(&mut pending);
-        assert!(events.iter().eq(all), "{events:?}");
-    }
-
-    #[test]
-    fn the_wakers_event_is_told_apart_and_taken_out() {
-        let mut events = Events::with_capacity(3);
-        let event = |index| Event { key: Key { index, generation: 0 }, readiness: Readiness::READABLE };
-        let waker = Event { key: WAKER, ..event(0) };
-        events.refill(&mut VecDeque::from([event(1), waker, event(2)]));
-        assert_eq!(events.take_waker(), Woken::Yes);
-        assert!(events.iter().eq([event(1), event(2)]), "{events:?}");
-        assert_eq!(events.take_waker(), Woken::No);
     }
 
     #[test]

@@ -33,18 +33,18 @@
 //! # Start
 //!
 //! [`run`] starts a runtime, runs its first goroutine, and ends with it. [`go`] starts another goroutine, and
-//! [`JoinHandle::join`] waits for its value, or for a [`JoinError`], which says why there is none: a panic
-//! (`is_panic`), a [`goexit`] (`is_goexit`), an abort (`is_aborted`), or the end of the runtime (`is_shutdown`). `go`
-//! panics where there is no goroutine to call it, or no stack to be had; [`Builder::go`] returns the latter as an
-//! error. [`scope`] starts goroutines that borrow, [`Builder`] gives a goroutine a name or a stack size. A program that
-//! has a `main` of its own, or several runtimes, keeps a [`Runtime`], which a plain thread may use as well; any other
-//! thread starts goroutines by a [`Handle`].
+//! [`JoinHandle::join`] waits for its value, or for a [`JoinError`], which says why there is none: a panic (`is_panic`), a
+//! [`goexit`] (`is_goexit`), an abort (`is_aborted`), or the end of the runtime (`is_shutdown`). `go` panics when its caller is
+//! not a goroutine or when no stack can be allocated; [`Builder::go`] returns the latter as an error. [`scope`] starts
+//! goroutines that borrow, [`Builder`] gives a goroutine a name or a stack size. A program that has a `main` of its own, or
+//! several runtimes, keeps a [`Runtime`], which a plain thread may use as well; any other thread starts goroutines by a
+//! [`Handle`].
 //!
-//! What the scheduler does by default is right for most programs; these change it. [`join`] and [`fork_scope`] run branches of
-//! a computation on other threads that have nothing to do, [`go_lifo`] starts the goroutines of a tree. [`go_fair`],
-//! [`Builder::affinity`], [`JoinHandle::set_affinity`] and [`yield_to`] say where a goroutine stands and which one runs next, a
-//! [`Priority`] which goes first. [`RuntimeBuilder::cpu_sets`] binds Ps to CPUs, [`policy`] has other schedulers.
-//! `docs/choosing.md` says which of these is for what, and what it costs.
+//! The scheduler's defaults are right for most programs; the following calls change them. [`join`] and [`fork_scope`] run
+//! branches of a computation on other threads that have nothing to do, [`go_lifo`] starts the goroutines of a tree.
+//! [`go_fair`], [`Builder::affinity`], [`JoinHandle::set_affinity`] and [`yield_to`] say where a goroutine stands and which one
+//! runs next; a [`Priority`] says which one goes first. [`RuntimeBuilder::cpu_sets`] binds Ps to CPUs, [`policy`] has other
+//! schedulers. `docs/choosing.md` says what each of these is for, and what it costs.
 //!
 //! ```
 //! let mut words = vec!["to", "be", "or", "not"];
@@ -64,14 +64,13 @@
 //!
 //! # Wait
 //!
-//! A call of this library that waits parks the *goroutine*, and its thread runs others. The types of [`sync`] have the
-//! names of std, `parking_lot` and Go, and a guard may be held across a wait. A call that blocks the *thread*
-//! (`std::fs`, a name look-up, a lock of std) stalls no other goroutine either: within milliseconds the runtime
-//! notices, and another thread takes the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in
-//! which others waited (up to 40 ms where the machine has more busy threads than CPUs) it goes on without a P, as one
-//! thread of the process among others, until its next call that may park. It still uses a core: the number of Ps bounds
-//! how many goroutines run by turns, not how many threads compute. [`blocking`] says before the call what would be
-//! noticed in it.
+//! A call of this library that waits parks the *goroutine*, and its thread runs others. The types of [`sync`] have the names of
+//! std, `parking_lot` and Go, and a guard may be held across a wait. A call that blocks the *thread* (`std::fs`, a name
+//! look-up, a lock of std) stalls no other goroutine either: within milliseconds the runtime notices, and another thread takes
+//! the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in which others waited (up to 40 ms where the
+//! machine has more busy threads than CPUs) it goes on without a P, as one thread of the process among others, until its next
+//! call that may park. It still uses a core: the number of Ps bounds how many goroutines run by turns, not how many threads
+//! compute. [`blocking`] tells the runtime before the call what it would otherwise notice during the call.
 //!
 //! ```
 //! use gmp::sync::{Mutex, WaitGroup};
@@ -126,8 +125,8 @@
 //!
 //! # Sockets
 //!
-//! [`net`] has std's names and signatures, `Read` and `Write`. A deadline may be moved, and a socket closed, while
-//! other goroutines wait for it.
+//! [`net`] has std's names and signatures, `Read` and `Write`. A deadline can be moved, and a socket closed, while other
+//! goroutines wait for it.
 //!
 //! ```
 //! use gmp::net::{TcpListener, TcpStream};
@@ -155,8 +154,8 @@
 //! # Files, processes, signals
 //!
 //! [`fs`], [`process`] and [`io`] have std's names as well. A wait for a child, its output, or standard input parks; a call
-//! that waits for a disk takes a thread, and at most a bounded number of them at once. [`signal::notify`] and
-//! [`context::with_signals`] are how a server learns that it is to stop.
+//! that waits for a disk takes a thread, and the number of such threads is bounded. A server learns by [`signal::notify`] or
+//! [`context::with_signals`] that it should stop.
 //!
 //! ```
 //! use gmp::context::{self, Context};
@@ -181,8 +180,8 @@
 //!
 //! # Time
 //!
-//! [`time::sleep`] parks; [`time::Timer`], [`time::Ticker`], [`chan::after`] and [`chan::tick`] tell the time by a
-//! channel; [`time::timeout`] ends the waits of a function after a time.
+//! [`time::sleep`] parks; [`time::Timer`], [`time::Ticker`], [`chan::after`] and [`chan::tick`] report the time through a
+//! channel; [`time::timeout`] ends the waits of a function after a given time.
 //!
 //! ```
 //! use gmp::{chan, context::ContextError, time};
@@ -200,11 +199,11 @@
 //!
 //! # Ending
 //!
-//! A goroutine ends when its function returns, panics, or calls [`goexit`]. From outside a goroutine is ended only
-//! where it waits: a [`context::Context`] under which it [runs](context::Context::run) ends this library's waits
-//! inside, by an unwinding or, in a call on a socket, by an error. When [`run`] returns, the goroutines that are left
-//! are unwound likewise, and their destructors run: [`Runtime::shutdown_timeout`] says which can't be. A wait of std's
-//! or of C's is not ended.
+//! A goroutine ends when its function returns, panics, or calls [`goexit`]. From outside, a goroutine can be ended only while
+//! it waits: a [`context::Context`] that it [runs](context::Context::run) under ends this library's waits in it, by unwinding
+//! or, in a call that returns an [`io::Error`](std::io::Error), by an error. When [`run`] returns, the remaining goroutines are
+//! unwound in the same way, and their destructors run: [`Runtime::shutdown_timeout`] says which ones can't be unwound. A wait
+//! inside std or C is not ended.
 //!
 //! ```
 //! use gmp::context::{Context, ContextError};
@@ -221,7 +220,7 @@
 //! }
 //! ```
 //!
-//! When a program stands still, or is slow:
+//! When a program hangs, or is slow:
 //!
 //! * A program whose goroutines are all asleep is ended, after a dump of what each of them waits for: [`run`] says
 //!   when.
@@ -234,17 +233,17 @@
 //!   runs on the goroutine's own stack, and needs room there. Two kinds of walks fail, as in any program: by an
 //!   unwinder that locks the list of loaded objects (glibc before 2.35, musl), and along frame pointers where the
 //!   program is compiled without them.
-//! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a
-//!   breach of the contract; `panic=abort` ends the process at the first panic. The table of all knobs is [`RuntimeBuilder`]'s.
+//! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach
+//!   of the contract; `panic=abort` ends the process at the first panic. [`RuntimeBuilder`] has the table of all knobs.
 //!
 //! # The contract
 //!
-//! A goroutine may go on on another thread after each call that parks, and Rust has no trait for "my stack may move to
-//! another thread". So starting a runtime is `unsafe`, and so is [`Runtime::run_locked`]. [`migration`] is what the
-//! caller promises, with examples: nothing that belongs to a thread is kept across a call that may park; a function
-//! that uses a `thread_local!` does not also park; unsafe code expects that such a call may unwind; the floating-point
-//! control registers stay as they were; and no function of C has a frame that is larger than the guard.
-//! [`lock_os_thread`] binds a goroutine to its thread where something has to be kept.
+//! A goroutine can resume on another thread after each call that parks, and Rust has no trait for "my stack may move to another
+//! thread". So starting a runtime is `unsafe`, and so is [`Runtime::run_locked`]. [`migration`] says what the caller promises,
+//! with examples: nothing that belongs to a thread is kept across a call that may park; a function that uses a `thread_local!`
+//! does not also park; unsafe code expects that such a call may unwind; the floating-point control registers stay as they were;
+//! and no function of C has a frame that is larger than the guard. [`lock_os_thread`] binds a goroutine to its thread while it
+//! has to keep such a value.
 //!
 //! # Coming from Go
 //!
@@ -255,28 +254,28 @@
 //! | `make(chan T)`, `make(chan T, n)` | [`chan::bounded`]`(0)`, `bounded(n)`, [`chan::unbounded`] | two halves that can be cloned |
 //! | `c <- v`, `<-c`, `v, ok := <-c`, `range c` | `s.send(v)`, `r.recv()`, `for v in r` | a send on a closed channel is an `Err` with the value, not a panic |
 //! | `close(c)` | `s.close()`; or drop the last sender | a second close gives false |
-//! | `select { … }`, `default`, a nil channel | [`select!`], `default`, [`chan::never`], [`chan::never_sender`] | the message of a send is evaluated when it was chosen; without arms it panics, [`chan::never`]`().recv()` waits for ever |
+//! | `select { … }`, `default`, a nil channel | [`select!`], `default`, [`chan::never`], [`chan::never_sender`] | the message of a send is evaluated after the send was chosen; without arms it panics, [`chan::never`]`().recv()` waits for ever |
 //! | `time.After`, `time.Tick`, `time.NewTimer`, `time.AfterFunc` | [`chan::after`], [`chan::tick`], [`time::Timer`], [`time::Ticker`], [`time::after_func`] | |
 //! | `sync.Mutex`, `RWMutex`, `Cond`, `Once`, `WaitGroup`, `Pool` | [`sync`], the value inside the lock | `WaitGroup::go` counts down also when its function panics |
 //! | `golang.org/x/sync`: `errgroup`, `semaphore`, `singleflight` | [`sync::ErrGroup`], [`sync::Semaphore`], [`sync::SingleFlight`] | |
-//! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) has every wait inside end with it | |
-//! | `net.Dial`, `SetDeadline`, `Close` | [`net`], std's names, `set_deadline`, `close` | TCP_NODELAY is off, as with std; Go sets it |
-//! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it for a question; it does not stop the world; a quota is rounded down |
+//! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) makes every wait inside end with it | |
+//! | `net.Dial`, `net.LookupHost`, `SetDeadline`, `Close` | [`net`], std's names, [`net::lookup`], `set_deadline`, `close` | TCP_NODELAY is off, as with std; Go sets it |
+//! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it as a query; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
-//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first wherever the process has no threads of its own; in a dump those that are alike are told together, and one that runs is interrupted by SIGRTMIN+12 |
+//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first only if the process has no threads of its own; a dump tells goroutines that are alike together, and interrupts a running one by SIGRTMIN+12 |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
 //! | stacks that grow; "stack overflow" | 64 KiB (256 KiB in a debug build), or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |
 //!
 //! # Coming from std's threads
 //!
-//! What has a row with "the same" moves by its `use` line alone. What keeps std's type goes on to work, and a wait in it takes
-//! a thread.
+//! Code whose row says "the same" needs only a changed `use` line. Code that keeps std's type continues to work, and a wait in
+//! it takes a thread.
 //!
 //! | std | here | to change beside the `use` line |
 //! | --- | --- | --- |
 //! | `fn main` | [`run`], or `#[gmp::main(unsafe)]` | see [`migration`] |
-//! | `std::net`, `std::os::unix::net` | [`net`], [`net::unix`] | the same; there is no `set_nonblocking`; a limit that has passed is `TimedOut`, where std's sockets say `WouldBlock` |
+//! | `std::net`, `std::os::unix::net` | [`net`], [`net::unix`] | the same; there is no `set_nonblocking`; an expired limit is `TimedOut`, where std's sockets say `WouldBlock`; [`net::lookup`] in place of `to_socket_addrs` |
 //! | `std::fs`, `std::os::unix::fs` | [`fs`], [`fs::unix`] | the same |
 //! | `std::process::{Command, Child, Stdio}` | [`process`] | the same; `exit`, `abort` and `id` are std's |
 //! | `std::io::{stdin, pipe}`, their types | [`io`] | the same; `Read`, `Write`, `BufReader` and `stdout` are std's |
@@ -284,7 +283,7 @@
 //! | `thread::sleep`, `yield_now`, `park`, `unpark` | [`time::sleep`], [`yield_now`], [`park`], [`Unparker`] | |
 //! | `thread::current()` | [`current`] | an `Option`: a plain thread is no goroutine |
 //! | `mpsc::channel()`, `mpsc::sync_channel(n)` | [`chan::unbounded`], [`chan::bounded`] | both senders are a [`chan::Sender`]; the errors have std's names, but for [`chan::SendTimeoutError`], which is new |
-//! | `Mutex`, `RwLock` | [`sync`] | no `.unwrap()`: there is no poison. std's lock may stay where no goroutine parks while it holds the lock; held across a call that may park it breaks the [contract](migration) |
+//! | `Mutex`, `RwLock` | [`sync`] | no `.unwrap()`: there is no poison. std's lock may stay if no goroutine parks while holding it; a std lock that is held across a call that may park breaks the [contract](migration) |
 //! | `Condvar` | [`sync::Condvar`] | the guard is passed by `&mut`: `wait(&mut guard)`; `wait_timeout_while` is `wait_while_for` |
 //! | `Barrier`, `Once`, `OnceLock`, `LazyLock` | [`sync`] | the same |
 //! | `Arc`, atomics | std's | |
@@ -296,7 +295,7 @@
 //! | --- | --- |
 //! | `#[tokio::main] async fn main()` | `fn main() { unsafe { gmp::run(\|\| …) } }`; with the feature `macros` `#[gmp::main(unsafe)]` and `#[gmp::test(unsafe)]` |
 //! | `tokio::runtime::Handle::current()` | [`handle`], [`Runtime::handle`]: a [`Handle`] |
-//! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: whatever waits parks |
+//! | `tokio::spawn(async { … })`, `std::thread::spawn` | [`go`]; no `async`, no `.await`: a call that waits parks |
 //! | `Handle::block_on`, `pollster::block_on`, `.await` | [`block_on`], which parks the goroutine until any [`Future`] is ready |
 //! | `.await` on a channel, a lock, a permit, a timer, a task's end | the blocking call; and for tasks of any executor `recv_async`, `send_async`, `lock_async`, `acquire_async`, [`time::sleep_async`], a [`JoinHandle`] is a future |
 //! | reqwest, sqlx, tonic; hyper; `Stream`, `Sink`; `tracing` | the packages `gmp-tokio`, `gmp-hyper`, `gmp-futures`, `gmp-tracing` |
@@ -307,7 +306,7 @@
 //! | `tokio::select!` | [`select!`] over channels; nothing is dropped half done. Over other futures: tokio's, in [`block_on`] |
 //! | `tokio::time::timeout(d, future)` | [`time::timeout`]`(d, f)`, or `with_timeout` and [`run`](context::Context::run) |
 //! | the builder's `on_thread_start`, `on_thread_stop` | [`RuntimeBuilder::on_thread_start`], and the drop of what it returns |
-//! | `CancellationToken`, `cancelled()` | [`context::Context`], [`ended`](context::Context::ended) |
+//! | `CancellationToken`, `cancelled()`, `drop_guard()` | [`context::Context`], [`ended`](context::Context::ended), [`drop_guard`](context::Cancel::drop_guard) |
 //! | `crossbeam_channel` | [`chan`]: change the `use` line |
 //! | `parking_lot`, `tokio::sync` | [`sync`]: parking_lot's names, [`sync::raw`] for `lock_api`; a guard may be held across a wait |
 //! | `tokio::sync`'s `mpsc` and `oneshot`, `Notify` | [`chan::bounded`], [`chan::unbounded`]; [`sync::Event`] |
@@ -316,7 +315,7 @@
 //! | `thread_local!`, `task_local!` | [`local!`] |
 //! | `std::net`, `tokio::net` | [`net`], with `Read` and `Write` |
 
-// Of what models do not have (`sync::raw`) there is no page to link to.
+// Items that models lack (`sync::raw`) have no page to link to.
 #![cfg_attr(gmp_loom, allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(not(target_os = "linux"))]
@@ -338,6 +337,7 @@ pub mod context;
 mod g;
 mod goroutine;
 mod host;
+mod impls;
 mod m;
 #[cfg(all(test, gmp_loom))]
 mod models;

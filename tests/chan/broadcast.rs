@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a place in the library: whoever reads the report looks for the call.
+/// Fails when the report names a place in the library: its reader looks for the call.
 #[test]
 fn no_capacity_is_the_callers_panic() {
     if child::is_child() {
@@ -168,14 +168,37 @@ fn a_close_leaves_what_was_sent() {
         let closer = sender.clone();
         let sees = crew.go(move || closer.closed());
         sender.send(1).unwrap();
-        assert!(!receiver.is_closed());
-        assert!(sender.close() && !sender.close() && receiver.is_closed());
+        assert!(!receiver.is_closed() && !sender.is_closed());
+        assert!(sender.close() && !sender.close() && receiver.is_closed() && sender.is_closed());
         assert_eq!(sender.send(2), Err(SendError(2)));
         assert_eq!(waits.join(), (Ok(1), Err(RecvError::Closed), Err(RecvError::Closed)));
         sees.join();
         assert_eq!((receiver.recv(), receiver.try_recv()), (Ok(1), Err(TryRecvError::Closed)));
         assert_eq!(sender.subscribe().recv(), Err(RecvError::Closed));
     });
+}
+
+/// Fails when either half counts a handle that has gone, or does not count one that is there.
+#[test]
+fn both_halves_are_counted() {
+    let (sender, receiver) = channel::<()>(1);
+    let counts = |receiver: &Receiver<()>| {
+        let count = (sender.sender_count(), sender.receiver_count());
+        assert_eq!((receiver.sender_count(), receiver.receiver_count()), count);
+        count
+    };
+    let (others, more) = ([(); 3].map(|()| sender.clone()), [sender.subscribe(), receiver.clone()]);
+    assert_eq!(counts(&receiver), (4, 3));
+    drop(others);
+    assert_eq!(counts(&receiver), (1, 3));
+    drop(more);
+    assert_eq!(counts(&receiver), (1, 1));
+    drop(receiver);
+    assert_eq!((sender.receiver_count(), sender.is_closed()), (0, true));
+    let comes = sender.subscribe();
+    assert!(!sender.is_closed() && !comes.is_closed());
+    drop(sender);
+    assert_eq!((comes.sender_count(), comes.is_closed()), (0, true));
 }
 
 /// Fails by a hang: a sender is not told that the last receiver has gone.
@@ -198,7 +221,7 @@ fn a_sender_waits_for_the_last_receiver() {
     });
 }
 
-/// Fails by a hang; or by a message that has gone with the wait that a context has ended.
+/// Fails by a hang; or when a message is lost with the wait that a context has ended.
 #[test]
 fn a_context_ends_the_wait_and_takes_no_message() {
     everyone(|crew| {
@@ -237,7 +260,7 @@ fn a_context_ends_the_wait_and_takes_no_message() {
     });
 }
 
-/// A message whose clone and drop panic when they are told to; by `resume_unwind`, so that nothing is printed.
+/// A message whose clone and drop panic when they are told to, by `resume_unwind`, so nothing is printed.
 struct Bomb {
     number: u32,
     clones: Arc<AtomicBool>,
@@ -318,7 +341,7 @@ fn a_panic_of_a_message_loses_nothing() {
     });
 }
 
-/// Fails by a count: what nobody has seen is not dropped with its channel, or twice.
+/// Fails by a count when a message that no receiver has seen is not dropped with its channel, or is dropped twice.
 #[test]
 fn what_nobody_sees_is_dropped_once() {
     everyone(|crew| {
@@ -345,7 +368,7 @@ fn what_nobody_sees_is_dropped_once() {
     });
 }
 
-/// Fails by a hang: a message that came before, beside or after a look is not rung for; or by a message that is missing.
+/// Fails by a hang when the bell does not ring for a message that came before, beside or after a look; or by a missing message.
 #[test]
 fn a_select_hears_of_each_message() {
     everyone(|crew| {
@@ -386,7 +409,8 @@ fn a_select_hears_of_each_message() {
     });
 }
 
-/// Fails by a bell that is silent beside a message: after a call that unwinds, or that gives out what such a call has kept.
+/// Fails when a bell is silent although there is a message: after a call that unwinds, or that returns what such a call has
+/// kept.
 #[test]
 fn a_bell_rings_on_for_what_is_left_behind() {
     everyone(|crew| {
@@ -419,7 +443,7 @@ fn a_bell_rings_on_for_what_is_left_behind() {
             drops.store(true, SeqCst);
             assert_eq!((number(&mut receiver), rings()), (Err("drop"), true));
             assert_eq!((number(&mut receiver), rings()), (Ok(Ok(2)), true));
-            // Who asks for the bell anew is told too.
+            // A caller that asks for the bell again is told, too.
             receiver.bell();
             assert!(rings() && !rings());
             assert_eq!((number(&mut receiver), rings()), (Ok(Ok(3)), false));
@@ -429,7 +453,7 @@ fn a_bell_rings_on_for_what_is_left_behind() {
     });
 }
 
-/// Fails by a bell that is silent beside a message: the ring is heard once for several messages, and each call takes one.
+/// Fails when a bell is silent although there is a message: one ring stands for several messages, and each call takes one.
 #[test]
 fn a_bell_rings_again_for_each_message_that_is_left() {
     everyone(|crew| {
@@ -450,7 +474,7 @@ fn a_bell_rings_again_for_each_message_that_is_left() {
     });
 }
 
-/// Fails by a bell that is silent beside a message: the call that the ring has led to tells of lost messages alone.
+/// Fails when a bell is silent although there is a message: the call after the ring tells only of lost messages.
 #[test]
 fn a_bell_rings_on_for_what_is_there_after_others_were_missed() {
     everyone(|crew| {
@@ -488,7 +512,7 @@ impl Clone for Slow {
     }
 }
 
-/// Fails by a hang, when a receiver waits beyond its limit for another one's clone; or by a message that it has lost then.
+/// Fails by a hang when a receiver waits beyond its limit for another receiver's clone; or by a message that it has lost then.
 #[test]
 fn a_limit_ends_the_wait_for_another_ones_clone() {
     everyone(|crew| {
@@ -510,7 +534,7 @@ fn a_limit_ends_the_wait_for_another_ones_clone() {
     });
 }
 
-/// Fails by a bell that is silent beside a message, after a context has ended the wait for the message's lock.
+/// Fails when a bell is silent although there is a message, after a context has ended the wait for the message's lock.
 #[test]
 fn a_bell_rings_on_after_a_wait_that_a_context_ends() {
     everyone(|crew| {
@@ -566,7 +590,7 @@ fn a_message_need_not_be_sync() {
     });
 }
 
-/// Fails by a hang: a receiver that its runtime leaves behind holds up a sender or another receiver.
+/// Fails by a hang when a receiver that its runtime leaves behind holds up a sender or another receiver.
 #[test]
 fn who_is_left_behind_holds_nobody_up() {
     for procs in PROCS {
@@ -590,7 +614,7 @@ fn who_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// Fails by a hang: goroutines of two runtimes and a thread do not hear of each other.
+/// Fails by a hang when goroutines of two runtimes and a thread do not hear of each other.
 #[test]
 fn runtimes_and_threads_share_a_channel() {
     everywhere(|rt| {

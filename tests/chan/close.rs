@@ -5,8 +5,8 @@ use common::crew::{each, everyone, join_all};
 use common::probe::Probe;
 use common::random::Random;
 use gmp::chan::{
-    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, after, at, bounded,
-    never, never_sender, tick, unbounded,
+    PollSender, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
+    TrySendError, after, at, bounded, never, never_sender, tick, unbounded,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// No test waits for it to pass.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Fails if two calls both take themselves for the one that closed, or none does.
+/// Fails if two calls both return that they closed the channel, or none does.
 #[test]
 fn close_is_true_for_one_call() {
     everyone(|crew| {
@@ -35,7 +35,7 @@ fn close_is_true_for_one_call() {
     });
 }
 
-/// Fails if what was sent before the close is lost, or something can be sent after it.
+/// Fails if a message that was sent before the close is lost, or one can be sent after it.
 #[test]
 fn what_is_buffered_is_received_and_then_comes_the_error() {
     everyone(|crew| {
@@ -62,7 +62,7 @@ fn what_is_buffered_is_received_and_then_comes_the_error() {
     });
 }
 
-/// Fails by a hang, or by a value that is gone, or received.
+/// Fails by a hang, or when the value is lost or received.
 #[test]
 fn blocked_senders_wake_with_their_value() {
     everyone(|crew| {
@@ -100,7 +100,7 @@ fn blocked_senders_wake_with_their_value() {
     });
 }
 
-/// Fails by a hang: somebody who waits is not told.
+/// Fails by a hang when a waiter is not told.
 #[test]
 fn blocked_receivers_wake_with_an_error() {
     everyone(|crew| {
@@ -129,7 +129,7 @@ fn blocked_receivers_wake_with_an_error() {
     });
 }
 
-/// Fails if the last half but one ends the channel, or the last does not; or if what was sent is not received.
+/// Fails if the last handle but one ends the channel, or the last does not; or if a message is not received.
 #[test]
 fn the_last_handle_of_a_side_ends_the_channel() {
     everyone(|crew| {
@@ -158,6 +158,33 @@ fn the_last_handle_of_a_side_ends_the_channel() {
     });
 }
 
+/// Fails when either half counts a handle that has gone, or does not count one that is there.
+#[test]
+fn the_halves_are_counted() {
+    let (sender, receiver) = bounded::<u8>(1);
+    let counts = |sender: &Sender<u8>, receiver: &Receiver<u8>| {
+        let count = (sender.sender_count(), sender.receiver_count());
+        assert_eq!((receiver.sender_count(), receiver.receiver_count()), count);
+        count
+    };
+    let (others, more) = ([(); 3].map(|()| sender.clone()), receiver.clone());
+    assert_eq!(counts(&sender, &receiver), (4, 2));
+    drop(others);
+    assert_eq!(counts(&sender, &receiver), (1, 2));
+    let owns = more.into_iter();
+    assert_eq!(counts(&sender, &receiver), (1, 2));
+    drop(owns);
+    let polls = PollSender::new(sender.clone());
+    assert_eq!(counts(&sender, &receiver), (2, 1));
+    drop(polls);
+    assert_eq!(counts(&sender, &receiver), (1, 1));
+    drop(receiver);
+    assert_eq!((sender.sender_count(), sender.receiver_count()), (1, 0));
+    let (ticks, nothing, nobody) = (tick(Duration::MAX), never::<u8>(), never_sender::<u8>());
+    assert_eq!((ticks.sender_count(), ticks.clone().receiver_count()), (0, 2));
+    assert_eq!((nothing.receiver_count(), nothing.sender_count(), nobody.sender_count()), (0, 0, 0));
+}
+
 /// Fails if a timer's or a disabled channel can be closed by a holder of one half, for all the others.
 #[test]
 fn timers_and_disabled_channels_cannot_be_closed() {
@@ -180,7 +207,7 @@ fn timers_and_disabled_channels_cannot_be_closed() {
     });
 }
 
-/// Fails by a value that is in two places, or in none: a close meets a send that is on its way.
+/// A close meets a send that is on its way. Fails when the value is in two places, or in none.
 #[test]
 fn a_close_among_senders_and_receivers_loses_nothing() {
     everyone(|crew| {
@@ -216,7 +243,7 @@ fn a_close_among_senders_and_receivers_loses_nothing() {
     });
 }
 
-/// Fails by a hang: the last sender goes while the receiver is on its way into its wait.
+/// The last sender goes while the receiver begins to wait. Fails by a hang.
 #[test]
 fn the_last_sender_goes_while_the_receiver_lies_down() {
     everyone(|crew| {

@@ -1,8 +1,9 @@
-//! The errors: their texts, what they hold, and what they become.
+//! The errors: their texts, what they hold, and what they convert into.
 
 use gmp::chan::{
     ReadyTimeoutError, Receiver, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
-    SendTimeoutError, Sender, TryReadyError, TryRecvError, TrySelectError, TrySendError, bounded, unbounded,
+    SendTimeoutError, Sender, TryReadyError, TryRecvError, TrySelectError, TrySendError, bounded, broadcast,
+    unbounded, watch,
 };
 use std::error::Error;
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
@@ -42,6 +43,28 @@ fn an_error_gives_the_value_back() {
     assert_eq!(TrySendError::Disconnected("value").into_inner(), "value");
     assert_eq!(SendTimeoutError::Timeout("value").into_inner(), "value");
     assert_eq!(SendTimeoutError::Disconnected("value").into_inner(), "value");
+    assert_eq!(broadcast::SendError("value").into_inner(), "value");
+    assert_eq!(watch::SendError("value").into_inner(), "value");
+}
+
+/// Fails to compile when an error asks more of its message than std's do: that it can be sent, shown, or lives for ever.
+#[test]
+fn an_error_asks_nothing_of_its_message() {
+    struct Plain<'a>(#[expect(dead_code, reason = "nobody asks")] Rc<[&'a str; 1]>);
+    fn boxed<'a>(error: impl Error + 'a) -> Box<dyn Error + 'a> {
+        Box::new(error)
+    }
+    let text = "value".to_owned();
+    let plain = || Plain(Rc::new([&text[..]]));
+    let errors = [
+        boxed(SendError(plain())),
+        boxed(TrySendError::Full(plain())),
+        boxed(SendTimeoutError::Timeout(plain())),
+        boxed(broadcast::SendError(plain())),
+        boxed(watch::SendError(plain())),
+    ];
+    let told: Vec<_> = errors.iter().map(|error| format!("{error:?}")).collect();
+    assert_eq!(told, ["SendError(..)", "Full(..)", "Timeout(..)", "SendError(..)", "SendError(..)"]);
 }
 
 #[test]
@@ -80,7 +103,7 @@ fn handles_cross_threads_and_unwinds() {
     assert_eq!(format!("{s:?} {r:?}"), "Sender { .. } Receiver { .. }");
 }
 
-/// Fails by an abort: the allocator is asked for what no machine has.
+/// Fails by an abort when the allocator is asked for more than any machine has.
 #[test]
 fn an_absurd_capacity_panics_with_a_text() {
     for cap in [usize::MAX, usize::MAX / 2, isize::MAX as usize, 1 << 60] {

@@ -2,10 +2,12 @@
 
 use crate::every_kind;
 use common::crew::{each, everyone, join_all};
-use gmp::chan::{IntoIter, Iter, TryIter, after, bounded, never, never_sender, tick, unbounded};
+use gmp::chan::{
+    IntoIter, Iter, Receiver, Sender, TryIter, after, bounded, never, never_sender, tick, unbounded,
+};
 use std::time::Duration;
 
-/// Fails if an iterator ends early, or by a hang: it does not end.
+/// Fails if an iterator ends early, or by a hang if it does not end.
 #[test]
 fn iter_ends_with_the_channel() {
     everyone(|crew| {
@@ -29,7 +31,7 @@ fn iter_ends_with_the_channel() {
     });
 }
 
-/// Fails by a hang: the iterator keeps a sender.
+/// Fails by a hang if the iterator keeps a sender.
 #[test]
 fn into_iter_ends_with_the_last_sender() {
     everyone(|crew| {
@@ -45,7 +47,7 @@ fn into_iter_ends_with_the_last_sender() {
     });
 }
 
-/// Fails if it waits, or leaves something that is there.
+/// Fails if the iterator waits, or leaves a message that is there.
 #[test]
 fn try_iter_takes_what_is_there() {
     everyone(|crew| {
@@ -69,9 +71,12 @@ fn handles_know_their_channel() {
     let ((s, r), (other_s, other_r)) = (bounded::<u8>(3), bounded::<u8>(3));
     assert!(s.same_channel(&s.clone()) && !s.same_channel(&other_s));
     assert!(r.same_channel(&r.clone()) && !r.same_channel(&other_r));
-    let (alarm, clock) = (after(Duration::MAX), tick(Duration::from_secs(3600)));
-    assert!(alarm.same_channel(&alarm.clone()) || alarm.same_channel(&never()));
-    assert!(clock.same_channel(&clock.clone()) && !clock.same_channel(&alarm));
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (alarm, clock) = (after(HOUR), tick(HOUR));
+    assert!(alarm.same_channel(&alarm.clone()) && !alarm.same_channel(&after(HOUR)));
+    assert!(clock.same_channel(&clock.clone()) && !clock.same_channel(&tick(HOUR)));
+    assert!(!clock.same_channel(&alarm) && !alarm.same_channel(&never()));
+    assert!(never::<u8>().same_channel(&never()) && never_sender::<u8>().same_channel(&never_sender()));
 }
 
 #[test]
@@ -85,7 +90,9 @@ fn handles_tell_capacity_and_length() {
         }
         assert_eq!((s.is_full(), r.is_full()), (capacity.is_some(), capacity.is_some()));
     }
-    let (nothing, nobody) = (never::<u8>(), never_sender::<u8>());
+    const NOTHING: Receiver<u8> = never();
+    const NOBODY: Sender<u8> = never_sender();
+    let (nothing, nobody) = (NOTHING, NOBODY);
     assert_eq!((nothing.len(), nothing.is_empty(), nothing.capacity()), (0, true, Some(0)));
     assert_eq!((nobody.len(), nobody.is_empty(), nobody.is_full()), (0, true, true));
 }

@@ -9,7 +9,7 @@ use common::random::{Random, rounds};
 use common::{PROCS, runtime, until, watched};
 use gmp::chan::{
     Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TryRecvError, TrySendError, bounded,
-    never,
+    never, unbounded,
 };
 use gmp::context::Context;
 use gmp::{Runtime, select, select_biased};
@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SHORT_LIMIT: Duration = Duration::from_millis(3);
-/// More than the end of a runtime takes.
+/// Longer than the end of a runtime takes.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A send that can go on at once, chosen.
@@ -31,7 +31,7 @@ fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
     select.try_select().expect("a send is ready")
 }
 
-/// What becomes of a promise whose message unwinds.
+/// Calls a promise off: its message unwinds.
 fn call_off(promise: SelectedOperation<'_>) {
     let unwound: Result<Infallible, _> = catch_unwind(AssertUnwindSafe(move || {
         let _promise = promise;
@@ -41,7 +41,7 @@ fn call_off(promise: SelectedOperation<'_>) {
     assert_eq!(payload.downcast_ref(), Some(&"no message"));
 }
 
-/// A member promises a message, and does this with the promise when `meanwhile` is over, without a pause.
+/// Makes a member promise a message, and do this with the promise when `meanwhile` is over, without a pause.
 fn in_suspense<T: Send + 'static>(
     crew: &Crew<'_>,
     s: &Sender<u32>,
@@ -64,14 +64,14 @@ fn in_suspense<T: Send + 'static>(
     member.join()
 }
 
-/// The next member does this, and waits.
+/// Makes the next member do this, and returns when that member waits.
 fn waiting<'a, T: Send + 'static>(crew: &Crew<'a>, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
     let member = crew.go(f);
     member.until_it_waits();
     member
 }
 
-/// The next member waits to send this.
+/// Makes the next member wait to send this.
 fn waiting_to_send<'a>(
     crew: &Crew<'a>,
     s: &Sender<u32>,
@@ -81,7 +81,7 @@ fn waiting_to_send<'a>(
     waiting(crew, move || s.send(message))
 }
 
-/// Fails if the second message is the first one: the receiver was put back, and took from whoever came next.
+/// Fails if the second message comes first: the receiver was put back, and then took the message of a later sender.
 #[test]
 fn a_sender_that_waits_is_not_overtaken_by_way_of_a_receiver_that_was_put_back() {
     everyone(|crew| {
@@ -102,7 +102,7 @@ fn a_sender_that_waits_is_not_overtaken_by_way_of_a_receiver_that_was_put_back()
     });
 }
 
-/// Fails if whoever comes later has the first message: the one that was put back has waited longer.
+/// Fails if a receiver that comes later has the first message: the receiver that was put back has waited longer.
 #[test]
 fn a_receiver_that_was_put_back_is_not_overtaken() {
     everyone(|crew| {
@@ -154,7 +154,7 @@ fn nobody_overtakes_a_promise_nor_a_sender_that_waits() {
     });
 }
 
-/// Starts one who watches for what can be received, and waits.
+/// Starts a member that watches for a message to receive, and returns when that member waits.
 fn watcher<'a>(crew: &Crew<'a>, r: &Receiver<u32>) -> Member<'a, usize> {
     let r = r.clone();
     waiting(crew, move || {
@@ -164,7 +164,7 @@ fn watcher<'a>(crew: &Crew<'a>, r: &Receiver<u32>) -> Member<'a, usize> {
     })
 }
 
-/// Fails by a hang: nobody tells the watcher that the channel is drained now.
+/// Fails by a hang when nobody tells the watcher that the channel is now drained.
 #[test]
 fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_is_called_off() {
     everyone(|crew| {
@@ -218,7 +218,7 @@ fn what_a_task_gives_back_comes_before_what_was_promised_after_it() {
     });
 }
 
-/// Fails if a receive whose limit is over gives up at once, and leaves a sender behind that was there in time.
+/// Fails if a receive whose limit is over gives up at once, although a sender was there in time.
 #[test]
 fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
     everyone(|crew| {
@@ -237,7 +237,7 @@ fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
     });
 }
 
-/// What a receive with a limit, or none that waits, has returned: a message, if any.
+/// Returns what a receive with a limit, or a receive that does not wait, has returned: a message, if any.
 type InTime = fn(&Receiver<u32>) -> Option<u32>;
 const IN_TIME: [InTime; 6] = [
     |r| r.try_recv().ok(),
@@ -281,7 +281,7 @@ fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
     });
 }
 
-/// Waits to send what takes so long to make, is not sent then, and so on, until it is stopped.
+/// Waits to send a message that takes so long to make, then does not send it, and so on, until it is stopped.
 fn withdraws<'a>(
     crew: &Crew<'a>,
     s: &Sender<u32>,
@@ -426,7 +426,7 @@ fn a_receive_that_does_not_wait_is_not_interrupted() {
     });
 }
 
-/// The only place of a buffer is promised. Fails if one that watches is told of a receiver, or of a sender, that waits: nothing
+/// The only place of a buffer is promised. Fails if a watcher is told of a receiver, or of a sender, that waits: no operation
 /// could complete.
 #[test]
 fn one_that_watches_a_promised_place_hears_only_of_what_could_complete() {
@@ -482,7 +482,7 @@ fn in_the_dynamic_form(r: &Receiver<u32>) -> Result<u32, RecvError> {
     select.select().recv(r)
 }
 
-/// A goroutine of this runtime does this, and waits.
+/// Makes a goroutine of this runtime do this, and returns when that goroutine waits.
 fn wait_on(rt: &Runtime, f: impl FnOnce() + Send + 'static) {
     Member::Goroutine(rt, rt.go(f)).until_it_waits();
 }
@@ -494,7 +494,7 @@ fn with_a_receiver(procs: usize, r: &Receiver<u32>, way: Way) -> Runtime {
     rt
 }
 
-/// Takes every P of a runtime, and lets no goroutine have it before the gate is open; in a process without retakes.
+/// Takes every P of a runtime, and keeps it from all goroutines until the gate is open; in a process without retakes.
 fn keep_all(rt: &Runtime, procs: usize, gate: &Gate) {
     let kept = Arc::new(AtomicUsize::new(0));
     for _ in 0..procs {
@@ -522,7 +522,7 @@ fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
     }
 }
 
-/// Fails if the message is lost: the receiver that was put back is never going to look for it.
+/// Fails if the message is lost: the receiver that was put back will never look for it.
 #[test]
 fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
     for procs in PROCS {
@@ -540,7 +540,7 @@ fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
     }
 }
 
-/// Fails by a hang: the message is handed to a goroutine that was left behind, and the one who waits now has none.
+/// Fails by a hang when the message is handed to a goroutine that was left behind, and the present waiter has none.
 #[test]
 fn a_promise_to_one_that_is_left_is_kept_with_another() {
     everyone(|crew| {
@@ -563,8 +563,8 @@ fn a_promise_to_one_that_is_left_is_kept_with_another() {
     });
 }
 
-/// A select waits to send, a receiver claims it, and it does not run again before its runtime ends. Fails by a hang: the
-/// receiver waits for its message.
+/// A select waits to send, a receiver claims it, and the select does not run again before its runtime ends. Fails by a hang:
+/// the receiver waits for its message.
 #[test]
 fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run() {
     child::without_retakes(
@@ -586,8 +586,8 @@ fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_n
     );
 }
 
-/// A thread tries to receive from such a one, and gives up before that has run. Fails by a hang of the thread, or if the end of
-/// the runtime looks for who has gone.
+/// A thread tries to receive from such a select, and gives up before the select has run. Fails by a hang of the thread, or if
+/// the end of the runtime looks for a thread that has gone.
 #[test]
 fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
     child::without_retakes("a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone", || {
@@ -607,8 +607,8 @@ fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
     });
 }
 
-/// One that a context's end has woken is in line for a P when its runtime ends. Fails if its wait is still open, and a
-/// message is lost in it.
+/// A goroutine that the end of a context has woken is in line for a P when its runtime ends. Fails if its wait is still open,
+/// and a message is lost in it.
 #[test]
 fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing() {
     child::without_retakes(
@@ -634,7 +634,69 @@ fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_no
     );
 }
 
-/// Its drop counts, and panics when nothing else does.
+/// The only sender of a reply comes in a message whose last receiver goes while that message is evaluated. Fails by a send that
+/// succeeds: the message would stand in the channel for ever, with the reply that its sender waits for.
+#[test]
+fn a_message_comes_back_when_the_last_receiver_has_gone() {
+    everyone(|crew| {
+        for (dynamic, closes) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (work, jobs) in [bounded(1), bounded(4), unbounded()] {
+                let (promised, gone) = (Gate::default(), Gate::default());
+                let asks = crew.go({
+                    let (promised, gone) = (promised.clone(), gone.clone());
+                    move || {
+                        let (reply, answer) = bounded::<()>(1);
+                        let meanwhile = || {
+                            promised.open();
+                            gone.pass();
+                        };
+                        let sent = if dynamic {
+                            let mut select = Select::new();
+                            select.send(&work);
+                            let promise = select.select();
+                            meanwhile();
+                            promise.send(&work, reply)
+                        } else {
+                            select! { send(work, { meanwhile(); reply }) -> sent => sent }
+                        };
+                        let SendError(reply) = sent.unwrap_err();
+                        assert_eq!((work.len(), work.try_send(reply).is_err()), (0, true));
+                        answer.recv()
+                    }
+                });
+                promised.pass();
+                let last = jobs.clone();
+                drop(jobs);
+                assert!(!closes || last.close());
+                drop(last);
+                gone.open();
+                assert_eq!(asks.join(), Err(RecvError));
+            }
+        }
+    });
+}
+
+/// Fails by an error, or by a hang: a close that leaves a receiver ends no promise.
+#[test]
+fn a_promise_to_a_closed_channel_is_kept_as_long_as_a_receiver_is_there() {
+    everyone(|crew| {
+        for (s, r) in [bounded(1), unbounded()] {
+            let other = r.clone();
+            let sent = in_suspense(
+                crew,
+                &s,
+                || {
+                    assert!(s.close());
+                    drop(other);
+                },
+                |promise, s| promise.send(s, 7),
+            );
+            assert_eq!((sent, r.recv(), r.recv()), (Ok(()), Ok(7), Err(RecvError)));
+        }
+    });
+}
+
+/// A value whose drop counts, and panics unless the thread is panicking already.
 struct Bad(Arc<AtomicUsize>);
 
 impl Drop for Bad {

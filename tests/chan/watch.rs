@@ -5,16 +5,17 @@ use common::crew::{each, everyone, join_all};
 use gmp::chan::watch::{RecvError, RecvTimeoutError, SendError, Sender, channel};
 use gmp::chan::{bounded, never};
 use gmp::context::{Context, ContextError};
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::{self, Waker};
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a hang, when a change is not told; by the last value; or by one that is half written or older than one before.
+/// Fails by a hang when a change is not told; by the last value; or by a value that is half written or older than one before.
 #[test]
 fn the_last_value_is_seen() {
     everyone(|crew| {
@@ -93,10 +94,24 @@ fn what_was_seen_is_not_told_again() {
     assert_eq!((sender.subscribe().has_changed(), twin.clone().has_changed()), (Ok(false), Ok(true)));
     assert_eq!(format!("{:?} {:?}", receiver.borrow(), *sender.borrow()), "4 4");
     assert_eq!((sender.receiver_count(), sender.sender_count(), sender.clone().sender_count()), (2, 1, 2));
+    assert_eq!((twin.receiver_count(), twin.sender_count()), (2, 1));
     assert!(sender.same_channel(&sender.clone()) && twin.same_channel(&receiver));
+    assert!(!twin.is_closed());
+    drop(sender);
+    assert_eq!((twin.sender_count(), twin.is_closed(), twin.receiver_count()), (0, true, 2));
 }
 
-/// Fails by the value or by a hang: a close takes the last value away, or is not told.
+/// Fails by a first value that is not the type's default, or by a receiver that was never made.
+#[test]
+fn a_sender_has_a_default() {
+    let sender = Sender::<u32>::default();
+    assert_eq!(
+        (*sender.borrow(), sender.receiver_count(), sender.subscribe().has_changed()),
+        (0, 0, Ok(false))
+    );
+}
+
+/// Fails by the value when a close takes the last one away, or by a hang when the close is not told.
 #[test]
 fn a_close_leaves_the_last_value() {
     everyone(|crew| {
@@ -148,7 +163,102 @@ fn a_close_leaves_the_last_value() {
     });
 }
 
-/// Fails by a hang: a value that is right is not seen; or by one that is not.
+/// Each sender waits for a reader, and the channel is closed meanwhile. Fails when a change is told after the end, or a `send`
+/// then changes something.
+#[test]
+fn nothing_is_told_after_the_end() {
+    /// Returns the value that was refused.
+    type Changes = fn(&Sender<i32>) -> Option<i32>;
+    let ways: [(Changes, i32); 4] = [
+        (|sender| sender.send(1).err().map(|SendError(value)| value), 0),
+        (|sender| Some(sender.send_replace(1)).filter(|before| *before != 0), 1),
+        (
+            |sender| {
+                sender.send_modify(|value| *value = 1);
+                None
+            },
+            1,
+        ),
+        (
+            |sender| {
+                let modify = |value: &mut i32| {
+                    *value = 1;
+                    true
+                };
+                Some(2).filter(|_| !sender.send_if_modified(modify))
+            },
+            1,
+        ),
+    ];
+    everyone(|crew| {
+        for (changes, after) in ways {
+            let (sender, mut receiver) = channel(0);
+            let (mut other, reader) = (sender.subscribe(), sender.subscribe());
+            let value = reader.borrow();
+            let theirs = sender.clone();
+            let waits = crew.go(move || changes(&theirs));
+            waits.until_it_waits();
+            assert!(sender.close());
+            let told = receiver.changed();
+            drop(value);
+            assert_eq!((told, waits.join()), (Err(RecvError), Some(1).filter(|_| after == 0)));
+            assert_eq!(
+                (receiver.changed(), other.changed_timeout(MS)),
+                (Err(RecvError), Err(RecvTimeoutError::Closed))
+            );
+            // A receiver that looks sees it.
+            assert_eq!((*receiver.borrow(), receiver.borrow().has_changed()), (after, false));
+            assert_eq!(receiver.wait_for(|value| *value == after).map(|value| *value), Ok(after));
+            // Another one, of which nothing is told either.
+            _ = changes(&sender);
+            assert_eq!((receiver.changed(), other.changed()), (Err(RecvError), Err(RecvError)));
+        }
+    });
+}
+
+/// Fails when a change that began before the end is told after it.
+#[test]
+fn a_change_that_a_close_has_overtaken_is_not_told() {
+    everyone(|crew| {
+        let ((sender, mut receiver), (changes, changing), (goes_on, go_on)) =
+            (channel(0), bounded(0), bounded(0));
+        let theirs = sender.clone();
+        let modifies = crew.go(move || {
+            theirs.send_modify(|value| {
+                changes.send(()).unwrap();
+                go_on.recv().unwrap();
+                *value = 1;
+            });
+        });
+        changing.recv().unwrap();
+        assert!(sender.close());
+        let told = receiver.changed();
+        goes_on.send(()).unwrap();
+        modifies.join();
+        assert_eq!((told, receiver.changed(), *receiver.borrow()), (Err(RecvError), Err(RecvError), 1));
+        // Asked for.
+        receiver.mark_changed();
+        assert_eq!((receiver.changed(), receiver.changed()), (Ok(()), Err(RecvError)));
+    });
+}
+
+/// A `send` waits for a reader, and the last receiver goes meanwhile. Fails when the `send` succeeds without a receiver.
+#[test]
+fn a_send_that_waits_is_refused_when_the_last_receiver_goes() {
+    everyone(|crew| {
+        let (sender, receiver) = channel(0);
+        let value = sender.borrow();
+        let theirs = sender.clone();
+        let waits = crew.go(move || theirs.send(1));
+        waits.until_it_waits();
+        drop(receiver);
+        drop(value);
+        assert_eq!((waits.join(), *sender.borrow()), (Err(SendError(1)), 0));
+        assert_eq!((sender.subscribe().has_changed(), sender.send_replace(2)), (Ok(false), 0));
+    });
+}
+
+/// Fails by a hang when a value that is right is not seen; or when a value that is not right is returned.
 #[test]
 fn who_waits_for_a_value_gets_that_one() {
     everyone(|crew| {
@@ -173,7 +283,37 @@ fn who_waits_for_a_value_gets_that_one() {
     });
 }
 
-/// Fails by a hang: a panic keeps the value locked; by a panic, when it poisons; or by a change that was told.
+/// Fails by a hang when a limit does not end the wait, or hides a value that is right; by the clock; or by what counts as seen.
+#[test]
+fn who_waits_for_a_value_does_so_until_the_limit() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(0);
+        sender.send(1).unwrap();
+        let reader = crew.go(move || {
+            let (begin, late) = (Instant::now(), Err(RecvTimeoutError::Timeout));
+            assert_eq!(receiver.wait_for_timeout(|n| *n == 2, MS).map(|n| *n), late);
+            assert_eq!(receiver.wait_for_deadline(|n| *n == 2, begin + 2 * MS).map(|n| *n), late);
+            assert!(begin.elapsed() >= 2 * MS);
+            assert!(!receiver.has_changed().unwrap(), "what was asked about is seen");
+            // The present value is asked about in any case.
+            assert_eq!(receiver.wait_for_deadline(|n| *n == 1, begin).map(|n| *n), Ok(1));
+            assert_eq!(receiver.wait_for_timeout(|n| *n == 1, Duration::ZERO).map(|n| *n), Ok(1));
+            receiver
+        });
+        let mut receiver = reader.join();
+        let reader = crew.go(move || {
+            let found = receiver.wait_for_timeout(|n| *n == 2, 600_000 * MS).map(|n| *n);
+            let then = receiver.wait_for_deadline(|n| *n == 3, Instant::now() + 600_000 * MS).map(|n| *n);
+            (found, then)
+        });
+        reader.until_it_waits();
+        sender.send(2).unwrap();
+        drop(sender);
+        assert_eq!(reader.join(), (Ok(2), Err(RecvTimeoutError::Closed)));
+    });
+}
+
+/// Fails by a hang when a panic keeps the value locked; by a panic when it poisons; or when a change is told.
 #[test]
 fn a_panic_of_a_change_locks_and_poisons_nothing() {
     struct Bomb(u32, bool);
@@ -244,7 +384,7 @@ fn a_context_ends_the_waits() {
     });
 }
 
-/// Fails by a hang: a change before, beside or after a look is not rung for.
+/// Fails by a hang when the bell does not ring for a change before, beside or after a look.
 #[test]
 fn a_select_hears_of_the_last_value() {
     everyone(|crew| {
@@ -273,8 +413,8 @@ fn a_select_hears_of_the_last_value() {
     });
 }
 
-/// Fails by a bell that is silent beside a value that its receiver has not seen: a future that waited for it is dropped after
-/// the ring was heard.
+/// Fails when a bell is silent although its receiver has not seen the value: a future that waited for the value is dropped
+/// after the ring was heard.
 #[test]
 fn a_bell_rings_on_when_a_future_is_dropped() {
     let (sender, mut receiver) = channel(0);
@@ -288,8 +428,33 @@ fn a_bell_rings_on_when_a_future_is_dropped() {
     assert!(rings() && !rings());
 }
 
-/// Fails by a bell that is silent beside a value that its receiver has not seen: after a context has ended the wait for that
-/// value, or after the receiver has marked the value as changed.
+/// Fails by what the future asks about when a future that is polled again after an error, or after a panic of its condition,
+/// does not begin again.
+#[test]
+fn a_future_that_was_refused_begins_again() {
+    let (sender, mut receiver) = channel(1);
+    drop(sender);
+    let (right, asked) = (Cell::new(false), Cell::new(0));
+    let mut waits = Box::pin(receiver.wait_for_async(|value| {
+        asked.set(asked.get() + 1);
+        if asked.get() == 2 {
+            resume_unwind(Box::new("asks"));
+        }
+        right.get() && *value == 1
+    }));
+    let mut poll = || {
+        let polled = waits.as_mut().poll(&mut task::Context::from_waker(Waker::noop()));
+        polled.map(|value| value.map(|value| *value))
+    };
+    assert_eq!((poll(), asked.get()), (Poll::Ready(Err(RecvError)), 1));
+    assert!(catch_unwind(AssertUnwindSafe(&mut poll)).is_err());
+    assert_eq!((poll(), asked.get()), (Poll::Ready(Err(RecvError)), 3));
+    right.set(true);
+    assert_eq!((poll(), poll(), asked.get()), (Poll::Ready(Ok(1)), Poll::Ready(Ok(1)), 5));
+}
+
+/// Fails when a bell is silent although its receiver has not seen the value: after a context has ended the wait for that value,
+/// or after the receiver has marked the value as changed.
 #[test]
 fn a_bell_rings_on_for_what_was_not_seen() {
     everyone(|crew| {
@@ -320,6 +485,8 @@ fn a_bell_rings_on_for_what_was_not_seen() {
         let reader = crew.go(move || {
             changed.recv().unwrap();
             assert!(rings() && !rings());
+            let late = receiver.wait_for_timeout(|_| true, MS).map(|n| *n);
+            assert_eq!((late, rings(), rings()), (Err(RecvTimeoutError::Timeout), true, false));
             let ended = gmp::time::timeout(MS, || *receiver.borrow_and_update());
             assert_eq!((ended, rings(), rings()), (Err(ContextError::DeadlineExceeded), true, false));
             let ended = gmp::time::timeout(MS, || receiver.wait_for(|_| true).is_ok());

@@ -1,4 +1,5 @@
-//! What the whole-system tests share: a fresh runtime for each number of Ps, an end for what hangs, and helpers by subject.
+//! What the whole-system tests share: a fresh runtime for each number of Ps, an end for tests that hang, and helpers by
+//! subject.
 
 pub mod bolt;
 pub mod child;
@@ -21,6 +22,7 @@ pub mod random;
 pub mod room;
 pub mod seccomp;
 pub mod slow_disk;
+pub mod stderr;
 pub mod talk;
 mod waits;
 mod watch;
@@ -29,7 +31,7 @@ pub mod within;
 use gmp::Runtime;
 pub use watch::*;
 
-/// The property holds in a fresh runtime of each size.
+/// Checks that the property holds in a fresh runtime of each size.
 #[track_caller]
 pub fn everywhere(property: impl Fn(Runtime)) {
     in_each_size(&property);

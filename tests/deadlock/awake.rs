@@ -12,6 +12,7 @@ use gmp::net::TcpListener;
 use gmp::process::Command;
 use gmp::signal::{self, SIGALRM};
 use std::sync::Arc;
+use std::task::{self, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,10 @@ pub const TESTS: &[Test] = &[
         lives_under("future", "deadlock=always");
     }),
     ("a_socket_is_waited_for", || lives("socket")),
+    ("a_task_at_a_descriptor_is_waited_for", || {
+        lives("task_at_socket");
+        lives_under("task_at_socket", "deadlock=always");
+    }),
     ("a_receiver_of_signals_is_waited_for", || {
         lives("signal");
         lives_under("signal", "deadlock=always");
@@ -67,7 +72,36 @@ fn run_receiving<T>(make: impl FnOnce(Sender<()>) -> T + Send) {
     }
 }
 
-/// Has the kernel send `SIGALRM`.
+/// Starts another process, which connects to this port, and sends when the monitors no longer look. A thread would be a foreign
+/// one.
+fn sends_late_to(port: u16) -> std::process::Child {
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; sleep 1.4; echo x >&3");
+    std::process::Command::new("bash").args(["-c", &script]).spawn().unwrap()
+}
+
+/// A waker that sends.
+struct Sends(Sender<()>);
+
+impl Wake for Sends {
+    fn wake(self: Arc<Self>) {
+        // The receiver may have gone.
+        let _nobody = self.0.send(());
+    }
+}
+
+/// Polls like a small executor that keeps its tasks in a channel.
+fn polled<T>(mut poll: impl FnMut(&mut task::Context<'_>) -> Poll<T>) -> T {
+    let (wakes, woken) = bounded(1);
+    let waker = Waker::from(Arc::new(Sends(wakes)));
+    loop {
+        match poll(&mut task::Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => woken.recv().unwrap(),
+        }
+    }
+}
+
+/// Makes the kernel send `SIGALRM`.
 fn alarm_in(time: Duration) {
     let at = libc::timeval { tv_sec: time.as_secs() as _, tv_usec: time.subsec_micros() as _ };
     let once = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: at };
@@ -216,13 +250,22 @@ pub const CHILDREN: &[(&str, fn())] = &[
     ("socket", || {
         run_receiving(|sender| {
             drop(go(move || {
-                // Another process sends, as a thread would be a foreign one.
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let port = listener.local_addr().unwrap().port();
-                let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; sleep 1.4; echo x >&3");
-                let mut shell = std::process::Command::new("bash").args(["-c", &script]).spawn().unwrap();
+                let mut shell = sends_late_to(listener.local_addr().unwrap().port());
                 let (mut stream, _) = listener.accept().unwrap();
                 std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
+                shell.wait().unwrap();
+                sender.send(()).unwrap();
+            }));
+        });
+    }),
+    ("task_at_socket", || {
+        run_receiving(|sender| {
+            drop(go(move || {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let mut shell = sends_late_to(listener.local_addr().unwrap().port());
+                let (stream, _) = polled(|cx| listener.poll_accept(cx)).unwrap();
+                assert_eq!(polled(|cx| stream.poll_read(cx, &mut [0])).unwrap(), 1);
                 shell.wait().unwrap();
                 sender.send(()).unwrap();
             }));
@@ -261,8 +304,8 @@ fn with_another(work: fn(Sender<()>)) {
     first.run(move || receiver.recv().unwrap());
 }
 
-/// Tokens between two runtimes whose goroutines now and then let everything fall asleep for a moment, in all the ways in
-/// which something may be under way that no queue shows.
+/// Tokens go between two runtimes whose goroutines now and then let everything fall asleep for a moment, in all the ways in
+/// which something can be under way that no queue shows.
 fn storm() {
     let (first, second) = (runtime(), runtime());
     let ((there, theirs), (back, ours)) = (bounded::<u64>(0), bounded::<u64>(0));

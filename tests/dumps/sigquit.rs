@@ -1,7 +1,8 @@
-//! SIGQUIT: what each goroutine does, and the end of the process, whatever it hangs in. Each case is a child process, which
-//! sends the signal to itself.
+//! SIGQUIT: the dump of what each goroutine does, and the end of the process, whatever the process hangs in. Each case is a
+//! child process, which sends the signal to itself.
 
 use common::child;
+use common::stderr::{pipe_for_stderr, stderr_does_not_block};
 use common::{PROCS, runtime, skipped, until, watched};
 use gmp::chan::bounded;
 use gmp::{Runtime, go};
@@ -23,7 +24,7 @@ fn send() {
     assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGQUIT) }, 0);
 }
 
-/// What stands here waits for the end of the process, not for ever.
+/// Waits for the end of the process, but not for ever.
 fn dies() {
     watched(0, || {
         loop {
@@ -45,7 +46,7 @@ fn waits_for_a_message() {
     let _never = receiver.recv();
 }
 
-/// The text that a child left behind, whose status must be Go's.
+/// Returns the text of a child, whose status must be Go's.
 #[track_caller]
 fn dumped(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,7 +63,7 @@ fn parked(rt: &Runtime, count: usize) {
     until(|| rt.dump().contains(&head));
 }
 
-/// Fails by another end than Go's, by a hang, or when the trace does not show where they wait.
+/// Fails by another end than Go's, by a hang, or when the trace does not show where the goroutines wait.
 #[test]
 fn goroutines_that_are_parked_are_shown_with_their_frames() {
     if child::is_child() {
@@ -90,7 +91,7 @@ fn waits_deep(frames: usize) {
     std::hint::black_box(frames);
 }
 
-/// Standard error is a small pipe, and does not block. Fails where the text ends with what the pipe has room for.
+/// Standard error is a small pipe, and does not block. Fails when the text ends when the pipe is full.
 #[test]
 fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
     const DEPTHS: usize = 40;
@@ -99,12 +100,9 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
         let rt = runtime(1);
         (0..DEPTHS).for_each(|frames| drop(rt.go(move || waits_deep(frames))));
         until(|| rt.dump().matches("[chan receive, ").count() == DEPTHS);
-        let set = |what, to: libc::c_int| {
-            // SAFETY: no pointers.
-            assert!(unsafe { libc::fcntl(libc::STDERR_FILENO, what, to) } >= 0);
-        };
-        set(libc::F_SETPIPE_SZ, 4096);
-        set(libc::F_SETFL, libc::O_NONBLOCK);
+        // SAFETY: no pointers.
+        assert!(unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_SETPIPE_SZ, 4096) } >= 0);
+        stderr_does_not_block();
         send();
         return dies();
     }
@@ -130,7 +128,7 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
     assert_eq!(text.matches("[chan receive, ").count(), DEPTHS, "{} bytes", text.len());
 }
 
-/// Fails by a hang: who prints waits for a P, or for a thread that runs goroutines.
+/// Fails by a hang when the printing thread waits for a P, or for a thread that runs goroutines.
 #[test]
 fn hogs_on_all_threads_do_not_keep_it() {
     let name = "hogs_on_all_threads_do_not_keep_it";
@@ -163,7 +161,7 @@ fn hogs_on_all_threads_do_not_keep_it() {
     }
 }
 
-/// Fails by a hang: who prints waits for a lock of the program.
+/// Fails by a hang when the printing thread waits for a lock of the program.
 #[test]
 fn a_lock_on_standard_error_does_not_keep_it() {
     let name = "a_lock_on_standard_error_does_not_keep_it";
@@ -190,7 +188,7 @@ fn sleeps_of_monitor() -> Option<u64> {
     status.filter(monitor).find_map(sleeps)
 }
 
-/// Fails by a hang: the monitor sleeps for good, and is not woken.
+/// Fails by a hang when the monitor sleeps for good, and is not woken.
 #[test]
 fn an_idle_process_wakes_for_it() {
     let name = "an_idle_process_wakes_for_it";
@@ -209,7 +207,7 @@ fn an_idle_process_wakes_for_it() {
     assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
 }
 
-/// Fails when who answers is forgotten as the oldest runtime ends.
+/// Fails when no runtime answers after the oldest one has ended.
 #[test]
 fn a_runtime_that_ends_leaves_the_answer_to_another() {
     let name = "a_runtime_that_ends_leaves_the_answer_to_another";
@@ -221,25 +219,6 @@ fn a_runtime_that_ends_leaves_the_answer_to_another() {
         return dies();
     }
     assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
-}
-
-/// Standard error becomes a pipe that nobody reads: what is printed there is read here, if it is not full already.
-fn pipe_for_stderr(full: bool) -> fs::File {
-    use std::io::Write;
-    use std::os::fd::FromRawFd;
-    let mut ends = [0; 2];
-    // SAFETY: writes two descriptors, which are ours.
-    let (read, mut write) = unsafe {
-        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK), 0);
-        (fs::File::from_raw_fd(ends[0]), fs::File::from_raw_fd(ends[1]))
-    };
-    while full && write.write(&[b'.'; 512]).is_ok() {}
-    // SAFETY: the end for writing is ours, and blocks from here on.
-    unsafe {
-        assert_eq!(libc::fcntl(ends[1], libc::F_SETFL, 0), 0);
-        assert_eq!(libc::dup2(ends[1], 2), 2);
-    }
-    read
 }
 
 /// Fails when the process ends, or when the second one prints nothing.
@@ -268,7 +247,43 @@ fn with_the_knob_the_process_goes_on_and_may_be_asked_again() {
     child::passes(name, &[("GMPDEBUG", "sigquit=dump")]);
 }
 
-/// Fails by a hang: the printing hangs, and the second signal is no way out.
+/// Main blocks its thread until another goroutine has run, while a dump is printed that nobody reads. Fails by the exit status
+/// when the monitor, which is to take the P, waits for the reader, too.
+#[test]
+fn with_the_knob_goroutines_go_on_while_nobody_reads() {
+    // Less than the time that a reader is given, if the wait has a limit.
+    const LATE: Duration = Duration::from_secs(4);
+    let name = "with_the_knob_goroutines_go_on_while_nobody_reads";
+    if child::is_child() {
+        let (rt, _nobody_reads) = (runtime(1), pipe_for_stderr(true));
+        let in_time = rt.run(|| {
+            let (tells, told) = std::sync::mpsc::channel();
+            drop(go(move || tells.send(())));
+            send();
+            told.recv_timeout(LATE).is_ok()
+        });
+        // A panic would be printed first.
+        std::process::exit(i32::from(!in_time));
+    }
+    let output = child::run(name, &[("GMPDEBUG", "sigquit=dump")]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Fails by a hang when nobody reads and the printing thread waits for a reader.
+#[test]
+fn it_ends_the_process_where_nobody_reads() {
+    let name = "it_ends_the_process_where_nobody_reads";
+    if child::is_child() {
+        let rt = runtime(2);
+        parked(&rt, 2);
+        let _nobody_reads = pipe_for_stderr(true);
+        send();
+        return dies();
+    }
+    assert_eq!(child::run(name, &[]).status.code(), STATUS);
+}
+
+/// Fails by a hang when the printing hangs, and the second signal does not end the process.
 #[test]
 fn the_second_one_before_the_answer_ends_the_process() {
     let name = "the_second_one_before_the_answer_ends_the_process";
@@ -288,8 +303,8 @@ fn the_second_one_before_the_answer_ends_the_process() {
     assert_eq!(child::run(name, &[]).status.signal(), Some(libc::SIGQUIT));
 }
 
-/// The kernel ends the first process of a container by no signal that has its default action. Fails by a hang: the signal is
-/// lost, and so is each one after it, as the handler is gone.
+/// The kernel does not end the first process of a container by a signal that has its default action. Fails by a hang when the
+/// signal is lost, and so is each one after it, as the handler is gone.
 #[test]
 fn as_the_first_process_of_a_container_it_ends_too() {
     let name = "as_the_first_process_of_a_container_it_ends_too";
@@ -317,7 +332,7 @@ fn take_it() {
     unsafe { libc::signal(libc::SIGQUIT, take as *const () as libc::sighandler_t) };
 }
 
-/// Fails by the end of the process: a handler was replaced, be it older or younger than the runtime.
+/// Fails by the end of the process when a handler, older or younger than the runtime, was replaced.
 #[test]
 fn a_handler_of_the_program_is_left_alone() {
     let name = "a_handler_of_the_program_is_left_alone";
@@ -342,7 +357,7 @@ fn a_handler_of_the_program_is_left_alone() {
     }
 }
 
-/// Fails when the signal is caught although it is not to be, or nobody is there who could answer.
+/// Fails when the signal is caught although that is switched off, or although no runtime could answer.
 #[test]
 fn without_a_runtime_and_when_it_is_off_it_ends_the_process_as_ever() {
     let name = "without_a_runtime_and_when_it_is_off_it_ends_the_process_as_ever";

@@ -6,6 +6,7 @@ mod port_forward;
 mod printed;
 mod process_pool;
 mod program;
+mod rate_limit;
 mod refused;
 mod static_files;
 mod stops;

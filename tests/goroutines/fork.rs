@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn sum(numbers: &[u64], leaf: usize) -> u64 {
     if numbers.len() <= leaf {
@@ -206,7 +206,7 @@ fn go_lifo_is_depth_first_and_go_is_breadth_first() {
     });
 }
 
-/// Own newest first.
+/// A P takes its own newest branch first.
 #[test]
 fn the_newest_of_the_own_runs_first() {
     watched(1, || {
@@ -224,7 +224,7 @@ fn the_newest_of_the_own_runs_first() {
     });
 }
 
-/// Others' oldest: a thread that comes for work takes the branch that was forked first.
+/// A thread that comes for work takes the branch that was forked first.
 #[test]
 fn a_thief_takes_the_oldest() {
     watched(2, || {
@@ -258,7 +258,7 @@ fn until_on_thread(mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Fails by a hang: a branch that the forker's own waits for is not begun.
+/// Fails by a hang when a branch for which the forker's own waits is not begun.
 #[test]
 fn a_branch_begins_while_the_forker_is_parked_in_its_own() {
     everywhere(|rt| {
@@ -282,7 +282,7 @@ fn a_branch_begins_while_the_forker_is_parked_in_its_own() {
     });
 }
 
-/// More forkers are parked than a P has room for jobs. Fails by a hang where one that finds no room forgets its branch.
+/// More forkers are parked than a P has room for jobs. Fails by a hang when a forker that finds no room forgets its branch.
 #[test]
 fn more_forkers_may_wait_than_there_is_room_for() {
     const MANY: usize = 500;
@@ -335,7 +335,7 @@ fn a_chain_of_joins_may_be_long() {
     });
 }
 
-/// Fails by a hang: the branch of a forker that blocks its thread, marked or not, is not begun by another.
+/// Fails by a hang when no other thread begins the branch of a forker that blocks its thread, marked or not.
 #[test]
 fn a_branch_begins_while_the_forker_blocks_its_thread() {
     everywhere(|rt| {
@@ -353,6 +353,56 @@ fn a_branch_begins_while_the_forker_blocks_its_thread() {
                 join(waits, || ran.store(true, SeqCst));
             }
         });
+    });
+}
+
+/// A forker gives its P away in its own branch, and another goroutine comes back from a blocking call to that P and computes,
+/// before the thread that was to look for work there has begun. Fails when the other branch is not begun meanwhile.
+#[test]
+fn a_branch_begins_beside_one_that_comes_back_to_the_forkers_p() {
+    const LATE: Duration = Duration::from_secs(20);
+    watched(1, || {
+        let (starts, computes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let builder = Runtime::builder().procs(1).on_thread_start({
+            let (starts, computes) = (Arc::clone(&starts), Arc::clone(&computes));
+            move || {
+                // The first thread runs the forker, the second one makes the call of the other goroutine.
+                if starts.fetch_add(1, SeqCst) == 2 {
+                    until_on_thread(|| computes.load(SeqCst));
+                }
+            }
+        });
+        // SAFETY: the goroutines keep nothing of a thread.
+        let rt = unsafe { builder.build() }.expect("a runtime starts");
+        let in_time = rt.run(move || {
+            let (begun, ran) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+            let (calls, comes_back) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let other = go({
+                let (calls, comes_back, ran) =
+                    (Arc::clone(&calls), Arc::clone(&comes_back), Arc::clone(&ran));
+                move || {
+                    gmp::blocking(|| {
+                        calls.store(true, SeqCst);
+                        until_on_thread(|| comes_back.load(SeqCst));
+                    });
+                    computes.store(true, SeqCst);
+                    until_on_thread(|| ran.load(SeqCst) || begun.elapsed() > LATE);
+                    ran.load(SeqCst)
+                }
+            });
+            until(|| calls.load(SeqCst));
+            join(
+                || {
+                    gmp::blocking(|| {
+                        comes_back.store(true, SeqCst);
+                        until_on_thread(|| ran.load(SeqCst) || begun.elapsed() > LATE);
+                    });
+                },
+                || ran.store(true, SeqCst),
+            );
+            other.join().unwrap()
+        });
+        assert!(in_time);
     });
 }
 
@@ -413,7 +463,7 @@ fn jobs_get_their_turn_beside_goroutines_that_yield_for_ever() {
     });
 }
 
-/// The number of Ps changes under a tree. Fails by a hang: a job stays on a P that has retired.
+/// The number of Ps changes under a tree. Fails by a hang when a job stays on a P that has retired.
 #[test]
 fn jobs_outlive_their_ps() {
     watched(4, || {
@@ -476,7 +526,7 @@ fn forks_hold_under_every_policy() {
     }
 }
 
-/// On a plain thread the branches are plain calls, in an order that the page tells.
+/// On a plain thread the branches are plain calls, in the documented order.
 #[test]
 fn on_a_thread_the_branches_are_calls() {
     let order = std::sync::Mutex::new(Vec::new());

@@ -3,6 +3,7 @@
 use common::{everywhere, runtime, watched};
 use gmp::{Builder, Handle, Runtime, chan};
 use std::io::ErrorKind;
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn named(name: &str) -> Runtime {
     unsafe { Runtime::builder().procs(2).thread_name(name).build() }.unwrap()
 }
 
-/// Of the thread on which a goroutine runs: which runtime that is.
+/// Returns which runtime the goroutine's thread belongs to.
 fn here() -> String {
     let thread = std::thread::current();
     thread
@@ -159,4 +160,22 @@ fn an_end_beside_threads_that_start_goroutines_leaves_nobody_waiting() {
         }
         assert_eq!(Arc::strong_count(&ran), 1, "a closure was kept");
     });
+}
+
+/// Fails to compile. A function that C calls must not unwind, and catches what its calls throw; these guard no data of the
+/// program.
+#[test]
+fn handles_and_their_like_cross_a_catch() {
+    fn crosses<T: UnwindSafe + RefUnwindSafe>() {}
+    crosses::<Handle>();
+    crosses::<Runtime>();
+    crosses::<gmp::time::Timer>();
+    crosses::<gmp::context::AfterFunc>();
+    crosses::<gmp::fs::ReadDir>();
+    crosses::<gmp::process::Child>();
+    crosses::<gmp::io::StdinLock<'_>>();
+    let rt = runtime(1);
+    let handle = rt.handle();
+    let sum = catch_unwind(|| handle.go(|| 20 + 22).unwrap().join().unwrap());
+    assert_eq!(sum.unwrap(), 42);
 }

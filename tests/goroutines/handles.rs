@@ -1,9 +1,9 @@
-//! Handles: a join gives the value once, before the end and after it, from wherever it is; a value that is never joined
-//! is dropped once.
+//! Handles: a join gives the value once, before the end and after it, from anywhere; a value that is never joined is dropped
+//! once.
 
 use common::probe::Probe;
 use common::{child, everywhere, runtime, until};
-use gmp::{Builder, JoinError, JoinHandle, Runtime, go, yield_now};
+use gmp::{Builder, JoinError, JoinHandle, Runtime, go, goexit, yield_now};
 use std::hint::black_box;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One that does not fit into the goroutine's own space.
+/// A value that does not fit into the goroutine's own space.
 fn large(drops: &Arc<AtomicUsize>) -> (Probe, [u64; 20]) {
     (Probe(Arc::clone(drops)), [7; 20])
 }
@@ -42,7 +42,49 @@ fn a_join_error_is_an_io_error() {
     });
 }
 
-/// Fails by a hang or a wrong value: the end of the goroutine and its joiner miss each other, on either side.
+/// Fails when an error names another goroutine, whichever call returns it; when a payload is lost, or one is made up.
+#[test]
+fn a_join_error_names_its_goroutine_and_gives_its_payload() {
+    type Ends = fn() -> u32;
+    type Join = fn(JoinHandle<u32>) -> Result<u32, JoinError>;
+    let ends: [(bool, Ends); 2] = [(true, || resume_unwind(Box::new("why"))), (false, || goexit())];
+    everywhere(|rt| {
+        rt.run(|| {
+            for (panics, end) in ends {
+                let joins: [Join; 3] = [
+                    JoinHandle::join,
+                    |mut handle| handle.join_timeout(Duration::MAX).unwrap(),
+                    |handle| gmp::block_on(handle),
+                ];
+                let mut errors: Vec<_> = joins
+                    .into_iter()
+                    .map(|join| {
+                        let handle = go(end);
+                        (handle.id(), join(handle).unwrap_err())
+                    })
+                    .collect();
+                gmp::scope(|s| {
+                    let child = s.go(end);
+                    errors.push((child.id(), child.join().unwrap_err()));
+                });
+                for (id, error) in errors {
+                    assert_eq!(error.id(), id);
+                    match error.try_into_panic() {
+                        Ok(payload) => assert_eq!((payload.downcast_ref(), panics), (Some(&"why"), true)),
+                        Err(error) => assert!(!panics && error.is_goexit() && error.id() == id),
+                    }
+                }
+            }
+        });
+        let left = rt.go(|| gmp::time::sleep(Duration::MAX));
+        let id = left.id();
+        drop(rt);
+        let error = left.join().unwrap_err().try_into_panic().unwrap_err();
+        assert!(error.is_shutdown() && error.id() == id);
+    });
+}
+
+/// Fails by a hang or a wrong value when the end of the goroutine and its joiner miss each other, on either side.
 #[test]
 fn join_works_before_and_after_the_end_on_goroutines_and_threads() {
     everywhere(|rt| {
@@ -82,7 +124,7 @@ fn join_works_before_and_after_the_end_on_goroutines_and_threads() {
     });
 }
 
-/// Fails by a hang: a joiner is woken only when it is the goroutine that started the other.
+/// Fails by a hang when a joiner is woken only if it is the goroutine that started the other.
 #[test]
 fn a_handle_can_be_joined_wherever_it_was_sent() {
     everywhere(|rt| {
@@ -144,7 +186,7 @@ fn closures_and_values_are_dropped_once_whoever_has_them_last() {
             assert_eq!(drops.load(SeqCst), expected, "{path}");
         };
         for _ in 0..200 {
-            // What the closure captured goes with the closure, its value with the joiner.
+            // The captures are dropped with the closure, its value with the joiner.
             let captured = large(&drops);
             let value = rt.go({
                 let drops = Arc::clone(&drops);
@@ -192,8 +234,8 @@ fn closures_and_values_are_dropped_once_whoever_has_them_last() {
     });
 }
 
-/// Fails by a leak or a second drop: the handle goes at the very moment at which the goroutine ends, and others
-/// start new ones in the same place.
+/// The handle goes at the very moment at which the goroutine ends, and others start new ones in the same place. Fails by a leak
+/// or a second drop.
 #[test]
 fn a_value_is_dropped_once_when_its_handle_goes_at_the_end() {
     everywhere(|rt| {
@@ -252,7 +294,7 @@ fn large_and_aligned_closures_and_values_arrive_whole() {
     });
 }
 
-/// Fails by a use after free: the handle's G goes with its runtime.
+/// Fails by a use after free when the handle's G goes with its runtime.
 #[test]
 fn a_handle_outlives_its_runtime() {
     everywhere(|rt| {
@@ -293,7 +335,7 @@ fn handles_errors_and_runtimes_may_be_sent_and_shared() {
     error::<JoinError>();
 }
 
-/// A join behind one that has taken the outcome panics at the place of its caller. Fails by a place in the library.
+/// A join after one that has taken the outcome panics at its caller's place. Fails by a place in the library.
 #[test]
 fn a_second_join_panics_where_it_is_called() {
     type Again = fn(JoinHandle<u32>);

@@ -1,4 +1,4 @@
-//! A panic ends its goroutine and nothing else, and tells whose it was; and what the default stack holds.
+//! A panic ends its goroutine and nothing else, and its message names the goroutine; and what the default stack holds.
 
 use common::child;
 use common::{everywhere, runtime, until};
@@ -18,7 +18,7 @@ fn text(payload: Box<dyn Any + Send>) -> String {
     }
 }
 
-/// Fails if the others stop: a panic takes its M, its P or its runtime along.
+/// Fails if the others stop because a panic has ended its M, its P or its runtime.
 #[test]
 fn a_panic_ends_its_goroutine_alone() {
     everywhere(|rt| {
@@ -66,7 +66,7 @@ fn join_tells_the_text_and_gives_the_payload() {
     });
 }
 
-/// Fails by a text that sends the reader after a panic that there was not.
+/// Fails by a text that blames a panic that did not happen.
 #[test]
 fn the_end_of_a_runtime_is_no_panic() {
     everywhere(|rt| {
@@ -85,7 +85,7 @@ fn the_end_of_a_runtime_is_no_panic() {
 fn a_panic_of_main_resumes_in_the_caller_of_run() {
     everywhere(|rt| {
         for _ in 0..20 {
-            let caught = catch_unwind(AssertUnwindSafe(|| rt.run(|| -> u32 { panic!("main {}", 3) })));
+            let caught = catch_unwind(|| rt.run(|| -> u32 { panic!("main {}", 3) }));
             assert_eq!(text(caught.unwrap_err()), "main 3");
             assert_eq!(rt.run(|| 4), 4);
         }
@@ -123,7 +123,7 @@ fn unwind_through(frames: u32) {
     down(frames, frames);
 }
 
-/// Panics when it is dropped, and was.
+/// Panics when it is dropped, and counts its drops.
 struct Unwilling(Arc<AtomicUsize>);
 
 impl Drop for Unwilling {
@@ -133,7 +133,7 @@ impl Drop for Unwilling {
     }
 }
 
-/// Fails by the end of the process: the panic of a value that nobody asked for reaches the scheduler.
+/// Fails by the end of the process when the panic of a value without a joiner reaches the scheduler.
 #[test]
 fn a_panic_in_the_destructor_of_a_detached_value_ends_there() {
     everywhere(|rt| {
@@ -198,7 +198,7 @@ fn the_hook_tells_which_goroutine_panicked() {
     assert!(catch_unwind(|| panic!("of a thread")).is_err());
 }
 
-/// Fails by a report that mixes two goroutines up: a number, a name, a place or a frame of the other one, or of the thread.
+/// Fails when a report mixes two goroutines up: a number, a name, a place or a frame of the other one, or of the thread.
 #[test]
 fn number_name_site_and_frames_are_the_goroutines_own() {
     #[inline(never)]
@@ -244,7 +244,7 @@ fn number_name_site_and_frames_are_the_goroutines_own() {
     });
 }
 
-/// Fails by a fault: a panic that prints its whole backtrace needs more than the default stack.
+/// Fails by a fault when a panic that prints its whole backtrace needs more than the default stack.
 #[test]
 fn a_panic_with_a_full_backtrace_fits_on_the_default_stack() {
     let name = "a_panic_with_a_full_backtrace_fits_on_the_default_stack";
@@ -271,8 +271,8 @@ fn panic_below(frames: u32) {
     std::hint::black_box(frames);
 }
 
-/// Fails by a line that can't be told to belong to one of several panics at the same time, as the two lines of a panic are not
-/// written at once.
+/// The two lines of a panic are not written at once. Fails when a line can't be assigned to one of several panics at the same
+/// time.
 #[test]
 fn of_panics_at_the_same_time_each_line_says_whose_it_is() {
     const COUNT: usize = 40;
@@ -326,12 +326,12 @@ fn panic_with_left(bottom: usize, left: usize) {
     std::hint::black_box(&frame);
 }
 
-/// How much of a stack of so many KiB can be used at least, to its last byte.
+/// Returns how much of a stack of so many KiB can be used at least, to its last byte.
 const fn usable(kib: usize) -> usize {
     (kib - 6) << 10
 }
 
-/// Fails by SIGABRT: the backtrace needs more than is left of the goroutine's stack.
+/// Fails by SIGABRT when the backtrace needs more than is left of the goroutine's stack.
 #[test]
 fn a_panic_with_8_kib_left_stays_in_its_goroutine() {
     let test = "a_panic_with_8_kib_left_stays_in_its_goroutine";
@@ -366,7 +366,7 @@ fn a_panic_with_8_kib_left_stays_in_its_goroutine() {
 static STAYS: Mutex<()> = Mutex::new(());
 static IN_HOOK: AtomicUsize = AtomicUsize::new(0);
 
-/// Fails by SIGABRT, or by silence: no memory is to be had for a stack of the hook's own.
+/// Fails by SIGABRT, or by silence, when there is no memory for a stack of the hook's own.
 #[test]
 fn a_panic_is_told_where_the_hook_gets_no_stack() {
     let test = "a_panic_is_told_where_the_hook_gets_no_stack";
@@ -390,7 +390,7 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
     let rt = runtime(1);
     // It has stacks for the two goroutines.
     rt.run(|| ());
-    // What is ready is taken by goroutines that stay in the hook, on a thread each.
+    // Goroutines that stay in the hook, on a thread each, take the stacks that are ready.
     let stays = STAYS.lock().unwrap();
     let in_hook = Vec::from_iter((0..20).map(|_| rt.go(|| panic!("stays"))));
     until(|| IN_HOOK.load(SeqCst) == in_hook.len());
@@ -405,7 +405,7 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
     in_hook.into_iter().for_each(|one| drop(one.join().unwrap_err()));
 }
 
-/// Fails by a previous hook that is not run: plain threads have taken the stacks that are ready for it.
+/// Fails when the previous hook is not run because plain threads have taken the stacks that are ready for it.
 #[test]
 fn stacks_of_plain_threads_are_none_of_the_hooks() {
     let test = "stacks_of_plain_threads_are_none_of_the_hooks";
@@ -491,7 +491,7 @@ fn panics_with_left(rt: &Runtime, name: &'static str, left: usize) {
     assert_eq!(text(ended.unwrap_err().into_panic()), format!("{left} left"));
 }
 
-/// Fails by a previous hook that is not run: the hook's stacks went when a larger one was refused.
+/// Fails when the previous hook is not run because the hook's stacks went when a larger one was refused.
 #[test]
 fn a_stack_that_is_refused_costs_the_hook_none() {
     let test = "a_stack_that_is_refused_costs_the_hook_none";
@@ -523,7 +523,7 @@ fn formatting_floats_fits_on_the_default_stack() {
     });
 }
 
-/// Fails by a fault: the resolver's buffers lie on the caller's stack.
+/// Fails by a fault: the buffers of libc's resolver lie on the caller's stack.
 #[test]
 fn resolving_a_name_fits_on_the_default_stack() {
     everywhere(|rt| {
@@ -568,8 +568,8 @@ impl Drop for Asks {
     }
 }
 
-/// The first runtime of the process is built in a panic hook. Fails where the thread's panic is not one afterwards, or is one
-/// for ever.
+/// The first runtime of the process is built in a panic hook. Fails when the thread does not count as panicking afterwards, or
+/// does so for ever.
 #[test]
 fn a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is() {
     const NAME: &str = "a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is";
@@ -586,7 +586,7 @@ fn a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is() {
     }));
     assert!(caught.is_err() && panics.load(SeqCst), "the unwinding is one of a panic");
     assert!(!thread::panicking(), "it is over");
-    // Where any thread panics, each asks its own count.
+    // While any thread panics, each asks its own count.
     let both = Arc::new(Barrier::new(2));
     let asks = Asks(panics, Some(Arc::clone(&both)));
     let other = thread::spawn(move || {

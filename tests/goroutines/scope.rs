@@ -1,14 +1,14 @@
-//! Goroutines that borrow: the scope is left when all of them have ended, whichever way it is left.
+//! Goroutines that borrow: the scope is left only when all of them have ended, however it is left.
 
 use common::{effort, everywhere, runtime, until, watched};
 use gmp::sync::Event;
-use gmp::{Affinity, Builder, Priority, Scope, go, goexit, yield_now};
+use gmp::{Affinity, Builder, JoinError, Priority, Scope, ScopedJoinHandle, go, goexit, yield_now};
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fails if a value is lost, or the scope returns before all have ended.
 #[test]
@@ -33,8 +33,8 @@ fn goroutines_borrow_and_change_what_is_outside() {
     });
 }
 
-/// Fails when a goroutine of a builder is not one of the scope, or has not what the builder says; when a refusal leaves it in
-/// the count, by a hang; or when the handle changes nothing.
+/// Fails when a goroutine of a builder is not one of the scope, or lacks a setting of the builder; by a hang when a refused
+/// goroutine stays in the count; or when the handle changes nothing.
 #[test]
 fn a_builder_starts_goroutines_of_a_scope() {
     everywhere(|rt| {
@@ -132,7 +132,7 @@ fn a_panic_that_nobody_joins_panics_the_scope_and_one_that_is_joined_does_not() 
     });
 }
 
-/// Fails by a use of freed memory: the scope is left before those who borrow.
+/// Fails by a use of freed memory when the scope is left before the goroutines that borrow.
 #[test]
 fn all_are_waited_for_in_every_way_out() {
     everywhere(|rt| {
@@ -215,6 +215,71 @@ fn handles_and_the_scope_itself_go_to_others() {
     });
 }
 
+const SOON: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Fails when the handle or the outcome is lost with a limit that has passed, when no join is told of the end, when the channel
+/// of the end stays open, or when the outcome is there twice.
+#[test]
+fn a_join_with_a_limit_takes_the_outcome_once() {
+    type Join = fn(&mut ScopedJoinHandle<'_, usize>, Duration) -> Option<Result<usize, JoinError>>;
+    let joins: [Join; 2] = [
+        |handle, limit| handle.join_timeout(limit),
+        |handle, limit| handle.join_deadline(Instant::now() + limit),
+    ];
+    everywhere(|rt| {
+        rt.run(|| {
+            let (words, told) = (["a".to_owned(), "bb".to_owned()], Event::new());
+            for join in joins {
+                let ends = gmp::scope(|s| {
+                    let mut waits = s.go(|| {
+                        told.wait();
+                        words.len()
+                    });
+                    let ends = waits.done();
+                    assert!(join(&mut waits, SOON).is_none() && !waits.is_finished() && !ends.is_closed());
+                    told.notify_one();
+                    assert_eq!(join(&mut waits, LONG).unwrap().unwrap(), 2);
+                    assert!(waits.is_finished());
+                    assert!(catch_unwind(AssertUnwindSafe(|| join(&mut waits, SOON))).is_err());
+                    assert!(catch_unwind(AssertUnwindSafe(|| waits.done())).is_err());
+                    assert!(catch_unwind(AssertUnwindSafe(|| waits.join())).is_err());
+                    ends
+                });
+                assert!(ends.recv().is_err());
+            }
+        });
+    });
+}
+
+/// Fails when a panic that a join with a limit has returned also panics the scope, or when a panic after the limit does not.
+#[test]
+fn a_panic_is_joined_by_the_call_that_returns_it() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let told = Event::new();
+            let fails = || -> u32 {
+                told.wait();
+                resume_unwind(Box::new("child"))
+            };
+            let error = gmp::scope(|s| {
+                let mut child = s.go(fails);
+                assert!(child.join_timeout(SOON).is_none());
+                told.notify_one();
+                child.join_timeout(LONG).unwrap().unwrap_err()
+            });
+            assert_eq!(error.into_panic().downcast_ref(), Some(&"child"));
+            let unjoined = catch_unwind(AssertUnwindSafe(|| {
+                gmp::scope(|s| {
+                    assert!(s.go(fails).join_timeout(SOON).is_none());
+                    told.notify_one();
+                });
+            }));
+            assert_eq!(unjoined.unwrap_err().downcast_ref(), Some(&"a scoped goroutine panicked"));
+        });
+    });
+}
+
 #[test]
 fn scopes_nest_and_may_be_empty() {
     everywhere(|rt| {
@@ -265,7 +330,7 @@ fn when_the_runtime_ends_the_parent_goes_with_its_children() {
     });
 }
 
-/// Fails by a hang or a crash: the last child ends while the parent begins to wait.
+/// The last child ends while the parent begins to wait. Fails by a hang or a crash.
 #[test]
 fn the_last_child_races_with_the_parents_wait() {
     for procs in [2, 4] {

@@ -1,4 +1,5 @@
-//! What a function around a switch must not do ends the process, at once, with a text that says so; what it may do works.
+//! A function around a switch that makes a forbidden call ends the process, at once, with a text that says so; allowed calls
+//! work.
 
 use common::child;
 use common::{runtime, until};
@@ -13,7 +14,7 @@ use std::time::Duration;
 const CASE: &str = "GMP_TEST_CASE";
 const MS: Duration = Duration::from_millis(1);
 
-/// What is refused, by name; each is run in a function for suspend, and in one for resume.
+/// The refused calls, by name; each runs in a function for suspend, and in one for resume.
 const PARKS: [(&str, fn()); 9] = [
     ("receives", || assert!(chan::never::<()>().recv().is_err())),
     ("sleeps", || time::sleep(MS)),
@@ -74,12 +75,22 @@ fn what_parks_in_a_function_ends_the_process_with_a_text_that_says_what_to_do() 
     }
 }
 
-/// Fails if a panic is lost, or goes on through the middle of a wait.
+/// What a function panics with.
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("in the drop of the payload");
+    }
+}
+
+/// Fails if a panic is lost, or goes on through the middle of a wait: out of the function, or out of the drop of the payload.
 #[test]
 fn a_panic_in_a_function_ends_the_process_with_a_text_that_names_it() {
     const TEST: &str = "a_panic_in_a_function_ends_the_process_with_a_text_that_names_it";
-    const CASES: [(&str, fn()); 3] = [
+    const CASES: [(&str, fn()); 4] = [
         ("panics", || panic!("on purpose")),
+        ("panics in a drop of what it panics with", || std::panic::panic_any(PanicsInDrop)),
         ("exits", || gmp::goexit()),
         ("unwinds", || std::panic::resume_unwind(Box::new(1))),
     ];
@@ -100,8 +111,8 @@ fn a_panic_in_a_function_ends_the_process_with_a_text_that_names_it() {
     }
 }
 
-/// Fails by a process that ends with a text: in a function a branch stays with its forker, which was unwound at the end of the
-/// runtime.
+/// In a function a branch stays with its forker, which was unwound at the end of the runtime. Fails when the process ends with
+/// a text.
 #[test]
 fn a_fork_scope_in_a_function_is_no_place_to_unwind() {
     const TEST: &str = "a_fork_scope_in_a_function_is_no_place_to_unwind";
@@ -126,7 +137,7 @@ fn a_fork_scope_in_a_function_is_no_place_to_unwind() {
     assert!(RAN.load(SeqCst) > before);
 }
 
-/// Fails if a call that never parks is refused there, loses what it does, or takes the P along.
+/// Fails if a call that never parks is refused there, has no effect, or loses the P.
 #[test]
 fn what_never_parks_may_be_called() {
     const TEST: &str = "what_never_parks_may_be_called";

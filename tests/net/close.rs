@@ -27,7 +27,7 @@ fn closed<T: Debug>(result: io::Result<T>) {
     let refused = result.unwrap_err();
     assert!(is_closed(&refused), "{refused:?}");
     assert_eq!(refused.kind(), ErrorKind::NotConnected);
-    assert_eq!(refused.to_string(), "the socket was closed");
+    assert_eq!(refused.to_string(), "the handle was closed");
 }
 
 fn is_open(fd: RawFd) -> bool {
@@ -35,9 +35,9 @@ fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// What a descriptor names, or `None` for a number that is free. A file through which the runtime watches a thread counts as
-/// none: each M opens one when its thread starts, at whatever moment and at the lowest number that is free, and closes
-/// it when the thread ends.
+/// Returns what a descriptor names, or `None` for a number that is free. A file through which the runtime watches a thread
+/// counts as none: each M opens one when its thread starts, at any moment and at the lowest free number, and closes it when the
+/// thread ends.
 fn named_by(entry: impl AsRef<Path>) -> Option<PathBuf> {
     let name = match fs::read_link(entry) {
         Ok(name) => name,
@@ -47,17 +47,17 @@ fn named_by(entry: impl AsRef<Path>) -> Option<PathBuf> {
     (!name.ends_with("syscall") && !name.ends_with("stat")).then_some(name)
 }
 
-/// Whether something else than the watch of an M has this number.
+/// Returns `true` if something else than the watch of an M has this number.
 fn is_taken(fd: RawFd) -> bool {
     named_by(format!("/proc/self/fd/{fd}")).is_some()
 }
 
-/// How many there are.
+/// Returns how many there are.
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| named_by(entry.unwrap().path())).count()
 }
 
-/// As many as wait can be told by `until_it_waits`.
+/// Starts `count` members that call `f`, one after the other, and returns them when all wait.
 fn waiting<'a>(
     crew: &Crew<'a>,
     count: usize,
@@ -72,9 +72,9 @@ fn waiting<'a>(
         .collect()
 }
 
-/// Fails by a hang: one who waits in the poller, in `poll(2)` or in line does not hear of it; or by an error that says
-/// something else. In a process of its own: until it executes, the child of another test has each descriptor, too, and keeps
-/// the listener's address.
+/// Fails by a hang when a waiter in the poller, in `poll(2)` or in line is not told of the close; or by another error. In a
+/// process of its own: until it calls exec, the child of another test has each descriptor, too, and keeps the listener's
+/// address.
 #[test]
 fn a_close_ends_every_wait() {
     if !child::is_child() {
@@ -185,8 +185,8 @@ fn every_method_says_that_the_socket_was_closed() {
     assert!(catch_unwind(move || net::TcpStream::from({ near }.0)).is_err());
 }
 
-/// Several close, others read, write and accept, at the same time. Fails by a hang, by two closes that are both the one,
-/// by none, or by an error of those who are in the middle that says something else.
+/// Several members close while others read, write and accept. Fails by a hang, when two closes, or none, return that they
+/// closed the socket, or when an operation under way returns another error.
 #[test]
 fn of_several_closes_one_is_the_one() {
     everyone(|crew| {
@@ -260,8 +260,8 @@ fn a_close_meets_those_who_accept() {
     });
 }
 
-/// Fails by a descriptor that is open, or a number that is taken, right after the close; or by one that is left over.
-/// In a process of its own: others would take the numbers.
+/// Fails when right after the close the descriptor is open or its number taken; or when a descriptor is left. In a process of
+/// its own: other tests would take the numbers.
 #[test]
 fn the_descriptor_is_free_when_close_returns() {
     if !child::is_child() {
@@ -293,7 +293,7 @@ fn the_descriptor_is_free_when_close_returns() {
         }
     };
     everyone(|crew| {
-        // What a runtime and the standard library open once is open then, and what a young runtime reads is closed.
+        // By then the files that a runtime and std open once are open, and those that a young runtime reads are closed.
         work(crew, false);
         let before = descriptors();
         work(crew, true);
@@ -310,7 +310,7 @@ fn the_descriptor_is_free_when_close_returns() {
     });
 }
 
-/// A connection that can't be made is given up. Fails by a descriptor that stays.
+/// A connection that can't be made is given up. Fails when a descriptor stays.
 #[test]
 fn a_connect_that_times_out_leaves_no_descriptor() {
     if !child::is_child() {
@@ -358,7 +358,7 @@ fn a_clone_lives_on() {
     });
 }
 
-/// Fails by a number that goes to somebody else while a borrowed descriptor names it, or by a peer that sees no end.
+/// Fails when a number is given away while a borrowed descriptor names it, or when the peer sees no end.
 #[test]
 fn a_descriptor_that_was_lent_out_stays_taken_and_is_dead() {
     everyone(|crew| {
@@ -389,8 +389,8 @@ fn fill_the_table() -> Vec<fs::File> {
     files
 }
 
-/// Opens files until there is no number for another one. There may be one again right after that: an M whose thread starts so
-/// late opens a file, and closes it at once, as the last quarter of the numbers is the program's.
+/// Opens files until there is no number for another one. A number may be free again right after that: an M whose thread starts
+/// so late opens a file and closes it at once, as the last quarter of the numbers is the program's.
 fn open_the_rest(files: &mut Vec<fs::File>) {
     loop {
         match fs::File::open("/dev/null") {
@@ -400,7 +400,7 @@ fn open_the_rest(files: &mut Vec<fs::File>) {
     }
 }
 
-/// Of a number that was lent out, at a full table. Fails where a file that is opened next gets the number.
+/// Closes a socket whose number was lent out, at a full table. Fails when a file that is opened next gets the number.
 #[track_caller]
 fn stays_taken(lent: RawFd, files: &mut Vec<fs::File>) {
     open_the_rest(files);
@@ -408,7 +408,7 @@ fn stays_taken(lent: RawFd, files: &mut Vec<fs::File>) {
     assert!(named.to_string_lossy().starts_with("socket:"), "the number went to {}", named.display());
 }
 
-/// Fails by a number that is free: a file that is opened next would be written to through the borrowed descriptor.
+/// Fails when the number is free: then the borrowed descriptor writes to a file that is opened next.
 #[test]
 fn a_lent_descriptor_stays_taken_at_a_full_table() {
     if !child::is_child() {
@@ -427,7 +427,7 @@ fn a_lent_descriptor_stays_taken_at_a_full_table() {
     });
 }
 
-/// The same where even the first loan came too late. Fails as above, or by a peer that never sees an end.
+/// The same, but even the first loan came too late. Fails as above, or when the peer never sees an end.
 #[test]
 fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped() {
     const TEST: &str = "a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped";
@@ -456,7 +456,7 @@ fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dro
     });
 }
 
-/// The same of a listener, which then takes no connections. Fails by one that is made.
+/// The same with a listener, which then takes no connections. Fails when one is made.
 #[test]
 fn a_listener_that_is_lent_at_a_full_table_ends_at_its_close() {
     if !child::is_child() {
@@ -476,7 +476,7 @@ fn a_listener_that_is_lent_at_a_full_table_ends_at_its_close() {
     });
 }
 
-/// Where a connection has, or may have, other descriptors it is theirs as well. Fails by an end that they see.
+/// A connection that has, or may have, other descriptors belongs to these as well. Fails when they see an end.
 #[test]
 fn a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table() {
     const TEST: &str = "a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table";
@@ -512,7 +512,7 @@ fn a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_tabl
     });
 }
 
-/// Fails by a hang: the close waits for a goroutine that can't run, as its runtime has no P for it.
+/// Fails by a hang when the close waits for a goroutine that can't run, as its runtime has no P for it.
 #[test]
 fn a_close_waits_for_no_goroutine_that_sleeps() {
     watched(1, || {
@@ -551,8 +551,8 @@ fn a_close_waits_for_no_goroutine_that_sleeps() {
     });
 }
 
-/// Fails by a hang: the I/O lock of a goroutine that its runtime left behind is not to be had; or by a crash: the socket
-/// keeps what is gone.
+/// Fails by a hang when a goroutine that its runtime left behind keeps the I/O lock; or by a crash when the socket keeps an
+/// address that is gone.
 #[test]
 fn a_socket_that_outlived_runtimes_is_closed() {
     everywhere(|rt| {

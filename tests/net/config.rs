@@ -1,15 +1,21 @@
-//! Options that are set before a socket listens or connects: each is read back from the kernel, and what was refused is told.
+//! Options that are set before a socket listens or connects: each is read back from the kernel, and refusals are told.
 
-use common::crew::everyone;
+use common::crew::{Member, everyone, on_thread};
 use common::loopback::{Hole, listen, refusing};
+use common::{runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::net::{DialConfig, ListenConfig, TcpListener, TcpStream};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const LO: &str = "127.0.0.1:0";
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The option's value, as bytes.
@@ -45,7 +51,7 @@ fn keepalive(socket: &impl AsFd) -> Option<[i32; 3]> {
     (socket_option(socket, libc::SO_KEEPALIVE) != 0).then(|| values.map(|name| tcp_option(socket, name)))
 }
 
-/// The longest queue of a listener: the kernel has it where a connection has its acknowledged segments.
+/// The longest queue of a listener: the kernel has it in the field in which a connection has its acknowledged segments.
 fn backlog(listener: &TcpListener) -> u32 {
     let info = raw_option(listener, libc::IPPROTO_TCP, libc::TCP_INFO);
     let at = std::mem::offset_of!(libc::tcp_info, tcpi_sacked);
@@ -56,7 +62,7 @@ fn longest() -> u32 {
     std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap()
 }
 
-/// Whether the descriptor is non-blocking and closed on exec, as every socket of the library.
+/// Returns `true` if the descriptor is non-blocking and closed on exec, as every socket of the library.
 fn is_ours(socket: &impl AsFd) -> bool {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: no pointers.
@@ -64,7 +70,7 @@ fn is_ours(socket: &impl AsFd) -> bool {
     mode & libc::O_NONBLOCK != 0 && flags & libc::FD_CLOEXEC != 0
 }
 
-/// The error has this kind and this text, and the kernel's error as its source.
+/// Asserts that the error has this kind and this text, and the kernel's error as its source.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: io::Result<T>, kind: ErrorKind, text: &str, errno: i32) {
     let refused = result.unwrap_err();
@@ -73,7 +79,7 @@ fn refused<T: std::fmt::Debug>(result: io::Result<T>, kind: ErrorKind, text: &st
     assert_eq!(source.downcast_ref().and_then(io::Error::raw_os_error), Some(errno));
 }
 
-/// Fails by an option that is not set, or is set without having been asked for.
+/// Fails when an option is not set, or is set without a request.
 #[test]
 fn what_a_listener_is_told_the_kernel_knows() {
     let plain = ListenConfig::new().listen(LO).unwrap();
@@ -102,7 +108,7 @@ fn what_a_listener_is_told_the_kernel_knows() {
     assert_eq!(keepalive(&asking), Some([1, 61, 3]));
 }
 
-/// Fails by a connection that does not have what its listener has.
+/// Fails when a connection lacks an option of its listener.
 #[test]
 fn what_a_listener_has_its_connections_have() {
     everyone(|crew| {
@@ -114,7 +120,8 @@ fn what_a_listener_has_its_connections_have() {
     });
 }
 
-/// Fails by a second listener that is refused, by one that is not, or by a connection that reaches neither.
+/// Fails when a second listener is refused although both share, or is taken although one does not, or when a listener gets no
+/// connection.
 #[test]
 fn listeners_may_share_a_port_if_each_says_so() {
     let shared = ListenConfig::new().reuse_port(true);
@@ -138,14 +145,14 @@ fn listeners_may_share_a_port_if_each_says_so() {
     assert_eq!([&one, &two].map(|socket| socket_option(socket, libc::SO_REUSEPORT)), [1, 1]);
 }
 
-/// Fails by IPv4 that is refused where it should be served, or served where it should not.
+/// Fails when IPv4 is refused although it should be served, or served although it should not.
 #[test]
 fn the_dual_stack_is_what_was_asked_for() {
     for only in [false, true] {
         let listener = ListenConfig::new().only_v6(only).listen("[::]:0").unwrap();
         assert_eq!(option(&listener, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), i32::from(only));
         let port = listener.local_addr().unwrap().port();
-        // Another listener may have the port in IPv4, so what counts is who comes here first.
+        // Another listener may have the port in IPv4, so it counts which comes here first.
         let by_v4 = std::net::TcpStream::connect(("127.0.0.1", port));
         assert!(only || by_v4.is_ok());
         let _by_v6 = std::net::TcpStream::connect(("::1", port)).unwrap();
@@ -158,8 +165,7 @@ fn the_dual_stack_is_what_was_asked_for() {
     }
 }
 
-/// Fails by an option that is not set, by one that a datagram socket does not have and that goes unnoticed, or by a datagram
-/// that does not come.
+/// Fails when an option is not set, when one that a datagram socket lacks is not refused, or when a datagram does not come.
 #[test]
 fn what_a_udp_socket_is_told_the_kernel_knows() {
     everyone(|crew| {
@@ -188,7 +194,7 @@ fn what_a_udp_socket_is_told_the_kernel_knows() {
     });
 }
 
-/// Fails by another end than that of the first address that can be bound, or of the last that can't.
+/// Fails by another outcome than that of the first address that can be bound, or of the last that can't.
 #[test]
 fn the_first_address_that_can_be_bound_is() {
     let (_taken, addr) = listen();
@@ -203,7 +209,7 @@ fn the_first_address_that_can_be_bound_is() {
     refused(ListenConfig::new().listen(&far[..]), ErrorKind::AddrNotAvailable, text, libc::EADDRNOTAVAIL);
 }
 
-/// Fails by an option that is not set on the stream that won, be it the first that was tried or a later one.
+/// Fails when an option is not set on the stream that won, whether that was tried first or later.
 #[test]
 fn what_a_dial_is_told_the_kernel_knows() {
     everyone(|crew| {
@@ -242,7 +248,7 @@ fn what_a_dial_is_told_the_kernel_knows() {
     });
 }
 
-/// Fails by a local address that is not asked for, or by a family that is not told.
+/// Fails when the local address is another than the requested one, or when the wrong family is not told.
 #[test]
 fn a_local_address_serves_its_family_alone() {
     everyone(|crew| {
@@ -255,7 +261,7 @@ fn a_local_address_serves_its_family_alone() {
         assert_eq!((refused.kind(), refused.to_string()), (ErrorKind::InvalidInput, text.clone()));
         let both = config.clone();
         assert_eq!(crew.run(move || both.connect(&[v6, good][..]).unwrap().peer_addr().unwrap()), good);
-        // What a peer says counts for more than what was no question to it, whichever comes last.
+        // The answer of a peer counts for more than an address that was never asked, whichever comes last.
         for addrs in [[v6, refusing()], [refusing(), v6]] {
             let config = config.clone();
             let all = crew.run(move || config.connect(&addrs[..]).unwrap_err());
@@ -292,8 +298,166 @@ fn what_is_refused_is_told() {
     assert_eq!(nobody.raw_os_error(), Some(libc::ECONNREFUSED));
 }
 
-/// Fails by a stream that is its own peer: the kernel makes such a connection where nobody listens and the caller's own port is
-/// the one asked for, as happens by chance to clients of ports from which the kernel takes those of callers.
+/// The port to which the socket is bound, of whatever kind it is; 0 if it is not.
+fn port(socket: BorrowedFd<'_>) -> u16 {
+    UdpSocket::from(socket.try_clone_to_owned().unwrap()).local_addr().unwrap().port()
+}
+
+/// Sets a type of service for what the socket sends.
+fn set_tos(socket: BorrowedFd<'_>, tos: i32) -> io::Result<()> {
+    let (value, len) = ((&raw const tos).cast(), size_of_val(&tos) as libc::socklen_t);
+    // SAFETY: the value is as long as told, and lives through the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, value, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Fails when a socket has an address already, has another address than the requested one, or has lost an option.
+#[test]
+fn a_control_function_sees_each_socket_before_it_has_an_address() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let sets = move |socket: BorrowedFd<'_>, addr: &SocketAddr| {
+        assert!(is_ours(&socket));
+        sees.lock().unwrap().push((*addr, port(socket)));
+        set_tos(socket, 0x10)
+    };
+    let tos = |socket: &dyn AsFd| option(&socket.as_fd(), libc::IPPROTO_IP, libc::IP_TOS);
+    let asked = |addr: SocketAddr| assert_eq!(std::mem::take(&mut *seen.lock().unwrap()), [(addr, 0)]);
+    let config = ListenConfig::new().control(sets.clone());
+    let lo = LO.parse().unwrap();
+    assert_eq!(tos(&config.listen(lo).unwrap()), 0x10);
+    asked(lo);
+    assert_eq!(tos(&config.bind_udp(lo).unwrap()), 0x10);
+    asked(lo);
+    everyone(|crew| {
+        let (listener, addr) = listen();
+        let config = DialConfig::new().local_addr(lo).control(sets.clone());
+        let stream = crew.run(move || config.connect(addr).unwrap());
+        assert_eq!(tos(&stream), 0x10);
+        assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());
+        asked(addr);
+    });
+}
+
+/// Fails when a socket is made in spite of the refusal, when an address is not tried, or when an error is lost.
+#[test]
+fn a_control_function_refuses_an_address() {
+    everyone(|crew| {
+        let ((_bad, bad), (_good, good)) = (listen(), listen());
+        let refuses = move |_: BorrowedFd<'_>, addr: &SocketAddr| match *addr == bad {
+            true => Err(io::Error::from_raw_os_error(libc::EPERM)),
+            false => Ok(()),
+        };
+        let dial = DialConfig::new().control(refuses);
+        let [alone, both] = [(); 2].map(|()| dial.clone());
+        let text = format!("the control function for {bad}: Operation not permitted (os error 1)");
+        refused(crew.run(move || alone.connect(bad)), ErrorKind::PermissionDenied, &text, libc::EPERM);
+        assert_eq!(crew.run(move || both.connect(&[bad, good][..])).unwrap().peer_addr().unwrap(), good);
+        let all = [bad, bad];
+        let refused_all = crew.run(move || dial.connect(&all[..])).unwrap_err();
+        assert_eq!(refused_all.kind(), ErrorKind::PermissionDenied);
+        assert!(refused_all.to_string().contains(&text), "{refused_all}");
+    });
+    let none: SocketAddr = LO.parse().unwrap();
+    let config = ListenConfig::new().control(|_, _| Err(io::Error::from_raw_os_error(libc::EPERM)));
+    let text = format!("the control function for {none}: Operation not permitted (os error 1)");
+    refused(config.listen(none), ErrorKind::PermissionDenied, &text, libc::EPERM);
+    refused(config.bind_udp(none), ErrorKind::PermissionDenied, &text, libc::EPERM);
+}
+
+/// Fails by a hang when a park in the function holds something that the library needs; when an attempt stays open after a
+/// panic; or when a panic is lost.
+#[test]
+fn a_control_function_may_park_and_panic() {
+    everyone(|crew| {
+        let hole = Hole::new();
+        let (_listener, good) = listen();
+        let waits = move |_: BorrowedFd<'_>, addr: &SocketAddr| {
+            if *addr == good {
+                let (sender, receiver) = gmp::chan::bounded(0);
+                thread::spawn(move || sender.send(()));
+                receiver.recv().unwrap();
+            }
+            Ok(())
+        };
+        let config = DialConfig::new().stagger(Duration::ZERO).control(waits);
+        let addrs = [hole.addr, good];
+        assert_eq!(crew.run(move || config.connect(&addrs[..]).unwrap().peer_addr().unwrap()), good);
+        assert_eq!(hole.asking(), 0);
+
+        let panics = move |_: BorrowedFd<'_>, addr: &SocketAddr| match *addr == good {
+            true => resume_unwind(Box::new("why")),
+            false => Ok(()),
+        };
+        let config = DialConfig::new().stagger(Duration::ZERO).control(panics);
+        let dials = move || catch_unwind(AssertUnwindSafe(|| drop(config.connect(&addrs[..]))));
+        assert_eq!(crew.run(dials).unwrap_err().downcast_ref(), Some(&"why"));
+        assert_eq!(hole.asking(), 0);
+    });
+}
+
+/// Fails by the end of the time, or by another call of the function, when a refusal of this kind is taken for a refusal of a
+/// bind, whose port an attempt that is under way may have.
+#[test]
+fn an_address_that_a_control_function_says_is_in_use_is_refused() {
+    everyone(|crew| {
+        let (hole, (_bad, bad), (_good, good)) = (Hole::new(), listen(), listen());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&asked);
+        let refuses = move |_: BorrowedFd<'_>, addr: &SocketAddr| match *addr == bad {
+            true => {
+                counts.fetch_add(1, SeqCst);
+                Err(io::Error::from_raw_os_error(libc::EADDRINUSE))
+            }
+            false => Ok(()),
+        };
+        let config = DialConfig::new().stagger(Duration::ZERO).timeout(10 * SECOND).control(refuses);
+        let addrs = [hole.addr, bad, good];
+        assert_eq!(crew.run(move || config.connect(&addrs[..])).unwrap().peer_addr().unwrap(), good);
+        assert_eq!(asked.load(SeqCst), 1);
+    });
+}
+
+/// The function takes long to refuse an address, and meanwhile the first attempt is connected. Fails by another call of the
+/// function, or by the end of the time, when nobody looks at that attempt.
+#[test]
+fn an_attempt_that_a_control_function_holds_up_wins() {
+    type Run<'a> = &'a dyn Fn(DialConfig, [SocketAddr; 4]) -> Member<'static, io::Result<TcpStream>>;
+    let dials = |run: Run<'_>| {
+        for limit in [None, Some(2 * SECOND)] {
+            let (hole, asked) = (Arc::new(Hole::new()), Arc::new(AtomicUsize::new(0)));
+            let (own, counts) = (Arc::clone(&hole), Arc::clone(&asked));
+            let accepted = Mutex::new(Vec::new());
+            let refuses = move |_: BorrowedFd<'_>, addr: &SocketAddr| {
+                if *addr == own.addr {
+                    return Ok(());
+                }
+                let begin = Instant::now();
+                if counts.fetch_add(1, SeqCst) == 0 {
+                    // The first attempt asks again after a second, and then there is room.
+                    for _ in 0..2 {
+                        accepted.lock().unwrap().push(own.listener.accept().unwrap());
+                    }
+                    until(|| begin.elapsed() > limit.unwrap_or_default());
+                }
+                Err(io::Error::from_raw_os_error(libc::EPERM))
+            };
+            let mut config = DialConfig::new().stagger(Duration::ZERO).control(refuses);
+            if let Some(limit) = limit {
+                config = config.timeout(limit);
+            }
+            let stream = run(config, [hole.addr, refusing(), refusing(), refusing()]).join().unwrap();
+            assert_eq!((stream.peer_addr().unwrap(), asked.load(SeqCst)), (hole.addr, 1));
+        }
+    };
+    watched(0, || dials(&|config, addrs| on_thread(move || config.connect(&addrs[..]))));
+    watched(1, || dials(&|config, addrs| on_thread(move || runtime(1).run(|| config.connect(&addrs[..])))));
+}
+
+/// Fails when a stream is its own peer: the kernel makes such a connection if no listener is there and the caller's own port is
+/// the requested one, as can happen to clients of ports in the range from which the kernel takes those of callers.
 #[test]
 fn a_connection_to_itself_is_refused() {
     let free = std::net::TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
@@ -336,7 +500,7 @@ fn a_port_without_permission_is_told() {
     .unwrap();
 }
 
-/// Fails by a dial that goes on, by another error, or by an attempt that is left.
+/// Fails when a dial goes on, by another error, or when an attempt is left.
 #[test]
 fn a_dial_ends_with_its_time_and_with_its_context() {
     everyone(|crew| {

@@ -1,4 +1,4 @@
-//! Connecting to several addresses: which one is tried when, which one wins, and what is left of the others.
+//! Connecting to several addresses: which is tried when, which wins, and what is left of the others.
 
 use common::child;
 use common::crew::{CREWS, everyone, on_thread};
@@ -15,17 +15,18 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const STAGGER: Duration = Duration::from_millis(250);
-/// What a machine that others use may add, in the best of several tries.
+/// The time that a shared machine may add, in the best of several tries.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Connects, and tells to whom, and how long that took.
+/// Connects, and returns the peer, and how long that took.
 fn timed(addrs: &[SocketAddr]) -> (io::Result<SocketAddr>, Duration) {
     let begin = Instant::now();
     let result = TcpStream::connect(addrs).map(|stream| stream.peer_addr().unwrap());
     (result, begin.elapsed())
 }
 
-/// Each crew connects to `addrs`, and reaches `winner` after `wanted`; `holes` are asked no more. Tells the best time.
+/// Asserts that each crew connects to `addrs`, and reaches `winner` after `wanted`; `holes` are asked no more. Prints the best
+/// time.
 #[track_caller]
 fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&Hole]) {
     let times = RefCell::new(Vec::new());
@@ -44,28 +45,47 @@ fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&H
     assert!(*best < wanted + MARGIN, "{times:?}");
 }
 
-/// Fails by another time: the second address waits for the end of the first, or does not wait at all.
+/// Fails by another time when the second address waits for the end of the first, or does not wait at all.
 #[test]
 fn one_that_does_not_answer_holds_up_the_next_by_the_stagger() {
     let (hole, (_listener, good)) = (Hole::new(), listen());
     takes(STAGGER, &[hole.addr, good], good, &[&hole]);
 }
 
-/// Fails by another time: each address that does not answer costs one stagger, one that refuses costs none.
+/// An address that does not answer costs one stagger, one that refuses costs none. Fails by another time.
 #[test]
 fn each_hole_costs_a_stagger_and_a_refusal_nothing() {
     let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
     takes(2 * STAGGER, &[one.addr, refusing(), other.addr, refusing(), good], good, &[&one, &other]);
 }
 
-/// Fails by a stagger that is waited for though nobody is asked.
+/// Fails when the dial waits for a stagger although no address is being asked.
 #[test]
 fn the_next_one_begins_at_once_after_a_refusal() {
     let (_listener, good) = listen();
     takes(Duration::ZERO, &[refusing(), refusing(), good, refusing()], good, &[]);
 }
 
-/// Fails by a winner that is not taken, or by an attempt that outlives the call.
+/// Fails by a hang, or by an error, when of more addresses than are taken out of the caller's iterator at once the others are
+/// not tried, or only when the last attempt before them has ended.
+#[test]
+fn an_address_behind_thousands_is_tried() {
+    let (hole, (_listener, good)) = (Hole::new(), listen());
+    let mut addrs: Vec<_> = (1..4096).map(|_| refusing()).collect();
+    addrs.extend([hole.addr, good]);
+    watched(1, || {
+        let thread = {
+            let addrs = addrs.clone();
+            on_thread(move || timed(&addrs).0)
+        };
+        let rt = runtime(1);
+        for reached in [rt.run(move || timed(&addrs).0), thread.join()] {
+            assert_eq!(reached.unwrap(), good);
+        }
+    });
+}
+
+/// Fails when a winner is not taken, or an attempt outlives the call.
 #[test]
 fn an_early_attempt_may_win_while_later_ones_are_under_way() {
     let wins = |run: &dyn Fn(Vec<SocketAddr>) -> common::crew::Member<'static, io::Result<SocketAddr>>| {
@@ -100,7 +120,7 @@ fn when_all_fail_the_error_names_each() {
     });
 }
 
-/// Fails by a hang: a refusal that comes late, when all have been asked, is not seen.
+/// Fails by a hang when a refusal that comes late, after all have been asked, is not seen.
 #[test]
 fn refusals_that_come_late_are_counted() {
     let (one, other) = (Hole::new(), Hole::new());
@@ -108,14 +128,14 @@ fn refusals_that_come_late_are_counted() {
     watched(2, || {
         let dial = on_thread(move || runtime(2).run(|| timed(&addrs).0));
         until(|| one.asking() == 1 && other.asking() == 1);
-        // Whoever asks again is refused.
+        // An attempt that asks again is refused.
         drop((one, other));
         let refused = dial.join().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
 }
 
-/// Fails by another end than that of the deadline, by an error that does not say what was tried, or by a loser that is left.
+/// Fails by another end than that of the deadline, by an error that does not say what was tried, or when a loser is left.
 #[test]
 fn a_deadline_holds_for_all_addresses_together() {
     let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
@@ -151,7 +171,7 @@ fn a_deadline_holds_for_all_addresses_together() {
     });
 }
 
-/// Fails by a dial that goes on, or by a loser that is left.
+/// Fails when a dial goes on, or a loser is left.
 #[test]
 fn a_context_ends_it() {
     let (one, other) = (Hole::new(), Hole::new());
@@ -173,17 +193,20 @@ fn a_context_ends_it() {
     });
 }
 
-/// Fails by an end of the runtime that takes its whole time, or by an attempt that is left.
+/// Fails when the end of the runtime takes its whole time, or leaves a goroutine or an attempt.
 #[test]
 fn the_end_of_the_runtime_ends_it() {
+    const LIMIT: Duration = Duration::from_secs(30);
     everywhere(|rt| {
         let (one, other) = (Hole::new(), Hole::new());
         let addrs = [one.addr, other.addr];
         let dials: Vec<_> =
             (0..10).map(|_| rt.go(move || TcpStream::connect(&addrs[..]).map(drop))).collect();
-        until(|| one.asking() == 10);
-        rt.shutdown(Duration::from_secs(30));
-        assert!(dials.into_iter().all(|dial| dial.join().is_err()));
+        until(|| one.asking() == 10 && other.asking() == 10);
+        let begin = Instant::now();
+        let report = rt.shutdown(LIMIT);
+        assert!(report.goroutines_left() == 0 && begin.elapsed() < LIMIT / 2, "{:?}", begin.elapsed());
+        assert!(dials.into_iter().all(|dial| dial.join().is_err_and(|error| error.is_shutdown())));
         assert_eq!((one.asking(), other.asking()), (0, 0));
     });
 }
@@ -204,7 +227,7 @@ fn descriptors() -> (usize, usize) {
     (open, watched)
 }
 
-/// Fails by a descriptor, or an entry of a poller, that a dial has left, however that has ended.
+/// Fails when a dial leaves a descriptor, or an entry of a poller, however it ended.
 #[test]
 fn dials_that_end_at_random_leave_nothing() {
     if !child::is_child() {
@@ -277,7 +300,7 @@ fn dials_that_end_at_random_leave_nothing() {
     }
 }
 
-/// Fails by a hang, by CPU time that is burnt, or by an error that hides what was missing.
+/// Fails by a hang, by CPU time, or by an error that does not name the shortage.
 #[test]
 fn a_full_descriptor_table_makes_it_slower_or_an_error() {
     if !child::is_child() {
@@ -341,7 +364,7 @@ fn a_full_descriptor_table_makes_it_slower_or_an_error() {
     });
 }
 
-/// Fails by a connection that the listener sees, though the time for that was over before the call.
+/// Fails when the listener sees a connection whose time was over before the call.
 #[test]
 fn a_deadline_that_has_passed_asks_nobody() {
     let (listener, good) = listen();
@@ -357,8 +380,82 @@ fn a_deadline_that_has_passed_asks_nobody() {
             }
         }
     });
-    // What a connection has left would be in the queue.
+    // Anything that a connection has left would be in the queue.
     let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which lives through the call.
     assert_eq!(unsafe { libc::poll(&raw mut entry, 1, 0) }, 0);
+}
+
+/// Fails by another number of attempts under way, as the error tells it, when all addresses are asked at once.
+#[test]
+fn no_more_than_eight_are_asked_at_once() {
+    let hole = Hole::new();
+    let asks = {
+        let addrs = vec![hole.addr; 40];
+        move || {
+            let config = DialConfig::new().stagger(Duration::ZERO).timeout(Duration::from_millis(800));
+            config.connect(&addrs[..]).unwrap_err().to_string()
+        }
+    };
+    let tells = |text: String| {
+        assert_eq!(
+            (text.matches(": no answer").count(), text.matches(": not tried").count()),
+            (8, 32),
+            "{text}"
+        );
+        until(|| hole.asking() == 0);
+    };
+    watched(0, || tells(on_thread(asks.clone()).join()));
+    watched(1, || tells(runtime(1).run(asks)));
+}
+
+/// Fails by a hang of two minutes when the address that answers is never asked; or when an attempt makes way too early.
+#[test]
+fn the_oldest_makes_way_after_two_seconds() {
+    let (hole, (_listener, good)) = (Hole::new(), listen());
+    let mut addrs = vec![hole.addr; 9];
+    addrs.push(good);
+    let dials = move || {
+        let begin = Instant::now();
+        let stream = DialConfig::new().stagger(Duration::ZERO).connect(&addrs[..]).unwrap();
+        (stream.peer_addr().unwrap(), begin.elapsed())
+    };
+    watched(1, || {
+        let (thread, rt) = (on_thread(dials.clone()), runtime(1));
+        for (reached, time) in [rt.run(dials), thread.join()] {
+            assert_eq!(reached, good);
+            println!("{time:?} taken");
+            assert!(time >= Duration::from_secs(2), "{time:?}");
+        }
+    });
+    // A child of another test, between fork and exec, may have the sockets for a moment.
+    until(|| hole.asking() == 0);
+}
+
+/// Fails by an error when the second address counts as refused because the first attempt has the port.
+#[test]
+fn one_attempt_at_a_time_has_a_port_of_the_callers_own() {
+    type Run<'a> =
+        &'a dyn Fn(DialConfig, [SocketAddr; 2]) -> common::crew::Member<'static, io::Result<TcpStream>>;
+    let dials = |last: u8, run: Run<'_>| {
+        let (hole, (_listener, good)) = (Hole::new(), listen());
+        // The port stays free: nobody else uses that address.
+        let own = SocketAddr::from(([127, 0, 0, last], 0));
+        let own = std::net::TcpListener::bind(own).unwrap().local_addr().unwrap();
+        let begin = Instant::now();
+        let dial = run(DialConfig::new().local_addr(own).stagger(Duration::ZERO), [hole.addr, good]);
+        // The second attempt was begun, too; then an attempt that asks the first address again is refused.
+        until(|| hole.asking() == 1 && begin.elapsed() > 2 * MARGIN);
+        drop(hole);
+        let stream = dial.join().unwrap();
+        assert_eq!((stream.local_addr().unwrap(), stream.peer_addr().unwrap()), (own, good));
+
+        // If no attempt of the call has the address, that is the error.
+        let refused = run(DialConfig::new().local_addr(own), [good, good]).join().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AddrInUse, "{refused}");
+    };
+    watched(0, || dials(77, &|config, addrs| on_thread(move || config.connect(&addrs[..]))));
+    watched(1, || {
+        dials(78, &|config, addrs| on_thread(move || runtime(1).run(|| config.connect(&addrs[..]))))
+    });
 }

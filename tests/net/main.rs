@@ -8,6 +8,7 @@ mod connects;
 mod context;
 mod deadline;
 mod dial;
+mod lookup;
 mod polls;
 mod polls_dropped;
 mod shared;

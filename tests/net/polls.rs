@@ -1,11 +1,11 @@
-//! Polls of sockets: a task is told of what comes, whatever else uses the socket, and takes nothing that it does not
-//! return.
+//! Polls of sockets: a task is told of each event, whatever else uses the socket, and takes no data that it does not return.
 
-use common::child;
+use common::gate::Gate;
 use common::loopback::{listen, pair};
+use common::seccomp::refuse_here;
 use common::talk::pattern;
 use common::within::within;
-use common::{everywhere, runtime, until, watched};
+use common::{child, dumps, everywhere, runtime, until, watched};
 use gmp::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream, is_closed};
 use gmp::{JoinHandle, block_on, go};
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// What streams have in common.
+/// The calls that streams have in common.
 pub(super) trait Stream: Send + Sync + 'static {
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
@@ -88,7 +88,7 @@ async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
     (first.unwrap(), second.unwrap())
 }
 
-/// Does this in a goroutine's `block_on`, and comes back when the goroutine has been told to wait.
+/// Does this in a goroutine's `block_on`, and returns when the goroutine has been told to wait.
 fn go_until_it_waits<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let waits = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&waits);
@@ -113,7 +113,7 @@ pub(super) fn gmp_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// One poll, by a task that nobody wakes.
+/// Polls once, by a task whose wakes do nothing.
 pub(super) fn poll_once<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -256,7 +256,7 @@ fn slices_and_uninitialised_bytes_are_filled_in_order() {
 }
 
 /// A goroutine waits in `read`, and a task polls; two bytes come at once, one for each. Fails by a hang when the task waits for
-/// the goroutine, or an event goes to one of the two alone.
+/// the goroutine, or only one of the two is told of an event.
 #[test]
 fn a_goroutine_and_a_task_read_one_stream() {
     everywhere(|rt| {
@@ -276,7 +276,7 @@ fn a_goroutine_and_a_task_read_one_stream() {
 }
 
 /// Two goroutines and a task take what they can of a long stream, with buffers that are seldom full and with ones that always
-/// are, until its end. Fails by a hang at a byte or an end that one of them was not told of, or by the count.
+/// are, until its end. Fails by a hang when one of them is not told of a byte or the end, or by the count.
 #[test]
 fn goroutines_and_a_task_share_a_stream_to_its_end() {
     const BYTES: usize = 200_000;
@@ -317,7 +317,7 @@ fn goroutines_and_a_task_share_a_stream_to_its_end() {
     });
 }
 
-/// The poller was asked for reads alone, by a goroutine; then a task fills the socket. Fails by a hang when nobody tells it of
+/// A goroutine has asked the poller for reads alone; then a task fills the socket. Fails by a hang when the task is not told of
 /// room.
 #[test]
 fn a_task_that_fills_a_socket_hears_of_room() {
@@ -364,8 +364,8 @@ fn a_close_ends_the_waits_of_tasks() {
     });
 }
 
-/// Fails by a hang: the waker of a task that a close ends waits until the peer has seen the end, and until the closer has
-/// returned.
+/// The waker of a task that a close ends waits until the peer has seen the end, and until the closer has returned. Fails by a
+/// hang.
 #[test]
 fn a_waker_may_wait_for_the_closer() {
     struct Talks(UnixStream, gmp::chan::Sender<usize>);
@@ -397,7 +397,43 @@ fn a_waker_may_wait_for_the_closer() {
     });
 }
 
-/// Fails by an error: the limits are for calls that block.
+/// Fails by a hang when the shutdown, for want of a thread, calls the waker, in which a closer waits for the shutdown; or when
+/// no thread calls the waker once threads can be had again.
+#[test]
+fn a_waker_that_a_shutdown_leaves_may_close_the_socket() {
+    const NAME: &str = "a_waker_that_a_shutdown_leaves_may_close_the_socket";
+    struct Closes(Arc<UnixStream>, Arc<Mutex<Option<thread::ThreadId>>>);
+    impl Wake for Closes {
+        fn wake(self: Arc<Self>) {
+            self.0.close().unwrap();
+            *self.1.lock().unwrap() = Some(thread::current().id());
+        }
+    }
+    if !child::is_child() {
+        // Another test's thread might make the call.
+        child::passes(NAME, &[]);
+        return;
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, _far) = UnixStream::pair().unwrap();
+            let (near, by) = (Arc::new(near), Arc::new(Mutex::new(None)));
+            let waker = Waker::from(Arc::new(Closes(Arc::clone(&near), Arc::clone(&by))));
+            // No more goes in.
+            while near.poll_write(&mut Context::from_waker(&waker), &[0; 4096]).is_ready() {}
+            let shuts_down = move || {
+                refuse_here(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+                near.shutdown(Shutdown::Write).unwrap();
+                until(|| by.lock().unwrap().is_some());
+                assert_ne!(*by.lock().unwrap(), Some(thread::current().id()));
+                assert!(is_closed(&near.close().unwrap_err()));
+            };
+            gmp::blocking(|| thread::spawn(shuts_down).join().unwrap());
+        });
+    });
+}
+
+/// The limits are for calls that block. Fails by an error.
 #[test]
 fn a_timeout_does_not_end_a_tasks_wait() {
     everywhere(|rt| {
@@ -416,44 +452,63 @@ fn a_timeout_does_not_end_a_tasks_wait() {
     });
 }
 
-/// Fails by a hang, or by a connection that two have, or none.
+/// Fails by a hang when one of the two is not told, or when two get one connection, or none does.
 #[test]
 fn a_task_and_a_goroutine_accept_from_one_listener() {
     everywhere(|rt| {
         rt.run(|| {
             let (listener, addr) = listen();
-            let listener = Arc::new(listener);
-            let accepted = Arc::new(AtomicUsize::new(0));
-            let accepts: Vec<_> = [false, true]
-                .map(|polls| {
-                    let (listener, accepted) = (Arc::clone(&listener), Arc::clone(&accepted));
-                    go(move || {
-                        loop {
-                            let one = match polls {
-                                true => block_on(poll_fn(|cx| listener.poll_accept(cx))),
-                                false => listener.accept(),
-                            };
-                            match one {
-                                Ok((stream, peer)) => {
-                                    assert_eq!(stream.peer_addr().unwrap(), peer);
-                                    accepted.fetch_add(1, SeqCst);
-                                }
-                                Err(refused) => return assert!(is_closed(&refused), "{refused}"),
+            let (listener, count) = (Arc::new(listener), Arc::new(AtomicUsize::new(0)));
+            let firsts: [Gate; 2] = Default::default();
+            let accepts = [false, true].map(|polls| {
+                let (listener, count) = (Arc::clone(&listener), Arc::clone(&count));
+                let (mine, others) =
+                    (firsts[usize::from(polls)].clone(), firsts[usize::from(!polls)].clone());
+                go(move || {
+                    let mut accepted = Vec::new();
+                    loop {
+                        let one = match polls {
+                            true => block_on(poll_fn(|cx| listener.poll_accept(cx))),
+                            false => listener.accept(),
+                        };
+                        match one {
+                            Ok((stream, peer)) => {
+                                assert_eq!(stream.peer_addr().unwrap(), peer);
+                                accepted.push(peer);
+                                count.fetch_add(1, SeqCst);
+                                // Takes no second one before the other has its first.
+                                mine.open();
+                                others.pass();
+                            }
+                            Err(refused) => {
+                                assert!(is_closed(&refused), "{refused}");
+                                return accepted;
                             }
                         }
-                    })
+                    }
                 })
-                .into();
-            let clients: Vec<_> = (0..64).map(|_| go(move || TcpStream::connect(addr).unwrap())).collect();
-            let clients: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-            gmp_until(|| accepted.load(SeqCst) == clients.len());
+            });
+            // Both are to be told: neither finds a connection by its first call.
+            until(|| {
+                let dump = rt.dump();
+                let seen = dumps::read(&dump);
+                let waits = |id: u64| seen.iter().any(|g| g.0 == id && !g.1.starts_with("run"));
+                accepts.iter().all(|one| waits(one.id().get()))
+            });
+            let clients = Vec::from_iter((0..64).map(|_| go(move || TcpStream::connect(addr).unwrap())));
+            let clients = Vec::from_iter(clients.into_iter().map(|client| client.join().unwrap()));
+            gmp_until(|| count.load(SeqCst) >= clients.len());
             listener.close().unwrap();
-            accepts.into_iter().for_each(|one| one.join().unwrap());
+            let mut accepted = accepts.map(|one| one.join().unwrap()).concat();
+            let mut connected = Vec::from_iter(clients.iter().map(|client| client.local_addr().unwrap()));
+            accepted.sort_unstable();
+            connected.sort_unstable();
+            assert_eq!(accepted, connected);
         });
     });
 }
 
-/// Fails by a datagram that is lost, or by a hang when a sender is not told of room.
+/// Fails when a datagram is lost, or by a hang when a sender is not told of room.
 #[test]
 fn tasks_send_and_receive_datagrams() {
     const COUNT: usize = 300;
@@ -550,7 +605,7 @@ fn threads_of_other_executors_are_told() {
     });
 }
 
-/// Fails by a hang when nobody tells a foreign task that its runtime has ended, or by a poll that waits where nobody would wake
+/// Fails by a hang when a foreign task is not told that its runtime has ended, or when a poll waits although no one would wake
 /// it.
 #[test]
 fn a_foreign_task_is_told_that_no_runtime_watches() {
@@ -577,7 +632,7 @@ fn a_foreign_task_is_told_that_no_runtime_watches() {
         until(|| polls.load(SeqCst) > 0);
         assert!(rt.shutdown(Duration::from_secs(5)).is_clean());
         assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Unsupported);
-        // Where nothing has to be waited for, nobody is needed.
+        // A call that need not wait needs no poller.
         far.write_all(b"x").unwrap();
         until(|| match poll_once(|cx| near.poll_read(cx, &mut [0])) {
             Poll::Ready(Ok(1)) => true,
@@ -613,8 +668,8 @@ fn a_socket_outlives_the_runtime_that_polled_it_first() {
     });
 }
 
-/// A thread polls, and a goroutine closes the socket, at all distances from each other. Fails by a hang when the close does not
-/// tell a task that came beside it, or by the error.
+/// A thread polls, and a goroutine closes the socket, at all distances in time. Fails by a hang when the close does not tell a
+/// task that came beside it, or by the error.
 #[test]
 fn a_close_beside_the_polls_of_a_thread_is_told() {
     everywhere(|rt| {
@@ -638,8 +693,8 @@ fn a_close_beside_the_polls_of_a_thread_is_told() {
     });
 }
 
-/// The wakers of other executors may do anything that a goroutine may. Fails by a hang, or by an assertion of the library's,
-/// when one is called where the poller is, or under a lock.
+/// The wakers of other executors may do anything that a goroutine may. Fails by a hang, or by an assertion of the library, when
+/// one is called inside the poller, or under a lock.
 #[test]
 fn a_foreign_waker_may_block() {
     struct Talks(gmp::chan::Sender<()>, Arc<UnixStream>);
@@ -665,8 +720,8 @@ fn a_foreign_waker_may_block() {
     });
 }
 
-/// Fails by a hang: of two tasks that one look finds, the waker of one waits until that of the other was called, whichever of
-/// the two comes first.
+/// One look finds two tasks, and the waker of the one waits until that of the other was called, whichever comes first. Fails by
+/// a hang.
 #[test]
 fn a_waker_that_blocks_holds_no_other_up() {
     enum Talks {
@@ -720,13 +775,13 @@ impl Drop for AsItGoes {
     }
 }
 
-/// A task finds nothing to read, and is gone but for the waker that it leaves there.
+/// A task finds nothing to read, and is dropped; only its waker is left there.
 fn leave(near: &UnixStream, goes: impl FnOnce() + Send + 'static) {
     let waker = Waker::from(Arc::new(AsItGoes(Mutex::new(Some(Box::new(goes))))));
     assert!(near.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
 }
 
-/// Fails by a hang: a socket that is dropped drops the waker first, which waits for the peer to see the end.
+/// Fails by a hang when a socket that is dropped first drops the waker, which waits for the peer to see the end.
 #[test]
 fn a_socket_is_closed_before_its_wakers_go() {
     everywhere(|rt| {
@@ -739,7 +794,7 @@ fn a_socket_is_closed_before_its_wakers_go() {
     });
 }
 
-/// Fails by that panic, or by a hang: the descriptor stays open.
+/// Fails by that panic, or by a hang when the descriptor stays open.
 #[test]
 fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
     fn panics() {
@@ -757,8 +812,8 @@ fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
     });
 }
 
-/// Fails by a hang: the wait of a waker's drop ends with the context that covers the caller, and the unwinding passes the
-/// descriptor.
+/// Fails by a hang when the wait of a waker's drop ends with the context that covers the caller, and the unwinding skips the
+/// close of the descriptor.
 #[test]
 fn a_waker_that_waits_as_it_goes_leaves_no_descriptor_open() {
     everywhere(|rt| {
@@ -781,7 +836,7 @@ fn a_waker_that_waits_as_it_goes_leaves_no_descriptor_open() {
     });
 }
 
-/// Who waits for a socket by a future waits for the world. Fails by the death of the child, as of a deadlock.
+/// A task that waits for a socket waits for the outside. Fails by the death of the child, as of a deadlock.
 #[test]
 fn a_task_that_polls_a_socket_is_no_deadlock() {
     if child::is_child() {
@@ -809,4 +864,43 @@ fn polls_hold_where_goroutines_migrate() {
         return;
     }
     child::passes("polls_hold_where_goroutines_migrate", &[("GMPDEBUG", "migrate=1")]);
+}
+
+/// The kernel reports no event to a task that waits for room, and an event without data to one that waits for datagrams. Fails
+/// by a hang.
+#[test]
+fn a_shutdown_is_told_to_the_tasks_that_wait_at_unix_sockets() {
+    static MUCH: [u8; 4 << 20] = [7; 4 << 20];
+    everywhere(|rt| {
+        rt.run(|| {
+            for round in 0..20 {
+                let (stream, _far_stream) = UnixStream::pair().unwrap();
+                let (datagrams, _far_datagrams) = UnixDatagram::pair().unwrap();
+                let near = Arc::new((stream, datagrams));
+                let [writes, sends, receives] = [(); 3].map(|()| Arc::clone(&near));
+                let writes = go(move || block_on(write_all(&writes.0, &MUCH)).unwrap_err());
+                let sends = go(move || {
+                    block_on(async {
+                        loop {
+                            if let Err(ended) = poll_fn(|cx| sends.1.poll_send(cx, &MUCH[..1000])).await {
+                                break ended;
+                            }
+                        }
+                    })
+                });
+                let receives =
+                    go(move || block_on(poll_fn(|cx| receives.1.poll_recv(cx, &mut [0; 8]))).unwrap());
+                (0..round).for_each(|_| gmp::yield_now());
+                near.0.shutdown(Shutdown::Write).unwrap();
+                near.1.shutdown(Shutdown::Write).unwrap();
+                near.1.shutdown(Shutdown::Read).unwrap();
+                for ended in [writes, sends] {
+                    assert_eq!(ended.join().unwrap().kind(), ErrorKind::BrokenPipe);
+                }
+                assert_eq!(receives.join().unwrap(), 0);
+                let again = block_on(poll_fn(|cx| near.1.poll_recv_from(cx, &mut [0; 8]))).unwrap();
+                assert!(again.0 == 0 && again.1.is_unnamed());
+            }
+        });
+    });
 }

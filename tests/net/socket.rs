@@ -2,7 +2,8 @@
 
 use common::child;
 use common::loopback::{listen, pair};
-use common::{everywhere, until, watched};
+use common::{everywhere, runtime, until, watched};
+use gmp::io::Watched;
 use gmp::net::{PollStream, TcpListener, TcpStream, UnixStream};
 use gmp::{go, yield_now};
 use std::future::poll_fn;
@@ -41,7 +42,7 @@ fn reset_at_close(socket: impl AsFd) {
     assert_eq!(set, 0);
 }
 
-/// Fails by a hang, or by a stream that is none.
+/// Fails by a hang, or by a stream that does not work.
 #[test]
 fn a_refused_connection_is_an_error_of_its_kind() {
     let dead = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -60,7 +61,7 @@ fn a_refused_connection_is_an_error_of_its_kind() {
     everywhere(|rt| rt.run(connect));
 }
 
-/// Fails by a hang, or by an end that looks like one in order.
+/// Fails by a hang, or when the end looks like a proper one.
 #[test]
 fn a_reset_is_an_error_to_whoever_reads_or_writes() {
     everywhere(|rt| {
@@ -101,9 +102,9 @@ fn a_reset_is_an_error_to_whoever_reads_or_writes() {
     });
 }
 
-/// Accepts until the full table of descriptors has refused this often. Returns the connections that found a place: what a
-/// thread of the runtime had open for a moment while the table was filled, the monitor's look at the machine for one, leaves
-/// one.
+/// Accepts until the full table of descriptors has refused this often. Returns the connections that found a place: a file that
+/// a thread of the runtime had open for a moment while the table was filled, as the monitor has when it looks at the machine,
+/// leaves one.
 fn until_refused(listener: &TcpListener, mut times: usize) -> Vec<TcpStream> {
     let mut accepted = Vec::new();
     while times > 0 {
@@ -118,8 +119,8 @@ fn until_refused(listener: &TcpListener, mut times: usize) -> Vec<TcpStream> {
     accepted
 }
 
-/// Fails by CPU time: a connection that can't be taken is reported again and again; or by a hang: it is never
-/// reported again when there is room.
+/// Fails by CPU time when a connection that can't be taken is reported again and again; by a hang when it is never reported
+/// again once there is room.
 #[test]
 fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     if !child::is_child() {
@@ -132,7 +133,7 @@ fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     everywhere(|rt| {
         let (listener, addr) = listen();
         let listener = Arc::new(listener);
-        // Some wait when the table is full, one more connects afterwards.
+        // Some clients wait when the table is full, one more connects afterwards.
         let mut clients: Vec<_> = (0..3).map(|_| net::TcpStream::connect(addr).unwrap()).collect();
         let fill = || std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
         let mut full: Vec<_> = fill().collect();
@@ -162,7 +163,62 @@ fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     });
 }
 
-/// Fails by a hang: nothing is there to be read, and nothing was asked for.
+/// Fails by an error of each wait of a plain thread, and of a goroutine for a descriptor in blocking mode, when the library
+/// asks `poll(2)` alone, which takes no more descriptors than the process may open.
+#[test]
+fn who_may_open_no_more_files_waits_as_ever() {
+    if !child::is_child() {
+        child::passes("who_may_open_no_more_files_waits_as_ever", &[]);
+        return;
+    }
+    let may_open = |most: u64| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limits live through the calls.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+            let before = std::mem::replace(&mut limit.rlim_cur, most);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+            before
+        }
+    };
+    let waits = |near: &mut TcpStream| {
+        near.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        assert_eq!(near.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+        near.set_read_timeout(None).unwrap();
+    };
+    for most in [1, 0] {
+        watched(1, || {
+            let rt = runtime(1);
+            for has_wake_fd in [true, false] {
+                let ((mut near, mut far), (reader, mut writer)) = (pair(), std::io::pipe().unwrap());
+                if has_wake_fd {
+                    waits(&mut near);
+                }
+                let pipe = Watched::new(reader);
+                let before = may_open(most);
+                waits(&mut near);
+                let writes = std::thread::spawn(move || {
+                    far.write_all(b"x").unwrap();
+                    far
+                });
+                assert_eq!(near.read(&mut [0]).unwrap(), 1);
+                // The room for writes ends, and comes back.
+                let fills = std::thread::spawn(move || near.write_all(&[0; 16 << 20]).unwrap());
+                let mut far = writes.join().unwrap();
+                far.read_exact(&mut vec![0; 16 << 20]).unwrap();
+                fills.join().unwrap();
+                let read = || pipe.read_with(|mut pipe| pipe.read(&mut [0; 2]));
+                pipe.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+                assert_eq!(rt.run(read).unwrap_err().kind(), ErrorKind::TimedOut);
+                writer.write_all(b"x").unwrap();
+                assert_eq!(rt.run(read).unwrap(), 1);
+                may_open(before);
+            }
+        });
+    }
+}
+
+/// An empty read finds nothing to read. Fails by a hang.
 #[test]
 fn a_read_into_no_room_returns_at_once() {
     let check = || {
@@ -194,7 +250,7 @@ fn vectored_reads_and_writes_use_all_buffers() {
     everywhere(|rt| rt.run(check));
 }
 
-/// Fails by a hang: the kernel takes 1024 buffers in a call, and a read that fills these is taken for a short one.
+/// The kernel takes 1024 buffers in a call. Fails by a hang when a read that fills these is taken for a short one.
 #[test]
 fn more_buffers_than_a_call_takes_hide_nothing() {
     fn check<S: PollStream + Sync>(near: S, far: S)
@@ -241,7 +297,7 @@ fn more_buffers_than_a_call_takes_hide_nothing() {
     });
 }
 
-/// Fails by a call of std's that would block and does not, or by one of ours that blocks the thread.
+/// Fails when a call of std that should block does not, or a call of ours blocks the thread.
 #[test]
 fn sockets_turn_into_stds_and_back() {
     everywhere(|rt| {
@@ -288,7 +344,7 @@ fn sockets_turn_into_stds_and_back() {
     });
 }
 
-/// Fails by a socket that blocks its thread: a descriptor comes in the mode that its last owner gave it.
+/// A descriptor comes in the mode that its last owner gave it. Fails when a socket blocks its thread.
 #[test]
 fn any_descriptor_becomes_a_socket_that_does_not_block() {
     use gmp::net::{UdpSocket, UnixDatagram, UnixListener, UnixStream};
@@ -384,7 +440,7 @@ fn ipv6_works_as_ipv4() {
     });
 }
 
-/// Fails by a hang of the peer: the poller keeps a descriptor that its socket has given up.
+/// Fails by a hang of the peer when the poller keeps a descriptor that its socket has given up.
 #[test]
 fn a_dropped_socket_is_closed_at_once() {
     everywhere(|rt| {
@@ -408,8 +464,8 @@ fn a_dropped_socket_is_closed_at_once() {
     });
 }
 
-/// Fails by a hang, or by bytes of a connection that is gone: an event of a closed descriptor is taken for one of
-/// the next that has its number, or takes the place of that one's.
+/// Fails by a hang, or by bytes of a connection that is gone, when an event of a closed descriptor is taken for one of the next
+/// descriptor with its number, or replaces that one's.
 #[test]
 fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
     everywhere(|rt| {
@@ -461,7 +517,7 @@ fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
     });
 }
 
-/// Fails by another error than the kernel's, by a hang, or by a descriptor that stays.
+/// Fails by another error than the kernel's, by a hang, or when a descriptor stays.
 #[test]
 fn a_kernel_without_files_or_ports_is_an_error_of_the_call() {
     const TEST: &str = "a_kernel_without_files_or_ports_is_an_error_of_the_call";
@@ -504,5 +560,56 @@ fn a_kernel_without_files_or_ports_is_an_error_of_the_call() {
             }
             assert_eq!(sockets(), before);
         });
+    });
+}
+
+/// Fails when a call waits for ever, or for another time, because the timeouts that std's socket had are lost.
+#[test]
+fn the_timeouts_of_stds_sockets_come_along() {
+    const READS: Option<Duration> = Some(Duration::from_secs(3));
+    const WRITES: Option<Duration> = Some(Duration::from_secs(4));
+    macro_rules! come_along {
+        ($std:expr, $ours:ty) => {{
+            let std = $std;
+            std.set_read_timeout(READS).unwrap();
+            std.set_write_timeout(WRITES).unwrap();
+            let twin = std.try_clone().unwrap();
+            let socket = <$ours>::from(std);
+            assert_eq!((socket.read_timeout().unwrap(), socket.write_timeout().unwrap()), (READS, WRITES));
+            let socket = <$ours>::from(OwnedFd::from(twin));
+            assert_eq!((socket.read_timeout().unwrap(), socket.write_timeout().unwrap()), (READS, WRITES));
+        }};
+    }
+    let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+    come_along!(net::TcpStream::connect(listener.local_addr().unwrap()).unwrap(), TcpStream);
+    come_along!(net::UdpSocket::bind("127.0.0.1:0").unwrap(), gmp::net::UdpSocket);
+    come_along!(std::os::unix::net::UnixStream::pair().unwrap().0, UnixStream);
+    come_along!(std::os::unix::net::UnixDatagram::unbound().unwrap(), gmp::net::UnixDatagram);
+
+    // Those of one direction alone, and what has none.
+    let socket = net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_write_timeout(WRITES).unwrap();
+    let socket = gmp::net::UdpSocket::from(socket);
+    assert_eq!((socket.read_timeout().unwrap(), socket.write_timeout().unwrap()), (None, WRITES));
+    let pipe = UnixStream::from(OwnedFd::from(io::pipe().unwrap().0));
+    assert_eq!((pipe.read_timeout().unwrap(), pipe.write_timeout().unwrap()), (None, None));
+
+    everywhere(|rt| {
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let late = rt.run(move || watched(0, || UnixStream::from(near).read(&mut [0]).unwrap_err()));
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        // A listener, whose timeout only the kernel has: it holds for each accept.
+        let nobody_comes = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
+        let (fd, len) = (nobody_comes.as_raw_fd(), size_of_val(&time) as libc::socklen_t);
+        // SAFETY: a valid struct of that size.
+        let set = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const time).cast(), len)
+        };
+        assert_eq!(set, 0);
+        let listener = TcpListener::from(nobody_comes);
+        let late = rt.run(move || watched(0, || [(); 2].map(|()| listener.accept().unwrap_err().kind())));
+        assert_eq!(late, [ErrorKind::TimedOut; 2]);
     });
 }

@@ -1,10 +1,12 @@
 //! UDP sockets: datagrams are whole, and have their sender's address.
 
 use common::crew::{each, everyone, join_all};
+use common::everywhere;
 use gmp::net::UdpSocket;
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::{self, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 fn bound() -> (UdpSocket, SocketAddr) {
@@ -13,7 +15,7 @@ fn bound() -> (UdpSocket, SocketAddr) {
     (socket, addr)
 }
 
-/// Fails by a datagram that is joined with another, cut without need, or lost.
+/// Fails when a datagram is joined with another, cut without need, or lost.
 #[test]
 fn datagrams_stay_whole() {
     everyone(|crew| {
@@ -45,7 +47,7 @@ fn datagrams_stay_whole() {
     });
 }
 
-/// Fails by a datagram whose rest comes with the next receive, or by a peek that takes it.
+/// Fails when the rest of a datagram comes with the next receive, or when a peek takes it.
 #[test]
 fn what_does_not_fit_is_cut_off() {
     everyone(|crew| {
@@ -66,7 +68,7 @@ fn what_does_not_fit_is_cut_off() {
     });
 }
 
-/// Fails by a datagram that two of them get, or none.
+/// Fails when two of them get one datagram, or none does.
 #[test]
 fn of_several_receivers_each_gets_whole_datagrams() {
     const EACH: usize = 16;
@@ -99,7 +101,7 @@ fn of_several_receivers_each_gets_whole_datagrams() {
     });
 }
 
-/// Fails by an option that std's socket does not see, or by a group without its datagrams.
+/// Fails when std's socket does not see an option, or a group does not get its datagrams.
 #[test]
 fn options_are_those_of_std() {
     everyone(|crew| {
@@ -126,7 +128,7 @@ fn options_are_those_of_std() {
     });
 }
 
-/// Fails by a mode or a descriptor that a conversion loses.
+/// Fails when a conversion loses a mode or a descriptor.
 #[test]
 fn a_socket_goes_to_std_and_comes_back() {
     everyone(|crew| {
@@ -142,5 +144,56 @@ fn a_socket_goes_to_std_and_comes_back() {
             assert_eq!(back.recv_from(&mut buffer).unwrap(), (9, here));
             let _fd = OwnedFd::from(back);
         });
+    });
+}
+
+/// Another holder shuts the reads of a socket down: before a receive, and while it waits. The kernel tells a call that does not
+/// wait that there is nothing yet. Fails by a hang of a goroutine, by a busy loop of a thread, or by another end than std's.
+#[test]
+fn a_shutdown_by_another_holder_ends_the_receives_as_with_std() {
+    type Receives = fn(&UdpSocket) -> io::Result<usize>;
+    type OfStd = fn(&net::UdpSocket) -> io::Result<usize>;
+    let ways: [(Receives, OfStd); 4] = [
+        (|socket| socket.recv(&mut [0; 8]), |socket| socket.recv(&mut [0; 8])),
+        (|socket| socket.peek(&mut [0; 8]), |socket| socket.peek(&mut [0; 8])),
+        (|socket| Ok(socket.recv_from(&mut [0; 8])?.0), |socket| Ok(socket.recv_from(&mut [0; 8])?.0)),
+        (|socket| Ok(socket.peek_from(&mut [0; 8])?.0), |socket| Ok(socket.peek_from(&mut [0; 8])?.0)),
+    ];
+    // Without a peer the kernel says that there is none, and ends the reads all the same.
+    // SAFETY: no pointers.
+    let shut = |twin: &OwnedFd| _ = unsafe { libc::shutdown(twin.as_raw_fd(), libc::SHUT_RD) };
+    everyone(|crew| {
+        for (receives, of_std) in ways {
+            let std = net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            shut(&std.as_fd().try_clone_to_owned().unwrap());
+            let expected = of_std(&std).map_err(|ended| ended.kind());
+
+            let ((socket, here), (other, _)) = (bound(), bound());
+            let socket = Arc::new(socket);
+            let twin = socket.as_fd().try_clone_to_owned().unwrap();
+            let same = Arc::clone(&socket);
+            let waits = crew.go(move || receives(&same));
+            waits.until_it_waits();
+            shut(&twin);
+            assert_eq!(waits.join().map_err(|ended| ended.kind()), expected);
+            // A later datagram is received.
+            other.send_to(b"hello", here).unwrap();
+            let later = crew.run(move || {
+                [socket.recv(&mut [0; 8]), receives(&socket)].map(|got| got.map_err(|ended| ended.kind()))
+            });
+            assert_eq!(later, [Ok(5), expected]);
+        }
+    });
+    everywhere(|rt| {
+        let (socket, _) = bound();
+        let socket = Arc::new(socket);
+        let same = Arc::clone(&socket);
+        let polls = rt.go(move || gmp::block_on(poll_fn(|cx| same.poll_recv(cx, &mut [0; 8]))));
+        // The task has come to its wait, or comes there later.
+        rt.run(gmp::yield_now);
+        shut(&socket.as_fd().try_clone_to_owned().unwrap());
+        assert_eq!(polls.join().unwrap().unwrap(), 0);
+        let again = rt.run(move || gmp::block_on(poll_fn(|cx| socket.poll_recv_from(cx, &mut [0; 8]))));
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::InvalidInput);
     });
 }

@@ -1,8 +1,8 @@
-//! Unix sockets: what they have beside TCP, and where the kernel tells less of them.
+//! Unix sockets: what they have beyond TCP, and where the kernel reports less of them.
 
 use common::cpu::thread_time;
 use common::crew::{each, everyone, join_all};
-use common::{everywhere, until};
+use common::{child, everywhere, until};
 use gmp::net::unix::SocketAddr;
 use gmp::net::{TcpStream, UnixDatagram, UnixListener, UnixStream};
 use std::fs::File;
@@ -42,7 +42,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Fails by an address that is not what was bound, or a peer without one that has.
+/// Fails when an address is not the bound one, or a peer without an address has one.
 #[test]
 fn addresses_are_those_of_std() {
     everyone(|crew| {
@@ -121,8 +121,8 @@ fn call_with_name(socket: &impl AsRawFd, name: &[u8], call: ByAddress) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Fails by a hang: a read that ends at the message with the descriptor is short, and what comes after it is there without
-/// another event.
+/// A read that ends at the message with the descriptor is short, and the data after it is there without another event. Fails by
+/// a hang.
 #[test]
 fn a_short_read_does_not_drain_a_stream() {
     everyone(|crew| {
@@ -150,7 +150,7 @@ fn a_short_read_does_not_drain_a_stream() {
     });
 }
 
-/// Fails by a descriptor that is another file, is inherited by children, or comes with the wrong bytes.
+/// Fails when a descriptor is another file, is inherited by children, or comes with the wrong bytes.
 #[test]
 fn descriptors_come_with_their_bytes() {
     everyone(|crew| {
@@ -191,7 +191,7 @@ fn descriptors_come_with_their_bytes() {
     });
 }
 
-/// Fails by a datagram of which a part is sent, or received, as if that was all.
+/// Fails when a part of a datagram is sent, or received, as if that was all.
 #[test]
 fn a_datagram_of_more_buffers_than_a_call_takes_is_refused() {
     everyone(|crew| {
@@ -216,7 +216,7 @@ fn a_datagram_of_more_buffers_than_a_call_takes_is_refused() {
     });
 }
 
-/// Fails by a datagram that is cut in silence.
+/// Fails when a datagram is cut in silence.
 #[test]
 fn a_datagram_that_is_cut_says_so() {
     everyone(|crew| {
@@ -234,7 +234,7 @@ fn a_datagram_that_is_cut_says_so() {
     });
 }
 
-/// Fails by a sender that turns round its failed call: each makes an event, and none tells of room.
+/// Each failed call makes an event that does not tell of room. Fails when a sender makes its failed call again and again.
 #[test]
 fn sending_to_a_full_receiver_costs_little() {
     // The thread's own time: a goroutine of a runtime with one P stays on it, or sleeps.
@@ -255,7 +255,7 @@ fn sending_to_a_full_receiver_costs_little() {
     });
 }
 
-/// Fails by a datagram that is lost or overtaken while the sender waits for room, or by one that waits for ever.
+/// Fails when a datagram is lost or overtaken while the sender waits for room, or when a sender waits for ever.
 #[test]
 fn no_datagram_is_lost_to_a_full_receiver() {
     const EACH: usize = 50;
@@ -284,7 +284,7 @@ fn no_datagram_is_lost_to_a_full_receiver() {
     });
 }
 
-/// Fails by an error for a listener that is only busy, or by a client that waits for ever.
+/// Fails by an error for a listener that is only busy, or when a client waits for ever.
 #[test]
 fn clients_wait_for_a_listener_whose_queue_is_full() {
     const CLIENTS: usize = 12;
@@ -314,6 +314,79 @@ fn clients_wait_for_a_listener_whose_queue_is_full() {
         assert_eq!(got, (0..CLIENTS as u8).collect::<Vec<_>>());
         join_all(clients);
     });
+}
+
+/// Fails when a client waits beyond its deadline, or the deadline stays with its stream.
+#[test]
+fn a_deadline_ends_the_wait_for_a_listener_whose_queue_is_full() {
+    everyone(|crew| {
+        crew.run(|| {
+            let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 1) }, 0);
+            let to = listener.local_addr().unwrap();
+            let mut streams = Vec::new();
+            let (begun, refused) = loop {
+                let begun = Instant::now();
+                match UnixStream::connect_addr_deadline(&to, begun + Duration::from_millis(200)) {
+                    Ok(stream) => streams.push(stream),
+                    Err(refused) => break (begun, refused),
+                }
+            };
+            assert_eq!(refused.kind(), ErrorKind::TimedOut);
+            assert!(begun.elapsed() >= Duration::from_millis(200) && !streams.is_empty());
+            // The deadline of the first stream has passed.
+            (&streams[0]).write_all(b"hello").unwrap();
+            let late = UnixStream::connect_addr_deadline(&to, Instant::now()).unwrap_err();
+            assert_eq!(late.kind(), ErrorKind::TimedOut);
+            let nobody = UnixStream::connect_deadline(
+                std::env::temp_dir().join(name()),
+                Instant::now() + Duration::from_secs(3600),
+            );
+            assert_eq!(nobody.unwrap_err().kind(), ErrorKind::NotFound);
+        });
+    });
+}
+
+/// Fails when the number of this process is returned for the peer's. Both processes are the same user's.
+#[test]
+fn a_stream_knows_its_peer() {
+    const NAME: &str = "a_stream_knows_its_peer";
+    const LISTENER: &str = "LISTENER";
+    // SAFETY: no pointers.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let of_peer = |stream: &UnixStream| {
+        let peer = stream.peer_cred().unwrap();
+        assert_eq!((peer.uid(), peer.gid()), (uid, gid));
+        peer.pid()
+    };
+    if child::is_child() {
+        let listener = SocketAddr::from_abstract_name(std::env::var(LISTENER).unwrap()).unwrap();
+        let near = UnixStream::connect_addr(&listener).unwrap();
+        assert_eq!(of_peer(&near), Some(std::os::unix::process::parent_id()));
+        // Until the peer has looked.
+        assert_eq!((&near).read(&mut [0]).unwrap(), 0);
+        return;
+    }
+    let listener = UnixListener::bind_addr(&abstract_name()).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let name = str::from_utf8(addr.as_abstract_name().unwrap()).unwrap();
+    let mut peer = child::command(NAME).env(LISTENER, name).stdout(Stdio::null()).spawn().unwrap();
+    listener.set_deadline(Some(Instant::now() + Duration::from_secs(60))).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    assert_eq!(of_peer(&far), Some(peer.id()));
+    drop(far);
+    assert!(peer.wait().unwrap().success());
+
+    let (near, _far) = UnixStream::pair().unwrap();
+    assert_eq!(of_peer(&near), Some(std::process::id()));
+    near.close().unwrap();
+    assert!(gmp::net::is_closed(&near.peer_cred().unwrap_err()));
+    // SAFETY: no pointers.
+    let alone = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    // SAFETY: the descriptor is new, and nobody else knows it.
+    let alone = UnixStream::from(unsafe { OwnedFd::from_raw_fd(alone) });
+    assert_eq!(alone.peer_cred().unwrap_err().kind(), ErrorKind::NotConnected);
 }
 
 /// Fails by a signal that ends the process.
@@ -347,6 +420,66 @@ fn writing_to_nobody_is_an_error_and_no_signal() {
     });
 }
 
+/// The pages of a write that no socket has room for.
+static MUCH: [u8; 4 << 20] = [7; 4 << 20];
+
+/// The kernel tells a call that does not wait that there is nothing yet, and still says that the socket is ready. Fails by a
+/// hang of a goroutine, by a busy loop of a thread, or when a datagram is lost with the end, which came after it.
+#[test]
+fn a_shutdown_ends_the_receives_of_datagrams() {
+    everyone(|crew| {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let near = Arc::new(near);
+        let same = Arc::clone(&near);
+        let receives = crew.go(move || same.recv(&mut [0; 8]));
+        receives.until_it_waits();
+        near.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(receives.join().unwrap(), 0);
+        crew.run(move || {
+            let (mut bytes, mut fds) = ([0; 8], Vec::new());
+            assert_eq!(near.recv(&mut bytes).unwrap(), 0);
+            let (len, from) = near.recv_from(&mut bytes).unwrap();
+            assert!(len == 0 && from.is_unnamed());
+            let got = near.recv_with_fds(&mut [IoSliceMut::new(&mut bytes)], &mut fds).unwrap();
+            assert_eq!((got.len(), got.is_cut(), got.lost_fds(), fds.len()), (0, false, false, 0));
+
+            near.send(b"one").unwrap();
+            far.shutdown(Shutdown::Read).unwrap();
+            assert_eq!(near.send(b"two").unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!([(); 2].map(|()| far.recv(&mut bytes).unwrap()), [3, 0]);
+        });
+    });
+}
+
+/// The kernel reports no event to a writer that waits for room when there will be none. Fails by a hang. Beside the writer's
+/// first wait, and before.
+#[test]
+fn a_shutdown_ends_the_wait_for_room() {
+    type Writes = fn(&UnixStream, &UnixDatagram) -> io::Error;
+    let ways: [Writes; 2] = [
+        |mut stream, _| stream.write_all(&MUCH).unwrap_err(),
+        |_, datagrams| {
+            std::iter::repeat_with(|| datagrams.send(&MUCH[..1000])).find_map(Result::err).unwrap()
+        },
+    ];
+    everyone(|crew| {
+        for (round, writes) in (0..20).flat_map(|round| ways.map(|writes| (round, writes))) {
+            let (stream, _far_stream) = UnixStream::pair().unwrap();
+            let (datagrams, _far_datagrams) = UnixDatagram::pair().unwrap();
+            let near = Arc::new((stream, datagrams));
+            let same = Arc::clone(&near);
+            let writer = crew.go(move || writes(&same.0, &same.1));
+            match round {
+                0 => writer.until_it_waits(),
+                round => std::thread::sleep(Duration::from_micros(10 * round)),
+            }
+            near.0.shutdown(Shutdown::Write).unwrap();
+            near.1.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(writer.join().kind(), ErrorKind::BrokenPipe);
+        }
+    });
+}
+
 /// Sends by the system call alone, which neither parks nor takes an event.
 fn put(far: &impl AsRawFd, bytes: &[u8], flags: libc::c_int) -> io::Result<()> {
     let (at, flags) = (bytes.as_ptr().cast(), flags | libc::MSG_NOSIGNAL);
@@ -359,8 +492,8 @@ fn put(far: &impl AsRawFd, bytes: &[u8], flags: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// What the kernel does not join is read in several short reads, though there is only one event. `send` puts "one", what keeps
-/// it apart, and "two" into the stream.
+/// Data that the kernel does not join is read in several short reads, though there is only one event. `send` puts "one", a
+/// separator, and "two" into the stream.
 fn both_are_read<S: Sync>(near: S, far: OwnedFd, send: impl Fn(&OwnedFd))
 where
     for<'a> &'a S: Read,
@@ -393,7 +526,7 @@ where
     waits_for("last");
 }
 
-/// Fails by a hang: the read that ends with the message of the descriptor was short, and is taken for the last.
+/// Fails by a hang when the read that ends with the message of the descriptor, and so is short, is taken for the last.
 #[test]
 fn a_message_with_a_descriptor_hides_nothing_behind_it() {
     everywhere(|rt| {
@@ -408,7 +541,7 @@ fn a_message_with_a_descriptor_hides_nothing_behind_it() {
     });
 }
 
-/// Fails by a hang: the kernel does not join what two processes wrote, on a socket that asks who they were.
+/// The kernel does not join what two processes wrote, on a socket that asks who they were. Fails by a hang.
 #[test]
 fn another_sender_hides_nothing_behind_the_first() {
     everywhere(|rt| {
@@ -424,7 +557,7 @@ fn another_sender_hides_nothing_behind_the_first() {
     });
 }
 
-/// Fails by a hang: a read stops short at the urgent byte.
+/// A read stops short at the urgent byte. Fails by a hang.
 #[test]
 fn an_urgent_byte_hides_nothing_behind_it() {
     let (here, _there) = UnixStream::pair().unwrap();
@@ -458,7 +591,7 @@ fn one_and_two(far: &OwnedFd) {
     put(far, b"two", 0).unwrap();
 }
 
-/// Fails by a hang: a descriptor that came as a stream's is none, and each read of it ends with a message.
+/// A descriptor that was given as a stream's is none, and each read of it ends with a message. Fails by a hang.
 #[test]
 fn messages_of_another_kind_of_socket_hide_nothing() {
     everywhere(|rt| {
@@ -475,7 +608,7 @@ fn messages_of_another_kind_of_socket_hide_nothing() {
     });
 }
 
-/// As before, with connections of a listener that came so.
+/// As before, with connections of a listener that was given in that way.
 #[test]
 fn messages_of_what_such_a_listener_accepts_hide_nothing() {
     everywhere(|rt| {
@@ -510,7 +643,7 @@ fn set_option(socket: &impl AsRawFd, name: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Fails by an error that costs the connection: the kernel takes a path that fills the address, which std does not make.
+/// The kernel takes a path that fills the address, which std does not make. Fails by an error that costs the connection.
 #[test]
 fn a_peer_with_the_longest_path_is_accepted() {
     everyone(|crew| {
@@ -533,7 +666,7 @@ fn a_peer_with_the_longest_path_is_accepted() {
 const SO_PASSPIDFD: libc::c_int = 76;
 const SO_TIMESTAMPNS: libc::c_int = 35;
 
-/// Fails by descriptors that get no room beside who the sender is, or by a loss that is told and is none.
+/// Fails when descriptors get no room beside the sender's credentials, or when a loss is told that is none.
 #[test]
 fn the_most_descriptors_come_beside_the_senders_name() {
     for others in [&[][..], &[SO_PASSPIDFD], &[SO_PASSPIDFD, SO_TIMESTAMPNS]] {
@@ -555,8 +688,8 @@ fn the_most_descriptors_come_beside_the_senders_name() {
     }
 }
 
-/// Fails by a descriptor that nobody has and that stays open: on a socket that asks for it, each message brings one of the
-/// sender's process.
+/// On a socket that asks for it, each message brings a descriptor of the sender's process. Fails when such a descriptor has no
+/// owner and stays open.
 #[test]
 fn a_descriptor_of_the_senders_process_is_closed() {
     if !common::child::is_child() {
@@ -586,7 +719,7 @@ fn a_descriptor_of_the_senders_process_is_closed() {
     });
 }
 
-/// Fails by a hang: nothing is there to be read, and nothing was asked for; or by descriptors that go with such a read.
+/// An empty read finds nothing to read. Fails by a hang, or when descriptors are lost with such a read.
 #[test]
 fn a_read_into_no_room_returns_at_once() {
     everyone(|crew| {
@@ -603,5 +736,48 @@ fn a_read_into_no_room_returns_at_once() {
             near.close().unwrap();
             assert!(gmp::net::is_closed(&(&near).read(&mut []).unwrap_err()));
         });
+    });
+}
+
+/// Another holder shuts a listener down: before an accept, and while it waits. Fails by a hang of a goroutine, or by a busy
+/// loop of a thread.
+#[test]
+fn a_shutdown_by_another_holder_ends_an_accept_as_with_std() {
+    // SAFETY: no pointers.
+    let shut = |twin: &OwnedFd| assert_eq!(unsafe { libc::shutdown(twin.as_raw_fd(), libc::SHUT_RD) }, 0);
+    everyone(|crew| {
+        let std = std::os::unix::net::UnixListener::bind_addr(&abstract_name()).unwrap();
+        shut(&std.as_fd().try_clone_to_owned().unwrap());
+        let expected = std.accept().unwrap_err().raw_os_error();
+
+        let addr = abstract_name();
+        let listener = Arc::new(UnixListener::bind_addr(&addr).unwrap());
+        let twin = listener.as_fd().try_clone_to_owned().unwrap();
+        let same = Arc::clone(&listener);
+        let waits = crew.go(move || same.accept().unwrap_err().raw_os_error());
+        waits.until_it_waits();
+        shut(&twin);
+        assert_eq!(waits.join(), expected);
+        assert_eq!(crew.run(move || listener.accept().unwrap_err().raw_os_error()), expected);
+
+        // A client that was in the queue before is accepted.
+        let addr = abstract_name();
+        let listener = UnixListener::bind_addr(&addr).unwrap();
+        let _client = std::os::unix::net::UnixStream::connect_addr(&addr).unwrap();
+        shut(&listener.as_fd().try_clone_to_owned().unwrap());
+        let ends = crew.run(move || {
+            listener.accept().unwrap();
+            listener.accept().unwrap_err().raw_os_error()
+        });
+        assert_eq!(ends, expected);
+    });
+    everywhere(|rt| {
+        let listener = Arc::new(UnixListener::bind_addr(&abstract_name()).unwrap());
+        let same = Arc::clone(&listener);
+        let polls =
+            rt.go(move || gmp::block_on(std::future::poll_fn(|cx| same.poll_accept(cx))).unwrap_err());
+        rt.run(gmp::yield_now);
+        shut(&listener.as_fd().try_clone_to_owned().unwrap());
+        assert_eq!(polls.join().unwrap().raw_os_error(), Some(libc::EINVAL));
     });
 }

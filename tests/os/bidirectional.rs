@@ -25,7 +25,7 @@ fn chain() -> (TcpStream, TcpStream, UnixStream, UnixStream) {
     (client, a, b, server)
 }
 
-/// Fails by a byte that is lost in either direction, by an end that is not passed on, or that is passed on too early.
+/// Fails when a byte is lost in either direction, or an end is not passed on, or passed on too early.
 #[test]
 fn each_direction_ends_by_itself() {
     everyone(|crew| {
@@ -49,7 +49,7 @@ fn each_direction_ends_by_itself() {
     });
 }
 
-/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes at the beginning of a thread.
 #[test]
 fn a_second_thread_for_which_there_are_too_few_mappings_is_refused() {
     const NAME: &str = "a_second_thread_for_which_there_are_too_few_mappings_is_refused";
@@ -64,7 +64,7 @@ fn a_second_thread_for_which_there_are_too_few_mappings_is_refused() {
     };
     assert_eq!(copies().unwrap(), (0, 0));
     let mut full = AllMappings::begin(most);
-    let refused = copies().unwrap_err().to_string();
+    let refused = copies().unwrap_err().error().to_string();
     let enough = (1..100).find(|_| {
         full.give_one_back();
         (0..20).all(|_| copies().is_ok())
@@ -99,7 +99,7 @@ fn both_directions_go_on_at_once() {
     });
 }
 
-/// Starts a proxy between streams that stay silent, lets `happen`, and returns how the proxy ended.
+/// Starts a proxy between streams that stay silent, calls `happen`, and returns how the proxy ended.
 fn ends(
     crew: &Crew<'_>,
     happen: impl FnOnce(&TcpStream, &UnixStream, TcpStream) + Send + 'static,
@@ -119,7 +119,7 @@ fn ends(
     (proxy.join().unwrap_err(), server)
 }
 
-/// The close of `stream` will be a reset.
+/// Makes the close of `stream` a reset.
 fn resets_on_close(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let (at, len) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
@@ -152,8 +152,8 @@ fn an_error_of_one_direction_ends_both() {
     });
 }
 
-/// Fails by an end that the client sees: the kernel tells of a reset once, and both directions wait for that socket. The one
-/// that asks second reads zero bytes.
+/// The kernel tells of a reset once, and both directions wait for that socket: the one that asks second reads zero bytes. Fails
+/// when the client sees a proper end.
 #[test]
 fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
     everyone(|crew| {
@@ -182,7 +182,7 @@ fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
     });
 }
 
-/// Fails by a reset that is made of a proper end: this side had ended its writes before, so the kernel is through with the
+/// Fails when a proper end is turned into a reset: this side had ended its writes before, so the kernel is done with the
 /// connection when the peer's end comes.
 #[test]
 fn a_stream_whose_writes_have_ended_before_ends_properly() {
@@ -199,8 +199,8 @@ fn a_stream_whose_writes_have_ended_before_ends_properly() {
     });
 }
 
-/// Fails by a proxy that goes on, by one that unwinds, or by another error: while both directions wait, and while the caller
-/// waits for the other one.
+/// Fails when a proxy goes on or unwinds, or by another error: while both directions wait, and while the caller waits for the
+/// other one.
 #[test]
 fn a_context_ends_both() {
     everyone(|crew| {
@@ -225,7 +225,7 @@ fn a_context_ends_both() {
     });
 }
 
-/// Fails by bytes that are neither delivered nor told.
+/// Fails when bytes are neither delivered nor reported.
 #[test]
 fn what_was_not_delivered_is_told() {
     everyone(|crew| {
@@ -243,13 +243,21 @@ fn what_was_not_delivered_is_told() {
         assert!(!sends.join());
         let mut got = crew.run(move || whole(&server));
         assert_eq!((failed.kind(), failed.copied()), (ErrorKind::TimedOut, (got.len() as u64, 0)));
-        got.extend(failed.undelivered().0);
+        assert_eq!(
+            failed.to_string(),
+            format!("the copies failed after {} bytes one way and 0 the other", got.len())
+        );
+        let undelivered = failed.undelivered().0.to_vec();
+        let ([(copied, from_a), (_, from_b)], error) = failed.into_parts();
+        assert_eq!((copied, &from_a, error.kind()), (got.len() as u64, &undelivered, ErrorKind::TimedOut));
+        assert!(from_b.is_empty());
+        got.extend(from_a);
         got.extend(rest);
         assert!(got == pattern(1, 8 << 20), "{}", got.len());
     });
 }
 
-/// Fails by a panic, by a hang, and by a byte that was taken.
+/// Fails by a panic, by a hang, and when a byte was taken.
 #[test]
 fn without_a_second_goroutine_nothing_is_copied() {
     const STACK: usize = 256 << 10;
@@ -262,7 +270,7 @@ fn without_a_second_goroutine_nothing_is_copied() {
             (&client).write_all(b"hello").unwrap();
             let failed = copy_bidirectional(&a, &b).unwrap_err();
             assert_eq!(failed.kind(), ErrorKind::QuotaExceeded, "{failed}");
-            let told = failed.to_string();
+            let told = failed.error().to_string();
             assert!(
                 told.starts_with("copy_bidirectional: the second direction can't be started: "),
                 "{told}"
@@ -275,7 +283,7 @@ fn without_a_second_goroutine_nothing_is_copied() {
     }
 }
 
-/// Fails by a reset, which the program has not seen: it has closed the sink itself.
+/// Fails by a reset, of which the program was not told: it has closed the sink itself.
 #[test]
 fn a_sink_that_was_closed_here_is_told_as_closed() {
     everyone(|crew| {
@@ -284,7 +292,7 @@ fn a_sink_that_was_closed_here_is_told_as_closed() {
         let (at_a, at_b) = (Arc::clone(&a), Arc::clone(&b));
         let proxy = crew.go(move || copy_bidirectional(&*at_a, &*at_b));
         crew.run(move || {
-            // One direction is through when the client sees the end.
+            // One direction is over when the client sees the end.
             drop(server);
             assert_eq!(whole(&client), b"");
             b.close().unwrap();

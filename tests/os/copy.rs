@@ -29,28 +29,32 @@ enum Kind {
     Unix,
     Pipe,
     File,
-    /// A file to which one writes at its end.
+    /// A file of `gmp::fs`.
+    Ours,
+    /// A file that is opened for appending.
     Log,
     /// A reader or writer of another library.
     Watched,
 }
-use Kind::{Log, Pipe, Tcp, Unix, Watched};
+use Kind::{Log, Ours, Pipe, Tcp, Unix, Watched};
 
-/// The end from which is copied.
+/// The source of a copy.
 enum From {
     Tcp(TcpStream),
     Unix(UnixStream),
     Pipe(PipeReader),
     File(File),
+    Ours(gmp::fs::File),
     Watched(gmp::io::Watched<io::PipeReader>),
 }
 
-/// The end to which is copied.
+/// The sink of a copy.
 enum To {
     Tcp(TcpStream),
     Unix(UnixStream),
     Pipe(PipeWriter),
     File(File),
+    Ours(gmp::fs::File),
     Watched(gmp::io::Watched<io::PipeWriter>),
 }
 
@@ -62,6 +66,7 @@ fn run(from: &From, to: &To) -> Result<u64, CopyError> {
                 To::Unix(to) => copy($from, &to),
                 To::Pipe(to) => copy($from, to),
                 To::File(to) => copy($from, to),
+                To::Ours(to) => copy($from, to),
                 To::Watched(to) => copy($from, to),
             }
         };
@@ -71,6 +76,7 @@ fn run(from: &From, to: &To) -> Result<u64, CopyError> {
         From::Unix(from) => to!(from),
         From::Pipe(from) => to!(from),
         From::File(from) => to!(from),
+        From::Ours(from) => to!(from),
         From::Watched(from) => to!(from),
     }
 }
@@ -122,13 +128,13 @@ fn source(kind: Kind) -> (From, Feeds) {
         }
         Watched => {
             let (reader, writer) = io::pipe().unwrap();
-            let writer = PipeWriter::try_from(writer).unwrap();
+            let writer = PipeWriter::from(writer);
             (
                 From::Watched(gmp::io::Watched::new(reader)),
                 Box::new(move |bytes| write_pieces(&writer, bytes)),
             )
         }
-        Kind::File | Log => {
+        Kind::File | Ours | Log => {
             let mut file = file(kind == Log);
             let same = file.try_clone().unwrap();
             // Not from the beginning.
@@ -137,7 +143,8 @@ fn source(kind: Kind) -> (From, Feeds) {
                 (&same).write_all(bytes)?;
                 (&same).seek(SeekFrom::Start(6)).map(drop)
             };
-            (From::File(file), Box::new(write))
+            let from = if kind == Ours { From::Ours(file.into()) } else { From::File(file) };
+            (from, Box::new(write))
         }
     }
 }
@@ -158,10 +165,10 @@ fn sink(kind: Kind) -> (To, Drains) {
         }
         Watched => {
             let (reader, writer) = io::pipe().unwrap();
-            let reader = PipeReader::try_from(reader).unwrap();
+            let reader = PipeReader::from(reader);
             (To::Watched(gmp::io::Watched::new(writer)), Box::new(move || read_pieces(&reader)))
         }
-        Kind::File | Log => {
+        Kind::File | Ours | Log => {
             let mut file = file(kind == Log);
             let same = file.try_clone().unwrap();
             file.write_all(b"before").unwrap();
@@ -172,14 +179,16 @@ fn sink(kind: Kind) -> (To, Drains) {
                 assert_eq!(got.drain(..6).as_slice(), b"before");
                 got
             };
-            (To::File(file), Box::new(read))
+            let to = if kind == Ours { To::Ours(file.into()) } else { To::File(file) };
+            (to, Box::new(read))
         }
     }
 }
 
-/// A file is there as a whole, and is looked at when all is done; else both sides go on beside the copy.
+/// A source file is complete before the copy, and a sink file is read after it; other ends are written and read beside the
+/// copy.
 fn is_file(kind: Kind) -> bool {
-    matches!(kind, Kind::File | Log)
+    matches!(kind, Kind::File | Ours | Log)
 }
 
 fn copies(crew: &Crew<'_>, from: Kind, to: Kind, len: usize) {
@@ -207,12 +216,12 @@ fn copies(crew: &Crew<'_>, from: Kind, to: Kind, len: usize) {
     assert!(got == *bytes, "{from:?} to {to:?}: {} of {len} bytes, or other ones", got.len());
 }
 
-const SOURCES: [Kind; 5] = [Tcp, Unix, Pipe, Kind::File, Watched];
-const SINKS: [Kind; 6] = [Tcp, Unix, Pipe, Kind::File, Log, Watched];
-/// Nothing, what fits into a buffer, and what the kernel moves.
+const SOURCES: [Kind; 6] = [Tcp, Unix, Pipe, Kind::File, Ours, Watched];
+const SINKS: [Kind; 7] = [Tcp, Unix, Pipe, Kind::File, Ours, Log, Watched];
+/// Lengths: nothing, a part of a buffer, and enough for the kernel to move it.
 const LENS: [usize; 4] = [0, 100, 150_000, 1_000_003];
 
-/// Fails by a byte that is lost, that goes twice, or that goes elsewhere, and by a hang.
+/// Fails when a byte is lost, goes twice, or goes elsewhere, and by a hang.
 #[test]
 fn each_source_to_each_sink() {
     everyone(|crew| {
@@ -226,7 +235,7 @@ fn each_source_to_each_sink() {
     });
 }
 
-/// Fails where the buffer does not go on with what the kernel has taken or refused.
+/// Fails when the copy by buffer does not continue where the kernel has stopped or refused.
 #[test]
 fn what_the_kernel_refuses_goes_through_a_buffer() {
     const MOVES: [libc::c_long; 3] = [libc::SYS_splice, libc::SYS_sendfile, libc::SYS_copy_file_range];
@@ -268,12 +277,12 @@ fn limit(to: &To, at: Option<Instant>) {
         To::Unix(to) => to.set_write_deadline(at),
         To::Pipe(to) => to.set_write_deadline(at),
         To::Watched(to) => to.set_write_deadline(at),
-        To::File(_) => panic!("a file has no limits"),
+        To::File(_) | To::Ours(_) => panic!("a file has no limits"),
     }
     .unwrap();
 }
 
-/// Fails by a byte that is in none of the three, or in two of them: what the sink got, the error, and the source.
+/// Fails when a byte is in none, or in two, of: the sink, the error, and the source.
 #[test]
 fn a_sink_that_stops_costs_no_byte() {
     everyone(|crew| {
@@ -307,6 +316,7 @@ fn a_sink_that_stops_costs_no_byte() {
                     From::Unix(from) => read_pieces(from),
                     From::Pipe(from) => read_pieces(from),
                     From::File(from) => read_pieces(from),
+                    From::Ours(from) => read_pieces(from),
                     From::Watched(_) => unreachable!("not in the list"),
                 });
                 got.extend(rest);
@@ -359,7 +369,7 @@ fn a_sink_without_a_reader_is_an_error() {
     });
 }
 
-/// Fails by an end that is taken for one in order, by another count, or by a hang.
+/// Fails when an end is taken for a proper one, by another count, or by a hang.
 #[test]
 fn a_source_that_is_reset_ends_the_copy() {
     everyone(|crew| {
@@ -426,7 +436,7 @@ fn a_file_may_be_long() {
     });
 }
 
-/// Fails by a descriptor that is left, or by bytes that wait behind one.
+/// Fails when a descriptor is left, or bytes wait behind one.
 #[test]
 fn descriptors_beside_the_bytes_are_dropped() {
     everyone(|crew| {

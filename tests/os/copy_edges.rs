@@ -1,4 +1,4 @@
-//! Copies at the edges of what the kernel does: urgent bytes, short pipes, ends that are one.
+//! Copies at the edges of what the kernel does: urgent bytes, short pipes, a source that is its own sink.
 
 use common::crew::{Crew, everyone};
 use common::talk::pattern;
@@ -6,6 +6,7 @@ use common::until;
 use gmp::context::{Context, ContextError};
 use gmp::io::{CopyError, PipeReader, PipeWriter, Sink, Source, copy, copy_bidirectional};
 use gmp::net::{UnixStream, is_closed};
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::Shutdown;
@@ -51,8 +52,8 @@ where
     assert_eq!(copies.join(), 2 * MUCH as u64);
 }
 
-/// Fails by a hang, or by an end that is taken for one in order: the kernel moves nothing at an urgent byte, and what stands
-/// behind that byte makes no event.
+/// The kernel moves nothing at an urgent byte, and the data behind that byte makes no event. Fails by a hang, or when this is
+/// taken for a proper end.
 #[test]
 fn an_urgent_byte_stops_no_copy() {
     everyone(|crew| {
@@ -79,7 +80,7 @@ fn short_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// A copy of bytes that somebody writes and somebody reads meanwhile.
+/// Copies bytes that one member writes and another reads meanwhile.
 fn carries<F, T, I, O>(crew: &Crew<'_>, (mut input, from): (I, F), (to, mut output): (T, O))
 where
     F: Source + Send + 'static,
@@ -99,7 +100,7 @@ where
     assert!(got == pattern(3, MUCH), "{} of {MUCH} bytes, or other ones", got.len());
 }
 
-/// Fails by a hang, or by a byte that is lost or goes twice.
+/// Fails by a hang, or when a byte is lost or goes twice.
 #[test]
 fn a_pipe_of_one_page_will_do() {
     everyone(|crew| {
@@ -112,7 +113,7 @@ fn a_pipe_of_one_page_will_do() {
     });
 }
 
-/// Fails by a hang, or by a byte that is lost: who has many pipes gets only short ones, also for what a copy has between.
+/// A user with many pipes gets only short ones, also for the pipe inside a copy. Fails by a hang, or when a byte is lost.
 #[test]
 fn a_user_with_many_pipes_copies_as_well() {
     if !common::child::is_child() {
@@ -149,7 +150,7 @@ fn a_user_with_many_pipes_copies_as_well() {
     });
 }
 
-/// Fails by a hang of one half in the other's lock, or by a byte that does not come back.
+/// Fails by a hang of one half in the other's lock, or when a byte does not come back.
 #[test]
 fn a_stream_may_be_both_ends() {
     everyone(|crew| {
@@ -178,8 +179,8 @@ fn a_stream_may_be_both_ends() {
     });
 }
 
-/// Fails by a byte that goes round for ever unseen, by a hang, or by an error that is lost: what is written at one end of a
-/// connection comes out at the other.
+/// Bytes that are written at one end of a connection come out at the other. Fails when a byte goes round for ever unseen, by a
+/// hang, or when an error is lost.
 #[test]
 fn both_ends_of_one_connection_are_a_ring() {
     everyone(|crew| {
@@ -202,10 +203,10 @@ fn both_ends_of_one_connection_are_a_ring() {
 /// How a copy into a sink that is full comes to its end.
 type End = fn(&UnixStream, &UnixStream) -> io::Result<()>;
 
-/// What a copy has taken from its source and not given to its sink is not more than this: a pipe, or a buffer.
+/// The most that a copy has taken from its source and not given to its sink: a pipe, or a buffer.
 const COPY_HOLDS: usize = 64 << 10;
 
-/// Has a sink wait after some thousand bytes.
+/// Makes a sink wait after some thousand bytes.
 fn hold_little(sink: &impl AsRawFd) {
     let few: libc::c_int = 4096;
     let (at, len) = ((&raw const few).cast(), size_of_val(&few) as libc::socklen_t);
@@ -214,7 +215,7 @@ fn hold_little(sink: &impl AsRawFd) {
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
 }
 
-/// So many bytes can be read.
+/// Returns how many bytes can be read.
 fn unread(source: &impl AsRawFd) -> usize {
     let mut len: libc::c_int = 0;
     // SAFETY: the number lives through the call.
@@ -223,8 +224,8 @@ fn unread(source: &impl AsRawFd) -> usize {
     usize::try_from(len).expect("a length")
 }
 
-/// The copy of `len` bytes and more between two pairs, which `ends` when the sink is full. Returns the error, and what the
-/// sink's peer has got, and what the source has left.
+/// Copies `len` bytes and more between two pairs; `ends` ends the copy when the sink is full. Returns the error, the bytes that
+/// the sink's peer has got, and those that are left in the source.
 fn stopped(crew: &Crew<'_>, len: usize, ends: End) -> (CopyError, Vec<u8>, Vec<u8>) {
     let ((input, from), (to, output)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let (from, to) = (Arc::new(from), Arc::new(to));
@@ -257,7 +258,7 @@ fn stopped(crew: &Crew<'_>, len: usize, ends: End) -> (CopyError, Vec<u8>, Vec<u
     (failed, got, rest)
 }
 
-/// Fails by a byte that is in none of the three, or in two of them: what the sink got, the error, and the source.
+/// Fails when a byte is in none, or in two, of: the sink, the error, and the source.
 #[test]
 fn whatever_ends_a_copy_no_byte_is_lost() {
     const LEN: usize = 1_000_003;
@@ -276,14 +277,20 @@ fn whatever_ends_a_copy_no_byte_is_lost() {
             assert!(is_it(failed.error()), "{failed}");
             assert_eq!(got.len() as u64, failed.copied());
             assert!(!failed.undelivered().is_empty(), "the sink was full: {failed}");
-            got.extend(failed.into_undelivered());
+            // The source says why, and the text says it not again.
+            let source = failed.source().and_then(|why| why.downcast_ref::<io::Error>()).unwrap();
+            assert!(is_it(source) && !failed.to_string().contains(&source.to_string()), "{failed}");
+            let told = failed.undelivered().to_vec();
+            let (copied, undelivered, why) = failed.into_parts();
+            assert!(is_it(&why) && copied == got.len() as u64 && undelivered == told);
+            got.extend(undelivered);
             got.extend(rest);
             assert!(got == pattern(1, LEN), "{} of {LEN} bytes, or other ones", got.len());
         }
     });
 }
 
-/// Fails by a hang, or by an end that comes early: the messages of such a socket stay apart, and it can't be spliced.
+/// The messages of such a socket stay apart, and it can't be spliced. Fails by a hang, or by an early end.
 #[test]
 fn a_stream_of_another_kind_is_copied() {
     everyone(|crew| {
@@ -309,7 +316,7 @@ fn a_stream_of_another_kind_is_copied() {
     });
 }
 
-/// Fails by a hang or a byte that is lost, whichever half ends first.
+/// Fails by a hang or a lost byte, whichever half ends first.
 #[test]
 fn halves_end_in_either_order() {
     everyone(|crew| {
@@ -348,7 +355,7 @@ fn halves_end_in_either_order() {
     });
 }
 
-/// Fails by a proxy that goes on, or by bytes that are gone: a side is reset when the other has said all that it has.
+/// One side is reset when the other has sent all that it has. Fails when the proxy goes on, or bytes are lost.
 #[test]
 fn a_reset_after_a_half_close_ends_both() {
     everyone(|crew| {
@@ -375,7 +382,7 @@ fn a_reset_after_a_half_close_ends_both() {
     });
 }
 
-/// Fails by a copy that goes on until the file has ended: nobody waits, as the sink takes all at once.
+/// The sink takes all at once, so the copy never waits. Fails when the copy goes on until the file has ended.
 #[test]
 fn a_context_ends_the_copy_of_a_long_file() {
     everyone(|crew| {
@@ -405,8 +412,8 @@ fn file_of(len: u64) -> File {
     file
 }
 
-/// Fails by the error of a call that may send more: to a sink that takes all at once such a call goes on as long as a slow file
-/// has it, and neither a limit nor a close of the sink ends it.
+/// To a sink that takes all at once, a call that may send more lasts as long as a slow file makes it, and neither a limit nor a
+/// close of the sink ends it. Fails by the error of such a call.
 #[test]
 fn no_call_sends_much_of_a_file() {
     const NAME: &str = "no_call_sends_much_of_a_file";
@@ -432,8 +439,8 @@ fn no_call_sends_much_of_a_file() {
     });
 }
 
-/// Fails by a copy that succeeds: there is always room, so the copy waits nowhere, and its context is over during the first
-/// call that sends.
+/// There is always room, so the copy never waits, and its context ends during the first call that sends. Fails when the copy
+/// succeeds.
 #[test]
 fn a_context_ends_a_copy_between_two_sends() {
     const NAME: &str = "a_context_ends_a_copy_between_two_sends";
@@ -455,7 +462,7 @@ fn a_context_ends_a_copy_between_two_sends() {
     assert!(failed.copied() > COPY_HOLDS as u64, "the kernel has sent nothing: {failed}");
 }
 
-/// Nothing is written to the descriptor without a wait.
+/// Returns `true` if a write to the descriptor would wait.
 fn is_full(sink: &impl AsRawFd) -> bool {
     let mut asked = libc::pollfd { fd: sink.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry, which lives through the call.
@@ -464,7 +471,8 @@ fn is_full(sink: &impl AsRawFd) -> bool {
     asked.revents & libc::POLLOUT == 0
 }
 
-/// Fails by `WouldBlock`: the pipe that came as a file is full, and is no pipe of ours, for which there is a wait.
+/// The pipe that was given as a file is full; its type is none of the library's own pipes, whose writes wait. Fails by
+/// `WouldBlock`.
 #[test]
 fn a_full_pipe_that_came_as_a_file_is_waited_for() {
     everyone(|crew| {
@@ -500,7 +508,7 @@ fn a_full_pipe_that_came_as_a_file_is_waited_for() {
     });
 }
 
-/// Fails by a hang: the socket has nothing for a moment, and the pipe, which has room, is waited for.
+/// The socket has nothing for a moment, and the pipe has room. Fails by a hang when the copy waits for the pipe.
 #[test]
 fn a_silent_socket_that_came_as_a_file_is_waited_for() {
     everyone(|crew| {

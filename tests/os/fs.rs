@@ -1,4 +1,4 @@
-//! Paths and directories: what std's functions do, on goroutines and plain threads.
+//! Paths and directories: the same as std's functions, on goroutines and plain threads.
 
 use common::crew::everyone;
 use common::room::Room;
@@ -31,7 +31,7 @@ fn names(dir: &Path) -> BTreeSet<String> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Fails by bytes that differ, or by an error of another kind.
+/// Fails when bytes differ, or by an error of another kind.
 #[test]
 fn whole_files_are_written_read_and_copied() {
     in_rooms(|room| {
@@ -87,7 +87,7 @@ fn what_can_not_be_is_said_as_std_says_it() {
     });
 }
 
-/// Fails by a directory that is missing, or that is left.
+/// Fails when a directory is missing, or is left.
 #[test]
 fn directories_are_made_and_removed() {
     in_rooms(|room| {
@@ -106,7 +106,7 @@ fn directories_are_made_and_removed() {
         symlink(room.join("kept"), deep.join("link")).unwrap();
         fs::remove_dir_all(room.join("a")).unwrap();
         assert_eq!(names(room), BTreeSet::from(["kept".into()]));
-        // What a link led to is still there.
+        // The target of a link is still there.
         assert_eq!(names(&room.join("kept")), BTreeSet::from(["file".into()]));
         fs::remove_file(room.join("kept/file")).unwrap();
         fs::remove_dir(room.join("kept")).unwrap();
@@ -114,8 +114,8 @@ fn directories_are_made_and_removed() {
     });
 }
 
-/// Fails by an overflow of the stack, or by a part of the tree that is left: a call for each level would take more than the
-/// stack of a goroutine.
+/// A call for each level would take more than the stack of a goroutine. Fails by an overflow of the stack, or when a part of
+/// the tree is left.
 #[test]
 fn a_tree_of_many_levels_is_removed() {
     in_rooms(|room| {
@@ -131,7 +131,7 @@ fn a_tree_of_many_levels_is_removed() {
     });
 }
 
-/// Fails by another answer than std's: what is given is a link, a file, or nothing.
+/// The path is that of a link, a file, or nothing. Fails by another answer than std's.
 #[test]
 fn what_is_no_directory_is_not_removed_as_one() {
     in_rooms(|room| {
@@ -147,7 +147,7 @@ fn what_is_no_directory_is_not_removed_as_one() {
     });
 }
 
-/// Fails by an entry that is lost, told twice, or told to be something else: more entries than one batch, and of each type.
+/// More entries than one batch, and of each type. Fails when an entry is lost, is told twice, or has another type.
 #[test]
 fn every_entry_of_a_directory_is_told_once() {
     in_rooms(|room| {
@@ -181,7 +181,7 @@ fn every_entry_of_a_directory_is_told_once() {
     });
 }
 
-/// Fails by a link that leads elsewhere, or by one that is taken for what it leads to.
+/// Fails when a link leads elsewhere, or is taken for its target.
 #[test]
 fn links_lead_where_they_should() {
     in_rooms(|room| {
@@ -208,13 +208,18 @@ fn links_lead_where_they_should() {
         assert_eq!(fs::read(room.join("broken")).unwrap_err().kind(), NotFound);
         symlink("round", room.join("round")).unwrap();
         assert_eq!(fs::read(room.join("round")).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert!(!fs::File::open(room.join("hard")).unwrap().is_terminal());
+        if let Ok(terminal) = fs::File::options().read(true).write(true).open("/dev/ptmx") {
+            assert!(terminal.is_terminal());
+        }
+        assert_eq!(gmp::fs::unix::chroot(room.join("hard")).unwrap_err().kind(), NotADirectory);
         gmp::fs::unix::lchown(room.join("broken"), None, None).unwrap();
         gmp::fs::unix::chown(room.join("hard"), None, None).unwrap();
         assert_eq!(gmp::fs::unix::chown(room.join("broken"), None, None).unwrap_err().kind(), NotFound);
     });
 }
 
-/// Fails by a name that leads to the old file, or to none.
+/// Fails when a name leads to the old file, or to none.
 #[test]
 fn a_rename_replaces() {
     in_rooms(|room| {
@@ -224,7 +229,7 @@ fn a_rename_replaces() {
         fs::rename(room.join("new"), room.join("old")).unwrap();
         assert_eq!(names(room), BTreeSet::from(["old".into()]));
         assert_eq!(fs::read(room.join("old")).unwrap(), b"new");
-        // Who had it open still has it.
+        // A handle that had it open still has it.
         assert_eq!(std::io::read_to_string(&open).unwrap(), "old");
         fs::create_dir_all(room.join("dir/inner")).unwrap();
         fs::rename(room.join("dir"), room.join("other")).unwrap();
@@ -234,7 +239,7 @@ fn a_rename_replaces() {
     });
 }
 
-/// Fails by permissions that are not kept. What they forbid is not tried: root may do it.
+/// Fails when permissions are not kept. Forbidden calls are not tried: root may make them.
 #[test]
 fn permissions_are_set_and_told() {
     in_rooms(|room| {

@@ -1,5 +1,6 @@
-//! How many goroutines are in a file call, or in a name look-up, at once; and what becomes of those that wait in line.
+//! How many goroutines are in a file call, or in a name look-up, at once; and the fate of those that wait in line.
 
+use super::fs::fifo;
 use common::child;
 use common::room::Room;
 use common::slow_disk::{self, SLOW};
@@ -8,9 +9,9 @@ use common::{dumps, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::fs::unix::FileExt;
 use gmp::fs::{self, File};
-use gmp::net::{DialConfig, TcpListener, TcpStream, UdpSocket};
+use gmp::net::{self, DialConfig, TcpListener, TcpStream, UdpSocket};
 use gmp::{JoinHandle, Runtime};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,7 +28,7 @@ struct Gate {
 
 #[derive(Default)]
 struct Seen {
-    /// Who came in, in this order.
+    /// The calls that came in, in order.
     came: Vec<usize>,
     may_leave: usize,
     left: usize,
@@ -127,7 +128,7 @@ fn first_come_first_served(call: fn(Gated), calls: &str) {
     }
 }
 
-/// Fails by a third call, by a goroutine that overtakes, or by one that is forgotten.
+/// Fails by a third call, or when a goroutine overtakes another or is forgotten.
 #[test]
 fn file_calls_are_first_come_first_served() {
     first_come_first_served(|gated| assert!(fs::exists(gated).unwrap()), "file calls");
@@ -139,7 +140,47 @@ fn name_look_ups_are_first_come_first_served() {
     first_come_first_served(|gated| drop(UdpSocket::bind(gated).unwrap()), "name look-ups");
 }
 
-/// Fails by one that waits on, that makes the call, or that keeps a turn; or by a bystander behind it that waits on.
+/// Fails by a hang when a goroutine that opens a FIFO, or uses one that another library has opened, waits for the turn of a
+/// call that may last.
+#[test]
+fn a_full_line_holds_no_fifo_up() {
+    // SAFETY: the kernel refuses an argument that has no size.
+    unsafe { libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, c"/".as_ptr(), std::ptr::null::<()>(), 0) };
+    if io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+        common::skipped("here is no openat2");
+        return;
+    }
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate, room) = (narrow(procs, 1), Arc::new(Gate::default()), Arc::new(Room::new()));
+            fifo(&room.join("fifo"));
+            std::fs::write(room.join("file"), "calm").unwrap();
+            let gated = Gated(Arc::clone(&gate), 0);
+            let holds = rt.go(move || fs::exists(gated).unwrap());
+            until(|| gate.came().len() == 1);
+            let same = Arc::clone(&room);
+            let in_line = rt.go(move || fs::read_to_string(same.join("file")).unwrap());
+            until_in_line(&rt, &in_line);
+            let passes = rt.go(move || {
+                let path = room.join("fifo");
+                let mut both = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+                let theirs = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+                File::from(theirs).write_all(b"hello").unwrap();
+                let mut bytes = [0; 5];
+                both.read_exact(&mut bytes).unwrap();
+                bytes
+            });
+            assert_eq!(passes.join().unwrap(), *b"hello");
+            assert!(state(&rt, in_line.id().get()).unwrap().contains(", in line"));
+            gate.let_out(1);
+            assert!(holds.join().unwrap());
+            assert_eq!(in_line.join().unwrap(), "calm");
+        });
+    }
+}
+
+/// Fails when the interrupted goroutine goes on waiting, makes the call, or keeps a turn; or when one behind it goes on
+/// waiting.
 #[test]
 fn a_context_ends_the_wait_in_line_and_not_the_call() {
     for procs in [1, 4] {
@@ -175,8 +216,8 @@ fn a_context_ends_the_wait_in_line_and_not_the_call() {
     }
 }
 
-/// Fails by a hang: a send waits in line for a name, although its socket was closed, or its new deadline has passed; or by one
-/// that gives up, or that is forgotten, when the deadline was moved.
+/// Fails by a hang when a send waits in line for a name although its socket was closed, or its new deadline has passed; or when
+/// one gives up, or is forgotten, after the deadline was moved.
 #[test]
 fn a_close_or_a_deadline_ends_a_sends_wait_in_line() {
     for procs in [1, 4] {
@@ -212,7 +253,7 @@ fn a_close_or_a_deadline_ends_a_sends_wait_in_line() {
     }
 }
 
-/// Fails by a dial that waits in line beyond its time, that looks up afterwards, or that keeps the turn.
+/// Fails when a dial waits in line beyond its time, looks up afterwards, or keeps the turn.
 #[test]
 fn a_dials_time_ends_the_wait_in_line() {
     for procs in [1, 4] {
@@ -249,7 +290,7 @@ fn a_dials_time_ends_the_wait_in_line() {
             gate.let_out(2);
             [in_the_call, behind].into_iter().for_each(|goroutine| goroutine.join().unwrap());
             assert_eq!(gate.came(), [0, 2]);
-            // Nobody looks a name up for which there is no time left.
+            // No name is looked up for which there is no time left.
             let late = gated(3);
             let late = move || TcpStream::connect_deadline(late, Instant::now()).unwrap_err();
             assert_eq!(rt.go(late).join().unwrap().kind(), ErrorKind::TimedOut);
@@ -258,7 +299,48 @@ fn a_dials_time_ends_the_wait_in_line() {
     }
 }
 
-/// Fails by a hang: an address that waits behind a look-up.
+/// Fails when a look-up by the program itself is made out of line, waits in line beyond its deadline or the end of its context,
+/// or keeps a turn.
+#[test]
+fn a_programs_own_look_up_waits_in_line() {
+    for procs in [1, 4] {
+        watched(procs, || {
+            let (rt, gate) = (narrow(procs, 1), Arc::new(Gate::default()));
+            let gated = |who| Gated(Arc::clone(&gate), who);
+            let looks_up = |gated: Gated| rt.go(move || net::lookup(gated).unwrap().next());
+            let in_the_call = looks_up(gated(0));
+            until(|| gate.came().len() == 1);
+            let (context, cancel) = Context::background().with_cancel();
+            let ends = gated(1);
+            let ends = rt.go(move || context.run(|| net::lookup(ends).unwrap_err()).expect("it is an error"));
+            until_in_line(&rt, &ends);
+            let late = gated(2);
+            let late = rt.go(move || {
+                let limit = Instant::now() + Duration::from_millis(5);
+                net::lookup_deadline(late, limit).unwrap_err()
+            });
+            let in_time = gated(3);
+            let in_time = rt.go(move || {
+                let limit = Instant::now() + Duration::from_secs(3600);
+                net::lookup_deadline(in_time, limit).unwrap().next()
+            });
+            until_in_line(&rt, &in_time);
+            cancel.cancel();
+            let refused = ends.join().unwrap();
+            let error = refused.get_ref().and_then(|inner| inner.downcast_ref());
+            assert_eq!(error, Some(&ContextError::Canceled), "{refused:?}");
+            assert_eq!(late.join().unwrap().kind(), ErrorKind::TimedOut);
+            // An address is at hand, for `lookup` as for the others.
+            assert_eq!(rt.run(|| net::lookup("127.0.0.1:7").unwrap().count()), 1);
+            gate.let_out(2);
+            let expected = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+            assert_eq!((in_the_call.join().unwrap(), in_time.join().unwrap()), (expected, expected));
+            assert_eq!(gate.came(), [0, 3]);
+        });
+    }
+}
+
+/// Fails by a hang when an address waits behind a look-up.
 #[test]
 fn an_address_is_no_name_and_does_not_wait_in_line() {
     for procs in [1, 4] {
@@ -285,7 +367,7 @@ fn an_address_is_no_name_and_does_not_wait_in_line() {
     }
 }
 
-/// Fails by a datagram that waits in line beyond the time of its socket, or that is looked up afterwards.
+/// Fails when a datagram waits in line beyond the time of its socket, or its address is looked up afterwards.
 #[test]
 fn a_sockets_time_ends_the_wait_of_its_datagram_in_line() {
     for procs in [1, 4] {
@@ -322,7 +404,7 @@ fn a_sockets_time_ends_the_wait_of_its_datagram_in_line() {
     }
 }
 
-/// Fails by a turn that is lost with the goroutine that panicked.
+/// Fails when a turn is lost with the goroutine that panicked.
 #[test]
 fn a_panic_in_a_call_gives_the_turn_back() {
     struct Panics;
@@ -351,8 +433,8 @@ impl Drop for Writes {
     }
 }
 
-/// Fails by a destructor whose file calls are unwound, or by one that never ends: it waits in line while its goroutine unwinds,
-/// by a panic or by the end of the runtime.
+/// A destructor waits in line while its goroutine unwinds, by a panic or by the end of the runtime. Fails when its file calls
+/// are unwound, or it never ends.
 #[test]
 fn destructors_make_file_calls() {
     for procs in [1, 4] {
@@ -384,7 +466,7 @@ fn destructors_make_file_calls() {
     }
 }
 
-/// Fails by an end that waits for the call, or by those in line that are not unwound.
+/// Fails when the end waits for the call, or goroutines in line are not unwound.
 #[test]
 fn a_runtime_ends_with_a_call_under_way() {
     struct Counts(Arc<AtomicUsize>);
@@ -423,8 +505,8 @@ fn threads() -> usize {
     std::fs::metadata("/proc/self/task").unwrap().nlink() as usize - 2
 }
 
-/// Fails by more threads than the bound allows; by a sleeper that is late as often as a call is held, in a runtime whose
-/// monitor takes no P away; or by bytes of another place.
+/// Fails by more threads than the bound allows; when a sleeper is late as often as a call is held, in a runtime whose monitor
+/// takes no P away; or by bytes of another place.
 #[test]
 fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     const NAME: &str = "a_thousand_read_a_slow_disk_and_no_one_else_is_stalled";
@@ -495,7 +577,7 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     }
 }
 
-/// A path, or addresses, that make two calls of their kind when they are asked, and when they are dropped.
+/// A path, or addresses, whose use and whose drop each make two calls of their kind.
 struct Nests(Arc<AtomicUsize>, fn());
 
 impl Nests {
@@ -530,7 +612,7 @@ impl Drop for Nests {
     }
 }
 
-/// Fails by a hang: a goroutine that has a turn waits for another one, alone, or with as many as there are turns.
+/// Fails by a hang when a goroutine that has a turn waits for another one, alone, or with as many as there are turns.
 #[test]
 fn a_call_within_a_call_needs_no_second_turn() {
     const COUNT: usize = 20;

@@ -1,13 +1,12 @@
-//! Child processes where things go wrong, and where there are many.
+//! Child processes when things go wrong, and when there are many.
 //!
-//! Properties: each of many children gets its own status, killed or not, and leaves no zombie, descriptor or thread; a
-//! wait ends where there is no pidfd, and the operator is told once; a status that other code has taken is an error and
-//! no hang; no status of another's child is taken; the builder's getters, `pre_exec`, `exec`, `arg0`, groups and cleared
-//! environments are std's; a text with a NUL is refused, and so is a program that can't be run; a child's closed stdin is
-//! `BrokenPipe`.
+//! Properties: each of many children gets its own status, killed or not, and leaves no zombie, descriptor or thread; a wait
+//! without a pidfd ends, and the operator is told once; a status that other code has taken is an error and no hang; the library
+//! takes no status of other code's children; the builder's getters, `pre_exec`, `exec`, `arg0`, groups and cleared environments
+//! are std's; a text with a NUL is refused, and so is a program that can't be run; a child's closed stdin is `BrokenPipe`.
 
 use common::crew::everyone;
-use common::seccomp::refuse;
+use common::seccomp::{precede, refuse};
 use common::{child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::process::{Child, Command, Stdio};
@@ -17,7 +16,8 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn children() -> usize {
     lists.map(|list| list.split_whitespace().count()).sum()
 }
 
-/// How many threads of this process are in one of these system calls.
+/// Returns how many threads of this process are in one of these system calls.
 fn in_calls(numbers: &[libc::c_long]) -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
@@ -59,7 +59,7 @@ fn in_calls(numbers: &[libc::c_long]) -> usize {
     calls.filter_map(number).filter(|number| numbers.contains(number)).count()
 }
 
-/// Fails by a status that is another child's, a zombie, a descriptor that stays, or a thread for each child.
+/// Fails by another child's status, by a zombie, when a descriptor stays, or by a thread for each child.
 #[test]
 fn a_storm_of_children_leaves_nothing() {
     const CHILDREN: usize = 200;
@@ -70,7 +70,7 @@ fn a_storm_of_children_leaves_nothing() {
     for procs in [1, 4] {
         watched(procs, || {
             let rt = runtime(procs);
-            // What the process keeps for good is made.
+            // Files that the process keeps for good are made by then.
             rt.go(|| shell("exit 0").status().unwrap()).join().unwrap();
             let before = descriptors();
             let threads = rt
@@ -105,7 +105,7 @@ fn a_storm_of_children_leaves_nothing() {
     }
 }
 
-/// Fails by a hang, by a wait that stalls others at one P, or by no word of it, or one for each wait.
+/// Fails by a hang, when a wait stalls others at one P, or when the operator is not told, or is told for each wait.
 #[test]
 fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
     const NAME: &str = "without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once";
@@ -213,7 +213,7 @@ fn a_status_that_somebody_else_has_taken_is_an_error() {
     }
 }
 
-/// Fails by a handler of somebody else's that is not called, or by a child of theirs whose status is gone.
+/// Fails when another library's handler is not called, or the status of its child is gone.
 #[test]
 fn handlers_and_children_of_others_are_left_alone() {
     const NAME: &str = "handlers_and_children_of_others_are_left_alone";
@@ -312,7 +312,7 @@ fn what_cannot_be_started_is_an_error() {
     });
 }
 
-/// Fails by a setting that is lost, or that a getter does not return.
+/// Fails when a setting is lost, or a getter does not return it.
 #[test]
 fn the_builder_is_std_s() {
     everyone(|crew| {
@@ -354,7 +354,7 @@ fn the_builder_is_std_s() {
     });
 }
 
-/// Fails by the end of this process, or by a write that is taken.
+/// Fails by the end of this process, or when a write is taken.
 #[test]
 fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     const NAME: &str = "a_write_to_who_is_gone_is_an_error_whatever_the_signal_does";
@@ -395,7 +395,7 @@ fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     }
 }
 
-/// Fails by an error: reading both streams takes another goroutine, which can't be had, or a thread.
+/// Fails by an error when reading both streams takes another goroutine, which can't be had, or a thread.
 #[test]
 fn reading_the_output_takes_nobody_else() {
     const NAME: &str = "reading_the_output_takes_nobody_else";
@@ -430,7 +430,7 @@ fn reading_the_output_takes_nobody_else() {
     }
 }
 
-/// Fails by no word of it, or by more than one; or by a zombie that stays when threads can be had again.
+/// Fails when the operator is not told, or is told more than once; or when a zombie stays when threads can be had again.
 #[test]
 fn without_a_reaper_the_operator_is_told_once() {
     const NAME: &str = "without_a_reaper_the_operator_is_told_once";
@@ -466,7 +466,7 @@ fn without_a_reaper_the_operator_is_told_once() {
     until(|| children() == 0);
 }
 
-/// Fails by a mask or an ignored signal that is another one after the call: a write to a broken pipe would end the process.
+/// Fails when the call changes the mask or the ignored signals: a write to a broken pipe would end the process.
 #[test]
 fn an_exec_that_fails_leaves_the_signals_as_they_are() {
     if child::is_child() {
@@ -490,4 +490,38 @@ fn an_exec_that_fails_leaves_the_signals_as_they_are() {
         return;
     }
     child::passes("an_exec_that_fails_leaves_the_signals_as_they_are", &[]);
+}
+
+/// Fails by SIGPIPE, which ends the process: std has set that signal's default action for all threads while execvp(3) looks
+/// for the program. Or by a child of the same builder that has another action than the default one.
+#[test]
+fn a_write_to_a_broken_pipe_beside_an_exec_is_an_error() {
+    static REFUSES: AtomicBool = AtomicBool::new(true);
+    const NAME: &str = "a_write_to_a_broken_pipe_beside_an_exec_is_an_error";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let mut command = Command::new("cat");
+    command.arg("/proc/self/status");
+    let refuses = || if REFUSES.load(SeqCst) { Err(ErrorKind::Unsupported.into()) } else { Ok(()) };
+    // SAFETY: it reads an atomic.
+    unsafe { command.pre_exec(refuses) };
+    let _refused = command.exec();
+    REFUSES.store(false, SeqCst);
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    for set in ["SigIgn:", "SigCgt:"] {
+        let line = said.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+        let set = u64::from_str_radix(line.trim(), 16).unwrap();
+        assert_eq!(set & 1 << (libc::SIGPIPE - 1), 0, "{said}");
+    }
+
+    let (reader, mut writer) = gmp::io::pipe().unwrap();
+    drop(reader);
+    let (tells, told) = channel();
+    precede(libc::SYS_execve, move || tells.send(writer.write(b"x").unwrap_err().kind()).unwrap());
+    let mut command = Command::new("/no/such/program");
+    for _ in 0..3 {
+        assert_eq!(command.exec().kind(), ErrorKind::NotFound);
+        assert_eq!(told.try_recv(), Ok(ErrorKind::BrokenPipe));
+    }
 }

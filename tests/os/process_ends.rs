@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
@@ -20,7 +20,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// All pipes are ours, and it ends when its input does.
+/// A child whose pipes are all ours, and which ends when its input does.
 fn talking() -> Command {
     let mut command = shell("read line; echo out; echo err >&2; exit 3");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -48,7 +48,7 @@ fn until_waits(rt: &Runtime, count: usize) {
     until(|| dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("IO wait")).count() >= count);
 }
 
-/// Fails by a hang: one of the two pipes is read by somebody who does not hear of the end.
+/// Fails by a hang when the reader of one of the two pipes is not told of the end.
 #[test]
 fn a_context_ends_the_reading_of_the_output() {
     for procs in [1, 4] {
@@ -71,8 +71,8 @@ fn a_context_ends_the_reading_of_the_output() {
     }
 }
 
-/// Fails by a hang, by a child that stays as a zombie, or by one that is not killed: its waiter is unwound, from outside or by
-/// the end of its runtime.
+/// The waiter for a child is unwound, from outside or by the end of its runtime. Fails by a hang, when the child stays as a
+/// zombie, or when it is not killed.
 #[test]
 fn a_waiter_that_is_unwound_drops_its_child() {
     type Waits = fn(Child);
@@ -106,7 +106,7 @@ fn a_waiter_that_is_unwound_drops_its_child() {
     }
 }
 
-/// Fails by a status that a second wait does not have, or by a kill that reaches whoever has the number now.
+/// Fails when a second wait does not have the status, or when a kill reaches the process that now has the number.
 #[test]
 fn a_second_wait_and_a_late_kill_are_answered() {
     everyone(|crew| {
@@ -126,8 +126,8 @@ fn a_second_wait_and_a_late_kill_are_answered() {
     });
 }
 
-/// Fails by a child, a descriptor or a thread that stays where the table of descriptors is full in the middle of a start; by a
-/// child without a pidfd for which nobody can wait; or by an error of another kind.
+/// The table of descriptors is full in the middle of a start. Fails when a child, a descriptor or a thread stays; when a child
+/// without a pidfd can't be waited for; or by an error of another kind.
 #[test]
 fn a_start_that_finds_no_descriptor_leaves_nothing() {
     const NAME: &str = "a_start_that_finds_no_descriptor_leaves_nothing";
@@ -148,7 +148,7 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
     for procs in [1, 4] {
         watched(procs, || {
             runtime(procs).run(move || {
-                // What the process keeps for good is made.
+                // Files that the process keeps for good are made by then.
                 assert_eq!(talking().spawn().unwrap().wait_with_output().unwrap().status.code(), Some(3));
                 until(|| children().is_empty());
                 // The lowest number that is free, and none below it: all are in one piece from here on.
@@ -194,7 +194,37 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
     }
 }
 
-/// Fails by a wait that takes a thread, and so is ended by no context: kernels before 5.10 know no flag of `pidfd_open(2)`.
+/// Fails by a zombie when of more dropped children than the process may open descriptors the reaper waits for the first alone.
+#[test]
+fn dropped_children_are_reaped_without_the_right_to_open_files() {
+    const NAME: &str = "dropped_children_are_reaped_without_the_right_to_open_files";
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    watched(0, || {
+        let [(first, lives), (second, ends)] = [(); 2].map(|()| {
+            let mut child = talking().spawn().unwrap();
+            let stdin = child.stdin.take().unwrap();
+            (child, stdin)
+        });
+        let pids = [first.id(), second.id()];
+        drop(first);
+        let few = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
+        // SAFETY: the limits live through the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few) }, 0);
+        drop(second);
+        // SAFETY: no pointers; a zombie takes signals as well.
+        let there = |pid: u32| unsafe { libc::kill(pid as libc::pid_t, 0) } == 0;
+        drop(ends);
+        until(|| !there(pids[1]));
+        assert!(there(pids[0]));
+        drop(lives);
+        until(|| !there(pids[0]));
+    });
+}
+
+/// Kernels before 5.10 know no flag of `pidfd_open(2)`. Fails when a wait takes a thread, and so is ended by no context.
 #[test]
 fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
     const NAME: &str = "a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads";
@@ -224,8 +254,60 @@ fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
     }
 }
 
-/// Fails by a hang: the wait for a child that was started while there was no descriptor, or no memory, for its pidfd takes a
-/// thread, and is ended by no context, though there is one again.
+/// What a limit on a wait does, with a pidfd and without.
+fn limited_waits() {
+    everyone(|crew| {
+        crew.run(|| {
+            let start = || shell("read line; exit 3").stdin(Stdio::piped()).spawn().unwrap();
+            let mut child = start();
+            let stdin = child.stdin.take();
+            let begun = Instant::now();
+            assert_eq!(child.wait_timeout(Duration::from_millis(5)).unwrap(), None);
+            assert!(begun.elapsed() >= Duration::from_millis(5));
+            assert_eq!(child.wait_timeout(Duration::ZERO).unwrap(), None);
+            assert_eq!(child.wait_deadline(begun).unwrap(), None);
+            // A context's end is told from the limit's.
+            let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(5));
+            let limit = Duration::from_secs(3600);
+            let refused = context.run(|| child.wait_timeout(limit).unwrap_err()).expect("nothing is unwound");
+            let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
+            assert_eq!(inner, Some(&ContextError::DeadlineExceeded), "{refused:?}");
+            drop(stdin);
+            let ended = child.wait_timeout(Duration::MAX).unwrap().expect("it ends");
+            assert_eq!(ended.code(), Some(3));
+            // A limit that has passed ends no wait that there is none of.
+            assert_eq!(child.wait_deadline(begun).unwrap(), Some(ended));
+            // Its input is closed by the wait.
+            let ended = start().wait_deadline(Instant::now() + limit).unwrap().expect("it ends");
+            assert_eq!(ended.code(), Some(3));
+            let mut ended = shell("exit 4").spawn().unwrap();
+            until(|| ended.wait_timeout(Duration::ZERO).unwrap().is_some_and(|it| it.code() == Some(4)));
+        });
+    });
+}
+
+/// Fails when a wait outlasts its limit, returns an error for it, or takes a context's end for its own; or when it does not see
+/// that a child has ended.
+#[test]
+fn a_limit_ends_a_wait_and_not_the_child() {
+    limited_waits();
+}
+
+/// Fails as above, or when a wait takes a thread.
+#[test]
+fn a_limit_ends_a_wait_where_there_are_no_pidfds() {
+    const NAME: &str = "a_limit_ends_a_wait_where_there_are_no_pidfds";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert!(!said.contains("gmp: a child has no descriptor"), "{said}");
+        return;
+    }
+    refuse(&[libc::SYS_pidfd_open], libc::ENOSYS);
+    limited_waits();
+}
+
+/// A child was started while there was no descriptor, or no memory, for its pidfd. Fails by a hang when the wait for it takes a
+/// thread, and so is ended by no context, though a descriptor can be had again.
 #[test]
 fn a_child_that_found_no_descriptor_asks_again() {
     const NAME: &str = "a_child_that_found_no_descriptor_asks_again";
@@ -279,8 +361,8 @@ fn a_child_that_found_no_descriptor_asks_again() {
     }
 }
 
-/// Fails by a hang, or by a refusal that is told where nothing was refused: a program that ignores the ends of its children has
-/// none any more when they are asked for, and no status.
+/// A program that ignores the ends of its children has no child and no status any more when it waits. Fails by a hang, or when
+/// a refusal is told although nothing was refused.
 #[test]
 fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
     const NAME: &str = "a_child_that_is_gone_at_once_is_an_error_and_no_refusal";
@@ -310,7 +392,7 @@ fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
     }
 }
 
-/// Drops children while there is ever more room for the thread that is to wait for them.
+/// Drops children while there is more and more room for the thread that is to wait for them.
 fn drops_beside_few_mappings() {
     let Some(most) = most_mappings() else { return };
     let spawn = || {
@@ -330,7 +412,7 @@ fn drops_beside_few_mappings() {
     until(|| fs::metadata(format!("/proc/{pid}")).is_err());
 }
 
-/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes at the beginning of a thread.
 #[test]
 fn a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings() {
     const NAME: &str = "a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings";
@@ -342,7 +424,7 @@ fn a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_m
     drops_beside_few_mappings();
 }
 
-/// As above, where each child gets a thread of its own.
+/// As above, but each child gets a thread of its own.
 #[test]
 fn a_thread_that_waits_for_one_dropped_child_is_refused_where_there_are_too_few_mappings() {
     const NAME: &str =
@@ -356,7 +438,7 @@ fn a_thread_that_waits_for_one_dropped_child_is_refused_where_there_are_too_few_
     drops_beside_few_mappings();
 }
 
-/// Fails by a zombie or a descriptor that stays, or by a hang: children end, are killed and are dropped at the same moment.
+/// Children end, are killed and are dropped at the same moment. Fails when a zombie or a descriptor stays, or by a hang.
 #[test]
 fn children_that_end_while_they_are_dropped_leave_nothing() {
     const CHILDREN: usize = 150;
@@ -401,8 +483,8 @@ fn children_that_end_while_they_are_dropped_leave_nothing() {
     }
 }
 
-/// Fails by a hang, or by an error that is not the limit's: a limit, or the end of a context, that comes while a child says
-/// more and more, so that there is always something to read.
+/// A limit, or the end of a context, comes while a child says more and more, so there is always something to read. Fails by a
+/// hang, or by another error than the limit's.
 #[test]
 fn who_reads_for_ever_can_be_stopped() {
     everyone(|crew| {
@@ -425,7 +507,7 @@ fn who_reads_for_ever_can_be_stopped() {
     });
 }
 
-/// Fails by bytes that are lost or by a hang: what a child says is more than its pipes take, and it is waited for first.
+/// A child says more than its pipes take, and is waited for first. Fails when bytes are lost, or by a hang.
 #[test]
 fn a_child_that_says_more_than_a_pipe_takes_ends_when_it_is_read() {
     everyone(|crew| {

@@ -1,6 +1,7 @@
 //! Children whose status is not there, or whose number another child has: other code took the status, or a tracer keeps it.
 
 use common::cpu::thread_time;
+use common::crew::{Member, on_thread};
 use common::seccomp::refuse;
 use common::{child, runtime, until, watched};
 use gmp::process::{Child, Command, Stdio};
@@ -8,13 +9,18 @@ use std::fs;
 use std::io::{self, PipeWriter, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// A child that ends when its standard input does, by this code.
 fn waiting(code: i32) -> Child {
+    start(code, false)
+}
+
+fn start(code: i32, kill_on_drop: bool) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("read line; exit {code}")]);
-    command.stdin(Stdio::piped()).spawn().unwrap()
+    command.stdin(Stdio::piped()).kill_on_drop(kill_on_drop).spawn().unwrap()
 }
 
 /// Takes the status of the process, as other code may: `Ok(None)` if it has not ended.
@@ -28,11 +34,11 @@ fn take_status(pid: u32, options: libc::c_int) -> io::Result<Option<i32>> {
     }
 }
 
-/// Another child of this process, by the number that is asked for. It ends by 7 when this is dropped.
+/// Another child of this process, with a chosen number. It ends by 7 when this is dropped.
 struct Other(#[expect(dead_code, reason = "closed by the drop")] PipeWriter);
 
 impl Other {
-    /// Fails where the process may not choose numbers.
+    /// Fails if the process may not choose numbers.
     fn start(pid: u32) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let pids = [pid as libc::pid_t];
@@ -58,16 +64,16 @@ impl Other {
     }
 }
 
-/// A child whose status is taken, and another one with its number; `None` where numbers can't be chosen.
-fn replaced() -> Option<(Child, Other)> {
-    let mut child = waiting(3);
+/// Returns a child whose status is taken, and another with its number; `None` if numbers can't be chosen.
+fn replaced(kill_on_drop: bool) -> Option<(Child, Other)> {
+    let mut child = start(3, kill_on_drop);
     let pid = child.id();
     drop(child.stdin.take());
     assert_eq!(take_status(pid, 0).unwrap(), Some(3));
     match Other::start(pid) {
         Ok(other) => Some((child, other)),
         // Another process has got the number first.
-        Err(taken) if taken.raw_os_error() == Some(libc::EEXIST) => replaced(),
+        Err(taken) if taken.raw_os_error() == Some(libc::EEXIST) => replaced(kill_on_drop),
         Err(refused) => {
             assert!(matches!(refused.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{refused}");
             println!("not tested: numbers can't be chosen ({refused})");
@@ -85,8 +91,8 @@ fn reapers() -> Vec<String> {
     tasks.filter(reaps).map(|task| task.file_name().into_string().unwrap()).collect()
 }
 
-/// How long the thread of this process has run.
-fn time_of(thread: &str) -> Duration {
+/// Returns how long the thread of this process has run.
+fn time_of(thread: i32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
     let behind_the_name = stat.rsplit_once(") ").unwrap().1.split(' ');
     let ticks: u64 = behind_the_name.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
@@ -100,7 +106,8 @@ fn state(pid: u32) -> Option<char> {
     stat[stat.rfind(')')? + 2..].chars().next()
 }
 
-/// Fails by a hang, by the status of the other child, or by its end: it has the number of a child whose status was taken.
+/// The other child has the number of a child whose status was taken. Fails by a hang, by the other child's status, or by its
+/// end.
 #[test]
 fn a_child_is_not_mistaken_for_another_that_has_its_number() {
     const NAME: &str = "a_child_is_not_mistaken_for_another_that_has_its_number";
@@ -115,7 +122,7 @@ fn a_child_is_not_mistaken_for_another_that_has_its_number() {
         for (asks, ended) in ways.into_iter().flat_map(|asks| [(asks, false), (asks, true)]) {
             watched(procs, || {
                 runtime(procs).run(move || {
-                    let Some((mut child, other)) = replaced() else { return };
+                    let Some((mut child, other)) = replaced(false) else { return };
                     let pid = child.id();
                     let other = Some(other).filter(|_| !ended);
                     if ended {
@@ -137,7 +144,46 @@ fn a_child_is_not_mistaken_for_another_that_has_its_number() {
     }
 }
 
-/// Fails by a thread that waits for the other child, or takes its status.
+/// The first child had gone when its descriptor was opened, so its number was free from then on, or a thread's. Fails by the
+/// status or the end of the other child.
+#[test]
+fn a_child_that_was_gone_at_once_is_not_mistaken_for_another() {
+    const NAME: &str = "a_child_that_was_gone_at_once_is_not_mistaken_for_another";
+    if !child::is_child() {
+        // The errors of kernels for a number that is free; for a thread's number; for a thread's number in older kernels.
+        for errno in [libc::ESRCH, libc::ENOENT, libc::EINVAL] {
+            child::passes(NAME, &[("ERRNO", &errno.to_string())]);
+        }
+        return;
+    }
+    fn is_gone(gone: io::Error) {
+        assert_eq!(gone.raw_os_error(), Some(libc::ECHILD), "{gone}");
+    }
+    type Asks = fn(Child);
+    let ways: [Asks; 4] = [
+        |mut child| is_gone(child.wait().unwrap_err()),
+        |mut child| is_gone(child.try_wait().unwrap_err()),
+        |mut child| child.kill().unwrap(),
+        drop,
+    ];
+    // As if each child had ended before, and other code had taken its status.
+    refuse(&[libc::SYS_pidfd_open], std::env::var("ERRNO").unwrap().parse().unwrap());
+    for asks in ways {
+        watched(1, || {
+            runtime(1).run(move || {
+                let Some((child, other)) = replaced(true) else { return };
+                let pid = child.id();
+                asks(child);
+                assert_eq!(take_status(pid, libc::WNOHANG).unwrap(), None);
+                assert!(reapers().is_empty());
+                drop(other);
+                assert_eq!(take_status(pid, 0).unwrap(), Some(7));
+            });
+        });
+    }
+}
+
+/// Fails when a thread waits for the other child, or takes its status.
 #[test]
 fn a_dropped_child_whose_number_another_has_is_forgotten() {
     const NAME: &str = "a_dropped_child_whose_number_another_has_is_forgotten";
@@ -147,7 +193,7 @@ fn a_dropped_child_whose_number_another_has_is_forgotten() {
     }
     watched(1, || {
         runtime(1).run(|| {
-            let Some((child, other)) = replaced() else { return };
+            let Some((child, other)) = replaced(false) else { return };
             let pid = child.id();
             drop(child);
             // The thread has another child to wait for, and ends with that.
@@ -163,7 +209,7 @@ fn a_dropped_child_whose_number_another_has_is_forgotten() {
     });
 }
 
-/// Fails by a thread that stays: the kernel takes the status of a child that was dropped before.
+/// The kernel takes the status of a child that was dropped before. Fails when a thread stays.
 #[test]
 fn a_dropped_child_that_is_reaped_elsewhere_is_forgotten() {
     const NAME: &str = "a_dropped_child_that_is_reaped_elsewhere_is_forgotten";
@@ -185,8 +231,16 @@ fn a_dropped_child_that_is_reaped_elsewhere_is_forgotten() {
     });
 }
 
-/// Fails by a reaper that runs all the time while a tracer keeps the status, by a zombie that stays when the tracer has let go,
-/// or by a wait that does not end then.
+/// The party that waits for a child.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Reaper,
+    Goroutine,
+    Thread,
+}
+
+/// Fails when a reaper or a thread runs all the time while a tracer keeps the status, or when, after the tracer has let go, a
+/// zombie stays or a wait does not end.
 #[test]
 fn a_status_that_a_tracer_keeps_is_waited_for() {
     const NAME: &str = "a_status_that_a_tracer_keeps_is_waited_for";
@@ -206,7 +260,7 @@ fn a_status_that_a_tracer_keeps_is_waited_for() {
     }
     watched(1, || {
         let rt = runtime(1);
-        for dropped in [true, false] {
+        for who in [Who::Reaper, Who::Goroutine, Who::Thread] {
             let mut kept = rt.go(|| waiting(3)).join().unwrap();
             let (pid, stdin) = (kept.id(), kept.stdin.take());
             let mut tracer = child::command(NAME);
@@ -222,34 +276,45 @@ fn a_status_that_a_tracer_keeps_is_waited_for() {
                 println!("not tested: this process may not be traced");
                 return;
             }
-            let waits = if dropped {
-                drop(kept);
-                None
-            } else {
-                Some(rt.go(move || kept.wait().unwrap()))
+            let waits = match who {
+                Who::Reaper => {
+                    drop(kept);
+                    None
+                }
+                Who::Goroutine => Some(Member::Goroutine(&rt, rt.go(move || kept.wait().unwrap()))),
+                Who::Thread => Some(on_thread(move || kept.wait().unwrap())),
             };
             drop(stdin);
             until(|| state(pid) == Some('Z'));
-            if dropped {
-                until(|| reapers().len() == 1);
-                let reaper = &reapers()[0];
-                let (begun, before) = (thread_time(), time_of(reaper));
+            let waiter = match &waits {
+                None => {
+                    until(|| reapers().len() == 1);
+                    Some(reapers()[0].parse().unwrap())
+                }
+                Some(Member::Thread(id, _)) => {
+                    until(|| id.load(SeqCst) != 0);
+                    Some(id.load(SeqCst))
+                }
+                Some(Member::Goroutine(..)) => None,
+            };
+            if let Some(waiter) = waiter {
+                let (begun, before) = (thread_time(), time_of(waiter));
                 while thread_time() - begun < Duration::from_millis(300) {}
-                let spent = time_of(reaper) - before;
-                assert!(spent < Duration::from_millis(50), "{spent:?}");
+                let spent = time_of(waiter) - before;
+                assert!(spent < Duration::from_millis(50), "{who:?}: {spent:?}");
             }
             drop(tracer.stdin.take());
             assert!(tracer.wait().unwrap().success());
             match waits {
-                Some(waits) => assert_eq!(waits.join().unwrap().code(), Some(3)),
+                Some(waits) => assert_eq!(waits.join().code(), Some(3)),
                 None => until(|| state(pid).is_none() && reapers().is_empty()),
             }
         }
     });
 }
 
-/// Fails by a hang, by a wrong status, by a wait that takes a thread, or by a zombie that stays: kernels before 5.4 don't wait
-/// by pidfd.
+/// Kernels before 5.4 don't wait by pidfd. Fails by a hang, by a wrong status, when a wait takes a thread, or when a zombie
+/// stays.
 #[test]
 fn without_waits_by_pidfd_the_number_is_asked() {
     const NAME: &str = "without_waits_by_pidfd_the_number_is_asked";

@@ -2,13 +2,14 @@
 
 use common::bolt::bolted;
 use common::child;
-use common::crew::{Crew, everyone};
+use common::crew::{Crew, everyone, on_thread};
 use common::gate::Gate;
+use common::room::Room;
 use gmp::io::Watched;
 use gmp::net::UdpSocket;
 use gmp::net::unix::UnixStream;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as UnixStreamOfStd;
 use std::process::Stdio;
@@ -27,7 +28,7 @@ fn read(pipe: &Watched<PipeReader>) -> std::io::Result<Vec<u8>> {
     Ok(buffer[..len].to_vec())
 }
 
-/// Fails by a mode that was changed, which whoever shares the open file would meet.
+/// Fails when a mode was changed: other users of the open file would see that.
 #[test]
 fn the_mode_stays_what_it_was() {
     everyone(|crew: &Crew<'_>| {
@@ -45,7 +46,7 @@ fn the_mode_stays_what_it_was() {
     });
 }
 
-/// Fails by an event that only one of two gets, without a word to the other.
+/// Fails when only one of two is told of an event.
 #[test]
 fn one_descriptor_is_watched_once() {
     let rt = common::runtime(2);
@@ -73,8 +74,8 @@ fn one_descriptor_is_watched_once() {
     assert_eq!(rt.go(move || read(&twin).unwrap()).join().unwrap(), b"two");
 }
 
-/// Fails by a hang: a goroutine that its runtime has left behind keeps the reader's turn, as what it called has released a turn
-/// of another descriptor before it waited.
+/// Fails by a hang when a goroutine that its runtime has left behind keeps the reader's turn, because the function that it
+/// called has released a turn of another descriptor before it waited.
 #[test]
 fn a_reader_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -108,8 +109,8 @@ fn a_reader_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// Fails by a hang, as the one above: the function that was given to the reader waits, after what it called has released a
-/// lock, and a turn of another descriptor.
+/// Fails by a hang, as the test above: the function that was given to the reader waits after it has released a lock, and a turn
+/// of another descriptor.
 #[test]
 fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -143,8 +144,8 @@ fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// A socket of this library in a `Watched`, closed underneath. Fails by a panic of the close or the drop, by a reader that
-/// waits on after the close, or by a value that is not dropped.
+/// A socket of this library in a `Watched` is closed underneath. Fails by a panic of the close or the drop, when a reader goes
+/// on waiting after the close, or when a value is not dropped.
 #[test]
 fn a_descriptor_that_is_closed_underneath_is_let_go() {
     common::everywhere(|rt| {
@@ -187,8 +188,8 @@ impl Drop for Told {
     }
 }
 
-/// A reader's function lends the value to a goroutine of its scope, which blocks its thread as their runtime ends. Fails by a
-/// close that drops the value meanwhile: the reader is left behind, and its goroutine uses the value.
+/// A reader's function lends the value to a goroutine of its scope, which blocks its thread as their runtime ends. The reader
+/// is left behind, and its goroutine uses the value. Fails when the close drops the value meanwhile.
 #[test]
 fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
     for procs in common::PROCS {
@@ -226,8 +227,47 @@ fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
     }
 }
 
-/// A value closes its own descriptor, and the kernel gives the number to a socket. Fails by a time-out: what becomes of the
-/// value afterwards changes what the poller does for the socket.
+/// Fails by a hang when a goroutine that was left behind in a function that looks at the value, or one that has come back,
+/// counts as a user for ever; or when the value is dropped although a goroutine that is left behind has it.
+#[test]
+fn a_look_that_is_left_behind_holds_no_close_up() {
+    for procs in common::PROCS {
+        common::watched(procs, || {
+            let dropped = Arc::new(AtomicBool::new(false));
+            let told = Told(std::io::pipe().unwrap().0, Arc::clone(&dropped));
+            let (watched, rt) = (Arc::new(Watched::new(told)), common::runtime(procs));
+            let same = Arc::clone(&watched);
+            rt.run(move || {
+                // These come back: by a return, by a panic, and one within the other.
+                let waits = || {
+                    gmp::time::sleep(Duration::from_micros(1));
+                    Ok(())
+                };
+                same.with(|_| same.with(|_| waits())).unwrap();
+                let panics = || same.with(|_| -> std::io::Result<()> { panic!("in the look") });
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+            });
+            let same = Arc::clone(&watched);
+            let left = rt.go(move || {
+                bolted(|| {
+                    let waits = || {
+                        gmp::time::sleep(Duration::MAX);
+                        Ok(())
+                    };
+                    drop(same.with(|_| same.with(|_| waits())));
+                });
+            });
+            common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("sleep")));
+            drop(left);
+            rt.shutdown(Duration::from_secs(5));
+            watched.close().unwrap();
+            assert!(!dropped.load(SeqCst), "the value is in use");
+        });
+    }
+}
+
+/// A value closes its own descriptor, and the kernel gives the number to a socket. Fails by a time-out when the value's later
+/// fate changes what the poller does for the socket.
 #[test]
 fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
     /// Gives the number of a descriptor that the test closes.
@@ -291,7 +331,7 @@ fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
     }
 }
 
-/// Fails by a number that names something else afterwards, for whoever owns the descriptor and goes on using it.
+/// Fails when the number names something else afterwards, for an owner that goes on using the descriptor.
 #[test]
 fn a_borrowed_descriptor_stays_its_owners() {
     everyone(|crew| {
@@ -338,7 +378,7 @@ impl Drop for Slow {
     }
 }
 
-/// Fails by a value that is dropped while another member asks it for its number.
+/// Fails when a value is dropped while another member asks it for its number.
 #[test]
 fn a_close_waits_for_those_who_ask_for_the_number() {
     everyone(|crew: &Crew<'_>| {
@@ -367,7 +407,39 @@ fn a_close_waits_for_those_who_ask_for_the_number() {
     });
 }
 
-/// Fails by an error for what epoll does not take; or by a wait for what nothing will ever end, a thread's with all of a CPU.
+/// Fails when a function that a signal has ended is called again, and the caller never hears of the signal.
+#[test]
+fn an_end_by_a_signal_is_told() {
+    everyone(|crew| {
+        crew.run(|| {
+            let pipe = |blocks: bool| {
+                let (reader, mut writer) = std::io::pipe().unwrap();
+                writer.write_all(b"hello").unwrap();
+                let mode = if blocks { 0 } else { libc::O_NONBLOCK };
+                // SAFETY: no pointers.
+                let set = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, flags(&reader) | mode) };
+                assert_eq!(set, 0);
+                OwnedFd::from(reader)
+            };
+            let disk = File::open(std::env::current_exe().unwrap()).unwrap();
+            for fd in [pipe(false), pipe(true), OwnedFd::from(disk)] {
+                let (watched, mut calls) = (Watched::new(fd), 0);
+                let mut call = |_: &OwnedFd| {
+                    calls += 1;
+                    if calls == 1 { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
+                };
+                assert_eq!(watched.read_with(&mut call).unwrap_err().kind(), ErrorKind::Interrupted);
+                watched.read_with(&mut call).unwrap();
+                assert_eq!(calls, 2);
+            }
+            let (near, _far) = UnixStreamOfStd::pair().unwrap();
+            let ended = Watched::new(near).write_with(|_| Err::<(), _>(ErrorKind::Interrupted.into()));
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::Interrupted);
+        });
+    });
+}
+
+/// Fails by an error for a file that epoll does not take; or by a wait without end, which on a thread burns a CPU.
 #[test]
 fn a_regular_file_is_read_as_well() {
     everyone(|crew| {
@@ -393,8 +465,8 @@ fn a_regular_file_is_read_as_well() {
     });
 }
 
-/// Fails by a line that is lost, by a goroutine that has to wait for the one that reads, or by a mode that was changed: the
-/// parent has the other name of the same open file.
+/// Fails when a line is lost, when a goroutine has to wait for the one that reads, or when a mode was changed: the parent has
+/// another descriptor of the same open file.
 #[test]
 fn standard_input_is_waited_for() {
     if child::is_child() {
@@ -423,7 +495,87 @@ fn standard_input_is_waited_for() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Fails by a hang: a reader that its runtime has left behind keeps the input, or its descriptor.
+/// Puts a file in the place of descriptor 0.
+fn put_at_0(file: &impl AsRawFd) {
+    // SAFETY: no pointers; nobody relies on the file that was there.
+    assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), libc::STDIN_FILENO) }, libc::STDIN_FILENO);
+}
+
+/// Makes a goroutine wait for standard input, and sends that through the pipe.
+fn waits_for_input(rt: &gmp::Runtime, mut writer: PipeWriter) {
+    let reads = rt.go(|| {
+        let mut buffer = [0; 16];
+        let len = gmp::io::stdin().read(&mut buffer).unwrap();
+        buffer[..len].to_vec()
+    });
+    common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
+    writer.write_all(b"hello").unwrap();
+    assert_eq!(reads.join().unwrap(), b"hello");
+}
+
+/// Another file is put in the place of descriptor 0, as daemons and shells do. Fails by a hang when the poller goes on watching
+/// the file that was there.
+#[test]
+fn standard_input_that_was_replaced_is_waited_for() {
+    if !child::is_child() {
+        child::passes("standard_input_that_was_replaced_is_waited_for", &[]);
+        return;
+    }
+    common::watched(1, || {
+        let rt = common::runtime(1);
+        let pipe = || std::io::pipe().unwrap();
+        // The kernel stops watching a file when the file's last descriptor is closed.
+        for (reader, writer) in [pipe(), pipe()] {
+            put_at_0(&reader);
+            drop(reader);
+            waits_for_input(&rt, writer);
+        }
+        // The kernel goes on watching a file that has another descriptor.
+        let (kept, writer) = pipe();
+        let writes_again = writer.try_clone().unwrap();
+        put_at_0(&kept);
+        waits_for_input(&rt, writer);
+        let (reader, writer) = pipe();
+        put_at_0(&reader);
+        waits_for_input(&rt, writer);
+        put_at_0(&kept);
+        waits_for_input(&rt, writes_again);
+        // A file that stays in place is not watched twice.
+        let (reader, writer) = pipe();
+        put_at_0(&reader);
+        for _ in 0..2 {
+            waits_for_input(&rt, writer.try_clone().unwrap());
+        }
+    });
+}
+
+/// Fails by a hang when a read of a pipe that has replaced a file on a disk blocks its thread.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_waited_for() {
+    if !child::is_child() {
+        child::passes("a_pipe_in_the_place_of_a_file_is_waited_for", &[]);
+        return;
+    }
+    common::watched(1, || {
+        let (rt, room) = (common::runtime(1), Room::new());
+        std::fs::write(room.join("file"), "calm").unwrap();
+        put_at_0(&File::open(room.join("file")).unwrap());
+        let calm = || {
+            let mut text = String::new();
+            gmp::io::stdin().read_to_string(&mut text).unwrap();
+            text
+        };
+        assert_eq!(rt.run(calm), "calm");
+        let (reader, writer) = std::io::pipe().unwrap();
+        put_at_0(&reader);
+        waits_for_input(&rt, writer);
+        // And back.
+        put_at_0(&File::open(room.join("file")).unwrap());
+        assert_eq!(rt.run(calm), "calm");
+    });
+}
+
+/// Fails by a hang when a reader that its runtime has left behind keeps the input, or its descriptor.
 #[test]
 fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
     if child::is_child() {
@@ -458,7 +610,7 @@ fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
     });
 }
 
-/// Fails by a descriptor 0 that is free for the next file, which std then takes for its input.
+/// Fails when descriptor 0 is free for the next file, which std then takes for its input.
 #[test]
 fn the_descriptor_of_standard_input_outlives_a_close() {
     if child::is_child() {
@@ -485,8 +637,8 @@ fn the_descriptor_of_standard_input_outlives_a_close() {
     assert!(said.status.success() && text.contains("it is open"), "{said:?}");
 }
 
-/// Lines go to whoever asks for them, one reader at a time, and a copy begins with what the buffer has. Fails by a line that
-/// two have or nobody has, by half a line, or by a copy that skips bytes.
+/// Lines go to the callers in turn, one reader at a time, and a copy begins with the bytes of the buffer. Fails when two
+/// readers have one line, or none has it, by half a line, or when a copy skips bytes.
 #[test]
 fn readers_of_standard_input_share_its_buffer() {
     if child::is_child() {
@@ -540,7 +692,7 @@ fn readers_of_standard_input_share_its_buffer() {
     assert!(said.status.success() && out.contains("all is read"), "{out}");
 }
 
-/// Makes a call on the only P's thread, which lasts until another goroutine has run. Returns whether one could.
+/// Makes a call on the only P's thread, which lasts until another goroutine has run. Returns `true` if one could.
 fn others_run_during(
     rt: &gmp::Runtime,
     call: impl FnOnce(&dyn Fn() -> bool) -> bool + Send + 'static,
@@ -566,8 +718,8 @@ fn set_blocking(fd: &impl AsRawFd, blocks: bool) {
     assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, mode) }, 0);
 }
 
-/// Fails by a goroutine that has to wait for the one that reads: whoever shares the open file has made it a blocking one
-/// during the wait.
+/// Another user of the open file has made it blocking during the wait. Fails when a goroutine has to wait for the one that
+/// reads.
 #[test]
 fn the_mode_may_change_during_a_wait() {
     child::without_retakes("the_mode_may_change_during_a_wait", || {
@@ -593,7 +745,7 @@ fn the_mode_may_change_during_a_wait() {
     });
 }
 
-/// Fails by a goroutine that has to wait for the one that reads: no disk knows of a mode in which it does not block.
+/// No disk has a mode in which it does not block. Fails when a goroutine has to wait for the one that reads.
 #[test]
 fn a_regular_file_blocks_in_every_mode() {
     child::without_retakes("a_regular_file_blocks_in_every_mode", || {
@@ -608,7 +760,7 @@ fn a_regular_file_blocks_in_every_mode() {
     });
 }
 
-/// Fails by an error, or by a read that no event ends: a message queue looks like a regular file.
+/// A message queue looks like a regular file. Fails by an error, or when no event ends a read.
 #[test]
 fn a_message_queue_is_waited_for() {
     let name = std::ffi::CString::new(format!("/gmp-{}", std::process::id())).unwrap();
@@ -642,4 +794,29 @@ fn a_message_queue_is_waited_for() {
     // SAFETY: five bytes.
     assert_eq!(unsafe { libc::mq_send(sends.as_raw_fd(), c"hello".as_ptr(), 5, 0) }, 0);
     assert_eq!(reads.join().unwrap().unwrap(), b"hello");
+}
+
+/// The kernel says that the descriptor is ready, and the call that there is nothing, as for a file that tells of changes while
+/// there are none. Fails when a thread runs all the time.
+#[test]
+fn a_thread_pauses_while_a_ready_descriptor_has_nothing_for_it() {
+    const WAIT: Duration = Duration::from_millis(300);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"x").unwrap();
+    for fd in [OwnedFd::from(reader), OwnedFd::from(File::open("/proc/self/mounts").unwrap())] {
+        set_blocking(&fd, false);
+        let waits = on_thread(move || {
+            let (watched, mut calls) = (Watched::new(fd), 0);
+            watched.set_read_timeout(Some(WAIT)).unwrap();
+            let never = watched.read_with(|_| {
+                calls += 1;
+                Err::<(), _>(ErrorKind::WouldBlock.into())
+            });
+            assert_eq!(never.unwrap_err().kind(), ErrorKind::TimedOut);
+            calls
+        });
+        // One each 10 ms, and a few more in the beginning.
+        let calls = waits.join();
+        assert!(calls < 100, "{calls} calls");
+    }
 }

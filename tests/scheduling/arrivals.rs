@@ -1,7 +1,7 @@
 //! Goroutines that are readied from outside of all Ps, beside others that keep a ring full.
 
 use crate::measure::{alone, percentile, spin_for};
-use common::{runtime, until, watched};
+use common::{effort, runtime, until, watched};
 use gmp::net::TcpStream;
 use gmp::sync::Event;
 use gmp::{Builder, Priority, Runtime, chan, go, go_fair, yield_now};
@@ -60,7 +60,7 @@ impl Crowd {
     }
 }
 
-/// How many of the crowd's turns go by before a goroutine reads what was sent: over a socket, and by a thread.
+/// Returns how many of the crowd's turns pass before a goroutine reads a message: over a socket, and from a thread.
 fn waits(rt: &Runtime, crowd: &Arc<Crowd>, times: usize) -> [Vec<usize>; 2] {
     let (heard, hears) = std::sync::mpsc::channel();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -114,7 +114,7 @@ fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
     }
 }
 
-/// Fails by no end: the ring is empty whenever the M looks, so that it has no turn which could end.
+/// The ring is empty whenever the M looks, so it has no turn that could end. Fails by no end.
 #[test]
 fn two_that_wake_each_other_leave_arrivals_their_turns() {
     let _alone = alone();
@@ -136,7 +136,7 @@ fn two_that_wake_each_other_leave_arrivals_their_turns() {
     }
 }
 
-/// So much work that time can be told by it, whatever else the machine does: some tens of microseconds.
+/// So much work that it measures time, whatever else the machine does: some tens of microseconds.
 fn work() {
     let steps = if cfg!(debug_assertions) { 2_000 } else { 30_000 };
     for step in 0..steps {
@@ -312,7 +312,6 @@ fn arrivals_and_a_ring_have_their_turns_beside_a_higher_class() {
 /// Fails by more and more goroutines that wait for a turn.
 #[test]
 fn what_arrivals_spawn_does_not_become_more_and_more() {
-    const ARRIVALS: usize = 20_000;
     let _alone = alone();
     let few = || (0..2).for_each(|_| drop(go(work)));
     let many = || (0..16).for_each(|_| drop(go(|| spin_for(Duration::from_micros(4)))));
@@ -321,6 +320,13 @@ fn what_arrivals_spawn_does_not_become_more_and_more() {
         [("two", 2, few), ("sixteen", 16, many), ("two by go_fair", 2, fair)];
     for (name, each, spawn) in spawns {
         for beside in [true, false] {
+            // What they spawn is twice what may be alive, and four times where it has become more, without the bound that
+            // `MOST_ADDED` is.
+            let arrivals = match (each, beside) {
+                (2, _) => 10_000,
+                (_, true) => 12_000,
+                (_, false) => 6_000,
+            };
             watched(1, || {
                 let rt = runtime(1);
                 let crowd = if beside { Crowd::compute(&rt) } else { Arc::default() };
@@ -333,7 +339,7 @@ fn what_arrivals_spawn_does_not_become_more_and_more() {
                 let mut most = 0;
                 until(|| {
                     most = most.max(rt.num_goroutines());
-                    count.load(SeqCst) >= ARRIVALS
+                    count.load(SeqCst) >= arrivals * effort() as usize
                 });
                 println!("{name}, beside a ring: {beside}: {most} goroutines at most");
                 crowd.over.store(true, SeqCst);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const CLASSES: [Priority; 4] = [Priority::High, Priority::Normal, Priority::Low, Priority::Background];
 const MICRO: Duration = Duration::from_micros(1);
-/// What starves does so for longer, and what is late is not.
+/// The limit: a starved goroutine takes longer, one that is only late does not.
 const LATE: Duration = Duration::from_secs(20);
 
 fn runtime(procs: usize) -> Runtime {
@@ -434,8 +434,8 @@ fn storm(seed: u64, procs: usize, ends_early: bool) {
     });
 }
 
-/// Ps go out of use with what `go_lifo` has put aside there, and goroutines on those that are left are always ready. Fails when
-/// what was put aside has no turn until those have ended.
+/// Ps go out of use with jobs of `go_lifo`, and goroutines on the Ps that are left are always ready. Fails when the jobs have
+/// no turn until those have ended.
 #[test]
 fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     const EACH: usize = 3;
@@ -482,8 +482,42 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     }
 }
 
+/// As before, and on the one P that is left a goroutine computes, and waits for what was put aside. Fails when what was put
+/// aside has no turn, because no M looks for it, and the monitor takes the P from no M.
+#[test]
+fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes() {
+    watched(2, || {
+        let rt = stealing(2);
+        let (met, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let both = [(); 2].map(|()| {
+            let (met, ran) = (Arc::clone(&met), Arc::clone(&ran));
+            rt.go(move || {
+                // Each has a P.
+                met.fetch_add(1, SeqCst);
+                while met.load(SeqCst) < 2 {
+                    std::hint::spin_loop();
+                }
+                if format!("{:?}", Affinity::of_current()) == "Affinity(P0)" {
+                    let begun = Instant::now();
+                    while !ran.load(SeqCst) && begun.elapsed() < LATE {
+                        std::hint::spin_loop();
+                    }
+                    return begun.elapsed() < LATE;
+                }
+                let put_aside = go_lifo(move || ran.store(true, SeqCst));
+                gmp::set_procs(1);
+                put_aside.join().unwrap();
+                true
+            })
+        });
+        for in_time in both.map(|one| one.join().unwrap()) {
+            assert!(in_time);
+        }
+    });
+}
+
 /// A goroutine that blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background
-/// one, beside which the process sleeps, has no turn until that has ended.
+/// goroutine, beside which the process sleeps, has no turn until that one has ended.
 #[test]
 fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
     watched(1, || {
@@ -499,8 +533,8 @@ fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
     });
 }
 
-/// The P that a hint names has no thread, and there may be no more; goroutines on the other P are always ready. Fails when what
-/// was mailed has no turn until those have ended.
+/// The P that a hint names has no thread, and no more threads are allowed; goroutines on the other P are always ready. Fails
+/// when a mailed goroutine has no turn until those have ended.
 #[test]
 fn mail_for_a_p_without_a_thread_has_its_turn() {
     // Of each P of another runtime.
@@ -544,7 +578,7 @@ fn mail_for_a_p_without_a_thread_has_its_turn() {
 }
 
 /// Goroutines of all classes, started by all verbs, do everything that a goroutine may do, while their classes, hints and the
-/// number of Ps change. Fails by a hang, by a closure that is lost, or by a count that is not zero at rest; it prints its seed.
+/// number of Ps change. Fails by a hang, when a closure is lost, or by a count that is not zero at rest; it prints its seed.
 #[test]
 fn whatever_goroutines_of_classes_do_none_is_lost() {
     for (seed, procs) in (0..u64::from(effort())).flat_map(|seed| [2, 4].map(|procs| (seed, procs))) {
@@ -552,7 +586,7 @@ fn whatever_goroutines_of_classes_do_none_is_lost() {
     }
 }
 
-/// As that, and the runtime ends in the middle. Fails by a report that is not clean, too.
+/// As the test above, but the runtime ends in the middle. Fails by a report that is not clean, too.
 #[test]
 fn whatever_goroutines_of_classes_do_the_end_of_the_runtime_loses_none() {
     for (seed, procs) in (0..u64::from(effort())).flat_map(|seed| [1, 2, 4, 8].map(|procs| (seed, procs))) {

@@ -2,7 +2,7 @@
 
 use crate::measure::{SLICE, alone, is_quiet_on, median, percentile, spin_for};
 use common::descriptors::allow_descriptors;
-use common::{runtime, until, watched};
+use common::{effort, runtime, until, watched};
 use gmp::net::{TcpListener, TcpStream};
 use gmp::sync::Event;
 use gmp::time::sleep;
@@ -25,7 +25,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// A new count, and whether to go on after one more.
+    /// Makes a new count, and a function that counts one more and says whether to go on.
     fn counter(self: &Arc<Self>, of: &'static str) -> impl Fn() -> bool + Send + 'static {
         let (this, count) = (Arc::clone(self), Arc::new(AtomicUsize::new(0)));
         self.counts.lock().unwrap().push((of, Arc::clone(&count)));
@@ -56,8 +56,8 @@ fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
     }
 }
 
-/// Fails by a count of turns near zero, or by a submission that starts only after the end: those who wake each other
-/// hand their P to and fro, and nobody else gets it.
+/// Fails by a count of turns near zero, or when a submission starts only after the end, because goroutines that wake each other
+/// hand their P to and fro, and no other gets it.
 #[test]
 fn pairs_that_wake_each_other_starve_nobody() {
     const YIELDING: usize = 26;
@@ -113,7 +113,7 @@ fn pairs_that_wake_each_other_starve_nobody() {
     }
 }
 
-/// Fails by one count running away: a yield goes on with the caller, or to the head of the queue.
+/// Fails when one count runs away, because a yield continues with the caller, or puts it at the head of the queue.
 #[test]
 fn goroutines_that_yield_take_turns() {
     let _alone = alone();
@@ -140,10 +140,10 @@ fn goroutines_that_yield_take_turns() {
     });
 }
 
-/// By how much things came late, by kind.
+/// How late events of each kind were.
 type Delays = Arc<Mutex<Vec<(&'static str, Duration)>>>;
 
-/// What goes on beside a goroutine that keeps its P until `over`.
+/// Runs events of each kind beside a goroutine that keeps its P until `over`.
 fn others(rt: &Runtime, over: &Arc<AtomicBool>, delays: &Delays) {
     let late = |of| {
         let delays = Arc::clone(delays);
@@ -175,11 +175,11 @@ fn others(rt: &Runtime, over: &Arc<AtomicBool>, delays: &Delays) {
     }));
 }
 
-/// Fails if those who come back from the global queue run more rarely than others: more goroutines than the queue of a P
-/// holds are ready all the time.
+/// More goroutines than the queue of a P holds are ready all the time. Fails if those that come back from the global queue run
+/// more rarely than others.
 #[test]
 fn a_thousand_that_yield_have_equal_turns() {
-    const EACH: usize = 1000;
+    let each = 200 * effort() as usize;
     watched(1, || {
         let (rt, turns) = (runtime(1), Arc::new(AtomicUsize::new(0)));
         let all = rt.run(move || {
@@ -187,7 +187,7 @@ fn a_thousand_that_yield_have_equal_turns() {
                 let turns = Arc::clone(&turns);
                 go(move || {
                     let mut own = 0_usize;
-                    while turns.fetch_add(1, SeqCst) < EACH * 1000 {
+                    while turns.fetch_add(1, SeqCst) < each * 1000 {
                         own += 1;
                         yield_now();
                     }
@@ -199,7 +199,7 @@ fn a_thousand_that_yield_have_equal_turns() {
         });
         let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
         println!("{least} to {most} turns");
-        assert!(EACH / 2 < *least && *most < EACH * 2, "{least} to {most} turns");
+        assert!(each / 2 < *least && *most < each * 2, "{least} to {most} turns");
     });
 }
 
@@ -244,7 +244,7 @@ impl Storm {
     }
 }
 
-/// How many of a storm's goroutines run while somebody waits, by what it waits for.
+/// How many of a storm's goroutines run while another goroutine waits, by what it waits for.
 fn waits_in_a_storm(procs: usize) -> Vec<(&'static str, Vec<usize>)> {
     const TIMES: usize = 50;
     let rt = runtime(procs);
@@ -292,9 +292,9 @@ fn waits_in_a_storm(procs: usize) -> Vec<(&'static str, Vec<usize>)> {
     vec![("submission", submissions), ("message", messages), ("yield", yields), ("join", joins)]
 }
 
-/// Fails by tens of thousands: goroutines that come through the global queue or the poller, and those that were sent
-/// there by an overflow, are overtaken again and again by new ones. Counted in goroutines, not in time. With two Ps the
-/// other one's count, too, while the kernel keeps a thread from its core.
+/// Fails by tens of thousands when goroutines that come through the global queue or the poller, or were sent there by an
+/// overflow, are overtaken again and again by new ones. Counted in goroutines, not in time. With two Ps the other one's count,
+/// too, while the kernel keeps a thread from its core.
 #[test]
 fn nobody_starves_in_a_storm_of_spawns() {
     let _alone = alone();
@@ -309,8 +309,8 @@ fn nobody_starves_in_a_storm_of_spawns() {
     }
 }
 
-/// Sends a byte on each connection, and again whenever the answer is there, so many times. For each answer, how many others
-/// came while it was waited for.
+/// Sends a byte on each connection, and again after each answer, so many times. Returns for each answer how many others came
+/// during the wait for it.
 fn keep_busy(connections: &[std::net::TcpStream], answers: usize) -> Vec<usize> {
     // SAFETY: it takes a number.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -342,8 +342,8 @@ fn keep_busy(connections: &[std::net::TcpStream], answers: usize) -> Vec<usize> 
     waits
 }
 
-/// Fails if those who ask last are answered next: what the poller finds goes before those who have waited longer in the
-/// global queue. The queue of a P holds a quarter of the connections.
+/// Fails if those that ask last are answered next, because goroutines from the poller go before those that have waited longer
+/// in the global queue. The queue of a P holds a quarter of the connections.
 #[test]
 fn connections_are_served_in_turn() {
     const CONNECTIONS: usize = 1000;
@@ -364,7 +364,7 @@ fn connections_are_served_in_turn() {
             near
         };
         let connections: Vec<_> = (0..CONNECTIONS).map(connect).collect();
-        let waits = keep_busy(&connections, CONNECTIONS * 100);
+        let waits = keep_busy(&connections, CONNECTIONS * 20 * effort() as usize);
         // Without the first rounds, when some had not asked yet.
         let waits = &waits[2 * CONNECTIONS..];
         let [least, usual, most] = [10, 50, 90].map(|percent| percentile(waits, percent));
@@ -378,7 +378,7 @@ fn connections_are_served_in_turn() {
     });
 }
 
-/// Fails by a delay as long as the goroutine spins: sockets, timers or goroutines of its P wait for it.
+/// Fails by a delay as long as the goroutine spins, when sockets, timers or goroutines of its P wait for it.
 #[test]
 fn one_that_keeps_its_p_delays_nobody_else() {
     const SPINS: Duration = Duration::from_millis(300);
@@ -424,15 +424,15 @@ fn one_that_keeps_its_p_delays_nobody_else() {
     let delays = delays.lock().unwrap();
     for of in ["socket", "timer", "new goroutine", "submission", "child", "readied"] {
         let these: Vec<_> = delays.iter().filter(|(what, _)| *what == of).map(|(_, delay)| *delay).collect();
-        // One round in five may have met somebody else's work.
+        // One round in five may have met the work of another process.
         let (usual, most, worst) = (median(&these), percentile(&these, 75), percentile(&these, 100));
         println!("{of}: {} times, median {usual:?}, p75 {most:?}, worst {worst:?}", these.len());
         assert!(usual < 10 * MS && most < 25 * MS, "{of}: median {usual:?}, p75 {most:?}, worst {worst:?}");
     }
 }
 
-/// Calls `enters` on each P, again and again, until a goroutine has run that a thread submits meanwhile. How long that one
-/// waited.
+/// Calls `enters` on each P, again and again, until a goroutine that a thread submits meanwhile has run. Returns how long that
+/// one waited.
 fn wait_beside(procs: usize, enters: fn()) -> Duration {
     let (rt, over) = (runtime(procs), Arc::new(AtomicBool::new(false)));
     let begun = Arc::new(AtomicUsize::new(0));
@@ -453,8 +453,8 @@ fn wait_beside(procs: usize, enters: fn()) -> Duration {
     wait
 }
 
-/// Fails by hundreds of milliseconds, where one that only computes delays others by a slice: a goroutine that forks without end
-/// is inside the runtime at each look of the monitor, or comes there while the monitor takes its P, and keeps the P.
+/// A goroutine that forks without end is inside the runtime at each look of the monitor, or enters it while the monitor takes
+/// its P. Fails by hundreds of milliseconds when it keeps the P; one that only computes delays others by a slice.
 #[test]
 fn one_that_enters_again_and_again_delays_nobody_else() {
     const TIMES: usize = 11;

@@ -11,7 +11,7 @@
 use crate::measure::{alone, percentile};
 use common::child;
 use common::policies::policies;
-use common::{runtime, watched};
+use common::{effort, runtime, watched};
 use gmp::sync::Event;
 use gmp::{Runtime, yield_now};
 use std::process::Stdio;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const FEW: usize = 20;
 const MANY: usize = 600;
 const ROUNDS: usize = if cfg!(debug_assertions) { 50 } else { 100 };
+/// The rounds when only an end is asked for: a leader without help spins for ever in the first of them.
+const ROUNDS_TO_END: usize = if cfg!(debug_assertions) { 10 } else { 20 };
 const ATTEMPTS: usize = 8;
 const MS: Duration = Duration::from_millis(1);
 const NO_LEADER: usize = usize::MAX;
@@ -38,6 +40,7 @@ enum Others {
 
 struct Transfer {
     others: Others,
+    rounds: usize,
     /// How many leaders there were; each goroutine acknowledges each number once.
     round: AtomicUsize,
     acknowledged: AtomicUsize,
@@ -58,11 +61,11 @@ impl Transfer {
             std::hint::spin_loop();
         }
         self.took.lock().unwrap().push(start.elapsed());
-        if round == ROUNDS {
+        if round == self.rounds {
             self.round.store(OVER, SeqCst);
             return self.call_all(me);
         }
-        // Some order without a pattern, in which nobody follows itself.
+        // Some order without a pattern, in which no goroutine follows itself.
         let next = (me + 1 + round * 7 % (self.calls.len() - 1)) % self.calls.len();
         self.next.store(next, SeqCst);
         self.calls[next].notify_one();
@@ -97,12 +100,13 @@ impl Transfer {
 
 /// How long each leader spun.
 fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
-    transfer_in(&runtime(procs), goroutines, others)
+    transfer_in(&runtime(procs), goroutines, others, ROUNDS)
 }
 
-fn transfer_in(rt: &Runtime, goroutines: usize, others: Others) -> Vec<Duration> {
+fn transfer_in(rt: &Runtime, goroutines: usize, others: Others, rounds: usize) -> Vec<Duration> {
     let transfer = Arc::new(Transfer {
         others,
+        rounds,
         round: AtomicUsize::new(0),
         acknowledged: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
@@ -117,12 +121,12 @@ fn transfer_in(rt: &Runtime, goroutines: usize, others: Others) -> Vec<Duration>
         .collect();
     all.into_iter().for_each(|one| one.join().unwrap());
     let took = std::mem::take(&mut *transfer.took.lock().unwrap());
-    assert_eq!(took.len(), ROUNDS);
+    assert_eq!(took.len(), rounds);
     took
 }
 
-/// The longest gap that so many plain threads see, which do nothing but look at the clock. A leader waits for the
-/// last of all Ms, so no shorter one would tell.
+/// Returns the longest gap that so many plain threads see, which do nothing but look at the clock. A leader waits for the last
+/// of all Ms, so no shorter one would tell.
 fn kernels_gap(threads: usize) -> Duration {
     const OBSERVED: Duration = Duration::from_millis(200);
     let watch = || {
@@ -173,7 +177,7 @@ fn a_leader_that_does_not_yield_is_acknowledged() {
     acknowledged_in_time();
 }
 
-/// The same where no P is ever taken from its M.
+/// The same, but no P is ever taken from its M.
 #[test]
 fn without_hand_off_it_is_acknowledged_too() {
     const NAME: &str = "without_hand_off_it_is_acknowledged_too";
@@ -184,7 +188,7 @@ fn without_hand_off_it_is_acknowledged_too() {
     child::passes(NAME, &[("GMPDEBUG", "handoff=0")]);
 }
 
-/// That this is about helping. Fails when the program ends without it, which nobody else could have brought about.
+/// Shows that this is about helping. Fails when the program ends without it, since nothing else could end it.
 #[test]
 fn without_helping_the_first_rounds_do_not_end() {
     const NAME: &str = "without_helping_the_first_rounds_do_not_end";
@@ -211,12 +215,13 @@ fn without_helping_the_first_rounds_do_not_end() {
 #[test]
 fn transfer_under_every_policy() {
     let _alone = alone();
+    let rounds = ROUNDS_TO_END * effort() as usize;
     for policy in policies() {
         for others in [Others::Yield, Others::Park] {
             // SAFETY: the goroutines keep nothing of a thread.
             let rt =
                 unsafe { Runtime::builder().procs(2).stack_size(64 << 10).policy(policy).build() }.unwrap();
-            let took = watched(2, || transfer_in(&rt, FEW, others));
+            let took = watched(2, || transfer_in(&rt, FEW, others, rounds));
             let [p50, p99, worst] = [50, 99, 100].map(|percent| percentile(&took, percent));
             println!(
                 "transfer, {policy}, the others {others:?}, procs 2: p50 {p50:?}, p99 {p99:?}, worst {worst:?}"

@@ -1,5 +1,4 @@
-//! Each count of `benches/counts` that a document tells is the one that was committed: a count that changes goes into the
-//! documents, too.
+//! Each count of `benches/counts` in a document is the committed one: a count that changes goes into the documents, too.
 
 use super::text;
 use std::collections::BTreeMap;
@@ -25,15 +24,25 @@ fn two_numbers(text: &str) -> Option<Counts> {
     Some((digits(first)?, digits(second)?))
 }
 
-/// What a table tells as "`NAME`: N, M", with anything without a colon in between.
+/// Returns what a table tells as "`NAME`: N, M", with prose before and in between; the numbers follow the last colon.
 fn told(cell: &str) -> impl Iterator<Item = (&str, Counts)> {
-    cell.split(';').filter_map(|part| {
-        let (name, numbers) = part.trim().strip_prefix('`')?.split_once(": ")?;
-        Some((name.split('`').next()?, two_numbers(numbers)?))
-    })
+    cell.split(';').filter_map(told_by)
 }
 
-/// What a text in one line tells between its words as "`NAME`: N, M".
+fn told_by(part: &str) -> Option<(&str, Counts)> {
+    let (prose, numbers) = part.rsplit_once(": ")?;
+    Some((prose.split('`').nth(1)?, two_numbers(numbers)?))
+}
+
+/// The parts of a cell that name an operation beside a number, and from which `told` reads nothing.
+fn unread(cell: &str, is_operation: impl Fn(&str) -> bool) -> Vec<&str> {
+    let names = |part: &str| part.split('`').skip(1).step_by(2).any(&is_operation);
+    let numbers =
+        |part: &str| part.split('`').step_by(2).any(|prose| prose.contains(|c: char| c.is_ascii_digit()));
+    cell.split(';').filter(|part| names(part) && numbers(part) && told_by(part).is_none()).collect()
+}
+
+/// Returns what a text in one line tells between its words as "`NAME`: N, M".
 fn told_in_prose(text: &str) -> Vec<(&str, Counts)> {
     let told = |(at, end): (usize, &str)| {
         let name = text[..at].rsplit('`').next()?;
@@ -60,6 +69,9 @@ fn the_reader_of_counts_sees_what_it_looks_for() {
     assert_eq!(expected(json), BTreeMap::from([("a", (185, 2))]));
     let cell = " `a`, with more: 1,231, 14; `b`: 7, 0; `c` ";
     assert_eq!(Vec::from_iter(told(cell)), [("a", (1231, 14)), ("b", (7, 0))]);
+    let cell = "beside prose, `a`: 1,231, 14; 7, 0 for `b`; as above: `c`";
+    assert_eq!(Vec::from_iter(told(cell)), [("a", (1231, 14))]);
+    assert_eq!(unread(cell, |name| ["a", "b", "c"].contains(&name)), [" 7, 0 for `b`"]);
     let prose = "A `c` is made of parts (`a`: 1,231, 14; `b`: 7, 0), `c`: few, and `d`: 8.";
     assert_eq!(told_in_prose(prose), [("a", (1231, 14)), ("b", (7, 0))]);
 }
@@ -75,6 +87,10 @@ fn each_count_that_a_document_tells_is_the_committed_one() {
     for (name, counts) in choosing.lines().flat_map(|line| line.split('|')).flat_map(told) {
         assert_eq!(Some(&counts), expected.get(name), "docs/choosing.md: {name}");
         seen += 1;
+    }
+    for counted in choosing.lines().filter_map(|line| line.rsplit('|').nth(1)) {
+        let unread = unread(counted, |name| expected.contains_key(name));
+        assert!(unread.is_empty(), "docs/choosing.md: not `NAME`: N, M: {unread:?}");
     }
     assert!(seen >= 5, "docs/choosing.md has a column of counts, and {seen} were found");
     let fork_join = docs["fork-join.md"].replace('\n', " ");

@@ -5,8 +5,8 @@ use super::text;
 
 use std::collections::BTreeSet;
 
-/// What users call, by file or folder of `runtime/src`.
-const PUBLIC: [&str; 25] = [
+/// The code that users call, by file or folder of `runtime/src`.
+const PUBLIC: [&str; 27] = [
     "chan/",
     "context/",
     "net/",
@@ -22,6 +22,7 @@ const PUBLIC: [&str; 25] = [
     "goroutine/mod.rs",
     "goroutine/abort.rs",
     "goroutine/block_on.rs",
+    "goroutine/builder.rs",
     "goroutine/fork.rs",
     "goroutine/join.rs",
     "goroutine/local.rs",
@@ -30,6 +31,7 @@ const PUBLIC: [&str; 25] = [
     "goroutine/priority.rs",
     "goroutine/scope.rs",
     "goroutine/thread.rs",
+    "goroutine/turns.rs",
     "goroutine/verbs.rs",
     "goroutine/with_stack.rs",
 ];
@@ -41,7 +43,7 @@ const PARKS: [&str; 9] = [
     ".suspend(",
     "end_here",
     "Window::<Active>::enter()",
-    "enter::<Active>()",
+    "enter_with_p().or_else(",
     "blocking(",
     ".files.call(",
     ".lookups.call_behind(",
@@ -50,7 +52,7 @@ const PARKS: [&str; 9] = [
 /// std's traits with methods that may park.
 const OF_STD: [&str; 5] = ["Read", "Write", "Deref", "Iterator", "DoubleEndedIterator"];
 
-/// Calls that park and whose names others have as well, as the public types spell them.
+/// Calls that park and share their names with others, as the public types spell them.
 const PARKS_HERE: [&str; 10] = [
     "0.run(",
     "raw.lock(",
@@ -134,14 +136,14 @@ fn all() -> Vec<Function> {
     public.flat_map(|(name, text)| functions(&name, &text)).collect()
 }
 
-/// Whether `body` has `what`, which is not the end of a longer name.
+/// Returns `true` if `body` has `what`, not as the end of a longer name.
 fn names(body: &str, what: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || c == '_';
     let anywhere = !what.starts_with(joins);
     body.match_indices(what).any(|(at, _)| anywhere || !body[..at].ends_with(joins))
 }
 
-/// What a body calls: the name, and whether it is one of its own file, as far as the caller's words tell.
+/// Returns the calls of a body: the name, and whether it is one of its own file, as far as the caller's text tells.
 fn calls(body: &str) -> BTreeSet<(&str, bool)> {
     let name_before = |at: usize| {
         let joins = |c: char| c.is_alphanumeric() || c == '_';
@@ -157,8 +159,8 @@ fn calls(body: &str) -> BTreeSet<(&str, bool)> {
     called.collect()
 }
 
-/// The numbers of those that park: they begin a wait, or call one of their own file that does, or one of the library's own
-/// whose name none has that does not park.
+/// Returns the numbers of the functions that park: they begin a wait, or call a function of their own file that does, or a
+/// function of the library whose name no function has that does not park.
 fn parking(all: &[Function]) -> BTreeSet<usize> {
     let begins = |f: &Function| PARKS.iter().chain(&PARKS_HERE).any(|what| names(&f.body, what));
     let called: Vec<_> = all.iter().map(|f| calls(&f.body)).collect();
@@ -209,31 +211,41 @@ fn every_public_call_that_may_park_says_that_it_may_unwind() {
     assert!(count > 50, "only {count} have the section");
 }
 
-/// What the contract says in the part of this name.
+/// Returns the text of the contract's part of this name.
 fn contract(part: &str) -> String {
     let text = &text::shipped("runtime/src")["goroutine/migration.rs"];
     let lines = text.lines().skip_while(|line| *line != format!("//! # {part}")).skip(1);
     lines.take_while(|line| !line.starts_with("//! # ")).map(|line| format!("{line}\n")).collect()
 }
 
+/// The modules that the contract names as a whole.
+const MODULES: [(&str, &str); 8] = [
+    ("chan/", "chan"),
+    ("net/", "net"),
+    ("os/fs/", "fs"),
+    ("os/io/", "io"),
+    ("os/process/", "process"),
+    ("os/signal/", "signal"),
+    ("sync/", "sync"),
+    ("time/", "time"),
+];
+
+fn module_of(f: &Function) -> Option<&'static str> {
+    MODULES.iter().find(|(folder, _)| f.file.starts_with(folder)).map(|&(_, module)| module)
+}
+
+fn links(module: &str) -> String {
+    format!("[`{module}`](crate::{module})")
+}
+
 /// Fails when the contract names neither a call that may park nor, where it says what parks there, the call's module; or when
 /// the contract says of such a call that it never parks.
 #[test]
 fn the_contract_names_what_may_park() {
-    const MODULES: [(&str, &str); 8] = [
-        ("chan/", "chan"),
-        ("net/", "net"),
-        ("os/fs/", "fs"),
-        ("os/io/", "io"),
-        ("os/process/", "process"),
-        ("os/signal/", "signal"),
-        ("sync/", "sync"),
-        ("time/", "time"),
-    ];
     let (all, text) = (all(), contract("What may park"));
     let (parks, never) = text.split_once("//! Never: ").expect("the contract says what never parks");
-    let named = |f: &Function| match MODULES.iter().find(|(folder, _)| f.file.starts_with(folder)) {
-        Some((_, module)) => parks.contains(&format!("[`{module}`](crate::{module})")),
+    let named = |f: &Function| match module_of(f) {
+        Some(module) => parks.contains(&links(module)),
         None => [format!("`{}`", f.name), format!("::{}`", f.name)].iter().any(|name| parks.contains(name)),
     };
     let (mut missing, mut wrong) = (BTreeSet::new(), BTreeSet::new());
@@ -250,7 +262,44 @@ fn the_contract_names_what_may_park() {
     assert!(wrong.is_empty(), "the contract says that these never park: {wrong:#?}");
 }
 
-/// Fails when the reader no longer sees what it looks for.
+/// Fails when the contract, `Context::run`, `time::timeout` or `AbortHandle::abort` does not name the module of a call that a
+/// context ends by an error; or when the contract does not name such a call of `sync`, whose other calls unwind.
+#[test]
+fn each_list_of_what_a_context_ends_by_an_error_is_whole() {
+    const SAYS: &str = "except by a context, which gives an error here";
+    let all = all();
+    let doc = |file: &str, name: &str| {
+        let mut named = all.iter().filter(|f| f.file == file && f.name == name && f.public);
+        named.next().unwrap_or_else(|| panic!("{file} has {name}")).doc.clone()
+    };
+    let contract = contract("What may unwind");
+    let lists = [
+        ("the contract", contract.clone()),
+        ("Context::run", doc("context/mod.rs", "run")),
+        ("time::timeout", doc("time/mod.rs", "timeout")),
+        ("AbortHandle::abort", doc("goroutine/abort.rs", "abort")),
+    ];
+    let (mut missing, mut modules) = (BTreeSet::new(), BTreeSet::new());
+    // A macro's functions have an indent of their own, so the words are looked for in whole files, too.
+    for (name, _) in text::shipped("runtime/src").into_iter().filter(|(_, text)| text.contains(SAYS)) {
+        let module = MODULES.iter().find(|(folder, _)| name.starts_with(folder));
+        modules.insert(module.unwrap_or_else(|| panic!("{name} is of none of the modules")).1);
+    }
+    for f in all.iter().filter(|f| f.doc.contains(SAYS) && module_of(f) == Some("sync")) {
+        if !contract.contains(&format!("(crate::sync::Semaphore::{})", f.name)) {
+            missing.insert(format!("the contract: {}", f.name));
+        }
+    }
+    for module in modules.iter().filter(|module| **module != "sync") {
+        for (list, _) in lists.iter().filter(|(_, text)| !text.contains(&links(module))) {
+            missing.insert(format!("{list}: {module}"));
+        }
+    }
+    assert!(missing.is_empty(), "these are not named: {missing:#?}");
+    assert!(modules.len() > 3, "only {modules:?} have the words");
+}
+
+/// Fails when the reader no longer finds what it looks for.
 #[test]
 fn the_list_is_read_from_the_code() {
     let all = all();
@@ -258,7 +307,7 @@ fn the_list_is_read_from_the_code() {
     for known in [
         ("chan/ends.rs", "recv_timeout"),
         ("goroutine/join.rs", "join"),
-        ("goroutine/mod.rs", "yield_now"),
+        ("goroutine/turns.rs", "yield_now"),
         ("net/tcp/listener.rs", "accept"),
         ("net/udp.rs", "send_to"),
         ("os/fs/dir.rs", "read_dir"),

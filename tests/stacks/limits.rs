@@ -1,6 +1,7 @@
-//! Stacks and the limits of the machine: which spawn is refused one, what its caller is told, and what goes back.
+//! Stacks and the limits of the machine: which spawn is refused a stack, what its caller is told, and what is given back.
 
 use common::child;
+use common::descriptors::all_descriptors;
 use common::{PROCS, runtime, seccomp, until, watched};
 use gmp::sync::Event;
 use gmp::{Builder, JoinHandle, Runtime, go};
@@ -28,7 +29,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// One more, or why not. On a goroutine.
+    /// Starts one more, or returns why not. On a goroutine.
     fn add(&mut self) -> Result<(), Error> {
         let (end, began) = (Arc::clone(&self.end), Arc::clone(&self.began));
         let body = move || {
@@ -41,7 +42,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Until one is refused.
+    /// Starts them until one is refused.
     fn fill(&mut self) -> Error {
         loop {
             if let Err(refused) = self.add() {
@@ -50,7 +51,7 @@ impl Waiting {
         }
     }
 
-    /// All that were accepted run, and end.
+    /// Asserts that all that were accepted run, and end.
     fn end(self) {
         until(|| self.began.load(SeqCst) == self.all.len());
         self.end.notify_one();
@@ -58,7 +59,7 @@ impl Waiting {
     }
 }
 
-/// Fails if what was given back still counts, if what is out does not, or by an abort in place of an error and a panic.
+/// Fails if a stack that was given back still counts, if one in use does not, or by an abort in place of an error and a panic.
 #[test]
 fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
     for procs in PROCS {
@@ -88,8 +89,8 @@ fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
     }
 }
 
-/// Spawns until the kernel refuses, in a process that is short of something: how many were accepted, and why no more. All of
-/// those run.
+/// Spawns until the kernel refuses, in a process that is short of something; returns how many were accepted, and why no more.
+/// All of those run.
 fn exhaust() -> (usize, Error) {
     let rt = runtime(2);
     rt.run(|| {
@@ -97,7 +98,7 @@ fn exhaust() -> (usize, Error) {
         let refused = waiting.fill();
         let count = waiting.all.len();
         waiting.end();
-        // What came back can be had again.
+        // Stacks that came back can be had again.
         let mut again = Waiting::default();
         (0..count / 2).for_each(|_| again.add().expect("there were as many before"));
         again.end();
@@ -157,6 +158,46 @@ fn data_that_runs_out_is_told_at_the_spawn() {
     });
 }
 
+/// The same as in the two tests before, in a process whose table of descriptors is full, so that the process can't read how
+/// much it has mapped. Fails by the count, or by an abort of the allocator, as nothing is left for it.
+#[test]
+fn an_eighth_of_a_limit_is_left_where_no_descriptor_is() {
+    const NAME: &str = "an_eighth_of_a_limit_is_left_where_no_descriptor_is";
+    if !child::is_child() {
+        for limit in ["RLIMIT_AS", "RLIMIT_DATA"] {
+            child::passes(NAME, &[("LIMIT", limit)]);
+        }
+        return;
+    }
+    watched(2, || {
+        let name = std::env::var("LIMIT").unwrap();
+        let rt = runtime(2);
+        // Starts the second thread.
+        rt.run(|| drop(go(gmp::yield_now).join()));
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        let used = |field| 4096 * statm.split(' ').nth(field).unwrap().parse::<u64>().unwrap();
+        let (resource, used) = match &*name {
+            "RLIMIT_AS" => (libc::RLIMIT_AS, used(0)),
+            _ => (libc::RLIMIT_DATA, used(5)),
+        };
+        let bytes = used + (200 << 20);
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
+        rt.run(|| {
+            let full = all_descriptors();
+            let mut waiting = Waiting::default();
+            let refused = waiting.fill();
+            // Most of the eighth.
+            assert!(black_box(vec![1_u8; 12 << 20]).iter().all(|byte| *byte == 1));
+            drop(full);
+            assert!(refused.to_string().contains(&format!("{name} is ")), "{refused}");
+            assert!((500..3200).contains(&waiting.all.len()), "{}", waiting.all.len());
+            waiting.end();
+        });
+    });
+}
+
 /// `mlockall`, which rules light guards out, so that `vm.max_map_count` limits the goroutines. Fails as above.
 #[test]
 fn mappings_that_run_out_are_told_at_the_spawn() {
@@ -197,7 +238,7 @@ fn touch() {
     black_box([1_u8; 16 << 10]);
 }
 
-/// Fails if memory of stacks stays, be it in the pool or with a P that is idle, or if a trim takes what is in use.
+/// Fails if memory of stacks stays, in the pool or with an idle P, or if a trim takes memory that is in use.
 #[test]
 fn the_memory_of_a_burst_goes_back() {
     const COUNT: usize = 2000;
@@ -273,7 +314,7 @@ fn the_default_stack_can_be_set_from_outside() {
     }
 }
 
-/// Fails by a hang: the limit that was met is not the one that the operator has set since.
+/// Fails by a hang when the limit is not the one that the operator has set since.
 #[test]
 fn a_limit_of_mappings_that_is_raised_is_seen() {
     const NAME: &str = "a_limit_of_mappings_that_is_raised_is_seen";

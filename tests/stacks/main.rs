@@ -1,6 +1,7 @@
 #![cfg(not(gmp_loom))]
 //! Stacks: their limits and overflow, larger ones, and what cannot be unwound.
 
+mod apx;
 mod given;
 mod limits;
 mod overflow;

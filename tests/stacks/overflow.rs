@@ -1,6 +1,6 @@
-//! A stack overflow is told with the name of its goroutine; every other fault goes where it went without a runtime.
+//! A stack overflow is reported with the name of its goroutine; every other fault goes where it went without a runtime.
 
-use common::{child, mask, skipped, until, watched};
+use common::{child, mask, seccomp, skipped, until, watched};
 use gmp::{Builder, Runtime, go, time::sleep, with_stack};
 use std::fs;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs the test of this name in a child, or does what it does there.
+/// Runs the test of this name in a child, or, in the child, does its part.
 fn child(test: &str, body: fn()) -> Option<Ended> {
     if child::is_child() {
         body();
@@ -34,7 +34,7 @@ fn child(test: &str, body: fn()) -> Option<Ended> {
     Some(Ended { signal: output.status.signal(), stderr })
 }
 
-/// The child has told an overflow, once, in these words.
+/// Asserts that the child has reported an overflow, once, in these words.
 #[track_caller]
 fn told(test: &str, body: fn(), parts: &[&str]) {
     let Some(ended) = child(test, body) else { panic!("the child has not overflowed") };
@@ -47,7 +47,7 @@ fn told(test: &str, body: fn(), parts: &[&str]) {
     assert!(!stderr.contains("has overflowed its stack"), "std's words are in {stderr}");
 }
 
-/// The child has died of a fault that is no overflow, as without a runtime.
+/// Asserts that the child has died of a fault that is no overflow, as without a runtime.
 #[track_caller]
 fn died(test: &str, body: fn()) {
     let Some(ended) = child(test, body) else { panic!("the child goes on") };
@@ -73,7 +73,7 @@ fn write_to_nowhere() {
     unsafe { black_box(ptr::without_provenance_mut::<u8>(16)).write_volatile(1) };
 }
 
-/// Whether a thread of the child is inside poll(2); or may be, where the kernel does not say.
+/// Returns `true` if a thread of the child is inside poll(2); or may be, if the kernel does not say.
 fn polls(child: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{child}/task")) else { return false };
     threads.flatten().any(|thread| match fs::read_to_string(thread.path().join("syscall")) {
@@ -82,17 +82,37 @@ fn polls(child: u32) -> bool {
     })
 }
 
-/// Fails by a report that is lost: standard error is a pipe that is full for a moment, and whose writes don't wait.
+/// A pipe that is full, and whose writes don't wait.
+fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    // SAFETY: a flag of a descriptor of ours.
+    assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    (reader, writer)
+}
+
+/// Standard error is a pipe that is full for ever, and whose writes wait. Fails by a hang when the report waits for ever.
+#[test]
+fn to_nobody() {
+    const NAME: &str = "to_nobody";
+    if child::is_child() {
+        return drop(runtime(2).run(|| go(|| exhaust(0)).join()));
+    }
+    let (_nobody_reads, writer) = full_pipe();
+    // SAFETY: a flag of a descriptor of ours.
+    assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    let mut child = child::command(NAME).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    assert_eq!(watched(0, || child.wait().unwrap().signal()), Some(libc::SIGABRT));
+}
+
+/// Standard error is a pipe that is full for a moment, and whose writes don't wait. Fails when a report is lost.
 #[test]
 fn to_a_reader_that_is_late() {
     const NAME: &str = "to_a_reader_that_is_late";
     if child::is_child() {
         return drop(runtime(2).run(|| go(|| exhaust(0)).join()));
     }
-    let (mut reader, mut writer) = io::pipe().unwrap();
-    // SAFETY: a flag of a descriptor of ours.
-    assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
-    while writer.write(&[b'.'; 4096]).is_ok() {}
+    let (mut reader, writer) = full_pipe();
     let mut child = child::command(NAME).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
     until(|| child.try_wait().unwrap().is_some() || polls(child.id()));
     let mut said = String::new();
@@ -154,7 +174,7 @@ fn on_the_stack_of_with_stack() {
     );
 }
 
-/// Fails by SIGSEGV: the threads have inherited the mask, and the kernel asks no handler for a fault that is blocked.
+/// The threads have inherited the mask, and the kernel calls no handler for a fault whose signal is blocked. Fails by SIGSEGV.
 #[test]
 fn in_a_program_that_blocks_all_signals() {
     told(
@@ -180,8 +200,7 @@ fn on_the_callers_thread_in_a_program_that_blocks_all_signals() {
     );
 }
 
-/// Fails if the program's thread comes back with another mask than the one with which it went, or with which the goroutine
-/// has left it.
+/// Fails if the program's thread comes back with another mask than it had before, or than the goroutine has set.
 #[test]
 fn a_lent_thread_has_its_mask_back() {
     let rt = runtime(2);
@@ -209,7 +228,32 @@ fn a_lent_thread_has_its_mask_back() {
     });
 }
 
-/// Fails if the range of the stack that was left is still the one that counts.
+/// Fails by a SIGSEGV that nobody can handle: the kernel has refused to restore the signal stack of the program's thread, and
+/// writes the frame of the next handler where the lent one was.
+#[test]
+fn a_lent_thread_keeps_a_signal_stack_that_it_cannot_give_back() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn counts(_signal: libc::c_int) {
+        CALLS.fetch_add(1, SeqCst);
+    }
+    if !child::is_child() {
+        return drop(child::passes("a_lent_thread_keeps_a_signal_stack_that_it_cannot_give_back", &[]));
+    }
+    let rt = runtime(2);
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    unsafe { rt.run_locked(|| seccomp::refuse(&[libc::SYS_sigaltstack], libc::EPERM)) };
+    // SAFETY: a struct of integers; the handler adds to an atomic.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = counts as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()), 0);
+        libc::raise(libc::SIGUSR1);
+    }
+    assert_eq!(CALLS.load(SeqCst), 1);
+}
+
+/// Fails if the range of the stack that was left still counts.
 #[test]
 fn on_the_own_stack_after_with_stack() {
     told(
@@ -234,7 +278,7 @@ fn a_plain_thread_in_with_stack() {
     );
 }
 
-/// Fails by a write into the slot below: a frame larger than the guard page is touched page by page.
+/// A frame larger than the guard page is touched page by page. Fails by a write into the slot below.
 #[test]
 fn frames_larger_than_the_guard_page() {
     told(
@@ -244,7 +288,7 @@ fn frames_larger_than_the_guard_page() {
     );
 }
 
-/// As a function of C with a frame of so many bytes, that writes to its lower end: no page in between is touched.
+/// Behaves like a function of C with a frame of so many bytes that writes to its lower end: no page in between is touched.
 #[unsafe(naked)]
 extern "C" fn large_frame(bytes: usize) {
     std::arch::naked_asm!(
@@ -264,7 +308,7 @@ extern "C" fn large_frame(bytes: usize) {
     )
 }
 
-/// Calls it where less than a page is left of the stack. Others lie below, of goroutines that are parked.
+/// Calls it when less than a page is left of the stack. Below lie the stacks of other goroutines, which are parked.
 fn large_frame_at_the_end(rt: Runtime, bytes: usize) {
     #[inline(never)]
     fn descend(end: usize, bytes: usize) {
@@ -332,7 +376,7 @@ fn ignore_advice() {
     }
 }
 
-/// Fails by a write into the stack of another goroutine: a guard is believed in that the kernel never made.
+/// Fails by a write into the stack of another goroutine when the runtime relies on a guard that the kernel never made.
 #[test]
 fn where_advice_is_ignored_with_success() {
     told(
@@ -347,8 +391,8 @@ fn where_advice_is_ignored_with_success() {
     );
 }
 
-/// A plain thread with a signal stack as small as std's is for the handler on a processor with large frames of the kernel.
-/// Fails by a report without frames.
+/// A plain thread with a signal stack as small as std's, as seen by the handler on a processor for which the kernel's frames
+/// are large. Fails by a report without frames.
 #[test]
 fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
     told(
@@ -366,7 +410,7 @@ fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
     );
 }
 
-/// Fails by silence, or by two messages: the second of two at the same time waits for the end.
+/// Two overflow at the same time, and the second waits for the end. Fails by silence, or by two messages.
 #[test]
 fn many_at_the_same_time() {
     told(
@@ -435,10 +479,10 @@ fn in_object(code: *const ()) -> usize {
     code.addr() - info.dli_fbase.addr()
 }
 
-/// Fails by SIGSEGV, or by silence: the walk over the frames faults, in the handler.
+/// The walk over the frames faults, in the handler. Fails by SIGSEGV, or by silence.
 #[test]
 fn frames_that_lead_nowhere() {
-    /// Says that its caller is found by rbp, and has it point to nowhere.
+    /// Its unwind table says that its caller is found by rbp, which points to nowhere.
     #[unsafe(naked)]
     extern "C" fn lost() -> ! {
         std::arch::naked_asm!(
@@ -493,8 +537,8 @@ fn a_wild_write_of_a_thread_is_no_overflow() {
     });
 }
 
-/// Fails by a child that goes on without the report of an overflow: std's handler answers any signal that is no overflow by
-/// setting the default action, for the fault to repeat itself, and one that was sent does not.
+/// std's handler answers any signal that is no overflow by setting the default action, so that the fault repeats itself; a
+/// signal that was sent does not. Fails when the child goes on without reports of overflows.
 #[test]
 fn a_signal_that_was_sent_ends_the_process() {
     died("a_signal_that_was_sent_ends_the_process", || {
@@ -509,8 +553,8 @@ fn a_signal_that_was_sent_ends_the_process() {
     });
 }
 
-/// Fails by a hang: the kernel ends the first process of a container by no signal that has its default action, so the one that
-/// was sent is lost, and so is each one after it.
+/// The kernel does not end the first process of a container by a signal that has its default action. Fails by a hang when the
+/// signal that was sent is lost, and so is each one after it.
 #[test]
 fn a_signal_that_was_sent_ends_the_first_process_of_a_container_too() {
     let name = "a_signal_that_was_sent_ends_the_first_process_of_a_container_too";
@@ -563,7 +607,7 @@ fn set_action(handler: usize, flags: i32) {
     }
 }
 
-/// Fails by the default action: the program's handler was forgotten.
+/// Fails by the default action when the program's handler was forgotten.
 #[test]
 fn the_programs_handler_gets_other_faults() {
     extern "C" fn plain(signal: i32) {
@@ -627,7 +671,7 @@ fn the_programs_handler_gets_other_faults() {
     }
 }
 
-/// Fails by SIGSEGV: a handler that mends the fault and returns has cost the runtime its own.
+/// A handler of the program mends the fault and returns. Fails by SIGSEGV when the runtime's handler is lost by that.
 #[test]
 fn an_overflow_is_told_after_faults_that_the_program_has_mended() {
     static PAGE: AtomicUsize = AtomicUsize::new(0);
@@ -660,7 +704,7 @@ fn an_overflow_is_told_after_faults_that_the_program_has_mended() {
     );
 }
 
-/// Fails by mappings that stay: each thread has a signal stack, and takes it along.
+/// Each thread has a signal stack, and takes it along at its end. Fails when mappings stay.
 #[test]
 fn threads_that_end_free_their_signal_stacks() {
     if !child::is_child() {

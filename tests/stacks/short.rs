@@ -5,7 +5,7 @@ use gmp::sync::Event;
 use gmp::{Builder, JoinHandle, Runtime, chan};
 use std::fs;
 use std::io::ErrorKind::OutOfMemory;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -40,7 +40,7 @@ impl Parked {
     }
 }
 
-/// Comes back when all Ms sleep but so many: the other Ps are idle then.
+/// Returns when all Ms but so many sleep: then the other Ps are idle.
 fn until_asleep_but(awake: usize) {
     // An M that sleeps for a lock is awake again before so many looks, which take a while.
     const LOOKS: usize = 5;
@@ -54,7 +54,7 @@ fn until_asleep_but(awake: usize) {
     });
 }
 
-/// How many Ms are awake; and for each other one how often it has gone to sleep.
+/// Returns how many Ms are awake; and for each other M how often it has gone to sleep.
 fn sleepers() -> (usize, Vec<String>) {
     let (mut awake, mut asleep) = (0, Vec::new());
     for thread in fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -83,7 +83,7 @@ fn keep(turns: &chan::Receiver<[Gate; 2]>) {
     }
 }
 
-/// Fails by a goroutine too many, for each one that had to ask twice, and in the end by a spawn that is refused for good.
+/// Fails when each goroutine that had to ask twice is counted twice, and in the end by a spawn that is refused for good.
 #[test]
 fn a_stack_that_is_asked_for_twice_counts_once() {
     if !child::is_child() {
@@ -112,7 +112,7 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
         let asked_twice: Vec<_> = asked_twice.collect();
         // These wait for a stack.
         let more: Vec<_> = (0..STACKS).map(|_| rt.go(|| ())).collect();
-        let refused = catch_unwind(AssertUnwindSafe(|| drop(rt.go(|| ()))));
+        let refused = catch_unwind(|| drop(rt.go(|| ())));
         assert!(refused.is_err(), "a goroutine more than the limit allows");
         drop(keeps);
         keeper.join().unwrap();
@@ -124,7 +124,8 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
     });
 }
 
-/// Fails by a hang: those that found no stack wait for one that comes back, and all goroutines that have one are parked.
+/// Fails by a hang when goroutines that found no stack only wait for one that comes back, while all goroutines that have one
+/// are parked.
 #[test]
 fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
     const NAME: &str = "who_found_no_stack_asks_again_when_no_goroutine_ends";
@@ -164,8 +165,9 @@ fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
     }
 }
 
-/// Fails by the end of the process: none of the goroutines has a stack, or all are taken for asleep. And by a message a look,
-/// ten times a second. The `generator` backend asks the kernel at the first run: on the other one the spawn is refused.
+/// Fails by the end of the process because none of the goroutines has a stack, or all are taken for asleep; and by a message at
+/// each look, ten times a second. The `generator` backend asks the kernel at the first run; with the other backend the spawn is
+/// refused.
 #[test]
 fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
     const NAME: &str = "a_goroutine_that_was_accepted_waits_where_none_has_a_stack";
@@ -179,7 +181,7 @@ fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
         assert!(times("panicked at") <= 2 * rounds, "{told}");
         return;
     }
-    /// No slot is larger: the rest of the process has less to ask for.
+    /// No slot is larger, so the rest of the process asks for less.
     const LARGE: usize = 64 << 20;
     /// Some looks for stacks.
     const WHILE: Duration = Duration::from_millis(500);
@@ -205,12 +207,15 @@ fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
                 });
                 assert_eq!(rt.run(|| 2), 2);
             });
-            assert!(rt.shutdown(WHILE).refused().stacks() > 0);
+            let (so_far, handle) = (rt.refused(), rt.handle());
+            assert!(so_far.stacks() > 0 && handle.refused().stacks() >= so_far.stacks());
+            assert!(rt.shutdown(WHILE).refused().stacks() >= so_far.stacks());
+            assert!(handle.refused().is_empty());
         });
     }
 }
 
-/// Said by a child, once a round.
+/// A line of the child, once a round.
 const ACCEPTED: &str = "the goroutine was accepted";
 
 /// Allows the process so many bytes of address space more, or as many as it wants.

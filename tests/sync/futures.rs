@@ -1,6 +1,7 @@
-//! The waits of `sync` as futures: tasks of any executor wait in the queues of goroutines and threads, and what a future was
-//! given is not lost when the future is.
+//! The waits of `sync` as futures: tasks of any executor wait in the queues of goroutines and threads, and a grant to a future
+//! is not lost when the future is dropped.
 
+mod places;
 mod wakers;
 
 use common::crew::everyone;
@@ -10,8 +11,8 @@ use gmp::block_on;
 use gmp::chan::{Receiver, Sender, bounded};
 use gmp::context::Context;
 use gmp::sync::{
-    ArcMutexGuard, Barrier, Condvar, Event, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    Semaphore, SemaphorePermit, WaitGroup, futures,
+    ArcMutexGuard, Barrier, Condvar, ErrGroup, Event, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Semaphore, SemaphorePermit, WaitGroup, futures,
 };
 use std::future::Future;
 use std::mem::forget;
@@ -26,16 +27,16 @@ use std::time::Duration;
 type Boxed<F> = Pin<Box<F>>;
 type Waits<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// One operation: what keeps it waiting, and what ends the wait.
+/// One operation, with functions that keep it waiting, and that end the wait.
 struct Operation<W> {
     name: &'static str,
-    /// Makes what is waited for, and takes it.
+    /// Makes the object to wait for, and takes it.
     taken: fn() -> W,
     /// The operation; what it returns is dropped at once.
     waits: for<'a> fn(&'a W) -> Waits<'a>,
-    /// Gives what is waited for, once.
+    /// Ends the wait of one waiter.
     frees: fn(&W),
-    /// Whether all is there again, if so many operations have ended.
+    /// Returns `true` if all is there again after so many operations have ended.
     is_whole: fn(&W, ended: usize) -> bool,
 }
 
@@ -110,8 +111,8 @@ fn waiting(permits: &Semaphore) -> usize {
     count.split(',').next().unwrap().parse().unwrap()
 }
 
-/// Fails by the count: a permit, a lock or a notification goes with a future that is dropped, or comes twice; by a task
-/// that is not woken, or by one that is.
+/// Fails by the count when a permit, a lock or a notification is lost with a dropped future, or comes twice; when a task is not
+/// woken, or is woken without need.
 #[test]
 fn what_a_dropped_future_was_given_goes_to_the_next() {
     everyone(|crew| {
@@ -201,6 +202,14 @@ fn what_a_dropped_future_was_given_goes_to_the_next() {
             }
             .check();
             Operation {
+                name: "OnceLock::wait_async",
+                taken: OnceLock::new,
+                waits: |cell| Box::pin(async { assert_eq!(cell.wait_async().await, &1) }),
+                frees: |cell| cell.set(1).unwrap(),
+                is_whole: |cell, _| cell.get() == Some(&1),
+            }
+            .check();
+            Operation {
                 name: "Event::wait_async",
                 taken: Event::new,
                 waits: |event| Box::pin(event.wait_async()),
@@ -227,7 +236,7 @@ fn what_a_dropped_future_was_given_goes_to_the_next() {
     });
 }
 
-/// Fails by the leader, or by a hang: a future that is dropped before its round opens counts, or one that is dropped after
+/// Fails by the leader, or by a hang, when a future that is dropped before its round opens counts, or one that is dropped after
 /// that does not.
 #[test]
 fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
@@ -249,7 +258,7 @@ fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
     assert!(matches!(task.poll(next.as_mut()), Poll::Ready(result) if !result.is_leader()));
 }
 
-/// Fails by the order: a task goes before those that came earlier, or after later ones.
+/// Fails by the order when a task goes before those that came earlier, or after later ones.
 #[test]
 fn goroutines_threads_and_tasks_come_first_served() {
     const EACH: usize = 4;
@@ -279,7 +288,7 @@ fn goroutines_threads_and_tasks_come_first_served() {
     });
 }
 
-/// Fails by the count of wakes: a waiter that lost to others again and again is not handed the lock, as a goroutine is.
+/// Fails by the count of wakes when a waiter that lost to others again and again is not handed the lock, as a goroutine is.
 #[test]
 fn a_task_that_is_starved_is_handed_the_lock() {
     let lock = Mutex::new(());
@@ -297,8 +306,8 @@ fn a_task_that_is_starved_is_handed_the_lock() {
     assert!(task.poll(waits.as_mut()).is_ready());
 }
 
-/// Futures as fields, of names; and each is polled again after its end. Fails to compile when a type has no name; or by a
-/// poll that does not begin anew.
+/// Futures as fields, with named types; each is polled again after its end. Fails to compile when a type has no name; or when a
+/// poll does not begin anew.
 #[test]
 fn futures_have_names() {
     struct Waits<'a> {
@@ -309,6 +318,8 @@ fn futures_have_names() {
         acquires: (Boxed<futures::AcquirePermits<'a>>, Boxed<futures::AcquireOwned>),
         others: (Boxed<futures::BarrierWait<'a>>, Boxed<futures::EventWait<'a>>),
         zero: Boxed<futures::WaitGroupWait>,
+        ends: Boxed<futures::ErrGroupWait<()>>,
+        value: Boxed<futures::OnceLockWait<'a, u32>>,
         ended: (Boxed<gmp::context::Ended>, Boxed<gmp::time::Timeout<gmp::time::Sleep>>),
     }
     fn ends_twice<F: Future>(mut future: Boxed<F>) {
@@ -320,6 +331,7 @@ fn futures_have_names() {
     let (permits, mutex) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(0)));
     let (lock, barrier, event) = (Arc::new(RwLock::new(0)), Barrier::new(1), Event::new());
     let (context, cancel) = Context::background().with_cancel();
+    let cell = OnceLock::from(7);
     let waits = Waits {
         locks: (Box::pin(mutex.lock_async()), Box::pin(mutex.lock_arc_async())),
         reads: (Box::pin(lock.read_async()), Box::pin(lock.read_arc_async())),
@@ -328,13 +340,16 @@ fn futures_have_names() {
         acquires: (Box::pin(permits.acquire_async(1)), Box::pin(permits.acquire_owned_async(1))),
         others: (Box::pin(barrier.wait_async()), Box::pin(event.wait_async())),
         zero: Box::pin(WaitGroup::new().wait_async()),
+        ends: Box::pin(ErrGroup::new().wait_async()),
+        value: Box::pin(cell.wait_async()),
         ended: (
             Box::pin(context.ended()),
             Box::pin(gmp::time::timeout_async(Duration::ZERO, gmp::time::sleep_async(Duration::ZERO))),
         ),
     };
     cancel.cancel();
-    let Waits { locks, reads, upgradable, writes, acquires, mut others, zero, ended } = waits;
+    let Waits { locks, reads, upgradable, writes, acquires, mut others, zero, ends, value, ended } = waits;
+    assert_eq!(format!("{ends:?} {value:?}"), "ErrGroupWait { .. } OnceLockWait { .. }");
     assert_eq!(format!("{locks:?} {reads:?}"), "(Lock { .. }, LockArc { .. }) (Read { .. }, ReadArc { .. })");
     assert_eq!(format!("{upgradable:?} {writes:?}"), "UpgradableRead { .. } (Write { .. }, WriteArc { .. })");
     assert_eq!(
@@ -361,12 +376,14 @@ fn futures_have_names() {
         block_on(others.1.as_mut());
     }
     ends_twice(zero);
+    ends_twice(ends);
+    ends_twice(value);
     ends_twice(ended.0);
     assert_eq!(block_on(ended.1), Ok(()));
     assert!(!mutex.is_locked() && !lock.is_locked() && permits.available_permits() == 1);
 }
 
-/// Compiles: the futures may go to other threads, and be shared.
+/// Compiles if the futures can be sent to other threads, and shared.
 #[test]
 fn futures_are_send() {
     fn goes<F: Future + Send + Sync>(_: F) {}
@@ -384,6 +401,8 @@ fn futures_are_send() {
     goes(barrier.wait_async());
     goes(event.wait_async());
     goes(WaitGroup::new().wait_async());
+    goes(ErrGroup::<u32>::new().wait_async());
+    goes(OnceLock::<u32>::new().wait_async());
     goes(Context::background().ended());
     goes(gmp::time::sleep_async(Duration::ZERO));
 }
@@ -411,8 +430,8 @@ fn guards_of_futures_unlock() {
     });
 }
 
-/// A runtime ends while its goroutines wait by futures, in front of others. Fails by a hang, or by the count: what they
-/// were given, or hold back, goes with them.
+/// A runtime ends while its goroutines wait by futures, in front of others. Fails by a hang, or by the count, when a grant to
+/// them, or a grant that they hold back, is lost with them.
 #[test]
 fn a_runtime_that_ends_leaves_what_its_futures_waited_for() {
     everywhere(|rt| {
@@ -434,7 +453,7 @@ fn a_runtime_that_ends_leaves_what_its_futures_waited_for() {
     });
 }
 
-/// Fails by a hang, or by a result: a close does not reach tasks.
+/// Fails by a hang, or by a result, when a close does not reach tasks.
 #[test]
 fn a_close_ends_the_requests_of_tasks() {
     let permits = Semaphore::new(1);

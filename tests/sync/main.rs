@@ -1,17 +1,21 @@
 #![cfg(not(gmp_loom))]
-//! `gmp::sync`: what its types promise, to goroutines, to plain threads, and to both at once.
+//! `gmp::sync`: the promises of its types, for goroutines, for plain threads, and for both at once.
 
 mod condvar;
+mod dropped;
 mod flight;
 mod futures;
 mod interrupt;
 mod left;
+mod limits;
 mod lock_api;
 mod mutex;
 mod once;
 mod pool;
+mod relocks;
 mod rwlock;
 mod semaphore;
 mod support;
+mod unrun;
 mod upgrade;
 mod waitgroup;

@@ -1,7 +1,8 @@
 //! `Mutex`.
 
 use crate::support::{count, rounds, with_every_cast};
-use common::{PROCS, everywhere, runtime, until, watched};
+use common::gate::Gate;
+use common::{PROCS, dumps, everywhere, runtime, until, watched};
 use gmp::go;
 use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a wrong sum: two have the lock at once. Or by a hang: a wake-up is lost, or a waiter.
+/// Fails by a wrong sum when two have the lock at once, or by a hang when a wake-up, or a waiter, is lost.
 #[test]
 fn one_at_a_time_has_the_value() {
     with_every_cast(|rt, goroutines, threads| {
@@ -33,8 +34,8 @@ fn one_at_a_time_has_the_value() {
     });
 }
 
-/// Fails by a count: a time limit gives a lock that is held, or forgets to; or by a hang, when one that has timed out takes a
-/// wake-up with it.
+/// Fails by a count when a call with a limit returns a lock that is held, or fails to return a free one; or by a hang when a
+/// wake-up is lost with a waiter that has timed out.
 #[test]
 fn limits_beside_locks_lose_nothing() {
     with_every_cast(|rt, goroutines, threads| {
@@ -58,7 +59,7 @@ fn limits_beside_locks_lose_nothing() {
     });
 }
 
-/// Fails by the time: the one who waits never gets the lock that another takes again as soon as it has let go.
+/// Fails by the time when the waiter never gets the lock that another takes again as soon as it has let go.
 #[test]
 fn a_waiter_is_not_starved_by_one_that_hammers() {
     for procs in PROCS {
@@ -73,7 +74,7 @@ fn a_waiter_is_not_starved_by_one_that_hammers() {
                             let _guard = lock.lock();
                             let start = Instant::now();
                             while start.elapsed() < MS / 10 {
-                                // With one P, whoever waits comes to its turn to fail, and to complain.
+                                // With one P, each waiter comes to its turn to fail, and to complain.
                                 gmp::yield_now();
                             }
                         }
@@ -123,7 +124,7 @@ fn a_limit_is_kept() {
     });
 }
 
-/// Fails to compile, or by a hang: a guard is bound to its thread.
+/// Fails to compile, or by a hang, when a guard is bound to its thread.
 #[test]
 fn a_guard_may_be_dropped_on_another_thread() {
     static LOCK: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -141,8 +142,8 @@ fn a_guard_may_be_dropped_on_another_thread() {
 
 fn assert_send_sync<T: Send + Sync>(_: &T) {}
 
-/// Fails by the value, the error, or the lock: a refusal gives the error alone, another guard, or unlocks on the way; a
-/// closure that unwinds leaves the lock held.
+/// Fails by the value, the error, or the lock when a refusal returns only the error, or another guard, or unlocks on the way;
+/// or when a closure that unwinds leaves the lock held.
 #[test]
 fn a_refused_part_gives_its_error_and_the_guard() {
     let lock = Mutex::new([Some(1_u8), None]);
@@ -175,7 +176,7 @@ fn unwinds(_: &mut [Option<u8>; 2]) -> Result<&mut u8, ()> {
     resume_unwind(Box::new("no part"))
 }
 
-/// Fails by the value: a part that is mapped is another one, or does not unlock.
+/// Fails by the value when a mapped part is another one, or its guard does not unlock.
 #[test]
 fn guards_of_parts_unlock_the_whole() {
     let mut lock = Mutex::new((1, "two".to_owned()));
@@ -215,7 +216,7 @@ fn guards_of_parts_unlock_the_whole() {
     assert!(lock.try_lock().is_some());
 }
 
-/// Fails by a panic, or a hang: a panic with the lock held poisons it, or keeps it.
+/// Fails by a panic, or a hang, when a panic with the lock held poisons the lock, or keeps it.
 #[test]
 fn nothing_poisons() {
     everywhere(|rt| {
@@ -230,43 +231,67 @@ fn nothing_poisons() {
     });
 }
 
-/// Fails by a hang, or by the count: `unlocked` does not let others in; a fair unlock does not hand over.
+/// Fails by a hang, or by the count, when `unlocked` does not let others in, or a fair unlock does not hand over.
 #[test]
 fn unlocked_and_fair_unlocks_let_others_in() {
     everywhere(|rt| {
         rt.run(|| {
             let lock = Arc::new(Mutex::new(0));
+            // Starts one that counts when it gets the lock, and keeps that until its gate is open; it stands in line now.
+            let comes = || {
+                let (theirs, gate) = (Arc::clone(&lock), Gate::default());
+                let opens = gate.clone();
+                let other = go(move || {
+                    let mut guard = theirs.lock();
+                    *guard += 1;
+                    opens.pass();
+                });
+                let id = other.id().get();
+                let waits =
+                    |dump: &str| dumps::read(dump).iter().any(|g| g.0 == id && g.1.starts_with("sync.Mutex"));
+                until(|| waits(&rt.dump()));
+                (other, gate)
+            };
             let mut guard = lock.lock();
-            let theirs = Arc::clone(&lock);
-            let other = go(move || *theirs.lock() += 1);
+            let (other, gate) = comes();
+            gate.open();
             MutexGuard::unlocked(&mut guard, || other.join().unwrap());
             assert_eq!(*guard, 1);
-            MutexGuard::unlocked_fair(&mut guard, || assert!(!lock.is_locked()));
+            MutexGuard::unlocked_fair(&mut guard, || assert!(!lock.is_locked(), "nobody waits"));
             assert!(lock.is_locked());
-            let theirs = Arc::clone(&lock);
-            let arrived = Arc::new(AtomicBool::new(false));
-            let arrives = Arc::clone(&arrived);
-            let other = go(move || {
-                arrives.store(true, SeqCst);
-                *theirs.lock() += 1;
+            let (other, gate) = comes();
+            // Judged when the gate is open: else the end of a test that fails would wait for the other.
+            let handed_over = MutexGuard::unlocked_fair(&mut guard, || {
+                let handed_over = lock.is_locked();
+                gate.open();
+                other.join().unwrap();
+                handed_over
             });
-            until(|| arrived.load(SeqCst));
-            for _ in 0..100 {
-                gmp::yield_now();
-            }
-            while *guard == 1 {
-                MutexGuard::bump(&mut guard);
-            }
-            assert_eq!(*guard, 2);
-            MutexGuard::unlock_fair(guard);
+            assert_eq!((handed_over, *guard), (true, 2));
+            let (other, gate) = comes();
+            gate.open();
+            MutexGuard::bump(&mut guard);
+            assert_eq!(*guard, 3);
             other.join().unwrap();
-            assert!(!lock.is_locked());
+            let (other, gate) = comes();
+            MutexGuard::unlock_fair(guard);
+            let handed_over = lock.is_locked();
+            gate.open();
+            other.join().unwrap();
+            assert!(handed_over && !lock.is_locked());
+            let part = MutexGuard::map(lock.lock(), |count| count);
+            let (other, gate) = comes();
+            MappedMutexGuard::unlock_fair(part);
+            let handed_over = lock.is_locked();
+            gate.open();
+            other.join().unwrap();
+            assert!(handed_over && !lock.is_locked());
         });
     });
 }
 
-/// Fails if the lock is taken again while the goroutine unwinds: it parks then, may go on on another thread, and leaves both
-/// threads with a wrong count of panics.
+/// Fails if the lock is taken again while the goroutine unwinds: the goroutine would park then, could continue on another
+/// thread, and leave both threads with a wrong count of panics.
 #[test]
 fn unlocked_locks_again_before_it_unwinds() {
     watched(2, || {

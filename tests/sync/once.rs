@@ -3,11 +3,11 @@
 use crate::support::{cast, rounds, with_every_cast};
 use common::{everywhere, until};
 use gmp::sync::{Barrier, LazyLock, Once, OnceLock};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a count: the closure runs twice, or somebody goes on before it has ended.
+/// Fails by a count when the closure runs twice, or a caller goes on before it has ended.
 #[test]
 fn all_go_on_after_one_closure_has_ended() {
     with_every_cast(|rt, goroutines, threads| {
@@ -28,7 +28,7 @@ fn all_go_on_after_one_closure_has_ended() {
     });
 }
 
-/// Fails by a hang, or when a panic is lost: those who wait do not hear of it.
+/// Fails by a hang, or when a panic is lost because the waiters are not told.
 #[test]
 fn a_panic_poisons_and_force_heals() {
     everywhere(|rt| {
@@ -65,7 +65,7 @@ fn a_panic_poisons_and_force_heals() {
     });
 }
 
-/// Fails by a value: two were made, or one is seen before it was made.
+/// Fails by a value when two were made, or one is seen before it was made.
 #[test]
 fn a_once_lock_has_one_value() {
     with_every_cast(|rt, goroutines, threads| {
@@ -130,7 +130,7 @@ fn a_lazy_value_is_made_once_and_poisoned_by_a_panic() {
     }
 }
 
-/// Fails by a count: somebody goes on before all have come, or a round has two leaders, or none.
+/// Fails by a count when a member goes on before all have come, or a round has two leaders, or none.
 #[test]
 fn a_barrier_lets_all_go_together() {
     with_every_cast(|rt, goroutines, threads| {
@@ -150,4 +150,78 @@ fn a_barrier_lets_all_go_together() {
         assert_eq!(shared.2.load(SeqCst), rounds);
         assert!(Barrier::new(0).wait().is_leader() && Barrier::new(1).wait().is_leader());
     });
+}
+
+/// Fails when a closure that has failed leaves a value; by a hang when the waiters are not told of its end; or by a count when
+/// no closure, or a second one, makes the value.
+#[test]
+fn a_closure_that_fails_leaves_the_value_to_the_next_one() {
+    with_every_cast(|rt, goroutines, threads| {
+        let rounds = rounds(500);
+        let shared: Arc<Vec<_>> =
+            Arc::new((0..rounds).map(|_| (OnceLock::<usize>::new(), AtomicUsize::new(0))).collect());
+        let theirs = Arc::clone(&shared);
+        let workers = goroutines + threads;
+        cast(rt, goroutines, threads, move |_| {
+            for (cell, runs) in &*theirs {
+                let made = cell.get_or_try_init(|| {
+                    gmp::yield_now();
+                    // The last of all makes it.
+                    let run = runs.fetch_add(1, SeqCst);
+                    if run + 1 < workers { Err(run) } else { Ok(run) }
+                });
+                assert!(made.is_err() || made == cell.get().ok_or(0), "{made:?}");
+            }
+        });
+        for (cell, runs) in &*shared {
+            assert_eq!((runs.load(SeqCst), cell.get()), (workers, Some(&(workers - 1))));
+            assert_eq!(cell.get_or_try_init(|| Err("not called")), Ok(&(workers - 1)));
+        }
+    });
+}
+
+/// Fails when a value is not the closure's, or a change does not reach it.
+#[test]
+fn who_has_a_value_alone_changes_it() {
+    let mut cell = OnceLock::new();
+    assert_eq!(cell.get_mut_or_try_init(|| Err("no")), Err("no"));
+    *cell.get_mut_or_init(|| 1) += 1;
+    *cell.get_mut_or_try_init(|| Err("not called")).unwrap() += 1;
+    assert_eq!(cell.get(), Some(&3));
+    assert_eq!(cell.get_mut_or_init(|| unreachable!("there is a value")), &mut 3);
+
+    let mut lazy = LazyLock::new(|| vec![1]);
+    assert_eq!(LazyLock::get(&lazy), None);
+    assert_eq!(LazyLock::get_mut(&mut lazy), None);
+    LazyLock::force_mut(&mut lazy).push(2);
+    lazy.push(3);
+    LazyLock::get_mut(&mut lazy).unwrap().push(4);
+    assert_eq!((LazyLock::get(&lazy), &*lazy), (Some(&vec![1, 2, 3, 4]), &vec![1, 2, 3, 4]));
+}
+
+/// Fails by a value of a closure that has unwound, or by a second run of that.
+#[test]
+fn a_lazy_value_that_is_poisoned_stays_so_for_who_has_it_alone() {
+    let mut lazy = LazyLock::<u32, _>::new(|| resume_unwind(Box::new("on purpose")));
+    let first = catch_unwind(AssertUnwindSafe(|| *LazyLock::force_mut(&mut lazy))).unwrap_err();
+    assert_eq!(first.downcast_ref(), Some(&"on purpose"));
+    let then = catch_unwind(AssertUnwindSafe(|| *lazy += 1)).unwrap_err();
+    let text = then.downcast_ref().map(String::as_str);
+    assert_eq!(text, Some("LazyLock instance has previously been poisoned"));
+    assert_eq!(LazyLock::get(&lazy), None);
+    assert_eq!(LazyLock::get_mut(&mut lazy), None);
+}
+
+/// Compiles if, as with std's, a closure for `catch_unwind` can use them.
+#[test]
+fn lazy_values_are_unwind_safe() {
+    fn is_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    is_safe::<LazyLock<u32>>();
+    is_safe::<OnceLock<u32>>();
+    static LEVEL: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(3));
+    assert_eq!(catch_unwind(|| LEVEL.load(SeqCst)).unwrap(), 3);
+    // Of a closure that is not itself: what std says of its own.
+    let n = std::cell::Cell::new(1);
+    let lazy = LazyLock::new(move || n.get());
+    assert_eq!(catch_unwind(AssertUnwindSafe(|| *lazy)).unwrap(), 1);
 }

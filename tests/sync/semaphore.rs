@@ -7,12 +7,14 @@ use gmp::sync::{
     AcquireContextError, AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
     TryAcquireError,
 };
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
-/// Fails by a count: more are out than there are. Or by a hang: a release wakes too few.
+/// Fails by a count when more permits are out than there are; or by a hang when a release wakes too few.
 #[test]
 fn no_more_are_out_than_there_are() {
     with_every_cast(|rt, goroutines, threads| {
@@ -47,7 +49,7 @@ fn until_waiting(permits: &Semaphore, count: usize) {
     until(|| format!("{permits:?}").contains(&format!("waiting: {count}")));
 }
 
-/// Fails by the order: a small request overtakes a large one that came first.
+/// Fails by the order when a small request overtakes a large one that came first.
 #[test]
 fn requests_are_met_in_their_order() {
     everywhere(|rt| {
@@ -79,7 +81,7 @@ fn requests_are_met_in_their_order() {
     });
 }
 
-/// Fails by a hang: a request that can never be met stands in line before others.
+/// Fails by a hang when a request that can never be met stands in line before others.
 #[test]
 fn a_request_for_more_than_there_is_holds_nobody_back() {
     everywhere(|rt| {
@@ -115,16 +117,13 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
                 let semaphore = Arc::clone(&semaphore);
                 move || semaphore.acquire_ctx(&ctx, 2)
             });
-            until(|| {
-                !semaphore.try_acquire(1) || {
-                    semaphore.release(1);
-                    false
-                }
-            });
+            until_waiting(&semaphore, 1);
+            assert!(!semaphore.try_acquire(1), "it would overtake");
             let small = gmp::go({
                 let semaphore = Arc::clone(&semaphore);
                 move || semaphore.acquire(1)
             });
+            until_waiting(&semaphore, 2);
             cancel.cancel();
             assert_eq!(large.join().unwrap(), Err(ContextError::Canceled));
             small.join().unwrap();
@@ -144,14 +143,14 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
                 let semaphore = Arc::clone(&semaphore);
                 move || outer.run(|| semaphore.acquire_ctx(&Context::background(), 1))
             });
-            gmp::yield_now();
+            until_waiting(&semaphore, 1);
             cancel.cancel();
             assert_eq!(waits.join().unwrap(), Ok(Err(ContextError::Canceled)));
         });
     });
 }
 
-/// Fails if permits that come after the cancel, and before the one who waits runs again, are taken all the same.
+/// Fails if permits that come after the cancel, and before the waiter runs again, are taken all the same.
 #[test]
 fn a_cancel_that_came_before_the_permits_wins() {
     common::runtime(1).run(|| {
@@ -168,10 +167,42 @@ fn a_cancel_that_came_before_the_permits_wins() {
     });
 }
 
+/// A program has given back permits twice, and no later party is to blame. Fails by a panic of a party that gives back without
+/// a call of `release`, or by the count.
+#[test]
+fn what_was_released_twice_is_no_panic_of_a_request() {
+    for (asks, doubled, free) in [(1, 1, 2), (2, 1, 2), (2, 2, 2)] {
+        let permits = Semaphore::new(2);
+        permits.acquire(2);
+        let mut request = Box::pin(permits.acquire_async(asks));
+        assert!(request.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
+        permits.release(2);
+        permits.release(doubled);
+        drop(request);
+        assert_eq!(permits.available_permits(), free);
+    }
+    common::runtime(1).run(|| {
+        let permits = Arc::new(Semaphore::new(1));
+        permits.acquire(1);
+        let (ctx, cancel) = Context::background().with_cancel();
+        let theirs = Arc::clone(&permits);
+        let waits = gmp::go(move || theirs.acquire_ctx(&ctx, 1));
+        until(|| {
+            gmp::yield_now();
+            format!("{permits:?}").contains("waiting: 1")
+        });
+        cancel.cancel();
+        permits.release(1);
+        permits.release(1);
+        assert_eq!(waits.join().unwrap(), Err(ContextError::Canceled));
+        assert_eq!(permits.available_permits(), 1);
+    });
+}
+
 const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Fails by a count: a guard gives back too much or too little, in some way in which it can go.
+/// Fails by a count when a guard gives back too much or too little, in any of the ways in which it can go.
 #[test]
 fn a_guard_gives_back_what_it_holds_once() {
     everywhere(|rt| {
@@ -249,7 +280,7 @@ fn a_guard_is_refused_at_a_limit_and_by_a_context() {
     });
 }
 
-/// Fails by a hang: one who waits is not told of the close. Or by a result: permits are granted after it.
+/// Fails by a hang when a waiter is not told of the close, or by a result when permits are granted after it.
 #[test]
 fn a_close_ends_all_requests_and_refuses_later_ones() {
     with_every_cast(|rt, goroutines, threads| {
@@ -277,7 +308,7 @@ fn a_close_ends_all_requests_and_refuses_later_ones() {
             assert!(permits.close() && !permits.close() && permits.is_closed());
             assert_eq!(too_large.join().unwrap(), Err(AcquireError));
         });
-        // What is out comes back, and is not granted again.
+        // Permits that are out come back, and are not granted again.
         drop(held);
         assert_eq!(permits.available_permits(), 2);
         assert_eq!(permits.acquire_guard(1).map(drop), Err(AcquireError));
@@ -289,7 +320,7 @@ fn a_close_ends_all_requests_and_refuses_later_ones() {
     });
 }
 
-/// Fails by a hang: a request that fits now is not granted.
+/// Fails by a hang when a request that now fits is not granted.
 #[test]
 fn permits_that_are_added_meet_requests_that_were_too_large() {
     with_every_cast(|rt, goroutines, threads| {

@@ -4,13 +4,14 @@ use crate::support::{cast, rounds, with_every_cast};
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::sync::{ErrGroup, WaitGroup};
-use gmp::{Builder, Runtime, yield_now};
+use gmp::{Builder, Priority, Runtime, yield_now};
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a count: a wait returns early. Or by a hang: the last one wakes nobody. The group is used again and again.
+/// Fails by a count when a wait returns early, or by a hang when the last `done` wakes no waiter. The group is used again and
+/// again.
 #[test]
 fn a_wait_returns_when_all_is_done() {
     with_every_cast(|rt, goroutines, threads| {
@@ -38,8 +39,8 @@ fn a_wait_returns_when_all_is_done() {
     });
 }
 
-/// Fails by a hang: who waits for one zero is not called because somebody adds at once. Or by an early return: who waits for
-/// the next zero is called by the last.
+/// Fails by a hang when a waiter for one zero is not woken because another member adds at once; or by an early return when a
+/// waiter for the next zero is woken by the last.
 #[test]
 fn a_group_that_is_used_again_at_once_calls_those_it_should() {
     everywhere(|rt| {
@@ -66,7 +67,7 @@ fn a_group_that_is_used_again_at_once_calls_those_it_should() {
     });
 }
 
-/// Fails by a hang: a goroutine that panics does not count down.
+/// Fails by a hang when a goroutine that panics does not count down.
 #[test]
 fn a_panic_counts_down() {
     everywhere(|rt| {
@@ -107,13 +108,13 @@ fn wrong_use_panics_and_changes_nothing() {
     assert_eq!(group.wait(), Ok(()));
 }
 
-/// Fails by the error, or the sum: `wait` gives a later one, or comes before all have ended.
+/// Fails by the error when `wait` returns a later one, or by the sum when it returns before all have ended.
 #[test]
 fn the_first_error_counts() {
     everywhere(|rt| {
         rt.run(|| {
-            let (group, ended) = (ErrGroup::new(), Arc::new(AtomicUsize::new(0)));
-            let gate = Arc::new(AtomicBool::new(false));
+            let (group, context) = ErrGroup::with_context(&Context::background());
+            let (ended, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
             for number in 0..8 {
                 let (ended, gate) = (Arc::clone(&ended), Arc::clone(&gate));
                 group.go(move || {
@@ -124,10 +125,12 @@ fn the_first_error_counts() {
                     if number == 3 { Err(3) } else { Ok(()) }
                 });
             }
-            until(|| ended.load(SeqCst) == 1);
-            gate.store(true, SeqCst);
+            // The context ends when the group has the error.
+            let _canceled = context.done().recv();
+            assert_eq!(ended.load(SeqCst), 1);
             group.go(|| Err(4));
-            assert!(matches!(group.wait(), Err(3 | 4)));
+            gate.store(true, SeqCst);
+            assert_eq!(group.wait(), Err(3));
             assert_eq!(ended.load(SeqCst), 8);
             // Taken; the group may be used again.
             assert_eq!(group.wait(), Ok(()));
@@ -149,7 +152,7 @@ fn a_panic_of_one_is_passed_on_by_wait() {
     });
 }
 
-/// Fails when a panic takes the error along, or one of the two is told twice.
+/// Fails when the error is lost with a panic, or one of the two is told twice.
 #[test]
 fn a_panic_leaves_the_error_to_the_next_wait() {
     everywhere(|rt| {
@@ -161,6 +164,34 @@ fn a_panic_leaves_the_error_to_the_next_wait() {
             assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
             assert_eq!(group.wait(), Err("an error"));
             assert_eq!(group.wait(), Ok(()));
+        });
+    });
+}
+
+/// Its drop panics.
+#[derive(Debug)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("a drop"));
+    }
+}
+
+/// Fails when a result that comes too late to be reported is reported after all: as a task that had no result.
+#[test]
+fn a_failure_that_is_not_reported_may_panic_as_it_is_dropped() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let group = ErrGroup::<Option<Bomb>>::with_limit(1);
+            group.go(|| resume_unwind(Box::new("on purpose")));
+            group.go(|| resume_unwind(Box::new(Bomb)));
+            group.go(|| Err(None));
+            group.go(|| Err(Some(Bomb)));
+            let payload = catch_unwind(AssertUnwindSafe(|| group.wait().is_ok())).unwrap_err();
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
+            assert!(matches!(group.wait(), Err(None)));
+            assert!(matches!(group.wait(), Ok(())));
         });
     });
 }
@@ -209,7 +240,7 @@ fn tasks_that_end_with_their_runtime_are_no_successes() {
     }
 }
 
-/// Fails by a count: more run at a time than the limit says.
+/// Fails by a count when more run at a time than the limit says.
 #[test]
 fn a_limit_holds() {
     everywhere(|rt| {
@@ -247,7 +278,7 @@ fn a_limit_holds() {
     });
 }
 
-/// Fails by a hang: a caller that waits at a limit is not told of the next one.
+/// Fails by a hang when a caller that waits at a limit is not told of the next limit.
 #[test]
 fn a_caller_that_waits_at_a_limit_goes_by_the_next_one() {
     everywhere(|rt| {
@@ -296,7 +327,7 @@ fn the_context_of_a_group_ends_with_its_first_failure_or_its_wait() {
     });
 }
 
-/// Fails by a task that the group does not count, or counts on after its end, and by one without its builder's name.
+/// Fails when the group does not count a task, or counts it after its end, and when a task lacks its builder's name.
 #[test]
 fn a_builder_starts_a_task_of_a_group() {
     everywhere(|rt| {
@@ -317,6 +348,63 @@ fn a_builder_starts_a_task_of_a_group() {
             }
             tasks.wait();
             assert_eq!(done.load(SeqCst), 20);
+        });
+    });
+}
+
+/// Fails by the error when a builder's task tells no result, or tells it to no waiter; by the most that run at a time; or when
+/// a name or a class is not the builder's.
+#[test]
+fn a_builder_starts_a_task_of_an_error_group() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (group, most) =
+                (ErrGroup::with_limit(2), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
+            for n in 0..20 {
+                let most = Arc::clone(&most);
+                let task = move || {
+                    most.1.fetch_max(most.0.fetch_add(1, SeqCst) + 1, SeqCst);
+                    yield_now();
+                    assert_eq!(gmp::current().unwrap().name(), Some("a task"));
+                    most.0.fetch_sub(1, SeqCst);
+                    if n == 7 { Err(n) } else { Ok(()) }
+                };
+                Builder::new().name("a task").priority(Priority::High).go_grouped(&group, task).unwrap();
+            }
+            assert_eq!((group.wait(), group.wait()), (Err(7), Ok(())));
+            assert!(most.1.load(SeqCst) <= 2);
+            group.set_limit(0);
+            let odd = Builder::new().stack_size(1).go_grouped(&group, || Ok(())).unwrap_err();
+            assert_eq!(odd.kind(), ErrorKind::InvalidInput, "without a wait for the limit");
+        });
+        let group = ErrGroup::<()>::new();
+        let from_a_thread = || _ = Builder::new().go_grouped(&group, || Ok(()));
+        assert!(message(from_a_thread).contains("Builder::go_grouped: not called on a goroutine"));
+    });
+}
+
+/// Fails by a count when a wait ends before tasks that tasks have started; or by the error of the last of them.
+#[test]
+fn a_task_starts_others_in_its_group() {
+    fn split(group: &ErrGroup<u32>, depth: u32, begun: &Arc<AtomicUsize>) -> Result<(), u32> {
+        begun.fetch_add(1, SeqCst);
+        yield_now();
+        for _ in 0..2 {
+            if depth == 0 {
+                return if begun.load(SeqCst) == 127 { Err(depth) } else { Ok(()) };
+            }
+            let (theirs, begun) = (group.clone(), Arc::clone(begun));
+            group.go(move || split(&theirs, depth - 1, &begun));
+        }
+        Ok(())
+    }
+    everywhere(|rt| {
+        rt.run(|| {
+            let (group, begun) = (ErrGroup::new(), Arc::default());
+            let (theirs, begins) = (group.clone(), Arc::clone(&begun));
+            group.go(move || split(&theirs, 6, &begins));
+            assert_eq!((group.clone().wait(), begun.load(SeqCst)), (Err(0), 127));
+            assert_eq!(group.wait(), Ok(()), "told once");
         });
     });
 }
@@ -350,6 +438,8 @@ fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
                     let refusals = [message(|| group.go(task())), message(|| _ = group.try_go(task()))];
                     assert!(refusals.iter().all(says_so), "{refusals:?}");
                 }
+                let refused = Builder::new().go_grouped(&group, task()).unwrap_err();
+                assert!(says_so(&format!("go: {refused}")), "{refused}");
                 assert_eq!((Arc::strong_count(&held), context.err()), (1, None));
                 assert_eq!(group.wait(), Ok(()));
                 let group = WaitGroup::new();

@@ -4,6 +4,7 @@
 mod blocking;
 mod bound;
 mod handoff;
+mod kept_calls;
 mod left_behind;
 mod lifecycle;
 mod locked;

@@ -1,17 +1,21 @@
-//! What the world refuses, at the start and later: the runtime does without, and says so once.
+//! Refusals of the system, at the start and later: the runtime does without, and says so once.
 
+use crate::thread_ends::threads;
 use common::child;
 use common::descriptors::all_descriptors;
 use common::loopback::pair;
 use common::mappings::{AllMappings, most_mappings};
-use common::seccomp::{refuse, refuse_here, refuse_writes_of_eight};
+use common::seccomp::{refuse, refuse_here, refuse_while, refuse_writes_of_eight};
+use common::stderr::pipe_for_stderr;
 use common::{PROCS, everywhere, runtime, until, watched};
 use gmp::context::Context;
+use gmp::net::{UnixDatagram, UnixStream};
 use gmp::{Refused, Runtime, blocking, chan, go, time, yield_now};
 use std::fs::File;
 use std::future::poll_fn;
 use std::hint::spin_loop;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -21,7 +25,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some
+/// Returns how long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some
 /// rounds, in the best of some tries.
 fn hand_off_takes() -> Duration {
     let round = || {
@@ -40,10 +44,10 @@ fn hand_off_takes() -> Duration {
     (0..5).map(|_| median()).find(|&took| took < HAND_OFF_LIMIT).unwrap_or(Duration::MAX)
 }
 
-/// Less than what is waited where nobody can tell whether a thread is blocked, and far more than it takes where somebody can.
+/// Less than the wait if the monitor can't tell whether a thread is blocked, and far more than it takes if the monitor can.
 const HAND_OFF_LIMIT: Duration = Duration::from_millis(20);
 
-/// Fails by time: to see that a thread is blocked a descriptor is needed, or a word is said of it.
+/// Fails by time when the monitor needs a descriptor to see that a thread is blocked; or when the operator is told of it.
 #[test]
 fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     const NAME: &str = "hand_off_needs_no_descriptor_when_a_goroutine_blocks";
@@ -64,7 +68,7 @@ fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     });
 }
 
-/// Makes the calling process one that has these namespaces of its own.
+/// Gives the calling process these namespaces of its own.
 fn unshare(which: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers.
     if unsafe { libc::unshare(which) == 0 || libc::unshare(which | libc::CLONE_NEWUSER) == 0 } {
@@ -73,8 +77,7 @@ fn unshare(which: libc::c_int) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Fails by time where a thread is looked for under the number that it has in its own pid namespace, and not in that of
-/// `/proc`.
+/// Fails by time when the monitor looks for a thread under its number in its own pid namespace, and not in that of `/proc`.
 #[test]
 fn hand_off_works_where_proc_is_of_another_pid_namespace() {
     const NAME: &str = "hand_off_works_where_proc_is_of_another_pid_namespace";
@@ -94,7 +97,8 @@ fn hand_off_works_where_proc_is_of_another_pid_namespace() {
     watched(1, || runtime(1).run(|| assert!(hand_off_takes() < HAND_OFF_LIMIT)));
 }
 
-/// Fails by a hang where nothing is taken from a thread of which nothing is known, or by no word of it, or one for each look.
+/// Fails by a hang when the monitor takes no P from a thread of which nothing is known; or when the operator is not told, or is
+/// told at each look.
 #[test]
 fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
     const NAME: &str = "without_proc_hand_off_takes_longer_and_the_operator_is_told_once";
@@ -129,7 +133,7 @@ fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
     everywhere(blocked_threads_stall_nobody);
 }
 
-/// Blocks a thread for each P; what frees them is run all the same. Fails by a hang.
+/// Blocks a thread for each P; the goroutine that frees them runs all the same. Fails by a hang.
 fn blocked_threads_stall_nobody(rt: Runtime) {
     rt.run(|| {
         let blocked = Arc::new(AtomicUsize::new(0));
@@ -148,7 +152,7 @@ fn blocked_threads_stall_nobody(rt: Runtime) {
     });
 }
 
-/// What a refusal is played with: that of an old kernel, and what sandboxes answer.
+/// The errors of the played refusals: that of an old kernel, and those of sandboxes.
 const ERRNOS: [libc::c_int; 4] = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
 
 /// When a sandbox begins.
@@ -158,7 +162,7 @@ enum From {
     Later,
 }
 
-/// Runs the test of this name in a child for each error and beginning, and gives what each has said.
+/// Runs the test of this name in a child for each error and beginning, and passes on the output of each.
 #[track_caller]
 fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     for errno in ERRNOS {
@@ -169,8 +173,8 @@ fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     }
 }
 
-/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without
-/// one. Then the runtime has counted what it had to do without, as `counts` says, which is told whether the refusal came later.
+/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one.
+/// Then the runtime has counted the refusals, as `counts` says, which is told whether the refusal came later.
 fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refused, bool) -> bool + Sync) {
     let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
     let (errno, late) = (var("ERRNO"), var("LATE") == 1);
@@ -231,6 +235,14 @@ fn waits_end() {
     }
     drop(near);
     echo.join().unwrap();
+    // The end of reads, which only an event tells.
+    let (near, _far) = UnixDatagram::pair().unwrap();
+    let near = Arc::new(near);
+    let same = Arc::clone(&near);
+    let receives = go(move || same.recv(&mut [0]).unwrap());
+    time::sleep(2 * MS);
+    near.shutdown(Shutdown::Read).unwrap();
+    assert_eq!(receives.join().unwrap(), 0);
     let (say, hear) = chan::bounded(0);
     let thread = thread::spawn(move || {
         for n in 0..5 {
@@ -253,7 +265,7 @@ fn a_refused_wait_for_events_is_replaced() {
     sandboxed(&[libc::SYS_epoll_pwait2], waits_end, |refused, _| refused.is_empty());
 }
 
-/// Fails by a panic, a hang, or no word.
+/// Fails by a panic, by a hang, or when the operator is not told.
 #[test]
 fn without_any_wait_for_events_sockets_are_looked_at() {
     const NAME: &str = "without_any_wait_for_events_sockets_are_looked_at";
@@ -268,8 +280,8 @@ fn without_any_wait_for_events_sockets_are_looked_at() {
     sandboxed(&all, waits_end, |refused, _| refused.waits() > 0);
 }
 
-/// Fails by a hang: the write that ends the poller's wait is refused for the first time when no descriptor is left for
-/// what would take its place, so a thread that waits for ever there is woken by nobody.
+/// The write that ends the poller's wait is refused for the first time when no descriptor is left for its replacement. Fails by
+/// a hang when a thread that waits there is never woken.
 #[test]
 fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
     const NAME: &str = "an_idle_runtime_is_woken_without_a_write_or_a_descriptor";
@@ -294,7 +306,7 @@ fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
     });
 }
 
-/// A hog on each P, and a goroutine that gets one all the same.
+/// Runs a hog on each P, and a goroutine that gets a P all the same.
 fn hogs_stall_nobody() {
     let over = Arc::new(AtomicBool::new(false));
     let running = Arc::new(AtomicUsize::new(0));
@@ -314,7 +326,8 @@ fn hogs_stall_nobody() {
     hogs.into_iter().for_each(|hog| hog.join().unwrap());
 }
 
-/// Fails by a hang, or by no word where what was counted on is refused; in a debug build, by an assertion where two own a P.
+/// Fails by a hang, or when the operator is not told of the refusal of a call on which the runtime relied; in a debug build, by
+/// an assertion when two own a P.
 #[test]
 fn a_refused_membarrier_is_replaced() {
     const NAME: &str = "a_refused_membarrier_is_replaced";
@@ -337,8 +350,8 @@ fn a_refused_membarrier_is_replaced() {
     });
 }
 
-/// Many threads want the lock of one channel, and sleep for it. Fails by a hang where a thread that lets the lock go relies on
-/// a barrier that is refused, and forgets a sleeper.
+/// Many threads want the lock of one channel, and sleep for it. Fails by a hang when a thread that lets the lock go relies on a
+/// barrier that is refused, and forgets a sleeper.
 #[test]
 fn threads_sleep_for_locks_where_membarrier_is_refused() {
     const NAME: &str = "threads_sleep_for_locks_where_membarrier_is_refused";
@@ -366,7 +379,7 @@ fn threads_sleep_for_locks_where_membarrier_is_refused() {
     sandboxed(&[libc::SYS_membarrier], works, |_, _| true);
 }
 
-/// Where no other barrier is to be had, either: fails by a hang of what a goroutine blocks that waits in the kernel.
+/// No other barrier can be had, either. Fails by a hang of the goroutines behind one that waits in the kernel.
 #[test]
 fn a_blocked_thread_needs_no_barrier() {
     const NAME: &str = "a_blocked_thread_needs_no_barrier";
@@ -385,7 +398,7 @@ fn a_blocked_thread_needs_no_barrier() {
     });
 }
 
-/// Fails by an error of the spawn, or by a stack without a guard: what overflows it goes on.
+/// Fails by an error of the spawn, or when an overflow of a stack without a guard goes on.
 #[test]
 fn refused_guards_are_made_otherwise() {
     const NAME: &str = "refused_guards_are_made_otherwise";
@@ -400,15 +413,15 @@ fn refused_guards_are_made_otherwise() {
     sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], works, |refused, _| refused.is_empty());
 }
 
-/// How many descriptors the process has by which threads are looked at.
+/// Returns how many descriptors the process has by which the monitor looks at threads.
 fn watch_descriptors() -> usize {
     let open =
         std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| std::fs::read_link(entry.unwrap().path()));
     open.filter(|open| open.as_ref().is_ok_and(|name| name.ends_with("syscall"))).count()
 }
 
-/// Fails by more descriptors than a quarter of what the process may have, by a count of none, or by no word, or one for
-/// each thread.
+/// Fails by more descriptors than a quarter of those that the process may have, by a count of none, or when the operator is not
+/// told, or is told for each thread.
 #[test]
 fn threads_leave_the_program_its_descriptors() {
     const NAME: &str = "threads_leave_the_program_its_descriptors";
@@ -427,21 +440,8 @@ fn threads_leave_the_program_its_descriptors() {
     for procs in [1, 4] {
         watched(procs, || {
             let rt = runtime(procs);
-            let (ends, calls): (Vec<_>, Vec<_>) = (0..30).map(|_| channel::<()>()).unzip();
-            let begun = Arc::new(AtomicUsize::new(0));
-            let block = |call: Receiver<()>| {
-                let begun = Arc::clone(&begun);
-                rt.go(move || {
-                    begun.fetch_add(1, SeqCst);
-                    // Each on a thread of its own.
-                    call.recv().unwrap();
-                })
-            };
-            let all: Vec<_> = calls.into_iter().map(block).collect();
-            until(|| begun.load(SeqCst) == all.len());
-            assert_eq!(watch_descriptors(), 16);
-            ends.into_iter().for_each(|end| end.send(()).unwrap());
-            all.into_iter().for_each(|one| one.join().unwrap());
+            // Each on a thread of its own.
+            with_blocked(&rt, 30, || assert_eq!(watch_descriptors(), 16));
             // Threads that begin to run one, and then block.
             let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
             assert!(refused.descriptors() >= 14 && refused.looks() == 0, "{refused:?}");
@@ -450,7 +450,7 @@ fn threads_leave_the_program_its_descriptors() {
     }
 }
 
-/// Fails by a descriptor that stays with a thread which does not come back, by a count of none, or by no word.
+/// Fails when a descriptor stays with a thread that does not come back, by a count of none, or when the operator is not told.
 #[test]
 fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
     const NAME: &str = "a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor";
@@ -487,8 +487,164 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
     });
 }
 
-/// Fails by a hang: starts of the timers' thread are refused, and no later callback asks for one, as none of them is the
-/// earliest; or by a word for each refusal.
+/// The runtime was refused a thread before. Fails when it does not tell of the goroutines that are left behind.
+#[test]
+fn an_end_from_inside_without_a_thread_is_told_after_other_refusals() {
+    const NAME: &str = "an_end_from_inside_without_a_thread_is_told_after_other_refusals";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        for told in
+            ["gmp: cannot start thread 2 of at most", "gmp: a runtime that one of its goroutines ends"]
+        {
+            assert_eq!(said.matches(told).count(), 1, "{said}");
+        }
+        return;
+    }
+    watched(2, || {
+        let rt = runtime(2);
+        refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        // The only thread is taken when the second goroutine comes.
+        with_blocked(&rt, 1, || rt.go(|| ())).join().unwrap();
+        let (gives, takes) = chan::bounded::<Runtime>(0);
+        let (tell, hear) = channel();
+        let _ends_it = rt.go(move || {
+            let rt = takes.recv().unwrap();
+            tell.send(rt.shutdown(SHUTDOWN_LIMIT)).unwrap();
+        });
+        gives.send(rt).unwrap();
+        let report = hear.recv().unwrap();
+        assert!(report.refused().threads() >= 2, "{report:?}");
+    });
+}
+
+/// Calls `f` while so many goroutines block their threads.
+fn with_blocked<T>(rt: &Runtime, count: usize, f: impl FnOnce() -> T) -> T {
+    let (ends, calls): (Vec<_>, Vec<_>) = (0..count).map(|_| channel::<()>()).unzip();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let block = |call: Receiver<()>| {
+        let begun = Arc::clone(&begun);
+        rt.go(move || {
+            begun.fetch_add(1, SeqCst);
+            call.recv().unwrap();
+        })
+    };
+    let blocked: Vec<_> = calls.into_iter().map(block).collect();
+    until(|| begun.load(SeqCst) == count);
+    let value = f();
+    ends.into_iter().for_each(|end| end.send(()).unwrap());
+    blocked.into_iter().for_each(|one| one.join().unwrap());
+    value
+}
+
+/// Fails when the operator is not told of one refusal because the other came before, or is told for each.
+#[test]
+fn the_limit_of_threads_and_a_refused_thread_are_both_told_once() {
+    const NAME: &str = "the_limit_of_threads_and_a_refused_thread_are_both_told_once";
+    if !child::is_child() {
+        for first in ["limit", "refusal"] {
+            let said = child::passes(NAME, &[("FIRST", first)]);
+            for told in [
+                "gmp: all threads that a runtime may have are in use",
+                "gmp: cannot start thread 2 of at most 2: ",
+            ] {
+                assert_eq!(said.matches(told).count(), 1, "{first} first: {said}");
+            }
+        }
+        return;
+    }
+    let refuses = Arc::new(AtomicBool::new(false));
+    let is_refused = Arc::clone(&refuses);
+    refuse_while([libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN, move || is_refused.load(SeqCst));
+    watched(2, || {
+        let builder = Runtime::builder().procs(2).max_threads(2).thread_name("two-").thread_keep_alive(MS);
+        // SAFETY: as in `common::runtime`.
+        let rt = unsafe { builder.build() }.unwrap();
+        let one_waits = |beside| {
+            with_blocked(&rt, beside, || {
+                let waits = rt.go(|| ());
+                // The monitor has looked some times.
+                thread::sleep(30 * MS);
+                assert!(!waits.is_finished(), "there is no thread for it");
+                waits
+            })
+            .join()
+            .unwrap();
+        };
+        let meets_the_limit = || one_waits(2);
+        let is_refused = || {
+            until(|| threads("two-") == 1);
+            refuses.store(true, SeqCst);
+            one_waits(1);
+            refuses.store(false, SeqCst);
+        };
+        if std::env::var("FIRST").unwrap() == "refusal" {
+            is_refused();
+        }
+        for _ in 0..2 {
+            meets_the_limit();
+            is_refused();
+        }
+        let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
+        assert!(refused.threads() >= 2, "{refused:?}");
+    });
+}
+
+/// One goroutine starts others, each of which finds idle Ps and no thread. Fails by the count: each asks for a thread.
+#[test]
+fn a_refused_thread_is_not_asked_for_at_each_submission() {
+    const NAME: &str = "a_refused_thread_is_not_asked_for_at_each_submission";
+    const SUBMISSIONS: u64 = 20_000;
+    if !child::is_child() {
+        drop(child::passes(NAME, &[]));
+        return;
+    }
+    watched(4, || {
+        // It has one thread for goroutines.
+        let rt = runtime(4);
+        refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        let begun = Instant::now();
+        rt.run(|| {
+            for _ in 0..SUBMISSIONS {
+                drop(go(|| ()));
+                yield_now();
+            }
+        });
+        let (refused, took) = (rt.refused().threads(), begun.elapsed());
+        // Ten times as many as there can be pauses.
+        assert!((1..20 + took.as_millis() as u64).contains(&refused), "{refused} in {took:?}");
+    });
+}
+
+/// A thread is refused for one goroutine, and would not be for the next one, which comes in the pause. The first goroutine
+/// keeps the only thread until that one has run, and its P is not retaken. Fails by a hang when nobody asks for a thread any
+/// more.
+#[test]
+fn work_that_came_in_the_pause_after_a_refused_thread_gets_one() {
+    const NAME: &str = "work_that_came_in_the_pause_after_a_refused_thread_gets_one";
+    child::without_retakes(NAME, || {
+        let refuses = Arc::new(AtomicBool::new(false));
+        let is_refused = Arc::clone(&refuses);
+        refuse_while([libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN, move || is_refused.load(SeqCst));
+        watched(2, || {
+            let rt = runtime(2);
+            refuses.store(true, SeqCst);
+            rt.run(move || {
+                drop(go(|| ()));
+                refuses.store(false, SeqCst);
+                let ran = Arc::new(AtomicBool::new(false));
+                let runs = Arc::clone(&ran);
+                drop(go(move || runs.store(true, SeqCst)));
+                while !ran.load(SeqCst) {
+                    spin_loop();
+                }
+            });
+            assert!(rt.refused().threads() > 0);
+        });
+    });
+}
+
+/// Starts of the timer thread are refused. Fails by a hang when no later callback asks for one, as none of them is the
+/// earliest; or when the operator is told of each refusal.
 #[test]
 fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
     const NAME: &str = "timers_outside_of_runtimes_go_on_after_a_thread_was_refused";
@@ -524,8 +680,8 @@ fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
 }
 
 /// Functions of a plain thread wait for the end of a context, which a goroutine under that context ends, and no thread can be
-/// had for them. Fails by the count, or by the panic: one of them panics, or its wait is unwound, and takes the others and the
-/// canceler with it.
+/// had for them. Fails by the count, or by the panic, when one of them that panics, or whose wait is unwound, ends the others
+/// and the canceller.
 #[test]
 fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     const NAME: &str = "functions_of_a_context_are_called_where_a_thread_is_refused";
@@ -564,10 +720,27 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     });
 }
 
+/// The thread that runs all goroutines reports the first refused thread, and nobody reads the report. Fails by a hang.
+#[test]
+fn a_refused_thread_keeps_nobody_waiting_where_nobody_reads() {
+    const NAME: &str = "a_refused_thread_keeps_nobody_waiting_where_nobody_reads";
+    if !child::is_child() {
+        drop(child::passes(NAME, &[]));
+        return;
+    }
+    let _nobody_reads = pipe_for_stderr(true);
+    watched(2, || {
+        let rt = runtime(2);
+        refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        rt.run(|| go(|| ()).join().unwrap());
+        assert!(rt.refused().threads() > 0);
+    });
+}
+
 /// Fails by a text that names none of the limits that may have been met, or not the value of the one that can be read.
 #[test]
-fn a_refused_first_thread_names_the_limits() {
-    const NAME: &str = "a_refused_first_thread_names_the_limits";
+fn a_refused_thread_names_the_limits() {
+    const NAME: &str = "a_refused_thread_names_the_limits";
     if !child::is_child() {
         child::passes(NAME, &[]);
         return;
@@ -579,14 +752,20 @@ fn a_refused_first_thread_names_the_limits() {
     // SAFETY: no goroutine comes to run.
     let refused = unsafe { Runtime::builder().build() }.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-    let text = refused.to_string();
-    assert!(text.starts_with("cannot start the runtime's first thread: "), "{text}");
-    for limit in ["RLIMIT_NPROC, ulimit -u, is 4321", "pids.max", "kernel.threads-max"] {
-        assert!(text.contains(limit), "{text}");
+    let first = refused.to_string();
+    assert!(first.starts_with("cannot start the runtime's first thread: "), "{first}");
+    // A thread that runs no goroutines.
+    let (near, far) = UnixStream::pair().unwrap();
+    let second = gmp::io::copy_bidirectional(&near, &far).unwrap_err().error().to_string();
+    assert!(second.contains("the second direction can't be started: "), "{second}");
+    for text in [first, second] {
+        for limit in ["RLIMIT_NPROC, ulimit -u, is 4321", "pids.max", "kernel.threads-max"] {
+            assert!(text.contains(limit), "{text}");
+        }
     }
 }
 
-/// Fails by an error of the build: scripts set a variable to nothing where they would leave it out.
+/// Scripts set a variable to the empty text instead of leaving it out. Fails by an error of the build.
 #[test]
 fn a_variable_that_is_blank_is_taken_as_not_set() {
     const NAME: &str = "a_variable_that_is_blank_is_taken_as_not_set";
@@ -602,7 +781,7 @@ fn a_variable_that_is_blank_is_taken_as_not_set() {
     assert_eq!(rt.run(gmp::procs), procs.min(1024));
 }
 
-/// Fails by SIGABRT: std ends the process where the kernel refuses what std maps at the beginning of a thread.
+/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes at the beginning of a thread.
 #[test]
 fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     const NAME: &str = "a_thread_for_which_there_are_too_few_mappings_is_refused";
@@ -612,7 +791,7 @@ fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     let Some(most) = most_mappings() else { return };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let start = || unsafe { Runtime::builder().procs(1).build() };
-    // What a process maps once is there.
+    // Mappings that a process makes once are there by then.
     drop(start().unwrap());
     let mut full = AllMappings::begin(most);
     let refused = start().unwrap_err().to_string();
@@ -624,6 +803,37 @@ fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     assert!(refused.contains("vm.max_map_count"), "{refused}");
 }
 
+/// A process locks what it maps, and may lock little. Fails by an abort, or by an error that does not name this limit.
+#[test]
+fn a_thread_for_which_too_little_may_be_locked_is_refused() {
+    const NAME: &str = "a_thread_for_which_too_little_may_be_locked_is_refused";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    // After this the process has the mappings that it makes only once.
+    let runtimes = vec![runtime(1)];
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit lives through the calls; the number is nobody's; the mode is of this process, for mappings to come.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
+        limit.rlim_cur = limit.rlim_max.min(32 << 20);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit), 0);
+        // The user 0 may lock any amount.
+        if libc::getuid() == 0 && libc::setuid(65534) != 0 {
+            return println!("setuid: {}", io::Error::last_os_error());
+        }
+        if libc::mlockall(libc::MCL_FUTURE) != 0 {
+            return println!("mlockall: {}", io::Error::last_os_error());
+        }
+    }
+    // SAFETY: no goroutine comes to run.
+    let start = || unsafe { Runtime::builder().procs(1).build() };
+    let mut more = Vec::with_capacity(100);
+    let refused = (0..100).find_map(|_| start().map(|rt| more.push(rt)).err()).unwrap().to_string();
+    assert!(refused.contains("ulimit -l"), "{refused}");
+    drop((runtimes, more));
+}
+
 /// Limits the writable memory of the process to `bytes`; `None`: to nothing.
 fn limit_data(bytes: Option<u64>) {
     let limit =
@@ -632,14 +842,14 @@ fn limit_data(bytes: Option<u64>) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) }, 0);
 }
 
-/// How much writable memory the process has.
+/// Returns how much writable memory the process has.
 fn data() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Fails by SIGABRT, as above, or by a hang: there is memory for a thread's stack, and none for what std maps beside that.
+/// There is memory for a thread's stack, and none for std's other mappings. Fails by SIGABRT, as above, or by a hang.
 #[test]
 fn a_thread_for_which_there_is_too_little_memory_is_refused() {
     const NAME: &str = "a_thread_for_which_there_is_too_little_memory_is_refused";
@@ -664,7 +874,7 @@ fn a_thread_for_which_there_is_too_little_memory_is_refused() {
     });
 }
 
-/// Fails by SIGSEGV: the threads on which a dump looks up symbols have as little stack as the program wants for its own.
+/// Fails by SIGSEGV when the threads on which a dump looks up symbols have as little stack as the program wants for its own.
 #[test]
 fn threads_that_look_up_symbols_have_a_stack_for_that() {
     const NAME: &str = "threads_that_look_up_symbols_have_a_stack_for_that";

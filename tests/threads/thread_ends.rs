@@ -12,7 +12,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The threads of the process whose name begins so.
-fn threads(prefix: &str) -> usize {
+pub(super) fn threads(prefix: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with(prefix)).count()
@@ -33,7 +33,7 @@ fn build(builder: gmp::RuntimeBuilder) -> Runtime {
     unsafe { builder.build() }.expect("a runtime starts")
 }
 
-/// So many goroutines block their threads at the same time.
+/// Makes so many goroutines block their threads at the same time.
 fn use_threads(rt: &Runtime, count: usize) {
     let together = Arc::new(Barrier::new(count));
     let blocked: Vec<_> = (0..count)
@@ -46,7 +46,7 @@ fn use_threads(rt: &Runtime, count: usize) {
     assert_eq!(leaders.filter(|&leader| leader).count(), 1);
 }
 
-/// Fails if threads stay, if the last one goes, or by a hang: one ends that was just given work.
+/// Fails if threads stay, if the last one ends, or by a hang when one ends that was just given work.
 #[test]
 fn threads_that_nobody_needs_end_and_come_again() {
     for procs in PROCS {
@@ -67,7 +67,7 @@ fn threads_that_nobody_needs_end_and_come_again() {
     }
 }
 
-/// Fails if a thread goes at once that will be needed again.
+/// Fails if a thread that will be needed again ends at once.
 #[test]
 fn threads_stay_for_a_while() {
     if !child::is_child() {
@@ -83,7 +83,7 @@ fn threads_stay_for_a_while() {
     });
 }
 
-/// Fails by a hang, or a wrong count: at the moment when a thread ends work comes, over and over.
+/// Work comes at the moment when a thread ends, over and over. Fails by a hang, or a wrong count.
 #[test]
 fn work_that_comes_as_a_thread_ends_is_done() {
     for procs in PROCS {
@@ -114,7 +114,7 @@ fn work_that_comes_as_a_thread_ends_is_done() {
     }
 }
 
-/// Fails by a hang or by threads that are left: the runtime ends while its threads do.
+/// The runtime ends while its threads do. Fails by a hang, or when threads are left.
 #[test]
 fn a_runtime_ends_while_its_threads_do() {
     if !child::is_child() {
@@ -136,7 +136,7 @@ fn a_runtime_ends_while_its_threads_do() {
     }
 }
 
-/// Fails by a hang: threads that have ended count, or there are more than allowed and they stay.
+/// Fails by a hang when threads that have ended count, or when there are more than allowed and they stay.
 #[test]
 fn the_limit_counts_living_threads() {
     watched(2, || {
@@ -173,7 +173,7 @@ fn an_idle_runtime_sleeps_when_its_threads_have_ended() {
     });
 }
 
-/// How often the runtime's threads have gone to sleep.
+/// Returns how often the runtime's threads have gone to sleep.
 fn switches() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
     let statuses = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());

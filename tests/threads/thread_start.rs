@@ -1,5 +1,5 @@
-//! `RuntimeBuilder::on_thread_start`: each thread that runs goroutines calls the function before them, and drops what it has
-//! returned after them.
+//! `RuntimeBuilder::on_thread_start`: each thread that runs goroutines calls the function before them, and drops its result
+//! after them.
 
 use common::child;
 use common::{PROCS, until, watched};
@@ -31,7 +31,7 @@ enum Step {
     Leave,
 }
 
-/// What the threads have done, in order.
+/// The actions of the threads, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(ThreadId, Step)>>>);
 
@@ -81,7 +81,7 @@ fn entering(procs: usize, log: &Log) -> RuntimeBuilder {
     Runtime::builder().procs(procs).on_thread_start(move || log.enter())
 }
 
-/// Has so many goroutines run at once, each on a thread of its own, and calls `f` meanwhile.
+/// Makes so many goroutines run at once, each on a thread of its own, and calls `f` meanwhile.
 fn while_they_run(rt: &Runtime, goroutines: usize, f: impl FnOnce()) {
     let (run, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let all: Vec<_> = (0..goroutines)
@@ -104,7 +104,7 @@ fn while_they_run(rt: &Runtime, goroutines: usize, f: impl FnOnce()) {
 }
 
 /// Fails if the operator is told that all threads are in use while one of them calls the function, or is not told later, when
-/// it is so.
+/// they are.
 #[test]
 fn a_thread_that_is_starting_is_not_in_use() {
     const NAME: &str = "a_thread_that_is_starting_is_not_in_use";
@@ -254,8 +254,8 @@ fn several_functions_are_called_in_order_and_their_guards_dropped_in_the_opposit
     assert_eq!(*order.lock().unwrap(), ["a", "b", "not b", "not a"]);
 }
 
-/// Fails if the function, or the drop, finds itself on a goroutine or in the middle of the scheduler: a channel would park
-/// what is no goroutine, or break the runtime's state.
+/// Fails if the function, or the drop, finds itself on a goroutine or in the middle of the scheduler: a channel would park code
+/// that is no goroutine, or break the runtime's state.
 #[test]
 fn the_function_and_the_drop_run_on_a_plain_thread() {
     struct Sends(gmp::chan::Sender<bool>);
@@ -302,7 +302,30 @@ fn a_panic_of_the_function_ends_the_process_with_a_text_that_names_it() {
     );
 }
 
-/// Fails if a panic of the function does not come out of `run_locked`, if what came before it is kept, or if the runtime
+/// The payload panics in its own drop, on the way to the text. Fails by a hang, or without the text.
+#[test]
+fn a_panic_whose_payload_panics_in_its_drop_ends_the_process_too() {
+    const TEST: &str = "a_panic_whose_payload_panics_in_its_drop_ends_the_process_too";
+    struct PanicsInDrop;
+    impl Drop for PanicsInDrop {
+        fn drop(&mut self) {
+            panic!("in the drop of the payload");
+        }
+    }
+    if child::is_child() {
+        let rt = build(Runtime::builder().on_thread_start(|| std::panic::panic_any(PanicsInDrop)));
+        return rt.run(|| ());
+    }
+    let output = child::run(TEST, &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+    assert!(
+        stderr.contains("fatal error: a function of RuntimeBuilder::on_thread_start panicked"),
+        "{stderr}"
+    );
+}
+
+/// Fails if a panic of the function does not come out of `run_locked`, if the guards from before it are kept, or if the runtime
 /// counts the goroutine for ever.
 #[test]
 fn a_panic_of_the_function_unwinds_run_locked() {
@@ -338,6 +361,42 @@ fn a_panic_in_the_drop_of_a_guard_ends_there() {
     }
 }
 
+/// Fails if `run_locked` returns the panic of a guard in place of its own result, drops the guards in another order, or ends
+/// the process where its function has panicked as well.
+#[test]
+fn a_panic_in_the_drop_of_a_guard_leaves_the_result_of_run_locked_alone() {
+    const TEST: &str = "a_panic_in_the_drop_of_a_guard_leaves_the_result_of_run_locked_alone";
+    struct Notes(&'static str, Arc<Mutex<Vec<(ThreadId, &'static str)>>>);
+    impl Drop for Notes {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push((thread::current().id(), self.0));
+            assert_eq!(self.0, "first", "in the drop of a guard, as a test asks for");
+        }
+    }
+    if !child::is_child() {
+        child::passes(TEST, &[]);
+        return;
+    }
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut builder = Runtime::builder().procs(1);
+    for name in ["first", "second", "third"] {
+        let order = Arc::clone(&order);
+        builder = builder.on_thread_start(move || Notes(name, Arc::clone(&order)));
+    }
+    let (rt, here) = (build(builder), thread::current().id());
+    let dropped = || {
+        let mut order = order.lock().unwrap();
+        order.extract_if(.., |noted| noted.0 == here).map(|noted| noted.1).collect::<Vec<_>>()
+    };
+    // SAFETY: nothing of a thread is kept.
+    let locked = |f: fn() -> u32| catch_unwind(AssertUnwindSafe(|| unsafe { rt.run_locked(f) }));
+    assert_eq!(locked(|| 42).ok(), Some(42));
+    assert_eq!(dropped(), ["third", "second", "first"]);
+    let panicked = locked(|| panic!("as asked")).unwrap_err();
+    assert_eq!(panicked.downcast_ref(), Some(&"as asked"));
+    assert_eq!(dropped(), ["third", "second", "first"]);
+}
+
 /// Fails if the end of the runtime does not wait for the drops: a guard is still alive then.
 #[test]
 fn the_end_of_the_runtime_waits_for_the_guards() {
@@ -364,7 +423,8 @@ fn the_end_of_the_runtime_waits_for_the_guards() {
     }
 }
 
-/// Fails if the functions live as long as a thread that the end has left: its last waker, of another runtime, would drop them.
+/// Fails if the functions live as long as a thread that the end has left behind: its last waker, of another runtime, would drop
+/// them.
 #[test]
 fn the_end_of_the_runtime_drops_the_functions() {
     struct TellsWhere(Sender<ThreadId>);
@@ -393,8 +453,8 @@ fn the_end_of_the_runtime_drops_the_functions() {
     drop(end);
 }
 
-/// Fails by a hang when what is submitted is left to a thread that is being started, beside others that sleep: for as long as
-/// the user's function lasts, and here that waits for what is submitted.
+/// Fails by a hang when a submitted goroutine is left to a thread that is being started, beside others that sleep: it waits as
+/// long as the user's function lasts, and here that waits for the goroutine.
 #[test]
 fn a_thread_whose_function_takes_long_keeps_no_other_asleep() {
     // The thread is to be started for an idle P, and not for one that was taken from a thread.

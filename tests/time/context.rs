@@ -2,12 +2,14 @@
 //! of them stays behind.
 
 use common::{everywhere, runtime, until, watched};
-use gmp::chan::TryRecvError;
-use gmp::context::{Cancel, Context, ContextError};
+use gmp::chan::{TryRecvError, bounded};
+use gmp::context::{Cancel, Context, ContextError, DropGuard};
 use gmp::go;
+use gmp::time::sleep;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -35,7 +37,7 @@ fn number(ctx: &Context) -> Option<u32> {
     ctx.cause()?.downcast_ref::<Reason>().map(|reason| reason.0)
 }
 
-/// Fails by a type, when what was given is wrapped; or to compile, when it is not taken.
+/// Fails by a type when the given value is wrapped; or to compile when it is not taken.
 #[test]
 fn a_cause_is_a_text_an_error_or_the_cause_of_another_context() {
     let ended = |end: &dyn Fn(&Cancel)| {
@@ -79,8 +81,56 @@ fn a_cancel_reaches_what_was_derived_and_nothing_else() {
         assert!(open.err().is_none() && open.cause().is_none());
     }
     assert_eq!(apart.value::<u8>(), Some(&1));
-    // What is derived from one that is done is done.
+    // A context that is derived from a done one is done.
     assert_eq!(late.with_timeout(LONG).0.err(), Some(ContextError::Canceled));
+}
+
+/// Fails when a way out of a function does not end its context, when a disarmed guard ends it, or when a guard replaces the
+/// error or the cause that the context has already.
+#[test]
+fn a_guard_ends_its_context_however_it_is_dropped() {
+    let guarded = |leave: fn(DropGuard)| {
+        let (context, cancel) = Context::background().with_cancel();
+        let below = context.with_cancel().0;
+        let left = catch_unwind(AssertUnwindSafe(|| leave(cancel.drop_guard())));
+        assert_eq!(below.err(), context.err());
+        (left.is_ok(), context.err())
+    };
+    let canceled = Some(ContextError::Canceled);
+    assert_eq!(guarded(drop), (true, canceled));
+    assert_eq!(guarded(|_guard| resume_unwind(Box::new("why"))), (false, canceled));
+    assert_eq!(guarded(|guard| drop(guard.disarm())), (true, None));
+    assert_eq!(guarded(|guard| guard.disarm().cancel()), (true, canceled));
+
+    let (context, cancel) = Context::background().with_cancel();
+    let guard = cancel.clone().drop_guard();
+    cancel.cancel_with(reason(1));
+    drop(guard);
+    assert_eq!(number(&context), Some(1));
+    let (late, cancel) = Context::background().with_deadline(Instant::now());
+    drop(cancel.drop_guard());
+    assert_eq!(late.err(), Some(ContextError::DeadlineExceeded));
+}
+
+/// Fails when a goroutine goes on waiting after the call that started it was itself unwound.
+#[test]
+fn a_guard_ends_the_goroutines_of_a_call_that_is_unwound() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (outer, cancel) = Context::background().with_cancel();
+            let (started, begun) = bounded(1);
+            let call = outer.go(move || {
+                let (inner, cancel) = Context::background().with_cancel();
+                let _ends_with_the_call = cancel.drop_guard();
+                started.send(inner.go(|| sleep(LONG))).unwrap();
+                sleep(LONG);
+            });
+            let inner = begun.recv().unwrap();
+            cancel.cancel();
+            assert_eq!(call.join().unwrap(), Err(ContextError::Canceled));
+            assert_eq!(inner.join().unwrap(), Err(ContextError::Canceled));
+        });
+    });
 }
 
 #[test]
@@ -121,7 +171,7 @@ fn the_innermost_value_of_a_type_wins() {
     assert_eq!((inner.value::<&str>(), inner.value::<u64>()), (Some(&"text"), None));
 }
 
-/// Fails by an overflow of the small stack: an end, a look for a value, or a drop goes down the chain by recursion.
+/// Fails by an overflow of the small stack when an end, a look for a value, or a drop goes down the chain by recursion.
 #[test]
 fn a_chain_of_100_000_is_ended_and_dropped_on_a_small_stack() {
     const DEPTH: usize = 100_000;
@@ -187,7 +237,7 @@ fn nothing_stays_of_children_that_were_dropped() {
     assert_eq!(drops.load(SeqCst), 2000);
 }
 
-/// Fails if a timer holds its context, or fires for one that nobody holds.
+/// Fails if a timer holds its context, or fires for one without holders.
 #[test]
 fn a_deadline_goes_with_the_last_handle() {
     watched(0, || {
@@ -227,7 +277,7 @@ fn a_deadline_ends_what_is_below_not_before_it_and_the_earlier_one_counts() {
     });
 }
 
-/// Fails by a hang of those who wait, whichever way they came to it.
+/// Fails by a hang of the waiters, in whichever way they came to wait.
 #[test]
 fn done_is_closed_for_all_who_wait_for_it() {
     everywhere(|rt| {
@@ -335,9 +385,9 @@ impl<F: Fn()> fmt::Display for Falls<F> {
 
 impl<F: Fn()> Error for Falls<F> {}
 
-/// A context with three below it, of which each has a deadline with a cause whose drop calls `falls`. Another goroutine runs
-/// under the last of these, and a function waits for the end. A goroutine under the context itself cancels them; all are to be
-/// done where the first cause falls.
+/// A context with three below it, each of which has a deadline with a cause whose drop calls `falls`. Another goroutine runs
+/// under the last of these, and a function waits for the end. A goroutine under the context itself cancels them; all have to be
+/// done when the first cause is dropped.
 fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
     let (context, cancel) = Context::background().with_cancel();
     let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();
@@ -378,7 +428,7 @@ fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 
     until(|| called.load(SeqCst));
 }
 
-/// Fails by the panic, by a context that stays open, or by a hang: the end of a tree stops where a cause falls.
+/// Fails by the panic, when a context stays open, or by a hang when the end of a tree stops at the drop of a cause.
 #[test]
 fn an_end_comes_to_all_where_a_cause_panics_as_it_falls() {
     everywhere(|rt| {
@@ -386,7 +436,7 @@ fn an_end_comes_to_all_where_a_cause_panics_as_it_falls() {
     });
 }
 
-/// As above, where the drop of a cause waits.
+/// As above, but the drop of a cause waits.
 #[test]
 fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
     everywhere(|rt| {
@@ -397,8 +447,30 @@ fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
     });
 }
 
-/// Fails by a deadlock, a crash, or a context that is open below one that is done: children come, go and are looked at
-/// while their parent ends.
+/// The drop of a cause waits for an action of a call, or a task, at the same end. Fails by a hang when the drop comes before
+/// these.
+#[test]
+fn a_cause_that_falls_may_wait_for_calls_and_tasks_of_the_same_end() {
+    everywhere(|rt| {
+        let (s, r) = gmp::chan::bounded(0);
+        let receives = Falls(move || (0..2).for_each(|_| r.recv().expect("a call and a task send it")));
+        let (context, cancel) = Context::background().with_timeout_cause(LONG, receives);
+        let sends = s.clone();
+        let _call = context.after_func(move || sends.send(()).expect("the cause receives it"));
+        let ends = context.clone();
+        let task = rt.go(move || {
+            let error = gmp::block_on(ends.ended());
+            s.send(()).expect("the cause receives it");
+            error
+        });
+        until(|| rt.dump().contains("[future"));
+        cancel.cancel();
+        assert_eq!(task.join().unwrap(), ContextError::Canceled);
+    });
+}
+
+/// Children come, go and are looked at while their parent ends. Fails by a deadlock, a crash, or when a context is open below
+/// one that is done.
 #[test]
 fn an_end_races_with_children_that_come_and_go() {
     everywhere(|rt| {
@@ -434,7 +506,7 @@ fn an_end_races_with_children_that_come_and_go() {
     });
 }
 
-/// Fails to compile, or by a panic, where a context can't go along.
+/// Fails to compile, or by a panic, when a context can't go along.
 #[test]
 fn contexts_go_everywhere() {
     fn is<T: Send + Sync + Clone + fmt::Debug + std::panic::UnwindSafe + std::panic::RefUnwindSafe>(_: &T) {}
@@ -522,8 +594,8 @@ fn is_closed(context: &Context) -> bool {
     context.done().try_recv() == Err(TryRecvError::Disconnected)
 }
 
-/// Ends a context while others look, and looks when the end has returned. Fails by an error that is told while `done` is open,
-/// by a context that is open below one whose `cancel` has returned, to whoever of two, or by a call that is made before.
+/// Ends a context while others look, and looks when the end has returned. Fails when an error is told while `done` is open,
+/// when a context is open below one whose `cancel` has returned to either of two callers, or when a call is made before.
 #[test]
 fn what_is_told_of_an_end_fits_together() {
     let rounds = if cfg!(debug_assertions) { 4000 } else { 20_000 } * common::effort();

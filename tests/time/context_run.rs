@@ -1,7 +1,7 @@
-//! Running under a context: what blocks is unwound when the context is done, on goroutines and on plain threads; and where
-//! it is not.
+//! Running under a context: blocking calls are unwound when the context is done, on goroutines and on plain threads; and when
+//! they are not.
 //!
-//! The operations that block stand in one table, [`operations`]; what must hold of each is checked for all of them.
+//! The operations that block are in one table, [`operations`]; each property is checked for all of them.
 
 mod catchers;
 
@@ -30,7 +30,8 @@ fn waiters(rt: &Runtime) -> usize {
     dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
 }
 
-/// One call that blocks: its name, what a dump says of who is in it, and how to make a call with what ends it normally.
+/// One call that blocks: its name, what a dump says of a goroutine in it, and a function that makes the call with what ends it
+/// normally.
 struct Operation {
     name: &'static str,
     dumped: &'static str,
@@ -134,7 +135,7 @@ fn operations() -> [Operation; 12] {
     ]
 }
 
-/// The property holds of each operation, in a runtime of each size.
+/// Checks that the property holds for each operation, in a runtime of each size.
 fn of_each_operation(property: impl Fn(&Runtime, &Operation)) {
     for procs in PROCS {
         for operation in operations() {
@@ -172,7 +173,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Fails by a hang where an operation does not hear of the cancel, whenever it comes: before, at the beginning, later.
+/// Fails by a hang when an operation is not told of the cancel, whenever that comes: before, at the beginning, later.
 #[test]
 fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
     of_each_operation(|rt, operation| {
@@ -256,7 +257,7 @@ fn what_has_come_before_the_cancel_counts() {
     });
 }
 
-/// Fails by a hang, or if a wait ends neither way: the cancel and the counterpart come at once.
+/// The cancel and the counterpart come at once. Fails by a hang, or if a wait ends neither way.
 #[test]
 fn a_cancel_and_a_counterpart_at_once_end_a_wait_once() {
     of_each_operation(|rt, operation| {
@@ -287,31 +288,30 @@ fn a_cancel_and_a_counterpart_at_once_end_a_wait_once() {
 #[test]
 fn a_notification_is_not_lost_with_a_waiter_that_is_unwound() {
     everywhere(|rt| {
-        for _ in 0..effort() * 100 {
+        for round in 0..effort() * 40 {
             let event = Arc::new(Event::new());
             let (ctx, cancel) = Context::background().with_cancel();
-            let waiters: Vec<_> = (0..4)
-                .map(|_| {
-                    let (ctx, event) = (ctx.clone(), Arc::clone(&event));
-                    rt.go(move || ctx.run(|| event.wait()))
-                })
-                .collect();
-            let last = {
-                let event = Arc::clone(&event);
-                rt.go(move || event.wait())
+            let under_it = Vec::from_iter((0..4).map(|_| {
+                let (ctx, event) = (ctx.clone(), Arc::clone(&event));
+                rt.go(move || ctx.run(|| event.wait()))
+            }));
+            until(|| waiters(&rt) == 4);
+            let theirs = Arc::clone(&event);
+            let last = rt.go(move || theirs.wait());
+            until(|| waiters(&rt) == 5);
+            let theirs = Arc::clone(&event);
+            let both = move || match round % 4 {
+                0 | 1 => (theirs.notify_one(), cancel.cancel()).0,
+                _ => (cancel.cancel(), theirs.notify_one()).1,
             };
-            let notifier = {
-                let event = Arc::clone(&event);
-                rt.go(move || event.notify_one())
-            };
-            cancel.cancel();
-            notifier.join().unwrap();
-            let taken = waiters
-                .into_iter()
-                .filter(|_| true)
-                .map(|one| one.join().unwrap())
-                .filter(Result::is_ok)
-                .count();
+            // At one P no waiter runs between the two calls of a goroutine.
+            if round % 2 == 0 {
+                rt.run(both)
+            } else {
+                both()
+            }
+            let results = under_it.into_iter().map(|one| one.join().unwrap());
+            let taken = results.filter(Result::is_ok).count();
             assert!(taken <= 1);
             if taken == 1 {
                 event.notify_one();
@@ -322,7 +322,7 @@ fn a_notification_is_not_lost_with_a_waiter_that_is_unwound() {
     });
 }
 
-/// Fails if a context that is done ends what does not wait, or the value of `f` is lost.
+/// Fails if a context that is done ends a call that does not wait, or the value of `f` is lost.
 #[test]
 fn what_does_not_wait_goes_on_under_a_context_that_is_done() {
     everywhere(|rt| {
@@ -362,7 +362,7 @@ fn what_was_started_inside_is_not_interrupted() {
     });
 }
 
-/// Fails if a scope, or `run`, is left while what it waits for runs; or if the interrupt is lost with it.
+/// Fails if a scope, or `run`, is left while goroutines for which it waits run; or if the interrupt is lost with it.
 #[test]
 fn a_scope_and_a_runtimes_run_wait_to_the_end() {
     everywhere(|rt| {
@@ -400,7 +400,7 @@ fn a_scope_and_a_runtimes_run_wait_to_the_end() {
     });
 }
 
-/// Fails by a use of freed memory, or a hang: the body of a scope is unwound, and its goroutines borrow from above it.
+/// The body of a scope is unwound, and its goroutines borrow from above it. Fails by a use of freed memory, or a hang.
 #[test]
 fn a_scope_inside_is_unwound_after_its_goroutines() {
     everywhere(|rt| {
@@ -431,7 +431,7 @@ fn a_scope_inside_is_unwound_after_its_goroutines() {
     });
 }
 
-/// Fails by a crash: a goroutine that its runtime leaves behind stands under a context that ends later.
+/// A goroutine that its runtime leaves behind is under a context that ends later. Fails by a crash.
 #[test]
 fn a_context_may_outlive_those_who_were_left_under_it() {
     everywhere(|rt| {
@@ -450,7 +450,7 @@ fn a_context_may_outlive_those_who_were_left_under_it() {
     });
 }
 
-/// Fails by a lost cancel, a crash or a hang: many run under one context, and come and go while it ends.
+/// Many goroutines run under one context, and come and go while it ends. Fails by a lost cancel, a crash or a hang.
 #[test]
 fn a_cancel_races_with_those_who_come_and_go() {
     everywhere(|rt| {
@@ -460,7 +460,7 @@ fn a_cancel_races_with_those_who_come_and_go() {
             let work = |ctx: Context, event: Arc<Event>| {
                 move || {
                     let mut turns = 0;
-                    // One that finds its own permit each time would go on for ever.
+                    // A goroutine that finds its own permit each time would go on for ever.
                     while ctx.err().is_none() && ctx.run(|| event.wait()).is_ok() {
                         turns += 1;
                         event.notify_one();
@@ -501,7 +501,7 @@ fn a_goroutine_of_a_context_ends_with_it() {
                     assert!(ctx.go(|| resume_unwind(Box::new("a panic"))).join().unwrap_err().is_panic());
                     cancel.cancel();
                     assert_eq!(waits.join().unwrap(), CANCELED);
-                    // One that begins afterwards runs up to its first wait.
+                    // A goroutine that begins afterwards runs up to its first wait.
                     let steps = Arc::new(AtomicUsize::new(0));
                     let theirs = Arc::clone(&steps);
                     let late = ctx.go(move || {

@@ -5,5 +5,6 @@ mod context;
 mod context_run;
 mod futures;
 mod orphans;
+mod receivers;
 mod sleep;
 mod timers;

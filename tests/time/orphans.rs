@@ -2,8 +2,8 @@
 //! starts none of these.
 
 use crate::timers::{HOUR, MS, alone, threads_called};
-use common::seccomp::refuse_here;
-use common::{PROCS, runtime, until, watched};
+use common::seccomp::{refuse_here, refuse_while};
+use common::{PROCS, child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::chan::bounded;
 use gmp::context::{Context, ContextError};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-/// So many callback threads there are at a time.
+/// The number of callback threads at a time.
 const MOST: usize = 32;
 
-/// Has each thread of the runtime compute until the flag is set.
+/// Makes each thread of the runtime compute until the flag is set.
 fn compute(rt: &Runtime, procs: usize) -> Arc<AtomicBool> {
     let (begun, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     for _ in 0..procs {
@@ -74,7 +74,44 @@ fn the_ender_starts_no_thread_for_what_did_not_run() {
     }
 }
 
-/// Fails by more threads than there may be, by a call that is lost, and by one that comes before an earlier one.
+/// Fails when each refusal is reported, when none is after a thread was started in between, or when a call is lost.
+#[test]
+fn refused_callback_threads_are_told_once() {
+    const NAME: &str = "refused_callback_threads_are_told_once";
+    const CALLS: usize = 50;
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("cannot start a thread for a timer's callback").count(), 2, "{said}");
+        return;
+    }
+    let refuses = Arc::new(AtomicBool::new(false));
+    let is_refused = Arc::clone(&refuses);
+    refuse_while([libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN, move || is_refused.load(SeqCst));
+    watched(0, || {
+        // Keeps the thread of the timers.
+        let keeps = after_func(HOUR, || ());
+        let called = Arc::new(AtomicUsize::new(0));
+        let call = |count| {
+            called.store(0, SeqCst);
+            for _ in 0..count {
+                let called = Arc::clone(&called);
+                drop(after_func(MS, move || {
+                    called.fetch_add(1, SeqCst);
+                }));
+            }
+            until(|| called.load(SeqCst) == count && threads_called("gmp-callback") == 0);
+        };
+        for _ in 0..2 {
+            refuses.store(true, SeqCst);
+            call(CALLS);
+            refuses.store(false, SeqCst);
+            call(1);
+        }
+        assert!(keeps.stop());
+    });
+}
+
+/// Fails by more threads than allowed, when a call is lost, and when one comes before an earlier one.
 #[test]
 fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
     const CALLS: usize = 3 * MOST;
@@ -111,7 +148,7 @@ fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
     }
 }
 
-/// All callback threads wait, each under a limit. Fails by a hang, when the ends of the limits wait for these threads.
+/// All callback threads wait, each under a limit. Fails by a hang when the ends of the limits wait for these threads.
 #[test]
 fn a_limit_ends_the_wait_of_each_callback_thread() {
     let _alone = alone();

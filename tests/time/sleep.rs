@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// What a wake-up may be late on a machine that others use too.
+/// How late a wake-up may be on a shared machine.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Fails by an early wake-up: a timer rounded down, or fired by a look at an older clock.
+/// Fails by an early wake-up, as of a timer that is rounded down, or fired by a look at an older clock.
 #[test]
 fn a_sleep_is_never_shorter_than_asked_for() {
     everywhere(|rt| {
@@ -34,9 +34,9 @@ fn a_sleep_is_never_shorter_than_asked_for() {
     });
 }
 
-/// Fails by disorder: the heap gives out a later timer first. One P, so that those who are due at the same look
-/// run in the order in which they were readied. Where the kernel keeps that P's thread from the core for long, the
-/// monitor serves some, which others overtake then; so one round of several in order is enough.
+/// Fails by disorder when the heap gives out a later timer first. One P, so that sleepers that are due at the same look run in
+/// the order in which they were readied. If the kernel keeps that P's thread from the core for long, the monitor serves some,
+/// which others then overtake; so one round of several in order is enough.
 #[test]
 fn sleepers_wake_in_the_order_of_their_due_times() {
     let rt = runtime(1);
@@ -63,7 +63,7 @@ fn sleepers_wake_in_the_order_of_their_due_times() {
     assert!(rounds.len() < 10, "{:?}", rounds[0]);
 }
 
-/// Fails by a hang or a lost sleeper: one timer of many is dropped when the heap is rebuilt or cleaned.
+/// Fails by a hang or a lost sleeper when one timer of many is dropped as the heap is rebuilt or cleaned.
 #[test]
 fn ten_thousand_sleepers_of_all_durations_wake() {
     everywhere(|rt| {
@@ -84,7 +84,7 @@ fn ten_thousand_sleepers_of_all_durations_wake() {
     });
 }
 
-/// Fails by a hang: a time that has passed is put into the heap behind a poller that waits for ever.
+/// Fails by a hang when a time that has passed is put into the heap while a poller waits for ever.
 #[test]
 fn nothing_to_wait_for_returns_at_once() {
     everywhere(|rt| {
@@ -100,7 +100,7 @@ fn nothing_to_wait_for_returns_at_once() {
     });
 }
 
-/// Fails by a panic, or a sleep that is over at once: the sum of now and the duration wraps around.
+/// Fails by a panic, or when a sleep is over at once, because the sum of now and the duration wraps around.
 #[test]
 fn a_duration_beyond_the_clock_is_a_wait_without_an_end() {
     everywhere(|rt| {
@@ -126,7 +126,7 @@ fn a_duration_beyond_the_clock_is_a_wait_without_an_end() {
     });
 }
 
-/// Fails by a panic: a wait of a plain thread that looks for its goroutine.
+/// Fails by a panic when a wait of a plain thread looks for its goroutine.
 #[test]
 fn a_plain_thread_sleeps_itself() {
     let start = Instant::now();
@@ -138,8 +138,8 @@ fn a_plain_thread_sleeps_itself() {
     sleep_until(start);
 }
 
-/// Fails by lateness: the M that waits for the timer of an hour is not broken out of its wait, or the break is
-/// taken by somebody else and lost.
+/// Fails by lateness when the M that waits for the timer of an hour is not broken out of its wait, or another M takes the
+/// break, and it is lost.
 #[test]
 fn an_earlier_timer_shortens_a_wait_that_has_begun() {
     everywhere(|rt| {
@@ -160,8 +160,8 @@ fn an_earlier_timer_shortens_a_wait_that_has_begun() {
     });
 }
 
-/// Fails by a hang: the only M waits for the timer, is broken out of its wait to run a goroutine that spins, and
-/// nobody waits for the timer any more, although a P is idle.
+/// The only M waits for the timer, and is broken out of its wait to run a goroutine that spins. Fails by a hang when no M waits
+/// for the timer any more, although a P is idle.
 #[test]
 fn an_idle_p_serves_a_timer_while_a_goroutine_spins() {
     for procs in PROCS.into_iter().filter(|procs| *procs > 1) {
@@ -191,20 +191,39 @@ fn an_idle_p_serves_a_timer_while_a_goroutine_spins() {
     }
 }
 
-/// Fails by lateness: timers rounded to the kernel's ticks, or served by a poller that wakes by chance.
+/// Blocks the thread for a millisecond, as the poller does between timers.
+fn sleep_of_the_kernel() {
+    let limit = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // SAFETY: no descriptors are given, the limit lives through the call, and a null mask leaves the signals alone.
+    let ready = unsafe { libc::ppoll(std::ptr::null_mut(), 0, &raw const limit, std::ptr::null()) };
+    assert_eq!(ready, 0);
+}
+
+/// Fails by lateness, beside the kernel's own sleep: timers rounded to the kernel's ticks, or served by a poller that wakes by
+/// chance.
 #[test]
 fn a_short_sleep_is_short() {
+    const SLEEPS: usize = 101;
     everywhere(|rt| {
-        let mut over: Vec<Duration> = rt.run(|| {
-            let overslept = |_| {
-                let start = Instant::now();
-                sleep(MS);
-                start.elapsed() - MS
-            };
-            (0..100).map(overslept).collect()
+        let overslept = |sleeps: fn()| {
+            let start = Instant::now();
+            sleeps();
+            start.elapsed() - MS
+        };
+        let [mut kernel, mut ours] = [(); 2].map(|()| Vec::new());
+        // In turn, so that the machine's other work meets both.
+        for _ in 0..SLEEPS {
+            kernel.push(overslept(sleep_of_the_kernel));
+            ours.push(rt.run(|| overslept(|| sleep(MS))));
+        }
+        let [usual, ours] = [kernel, ours].map(|mut over| {
+            over.sort();
+            over[SLEEPS / 2]
         });
-        over.sort();
-        // Measured on a quiet machine: 60 µs.
-        assert!(over[50] < 5 * MS, "half of the sleeps were later than {:?}", over[50]);
+        println!("late by {ours:?}, the kernel by {usual:?}, in the median");
+        assert!(
+            ours <= 3 * usual + MS,
+            "half of the sleeps were later than {ours:?}, the kernel's {usual:?}"
+        );
     });
 }

@@ -1,7 +1,7 @@
-//! Cleaning: what becomes of entries that are not true any more.
+//! Cleaning: what happens to entries that are not true any more.
 //!
-//! C1 A stop or a move to earlier leaves a dead entry, a move to later an early one; neither is looked for. C2 A call
-//! that changed the timer at the front corrects the front until the front is true, `CLEAN_BATCH` times at most. C3 A
+//! C1 A stop or a move to an earlier time leaves a dead entry, a move to a later time an early one; no call searches for these.
+//! C2 A call that changed the timer at the front corrects the front until the front is true, `CLEAN_BATCH` times at most. C3 A
 //! call that leaves more dead entries than invariant 3 allows throws all of them away and rebuilds the array.
 //!
 //! Each call makes at most one entry dead or early, and each such entry is corrected once: in O(log n) at the front
@@ -11,14 +11,14 @@ use crate::entries::Entry;
 use crate::{Heap, Nanos};
 use core::num::NonZeroU32;
 
-/// So many entries of stopped or moved timers are cleaned up by one call of [`Heap::remove`], [`Heap::reset`] or
-/// [`Heap::pop_due`] at most, besides the timers that are due.
+/// How many entries of stopped or moved timers one call of [`Heap::remove`], [`Heap::reset`] or [`Heap::pop_due`] cleans up at
+/// most, besides the timers that are due.
 pub const CLEAN_BATCH: usize = 16;
 
-/// So many dead entries are always tolerated.
+/// How many dead entries are always tolerated.
 const MIN_DEAD: usize = 64;
 
-/// By itself in its cache lines: with a value of up to 24 bytes in one.
+/// Alone in its cache lines; with a value of up to 24 bytes that is one line.
 #[repr(align(64))]
 pub(crate) struct Timer<T> {
     pub due: Nanos,
@@ -32,7 +32,7 @@ pub(crate) struct Timer<T> {
 }
 
 impl<T> Timer<T> {
-    /// The true entry of this timer, which stands for it from now on.
+    /// Makes the true entry of this timer, which stands for the timer from now on.
     fn file_again(&mut self, slot: u32) -> Entry {
         (self.filed_due, self.filed_seq) = (self.due, self.order);
         Entry { due: self.due, seq: self.order, slot }
@@ -45,7 +45,7 @@ impl<T> Timer<T> {
 pub(crate) enum Front {
     /// The earliest timer.
     True,
-    /// A dead or early entry, which is there no more.
+    /// A dead or early entry, which has been corrected.
     Corrected,
 }
 
@@ -58,7 +58,7 @@ impl<T> Heap<T> {
         self.clean_behind(seq);
     }
 
-    /// Restores invariants 3 and 4 after a timer or an entry went.
+    /// Restores invariants 3 and 4 after a timer or an entry was removed.
     pub(crate) fn limit_dead(&mut self) {
         let dead = self.entries.len() - self.len();
         if self.is_empty() {
@@ -71,12 +71,13 @@ impl<T> Heap<T> {
     /// The entry `seq` is no longer true: if that was the front, others may follow.
     pub(crate) fn clean_behind(&mut self, seq: u64) {
         if self.entries.root().is_some_and(|root| root.seq == seq) {
-            self.clean_up(CLEAN_BATCH);
+            self.clean_up();
         }
     }
 
-    pub(crate) fn clean_up(&mut self, most: usize) {
-        for _ in 0..most {
+    /// C2.
+    pub(crate) fn clean_up(&mut self) {
+        for _ in 0..CLEAN_BATCH {
             let Some(root) = self.entries.root() else { return };
             if self.settle(root) == Front::True {
                 return;
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(heap.next_due(), Some(at(CLEAN_BATCH as u64)));
         assert_eq!(heap.pop_due(at(500)), None);
         assert_eq!(count_early(&mut heap), 499);
-        heap.clean();
+        assert_eq!(heap.pop_due(at(1_999)), None);
         assert_eq!(count_early(&mut heap), 0);
         assert_eq!(heap.next_due(), Some(at(2_000)));
         check(&heap);

@@ -1,16 +1,16 @@
 //! The array of the heap: entries in the order of a 4-ary min-heap.
 //!
-//! The children of entry i are 4i+1 ..= 4i+4. Four children lie in two cache lines and halve the depth of a binary
-//! heap. No slot knows where its entry stands, so moving an entry writes nothing but this array.
+//! The children of entry i are 4i+1 ..= 4i+4. Four children lie in two cache lines and halve the depth of a binary heap. No
+//! slot knows where its entry is, so moving an entry writes to this array only.
 //!
-//! Invariants: no entry is less than its parent; numbers are unique, so the order is total and never asks the slot.
+//! Invariants: no entry is less than its parent; numbers are unique, so the order is total without the slot.
 //!
 //! Rejected: 32-bit sequence numbers, which make an entry 16 bytes instead of 24 and a pop a little faster. They run
 //! out, and then all timers would have to be sorted and numbered anew under the caller's lock.
 //!
-//! Memory: below an eighth of its capacity the array shrinks to twice its length. An eighth, because the dead
-//! entries that the heap tolerates double the length and growth doubles it once more: at a quarter each
-//! compaction would shrink the array for the next one to grow again.
+//! Memory: below an eighth of its capacity the array shrinks to twice its length. An eighth, because the dead entries that the
+//! heap tolerates double the length and growth doubles it once more: at a quarter, each compaction would shrink the array, and
+//! it would grow again before the next one.
 
 use crate::Nanos;
 use alloc::vec::Vec;
@@ -28,8 +28,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// One number, so that two entries are compared without a branch, as no predictor can guess which of four
-    /// children is least. A tuple (due, seq) makes a pop slower.
+    /// Returns due time and number as one number, so that two entries are compared without a branch: no predictor can guess
+    /// which of four children is least. A tuple (due, seq) makes a pop slower.
     fn key(&self) -> u128 {
         u128::from(self.due.as_nanos()) << 64 | u128::from(self.seq)
     }
@@ -76,7 +76,7 @@ impl Entries {
     }
 
     /// Removes the root. The hole goes down to the bottom along the least children, and the last entry comes up from there: it
-    /// is later than most, so that to ask on the way down whether it has come to its place would be for nothing.
+    /// is later than most, so a comparison with it at each level on the way down would mostly be wasted.
     pub fn pop_root(&mut self) {
         if let Some(last) = self.heap.pop()
             && !self.heap.is_empty()
@@ -96,7 +96,7 @@ impl Entries {
         self.sift_down(0, entry);
     }
 
-    /// Removes the entry `seq` if that is the last of the array, where the removal costs nothing.
+    /// Removes the entry `seq` if it is the last of the array, where the removal costs nothing.
     #[inline]
     pub fn pop_if_last(&mut self, seq: u64) {
         if self.heap.pop_if(|last| last.seq == seq).is_some() {
@@ -114,6 +114,7 @@ impl Entries {
         self.shrink();
     }
 
+    #[inline]
     pub fn clear(&mut self) {
         self.heap.clear();
         self.shrink();
@@ -130,8 +131,8 @@ impl Entries {
         self.heap[at] = entry;
     }
 
-    /// The child of `parent` that comes first. Four children are a case of their own: a fold over a range of unknown
-    /// length is slower.
+    /// Returns the least child of `parent`. Four children are a case of their own: a fold over a range of unknown length is
+    /// slower.
     #[inline(always)]
     fn least_child(&self, parent: usize) -> Option<usize> {
         let first = 4 * parent + 1;
@@ -144,11 +145,16 @@ impl Entries {
         (first..self.heap.len()).min_by_key(|&child| self.heap[child].key())
     }
 
+    #[inline]
     fn shrink(&mut self) {
-        let len = self.heap.len();
-        if self.heap.capacity() > MIN_CAPACITY && len < self.heap.capacity() / 8 {
-            self.heap.shrink_to(MIN_CAPACITY.max(2 * len));
+        if self.heap.capacity() > MIN_CAPACITY && self.heap.len() < self.heap.capacity() / 8 {
+            self.shrink_now();
         }
+    }
+
+    #[cold]
+    fn shrink_now(&mut self) {
+        self.heap.shrink_to(MIN_CAPACITY.max(2 * self.heap.len()));
     }
 
     #[cfg(test)]

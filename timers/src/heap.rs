@@ -2,7 +2,7 @@
 //! what happens to entries that are no longer true: `clean.rs`.
 
 use crate::Nanos;
-use crate::clean::{CLEAN_BATCH, Front, Timer};
+use crate::clean::{Front, Timer};
 use crate::entries::{Entries, Entry};
 use crate::slab::Slab;
 use core::fmt;
@@ -10,8 +10,8 @@ use core::iter::FusedIterator;
 use core::mem;
 use core::num::NonZeroU32;
 
-/// Names one timer of one [`Heap`]. A handle is good until that timer fires or is removed, and *stale* from then on; a
-/// stale handle does no harm.
+/// Names one timer of one [`Heap`]. A handle is valid until that timer fires or is removed, and *stale* from then on; a stale
+/// handle does no harm.
 ///
 /// A slot index and a generation that is counted for the whole heap: a stale handle could be mistaken for a later
 /// timer only after 2^32 more inserts. In another heap a handle may name another timer, so a caller that moves timers
@@ -42,7 +42,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A set of timers, each with a value of type `T`, which the heap gives out when they are due.
+/// A set of timers, each with a value of type `T`, which the heap returns when the timer is due.
 ///
 /// Timers with equal due times come out in the order in which they were inserted or last reset.
 ///
@@ -67,10 +67,10 @@ impl fmt::Debug for Handle {
 ///
 /// # Memory
 /// 24 bytes for each entry, and for each timer 40 and `T`, rounded up to cache lines of 64 bytes, in blocks of 64. Nothing is
-/// allocated while the number of timers stays about the same. After a burst the entries shrink with the number of
-/// timers, below an eighth to double the need; a block goes when its last timer does; half a byte a timer of the burst
-/// goes when the heap is empty. An empty heap keeps 3 KiB, one block and a directory of 2 KiB at most; a new one has
-/// allocated nothing.
+/// allocated while the number of timers stays about the same. After a burst the entries shrink with the number of timers, below
+/// an eighth to double the need; a block is freed when its last timer goes; half a byte for each timer of the burst is freed
+/// when the heap is empty. An empty heap keeps 3 KiB, one block and a directory of 2 KiB at most; a new one has allocated
+/// nothing.
 ///
 /// # Panics
 /// Only `insert`, and only when 2^32 timers live.
@@ -82,13 +82,13 @@ pub struct Heap<T> {
 }
 
 impl<T> Heap<T> {
-    /// A heap without timers. Allocates nothing.
+    /// Makes a heap without timers. Allocates nothing.
     #[must_use]
     pub const fn new() -> Heap<T> {
         Heap { entries: Entries::new(), timers: Slab::new(), last_seq: 0, last_generation: NonZeroU32::MAX }
     }
 
-    /// The number of timers that were inserted and have neither fired nor been removed. O(1).
+    /// Returns the number of timers that were inserted and have neither fired nor been removed. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         self.timers.len()
@@ -100,12 +100,11 @@ impl<T> Heap<T> {
         self.timers.len() == 0
     }
 
-    /// When to call [`pop_due`](Heap::pop_due) next; `None` if and only if there is no timer. O(1).
+    /// Returns when to call [`pop_due`](Heap::pop_due) next; `None` if and only if there is no timer. O(1).
     ///
     /// Never later than the earliest timer. The result is the earliest timer's due time, except when more than
-    /// [`CLEAN_BATCH`] entries of stopped or moved timers stood before that one; then the result may be earlier, and a
-    /// `pop_due` at that time finds nothing and brings the front forward. After [`clean`](Heap::clean) the result is
-    /// exact.
+    /// [`CLEAN_BATCH`](crate::CLEAN_BATCH) entries of stopped or moved timers stood before that one; then the result may
+    /// be earlier, and a `pop_due` at that time finds nothing and brings the front forward.
     #[must_use]
     #[doc(alias = "wakeTime")]
     pub fn next_due(&self) -> Option<Nanos> {
@@ -130,15 +129,17 @@ impl<T> Heap<T> {
 
     /// Stops a timer and returns its value; `None` for a stale handle. O(1), and O(log n) for the earliest timer.
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
-        let timer = self.timers.remove_if(handle.slot, |timer| timer.generation == handle.generation)?;
-        self.unfile(timer.filed_seq);
-        Some(timer.value)
+        let is_it = |timer: &mut Timer<T>| timer.generation == handle.generation;
+        let (filed_seq, value) =
+            self.timers.remove_if(handle.slot, is_it, |timer| (timer.filed_seq, timer.value))?;
+        self.unfile(filed_seq);
+        Some(value)
     }
 
     /// Moves a timer to another due time, behind the timers that already have it. Returns `false` for a stale handle.
     ///
-    /// To a later time O(1), as the new time is just noted, and O(log n) for the earliest timer. To an earlier time
-    /// O(log n), or O(1) where an entry from before a former reset still stands early enough.
+    /// To a later time O(1), as the new time is just noted, and O(log n) for the earliest timer. To an earlier time O(log n),
+    /// or O(1) if the timer's entry, filed before a former reset, is still early enough.
     pub fn reset(&mut self, handle: Handle, due: Nanos) -> bool {
         let seq = self.next_seq();
         let timer = self.timers.get_mut(handle.slot).filter(|timer| timer.generation == handle.generation);
@@ -151,15 +152,14 @@ impl<T> Heap<T> {
         } else {
             timer.filed_due = due;
             let old_seq = mem::replace(&mut timer.filed_seq, seq);
-            // The new entry first: an old entry that was the front is the front no more, and nothing is cleaned in
-            // vain.
+            // The new entry first: if the old entry was the front, it is the front no more, and nothing is cleaned in vain.
             self.entries.push(Entry { due, seq, slot: handle.slot });
             self.unfile(old_seq);
         }
         true
     }
 
-    /// Takes the earliest timer if that is due at `now`, with the due time. O(log n) amortised.
+    /// Takes the earliest timer, with its due time, if it is due at `now`. O(log n) amortised.
     ///
     /// ```
     /// use gmp_timers::{Heap, Nanos};
@@ -179,28 +179,19 @@ impl<T> Heap<T> {
             if self.settle(root) == Front::Corrected {
                 continue;
             }
-            let timer = self.timers.remove_if(root.slot, |_| true)?;
+            let popped = self.timers.remove_if(root.slot, |_| true, |timer| (timer.due, timer.value))?;
             self.entries.pop_root();
             self.limit_dead();
-            self.clean_up(CLEAN_BATCH);
-            return Some((timer.due, timer.value));
+            self.clean_up();
+            return Some(popped);
         }
     }
 
-    /// Makes [`next_due`](Heap::next_due) exact: that of the earliest timer.
+    /// Takes all timers out, to insert them elsewhere or to drop them. O(1), and then O(log n) for each timer.
     ///
-    /// For a caller that is about to sleep and wants no wake-up in vain. O(1) if there is nothing to clean, and
-    /// otherwise amortised over the calls of `remove` and `reset` that left entries to clean.
-    #[doc(alias = "cleanHead")]
-    pub fn clean(&mut self) {
-        self.clean_up(usize::MAX);
-    }
-
-    /// Takes all timers out, to insert them elsewhere or to drop them. O(1), and then O(log n) a timer.
-    ///
-    /// The iterator gives (due time, value) in the order in which they would have fired, so that insertion into another
-    /// heap keeps the order. The iterator does not borrow this heap, which is empty and at once usable again: two heaps
-    /// that have a lock each need never be locked together. Handles given out so far are stale.
+    /// The iterator gives (due time, value) in the order in which they would have fired, so insertion into another heap keeps
+    /// the order. The iterator does not borrow this heap, which is empty and usable at once: two heaps with a lock each need
+    /// never be locked together. Handles given out so far are stale.
     pub fn drain(&mut self) -> Drain<T> {
         // The counters stay: otherwise the handles of the timers that left would name new ones.
         let entries = mem::replace(&mut self.entries, Entries::new());
@@ -231,7 +222,7 @@ impl<T> fmt::Debug for Heap<T> {
     }
 }
 
-/// The timers that [`Heap::drain`] took out. What is not iterated over is dropped with the iterator.
+/// The timers that [`Heap::drain`] took out. Timers that are not iterated over are dropped with the iterator.
 ///
 /// ```
 /// use gmp_timers::{Heap, Nanos};

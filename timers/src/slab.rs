@@ -1,12 +1,12 @@
 //! Numbered slots in blocks of 64; the memory of an empty block is freed.
 //!
-//! A chunk is the place of a block in the directory. Values never move, so a slot's number is good for as long as the
-//! value stays; one array of all slots would keep its length for one old timer at the end, and copy all values to grow.
+//! A chunk is the place of a block in the directory. Values never move, so a slot's number is valid as long as the value stays.
+//! One array of all slots would keep its length for one old timer at the end, and copy all values to grow.
 //!
 //! Invariants:
 //! 1. Bit b of `used` is set if and only if slot b of the chunk holds a value.
-//! 2. A chunk has a block if and only if it holds a value. One block without a chunk is kept in `spare`, so that a
-//!    number of timers which swings around a multiple of 64 allocates nothing.
+//! 2. A chunk has a block if and only if it holds a value. One block without a chunk is kept in `spare`, so a heap whose number
+//!    of timers swings around a multiple of 64 allocates nothing.
 //! 3. A chunk is in the list that starts at `open` if and only if it has a free slot.
 //!
 //! Memory: one block for each chunk that holds a value, one spare. The directory (half a byte a slot) goes when
@@ -19,7 +19,7 @@ use core::mem;
 const CHUNK: u32 = u64::BITS;
 /// Directories up to this length are kept: 2 KiB.
 const MIN_CHUNKS: usize = 64;
-/// So many chunks have all the numbers that a u32 can hold.
+/// How many chunks have all the numbers that a u32 can hold.
 const MAX_CHUNKS: usize = 1 << (32 - CHUNK.trailing_zeros());
 /// End of the list of open chunks.
 const NONE: u32 = u32::MAX;
@@ -78,11 +78,17 @@ impl<V> Slab<V> {
         chunk.block.get_mut((slot % CHUNK) as usize)?.as_mut()
     }
 
+    /// Empties the slot if `pred` returns `true`. Returns the part of the value that `part` takes, so that no more is copied.
     #[inline]
-    pub fn remove_if(&mut self, slot: u32, pred: impl FnOnce(&mut V) -> bool) -> Option<V> {
+    pub fn remove_if<R>(
+        &mut self,
+        slot: u32,
+        pred: impl FnOnce(&mut V) -> bool,
+        part: impl FnOnce(V) -> R,
+    ) -> Option<R> {
         let (at, bit) = (slot / CHUNK, slot % CHUNK);
         let chunk = self.chunks.get_mut(at as usize)?;
-        let value = chunk.block.get_mut(bit as usize)?.take_if(pred)?;
+        let value = chunk.block.get_mut(bit as usize)?.take_if(pred).map(part)?;
         if chunk.used == u64::MAX {
             chunk.next_open = mem::replace(&mut self.open, at);
         }
@@ -142,11 +148,11 @@ mod tests {
         let slots: Vec<u32> = (0..10_000).map(|value| slab.insert(value)).collect();
         assert_eq!(slab.blocks(), 10_000usize.div_ceil(64));
         for &slot in &slots[..9_999] {
-            assert!(slab.remove_if(slot, |_| true).is_some());
+            assert!(slab.remove_if(slot, |_| true, |value| value).is_some());
         }
         slab.check();
         assert_eq!(slab.blocks(), 2);
-        assert_eq!(slab.remove_if(slots[9_999], |_| true), Some(9_999));
+        assert_eq!(slab.remove_if(slots[9_999], |_| true, |value| value), Some(9_999));
         slab.check();
         assert_eq!((slab.blocks(), slab.directory()), (1, 0));
         slab.insert(7);
@@ -162,7 +168,7 @@ mod tests {
             assert_eq!(slab.insert(value), value);
         }
         for slot in (0..640).filter(|slot| slot % 5 != 0) {
-            assert_eq!(slab.remove_if(slot, |value| *value == slot), Some(slot));
+            assert_eq!(slab.remove_if(slot, |value| *value == slot, |value| value), Some(slot));
         }
         slab.check();
         for _ in 0..512 {
@@ -179,9 +185,9 @@ mod tests {
     fn a_refused_or_unknown_slot_changes_nothing() {
         let mut slab = Slab::new();
         let slot = slab.insert('a');
-        assert_eq!(slab.remove_if(slot, |_| false), None);
-        assert_eq!(slab.remove_if(slot + 1, |_| true), None);
-        assert_eq!(slab.remove_if(u32::MAX, |_| true), None);
+        assert_eq!(slab.remove_if(slot, |_| false, |value| value), None);
+        assert_eq!(slab.remove_if(slot + 1, |_| true, |value| value), None);
+        assert_eq!(slab.remove_if(u32::MAX, |_| true, |value| value), None);
         assert_eq!(slab.get_mut(slot + 64), None);
         assert_eq!(slab.get_mut(u32::MAX), None);
         assert_eq!(slab.get_mut(slot), Some(&mut 'a'));

@@ -1,8 +1,9 @@
-//! ureq over our sockets, by its own traits: whoever waits for a server, or for a connection, parks. TLS is ureq's, on top.
+//! ureq over our sockets, by its own traits: a goroutine that waits for a server, or for a connection, parks. ureq's own TLS is
+//! on top.
 
 use gmp::net::TcpStream;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, ToSocketAddrs};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// An agent as ureq's own, over our sockets.
+/// Makes an agent like ureq's own, over our sockets.
 pub fn agent(config: Config) -> Agent {
     Agent::with_parts(config, ().chain(Goroutines).chain(RustlsConnector::default()), Names)
 }
@@ -52,7 +53,7 @@ impl Connector for Goroutines {
     }
 }
 
-/// Shared with the agent, which can end what waits.
+/// A socket that is shared with the agent, which can end a wait on it.
 #[derive(Debug)]
 struct Socket(TcpStream);
 
@@ -89,7 +90,8 @@ impl Transport for Stream {
         Ok(got > 0)
     }
 
-    /// Whether the connection is open and silent, asked of the kernel without a wait: ureq holds a lock of std meanwhile.
+    /// Returns whether the connection is open and silent. It asks the kernel without a wait, because ureq holds a lock of std
+    /// meanwhile.
     fn is_open(&mut self) -> bool {
         let mut byte = 0_u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -99,7 +101,8 @@ impl Transport for Stream {
     }
 }
 
-/// None where there is none. A limit of zero, which is no valid one, is over at once.
+/// Returns the limit, or `None` if there is no limit. A limit of zero, which a socket does not accept, becomes one that is over
+/// at once.
 fn limit(timeout: NextTimeout) -> Option<Duration> {
     (!timeout.after.is_not_happening()).then(|| (*timeout.after).max(Duration::from_nanos(1)))
 }
@@ -111,7 +114,8 @@ fn told(broken: io::Error, timeout: NextTimeout) -> Error {
     }
 }
 
-/// std's look-up of names, by hand-off. ureq's own would start a thread for each, which it can leave when the time is over.
+/// std's look-up of names, in the runtime's line. ureq's own resolver would start a thread for each look-up, and leave it when
+/// the time is over.
 #[derive(Debug)]
 struct Names;
 
@@ -121,7 +125,7 @@ impl Resolver for Names {
         let port = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
         let port = uri.port_u16().unwrap_or(port);
         let mut found = self.empty();
-        let addrs = gmp::blocking(|| (host, port).to_socket_addrs())?;
+        let addrs = gmp::net::lookup((host, port))?;
         addrs.take(16).for_each(|addr| found.push(addr));
         if found.is_empty() { Err(Error::HostNotFound) } else { Ok(found) }
     }

@@ -1,19 +1,19 @@
 //! Channels in which each receiver sees each message: tokio's `broadcast`, in blocking style.
 //!
 //! ```text
-//!   ring:   [ message, how many have not seen it ] ×, from the oldest that a receiver has not seen; at most `capacity`
-//!   tail:   the number of the next message. Each receiver has the number of the one that it sees next
+//!   ring:   [ message, number of receivers that have not seen it ] ×, oldest unseen message first; at most `capacity`
+//!   tail:   the number of the next message. Each receiver has the number of the message that it sees next
 //! ```
-//! A send puts its message at the tail; in a full ring the oldest message goes, and a receiver that has not seen that
-//! message *lags*: its next receive tells how many messages it has missed, and the receive after that goes on with the
-//! oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the
-//! message without the channel's lock, under the message's own, and counts it as seen afterwards: after a clone that
+//! A send puts its message at the tail; in a full ring the oldest message is removed, and a receiver that has not seen that
+//! message *lags*: its next receive tells how many messages the receiver has missed, and the receive after that continues with
+//! the oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the message
+//! without the channel's lock, under the message's own lock, and counts the message as seen afterwards: after a clone that
 //! panics the same receiver gets the message again.
 //!
-//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and each has a
-//! future beside it ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is used
-//! as given, where tokio rounds it up to a power of two; a [`Receiver`] can be cloned; waits may have a limit, and there
-//! is [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
+//! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and each has a future
+//! beside it ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is used as given,
+//! where tokio rounds it up to a power of two; a [`Receiver`] can be cloned; waits can have a limit, and there is
+//! [`close`](Sender::close). A receiver is an arm of a [`select!`](crate::select) by its [`bell`](Receiver::bell).
 //!
 //! ```
 //! use gmp::chan::broadcast;
@@ -40,8 +40,9 @@ mod ring;
 pub use err::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 
 use crate::chan::buffer::Buffer;
-use crate::chan::several::{self, Bell, Bells, Parties, Side, wait_for};
+use crate::chan::several::{self, Bell, Bells, Deserted, Parties, Side, wait_for};
 use crate::host::{Active, Clock};
+use crate::impls::{opaque, unwind_safe};
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync;
 use crate::sync::wait_queue::Notified;
@@ -49,8 +50,6 @@ use futures::{Closed, Recv};
 use gmp_timers::Nanos;
 use ring::{Entry, Found, Message, State};
 use std::collections::VecDeque;
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 struct Shared<T> {
@@ -68,7 +67,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Makes a channel in which a receiver may be up to `capacity` messages behind.
+/// Makes a channel in which a receiver can be up to `capacity` messages behind.
 ///
 /// # Panics
 /// If `capacity` is 0.
@@ -81,6 +80,7 @@ impl<T> Shared<T> {
 /// assert_eq!(receiver.recv(), Err(RecvError::Lagged(3)));
 /// assert_eq!((receiver.recv(), receiver.recv()), (Ok(4), Ok(5)));
 /// ```
+#[must_use]
 #[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Shared::new(capacity, 1);
@@ -102,7 +102,7 @@ pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// A half that receives each message sent after its subscription. A clone has seen what the original has seen.
+/// A half that receives each message sent after its subscription. A clone has seen the same messages as the original.
 ///
 /// ```
 /// use gmp::chan::broadcast;
@@ -117,12 +117,12 @@ pub struct Sender<T> {
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     next: u64,
-    /// Received already, by a call that a panic of a `drop` has ended. Clones of the receiver share it.
+    /// A message that was received already, by a call that a panic of a `drop` has ended. Clones of the receiver share it.
     kept: Option<Message<T>>,
     bell: Option<Bell>,
 }
 
-/// A message that was received and counted as seen, until the call returns it. A call that unwinds leaves it to the next one.
+/// A message that was received and counted as seen, until the call returns it. A call that unwinds leaves it to the next call.
 struct Keeps<'a, T> {
     kept: &'a mut Option<Message<T>>,
     message: Option<T>,
@@ -149,10 +149,7 @@ impl<T> Drop for Keeps<'_, T> {
     }
 }
 
-impl<T> UnwindSafe for Sender<T> {}
-impl<T> RefUnwindSafe for Sender<T> {}
-impl<T> UnwindSafe for Receiver<T> {}
-impl<T> RefUnwindSafe for Receiver<T> {}
+unwind_safe!([T] Sender<T>, [T] Receiver<T>);
 
 impl<T> Sender<T> {
     /// Makes a channel without receivers; [`subscribe`](Self::subscribe) makes them.
@@ -164,11 +161,12 @@ impl<T> Sender<T> {
         Sender { shared: Shared::new(capacity, 0) }
     }
 
-    /// Sends to all receivers that there are, and returns their number. Does not block: in a full channel the oldest message
-    /// goes, and is dropped here if no receiver holds it. If that `drop` panics, the panic goes on once `message` is sent.
+    /// Sends to all present receivers, and returns their number. Does not block: in a full channel the oldest message is
+    /// removed, and is dropped here if no receiver holds it. If that `drop` panics, the panic propagates once `message` is
+    /// sent.
     ///
     /// # Errors
-    /// There is no receiver, or the channel is closed. The error holds the message.
+    /// If there is no receiver, or the channel is closed. The error holds the message.
     pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
         let message = Arc::new(sync::Mutex::new(message));
         let mut notified = Notified::new();
@@ -197,10 +195,26 @@ impl<T> Sender<T> {
         Receiver::subscribed(&self.shared)
     }
 
-    /// Closes the channel: sends fail from then on, and receives when they have seen what was sent before. Returns `false`
+    /// Closes the channel: sends fail from then on, and receives fail once the receiver has seen all messages. Returns `false`
     /// if the channel was closed already. Does not block.
     pub fn close(&self) -> bool {
         several::close(&self.shared.state, &self.shared.bells)
+    }
+
+    /// Returns `true` if there is no receiver, or the channel is closed. Does not block.
+    ///
+    /// ```
+    /// use gmp::chan::broadcast;
+    ///
+    /// let news = broadcast::Sender::<u32>::new(4);
+    /// assert!(news.is_closed());
+    /// let reader = news.subscribe();
+    /// assert!(!news.is_closed());
+    /// news.close();
+    /// assert!(news.is_closed() && reader.is_closed());
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.lock().parties.is_deserted()
     }
 
     /// Blocks the calling goroutine, or the plain thread, until there is no receiver, or the channel is closed.
@@ -208,12 +222,12 @@ impl<T> Sender<T> {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn closed(&self) {
-        wait_for(&self.shared.state, Side::Senders, None, |state| state.parties.is_deserted().then_some(()));
+        several::wait_deserted(&self.shared.state);
     }
 
-    /// As [`closed`](Self::closed), as a future: blocks nothing, and may be polled by any task, on goroutines
-    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, and may be dropped at any time.
-    /// Polled again after its end it looks again.
+    /// As [`closed`](Self::closed), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, and can be dropped
+    /// at any time. Polled again after its end, it looks again.
     ///
     /// ```
     /// use gmp::chan::broadcast;
@@ -224,12 +238,17 @@ impl<T> Sender<T> {
     /// other.join().unwrap();
     /// ```
     pub fn closed_async(&self) -> Closed<'_, T> {
-        Closed::new(self)
+        Closed::new(self, Deserted::new())
     }
 
     /// Returns the number of receivers at this moment.
     pub fn receiver_count(&self) -> usize {
         self.shared.state.lock().parties.receivers
+    }
+
+    /// Returns the number of senders at this moment.
+    pub fn sender_count(&self) -> usize {
+        self.shared.state.lock().parties.senders
     }
 
     /// Returns the number of messages that some receiver has not seen.
@@ -272,7 +291,7 @@ impl<T> Receiver<T> {
         Self::subscribed(&self.shared)
     }
 
-    /// Returns the number of messages that were sent and this receiver has not seen; those that it has missed count.
+    /// Returns the number of messages that were sent and that this receiver has not seen, including those that it has missed.
     pub fn len(&self) -> usize {
         let unseen = self.shared.state.lock().tail - self.next;
         usize::try_from(unseen).unwrap_or(usize::MAX) + usize::from(self.kept.is_some())
@@ -288,14 +307,24 @@ impl<T> Receiver<T> {
         self.shared.state.lock().parties.closed
     }
 
+    /// Returns the number of senders at this moment.
+    pub fn sender_count(&self) -> usize {
+        self.shared.state.lock().parties.senders
+    }
+
+    /// Returns the number of receivers at this moment.
+    pub fn receiver_count(&self) -> usize {
+        self.shared.state.lock().parties.receivers
+    }
+
     /// Returns `true` if both receive from the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Returns a channel that has a message when there may be something to receive, and is closed with this one: an arm of
-    /// [`select!`](crate::select), after which [`try_recv`](Self::try_recv) receives. It may also ring for what was received
-    /// already. Does not block.
+    /// [`select!`](crate::select), after which [`try_recv`](Self::try_recv) receives. The bell may also ring for a message that
+    /// was received already. Does not block.
     ///
     /// ```
     /// use gmp::chan::{self, broadcast::{self, TryRecvError}};
@@ -326,14 +355,14 @@ impl<T> Receiver<T> {
         self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| kept || state.tail > next)
     }
 
-    /// A receive was given up, whose caller may have heard the bell.
+    /// Rings again if messages are left, as a receive was given up whose caller may have heard the bell.
     fn ring_for_the_rest(&self) {
         if self.bell.is_some() && !self.is_empty() {
             self.shared.bells.ring(self.bell.as_ref());
         }
     }
 
-    /// Counts the next message as seen, which was cloned.
+    /// Counts the next message, which was cloned, as seen.
     #[inline]
     fn took(&mut self, message: Message<T>, clone: T) -> T {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
@@ -342,7 +371,7 @@ impl<T> Receiver<T> {
         gone.put(message);
         let mut state = self.shared.state.lock();
         state.saw(self.next, self.next + 1, &mut gone);
-        // It may have left the ring meanwhile.
+        // The message may have left the ring meanwhile.
         self.next += 1;
         let more = state.tail > self.next;
         drop(state);
@@ -351,7 +380,7 @@ impl<T> Receiver<T> {
         keeps.give()
     }
 
-    /// As `took`, of what a call before has kept.
+    /// As `took`, for a message that an earlier call has kept.
     #[cold]
     fn took_kept(&mut self, clone: T) -> T {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
@@ -362,7 +391,7 @@ impl<T> Receiver<T> {
         message
     }
 
-    /// Receives what a call before has kept, if no clone of the receiver has it as well.
+    /// Receives a message that an earlier call has kept, if no clone of the receiver has it as well.
     fn take_kept_alone(&mut self) -> Option<T> {
         match Arc::try_unwrap(self.kept.take()?) {
             Ok(kept) => {
@@ -379,8 +408,8 @@ impl<T> Receiver<T> {
 }
 
 impl<T: Clone> Receiver<T> {
-    /// Receives the next message. Blocks the calling goroutine, or the plain thread, until there is one that this receiver
-    /// has not seen. A panic of the message's `clone` goes on, and the message is received again by the next call.
+    /// Receives the next message. Blocks the calling goroutine, or the plain thread, until there is one that this receiver has
+    /// not seen. A panic of the message's `clone` propagates, and the next call receives the message again.
     ///
     /// ```
     /// use gmp::chan::broadcast;
@@ -395,7 +424,7 @@ impl<T: Clone> Receiver<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
     ///
     /// # Errors
-    /// The channel is closed, or this receiver has missed messages.
+    /// If the channel is closed, or this receiver has missed messages.
     pub fn recv(&mut self) -> Result<T, RecvError> {
         match self.recv_in(None) {
             Ok(message) => Ok(message),
@@ -405,13 +434,13 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// As [`recv`](Self::recv), as a future: blocks nothing, and may be polled by any task, on goroutines
-    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
-    /// receivers that block, for a message and for its turn to clone that. No runtime is needed. Polled again after its end it
-    /// receives the next message.
+    /// As [`recv`](Self::recv), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, in one queue with
+    /// the receivers that block, for a message and for its turn to clone the message. No runtime is needed. Polled again after
+    /// its end, it receives the next message.
     ///
-    /// *Cancel safety*: a future that is dropped before it was ready has seen no message, which the next call of this receiver
-    /// finds, if it is not too late. After a panic of the message's `clone` as well.
+    /// *Cancel safety*: a future that is dropped before it was ready has seen no message; the next call of this receiver finds
+    /// the message, unless the receiver lags by then. The same holds after a panic of the message's `clone`.
     ///
     /// ```
     /// use gmp::chan::broadcast::{self, RecvError};
@@ -427,7 +456,7 @@ impl<T: Clone> Receiver<T> {
     ///                 match reader.recv_async().await {
     ///                     Ok(n) => sum += n,
     ///                     Err(RecvError::Lagged(_)) => {}
-    ///                     // The sender went with its goroutine.
+    ///                     // The sender was dropped with its goroutine.
     ///                     Err(RecvError::Closed) => return sum,
     ///                 }
     ///             }
@@ -440,7 +469,7 @@ impl<T: Clone> Receiver<T> {
     /// A future that has come to a message, and is neither polled nor dropped, holds up the other receivers of that message.
     ///
     /// # Errors
-    /// The output: as [`recv`](Self::recv).
+    /// The output is as that of [`recv`](Self::recv).
     pub fn recv_async(&mut self) -> Recv<'_, T> {
         Recv::new(self)
     }
@@ -452,9 +481,9 @@ impl<T: Clone> Receiver<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). No message is lost.
     ///
     /// # Errors
-    /// The time has passed, the channel is closed, or this receiver has missed messages.
+    /// If the time has passed, the channel is closed, or this receiver has missed messages.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.recv_in(Some(Active::now().saturating_add(timeout)))
+        self.recv_in(Some(Active::after(timeout)))
     }
 
     /// As [`recv_timeout`](Self::recv_timeout), until `deadline` at most.
@@ -492,7 +521,7 @@ impl<T: Clone> Receiver<T> {
     /// lost.
     ///
     /// # Errors
-    /// There is no message yet, the channel is closed, or this receiver has missed messages.
+    /// If there is no message yet, the channel is closed, or this receiver has missed messages.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         if self.kept.is_some() {
             return Ok(self.take_kept(None).expect("try_recv: without a limit it comes"));
@@ -511,13 +540,13 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// Clones the message, and counts it as seen after that; `None` if others still clone it at the limit.
+    /// Clones the message, and then counts it as seen; returns `None` if others still clone it at the limit.
     fn take(&mut self, message: Message<T>, until: Option<Nanos>) -> Option<T> {
         let clone = self.clone_of(&message, until)?;
         Some(self.took(message, clone))
     }
 
-    /// Receives what a call before has kept; `None` if others still clone it at the limit.
+    /// Receives a message that an earlier call has kept; returns `None` if others still clone it at the limit.
     #[cold]
     fn take_kept(&mut self, until: Option<Nanos>) -> Option<T> {
         if let Some(message) = self.take_kept_alone() {
@@ -528,7 +557,7 @@ impl<T: Clone> Receiver<T> {
         Some(self.took_kept(clone))
     }
 
-    /// A call that ends here leaves the message.
+    /// Clones the message. A call that ends here leaves the message for the next one.
     #[inline]
     fn clone_of(&self, message: &Message<T>, until: Option<Nanos>) -> Option<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
@@ -562,14 +591,4 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
+opaque!([T] Sender<T>, [T] Receiver<T>);

@@ -11,13 +11,12 @@ use crate::chan::select::{
 use crate::chan::state::RecordPtr;
 use crate::chan::{Receiver, Sender, limit_of};
 use crate::host::{Active, Clock, Threads};
+use crate::impls::opaque;
 use crate::m::M;
 use selected::OwnSpace;
-use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A select over a list of operations that is built at run time. Where the list is fixed, use
-/// [`select!`](crate::select).
+/// A select over a list of operations that is built at run time. If the list is fixed, use [`select!`](crate::select).
 ///
 /// [`send`](Self::send) and [`recv`](Self::recv) add operations and return their numbers. [`select`](Self::select) blocks the
 /// goroutine, or the plain thread, until an operation is ready, chooses one of the ready operations with equal probability, and
@@ -41,9 +40,9 @@ use std::time::{Duration, Instant};
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
 ///
-/// A `Select` may go to another goroutine or thread, as crossbeam-channel's. The messages of its channels need not be
-/// `Send`: a message that was received in another goroutine or thread than that in which the operations were added, and whose
-/// operation is not completed, is never dropped.
+/// A `Select` can be sent to another goroutine or thread, like crossbeam-channel's. The messages of its channels need not be
+/// `Send`: if a message was received in another goroutine or thread than the one that added the operations, and its operation
+/// is not completed, the message is never dropped.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -68,24 +67,25 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "reflect.Select")]
 pub struct Select<'a> {
-    /// In any order, or in the order in which they were added if that counts.
+    /// In the order in which they were added if that counts, otherwise in any order.
     operations: Vec<Added<'a>>,
     /// The number of the next operation.
     next: usize,
     choice: Choice,
-    /// Where all operations were added.
+    /// The goroutine or thread that added all operations.
     home: Home,
-    /// Memory for the arms of a call. Always empty between two calls; without the lifetime, of which the drop of a
-    /// `Select` would have to know otherwise.
+    /// Memory for the arms of a call. Always empty between two calls; without the lifetime `'a`, which the drop of a `Select`
+    /// would otherwise have to respect.
     arms: Vec<Arm<'static>>,
 }
 
-// SAFETY: between two calls there are no arms. An operation is a reference to a channel's state, which a lock guards,
-// and functions that move messages from slot to slot. What a type that is not `Send` forbids elsewhere is to use a message
-// as what it is: `recv` and `send` of a chosen operation do so, by a receiver or sender that is there, so that the type is
-// `Send`; and the drop of a message that was not completed, which `SelectedOperation` does at `home` alone.
+// SAFETY: between two calls there are no arms. An operation is a reference to a channel's state, which a lock guards, and
+// functions that move messages from slot to slot. A type that is not `Send` forbids another thread only to use a message as a
+// value of that type. `recv` and `send` of a chosen operation do so, by a receiver or sender that this thread has, so the type
+// is `Send`; and so does the drop of a message whose operation was not completed, which `SelectedOperation` does at `home`
+// alone.
 unsafe impl Send for Select<'_> {}
-// SAFETY: as for `Send`; through a shared reference nothing is chosen.
+// SAFETY: as for `Send`; a shared reference can't choose an operation.
 unsafe impl Sync for Select<'_> {}
 
 /// An operation of a `Select`.
@@ -93,21 +93,21 @@ unsafe impl Sync for Select<'_> {}
 struct Added<'a> {
     operation: Operation<'a>,
     number: usize,
-    /// Which operation is tried in the turn that has this place: the turns of all are a random order of the operations, which
+    /// The operation that is tried in the turn with this place: the turns of all are a random order of the operations, which
     /// changes with each select.
     turn: usize,
 }
 
-/// Where operations were added.
+/// The goroutine or thread that added operations.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Home {
-    /// There are none yet.
+    /// No operation was added yet.
     Nowhere,
-    /// In this goroutine, by its runtime's number in the process and its own in the runtime: no other goroutine ever has both.
-    /// What the goroutine had may outlast it, and its runtime, on the thread that has called `run_locked`.
+    /// This goroutine, by its runtime's number in the process and its own number in the runtime: no other goroutine ever has
+    /// both. A `Select` of the goroutine can outlive it, and its runtime, on the thread that has called `run_locked`.
     Goroutine(u64, u64),
     Thread(<Active as Threads>::ThreadId),
-    /// In several of these.
+    /// Several of these.
     Several,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Select<'a> {
         Self::of(Choice::Uniform)
     }
 
-    /// Makes a `Select` without operations, which of several ready operations chooses the one that was added first.
+    /// Makes a `Select` without operations, which chooses the first added of several ready operations.
     pub fn new_biased() -> Self {
         Self::of(Choice::InOrder)
     }
@@ -145,12 +145,12 @@ impl<'a> Select<'a> {
         number
     }
 
-    /// Adds a send and returns the number of the operation. The message is needed only when the send is completed.
+    /// Adds a send and returns the operation's number. The message is needed only when the send is completed.
     pub fn send<T>(&mut self, sender: &'a Sender<T>) -> usize {
         self.add(Operation::new(Direction::Send, sender.chan()))
     }
 
-    /// Adds a receive and returns the number of the operation.
+    /// Adds a receive and returns the operation's number.
     pub fn recv<T>(&mut self, receiver: &'a Receiver<T>) -> usize {
         self.add(Operation::new(Direction::Receive, receiver.chan()))
     }
@@ -170,13 +170,13 @@ impl<'a> Select<'a> {
         self.begin_turns();
     }
 
-    /// Any order of the turns is as good as another.
+    /// Resets the turns: any order is as good as another.
     fn begin_turns(&mut self) {
         self.operations.iter_mut().enumerate().for_each(|(turn, added)| added.turn = turn);
     }
 
-    /// Has the operations, unless their order counts, in that of the locks of their channels: the arms need no sorting then, in
-    /// this call and the next ones.
+    /// Sorts the operations, unless their order counts, by the order of their channels' locks: then the arms need no sorting,
+    /// in this call and the next ones.
     fn put_in_order(&mut self) {
         let place = |added: &Added<'a>| added.operation.place();
         if self.choice == Choice::Uniform && !self.operations.is_sorted_by_key(place) {
@@ -190,16 +190,16 @@ impl<'a> Select<'a> {
         assert!(!self.operations.is_empty(), "no operations have been added to `Select`");
     }
 
-    /// Calls `f` with an arm of each operation, in their order. The arms are gone afterwards, also where `f` unwinds.
+    /// Calls `f` with an arm of each operation, in their order. The arms are gone afterwards, also if `f` unwinds.
     fn with_arms<R>(&mut self, f: impl FnOnce(&Self, &mut [Arm<'a>]) -> R) -> R {
         self.put_in_order();
-        // SAFETY: an empty vector, of a type that differs by a lifetime alone.
+        // SAFETY: the vector is empty, and the types differ only in a lifetime.
         let mut arms =
             unsafe { std::mem::transmute::<Vec<Arm<'static>>, Vec<Arm<'a>>>(std::mem::take(&mut self.arms)) };
         arms.extend(self.operations.iter().map(|added| Arm::new(added.operation)));
         let result = f(self, &mut arms);
         arms.clear();
-        // SAFETY: an empty vector, of a type that differs by a lifetime alone.
+        // SAFETY: the vector is empty, and the types differ only in a lifetime.
         self.arms = unsafe { std::mem::transmute::<Vec<Arm<'a>>, Vec<Arm<'static>>>(arms) };
         result
     }
@@ -214,8 +214,8 @@ impl<'a> Select<'a> {
         self.run_together(limit, None)
     }
 
-    /// Locks all channels at once, and waits; or first asks a sender for its message, which the operation of this number has
-    /// claimed.
+    /// Locks all channels at once, and waits; if `claimed`, first asks the sender that this operation has claimed for its
+    /// message.
     #[inline(never)]
     fn run_together(
         &mut self,
@@ -235,9 +235,9 @@ impl<'a> Select<'a> {
         })
     }
 
-    /// Tries the operations one by one, in an order in which each is the next with the same probability: so each of
-    /// those that are ready is found with the same. Nothing is said of a moment at which none is ready: for that, and to
-    /// wait, all channels are locked.
+    /// Tries the operations one by one, in a random order in which each is equally likely to be next: so each ready operation
+    /// is equally likely to be found first. This can't tell that at some moment none is ready: for that, and to wait, all
+    /// channels are locked.
     #[inline(always)]
     fn run_in_turn(&mut self, limit: Limit) -> Option<SelectedOperation<'a>> {
         let (mut space, count) = (Space::empty(), self.operations.len());
@@ -277,9 +277,9 @@ impl<'a> Select<'a> {
     ) -> SelectedOperation<'a> {
         let room = matches!(chosen, Chosen::Sends(_)).then(OwnSpace::new);
         let at = room.as_ref().map_or(std::ptr::null_mut(), |room| room.0);
-        // SAFETY: by this function's contract. The room is a box, which does not move, and is dropped after the
-        // `Selected`, by the order of the fields. The message is moved with the operation, which tells where it lies
-        // before it uses the message.
+        // SAFETY: by this function's contract. The room is a box, which does not move, and is dropped after the `Selected`, by
+        // the order of the fields. The message is moved with the operation, which sets the message's address (`at`) before it
+        // uses the message.
         let selected = unsafe { Selected::of_choice(arm, at, chosen, limit) };
         let message = Inline::out_of(space);
         SelectedOperation { index, selected: Some(selected), room, message, home: self.home }
@@ -309,7 +309,7 @@ impl<'a> Select<'a> {
     /// describes.
     ///
     /// # Errors
-    /// No operation is ready, or none was added.
+    /// If no operation is ready, or none was added.
     pub fn try_select(&mut self) -> Result<SelectedOperation<'a>, TrySelectError> {
         self.run(Limit::Now).ok_or(TrySelectError)
     }
@@ -320,7 +320,7 @@ impl<'a> Select<'a> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `timeout` has passed. Without operations the call blocks for all of it.
+    /// If `timeout` has passed. Without operations the call blocks for all of it.
     pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
         self.run(Limit::Until(limit_of(timeout))).ok_or(SelectTimeoutError)
     }
@@ -356,7 +356,7 @@ impl<'a> Select<'a> {
     /// Returns the number of an operation that could complete without waiting. Does not block.
     ///
     /// # Errors
-    /// No operation could, or none was added.
+    /// If no operation could, or none was added.
     pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
         self.watch(Limit::Now).ok_or(TryReadyError)
     }
@@ -367,7 +367,7 @@ impl<'a> Select<'a> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `timeout` has passed. Without operations the call blocks for all of it.
+    /// If `timeout` has passed. Without operations the call blocks for all of it.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
         self.watch(Limit::Until(limit_of(timeout))).ok_or(ReadyTimeoutError)
     }
@@ -397,8 +397,4 @@ impl Default for Select<'_> {
     }
 }
 
-impl fmt::Debug for Select<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Select { .. }")
-    }
-}
+opaque!(Select<'_>);

@@ -1,14 +1,13 @@
-//! The two ends of a channel: the one that sends, and the one that receives.
+//! The two halves of a channel: the sender and the receiver.
 
 use super::flow::{Abandoned, Chan, Ended, Owned, Party};
 use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, Woken};
 use crate::host::{Active, Clock};
+use crate::impls::{opaque, unwind_safe};
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
-use std::fmt;
 use std::mem::MaybeUninit;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// The half that sends. Clones send to the same channel; when the last one is dropped, the channel closes.
@@ -32,7 +31,7 @@ pub struct Sender<T> {
     pub(super) chan: Option<Owned<T>>,
 }
 
-/// The half that receives. Clones receive from the same channel, each message goes to one of them; when the last one is
+/// The half that receives. Clones receive from the same channel, and each message goes to one of them; when the last one is
 /// dropped, the channel closes.
 ///
 /// ```
@@ -41,7 +40,7 @@ pub struct Sender<T> {
 ///     gmp::run(|| {
 ///         let (sender, receiver) = gmp::chan::bounded(8);
 ///         gmp::go(move || (0..3).for_each(|n| sender.send(n).unwrap()));
-///         // Ends when the last sender is gone.
+///         // Ends when the last sender was dropped.
 ///         assert_eq!(receiver.into_iter().sum::<i32>(), 3);
 ///     })
 /// }
@@ -50,8 +49,8 @@ pub struct Receiver<T> {
     pub(super) chan: Option<Owned<T>>,
 }
 
-// SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to one that is in
-// the channel.
+// SAFETY: a half of a channel moves messages in and out, each to one thread, and gives no reference to a message in the
+// channel.
 unsafe impl<T: Send> Send for Sender<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Sender<T> {}
@@ -59,12 +58,9 @@ unsafe impl<T: Send> Sync for Sender<T> {}
 unsafe impl<T: Send> Send for Receiver<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Receiver<T> {}
-impl<T> UnwindSafe for Sender<T> {}
-impl<T> RefUnwindSafe for Sender<T> {}
-impl<T> UnwindSafe for Receiver<T> {}
-impl<T> RefUnwindSafe for Receiver<T> {}
+unwind_safe!([T] Sender<T>, [T] Receiver<T>);
 
-/// Waits until `limit`; nothing else ends the wait but an interrupt.
+/// Waits until `limit`; only an interrupt ends the wait earlier.
 fn wait_for_nothing(limit: Option<Nanos>) {
     let how = How::new(WaitReason::Never).until(limit);
     let woke = Wait::<Active>::begin().park(how, || Commit::Park);
@@ -74,7 +70,7 @@ fn wait_for_nothing(limit: Option<Nanos>) {
 }
 
 pub(crate) fn limit_of(timeout: Duration) -> Option<Nanos> {
-    Some(Active::now().saturating_add(timeout))
+    Some(Active::after(timeout))
 }
 
 impl<T> Sender<T> {
@@ -109,7 +105,7 @@ impl<T> Sender<T> {
     ///         let (sender, receiver) = gmp::chan::bounded(0);
     ///         gmp::go(move || {
     ///             sender.send("hello").unwrap();
-    ///             // The other half is dropped by then.
+    ///             // The other half was dropped by then.
     ///             assert_eq!(sender.send("world").unwrap_err().into_inner(), "world");
     ///         });
     ///         assert_eq!(receiver.recv(), Ok("hello"));
@@ -121,7 +117,7 @@ impl<T> Sender<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The channel is closed. The error holds the message.
+    /// If the channel is closed. The error holds the message.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let mut message = MaybeUninit::new(message);
         // SAFETY: `message` is initialised, and was moved out if and only if the result is Done.
@@ -136,7 +132,7 @@ impl<T> Sender<T> {
     /// Sends a message if that is possible at once. Does not block.
     ///
     /// # Errors
-    /// There is no room, or, without a buffer, no receiver that waits; or the channel is closed. The error holds the
+    /// If there is no room, or, without a buffer, no waiting receiver; or if the channel is closed. The error holds the
     /// message.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let Some(chan) = self.chan() else { return Err(TrySendError::Full(message)) };
@@ -151,8 +147,8 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends a message, unless the same lies in the buffer, or the channel is closed. For a channel of `once_each`. Does not
-    /// block.
+    /// Sends a message, unless an equal one lies in the buffer, or the channel is closed. For a channel of `once_each`. Does
+    /// not block.
     pub(crate) fn send_absent(&self, message: T)
     where
         T: Copy + PartialEq,
@@ -168,7 +164,7 @@ impl<T> Sender<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed, or the channel is closed. The error holds the message.
+    /// If the time has passed, or the channel is closed. The error holds the message.
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
         self.send_in_time(message, limit_of(timeout))
     }
@@ -202,7 +198,7 @@ impl<T> Receiver<T> {
         self.chan.as_deref()
     }
 
-    /// Closes the channel, even one that users can't close. The caller readies those that are woken, without a lock.
+    /// Closes the channel, even one that users can't close. The caller readies the waiters in `woken`, without a lock.
     pub(crate) fn shut_and_tell(&self, woken: &mut Woken) {
         self.chan().map(|chan| chan.shut_and_tell(woken));
     }
@@ -213,7 +209,7 @@ impl<T> Receiver<T> {
             return Err(Ended::TimedOut);
         };
         let mut slot = MaybeUninit::uninit();
-        // SAFETY: the slot is valid for a write of a `T`, and holds one when the result is Done.
+        // SAFETY: the slot is valid for a write of a `T`, and holds a `T` when the result is Done.
         unsafe {
             match chan.recv(slot.as_mut_ptr(), limit) {
                 Ended::Done => Ok(slot.assume_init()),
@@ -231,7 +227,7 @@ impl<T> Receiver<T> {
     ///         let (sender, receiver) = gmp::chan::bounded(0);
     ///         gmp::go(move || sender.send(6 * 7));
     ///         assert_eq!(receiver.recv(), Ok(42));
-    ///         // The sender went with its goroutine.
+    ///         // The sender was dropped with its goroutine.
     ///         assert!(receiver.recv().is_err());
     ///     })
     /// }
@@ -241,18 +237,18 @@ impl<T> Receiver<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The channel is closed, and no message is left.
+    /// If the channel is closed, and no message is left.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.recv_until(None).map_err(|_| RecvError)
     }
 
-    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about to
-    /// send, and has yet to evaluate the message. For that message `try_recv` blocks the thread, with the P handed off,
-    /// for some 10 ms at most; or 20 ms, where such a `select!` has no message after all, and others are asked. The end of a
+    /// Receives a message that is there. Does not block, except in one case: another goroutine's `select!` is about to send,
+    /// and has yet to evaluate the message. For that message `try_recv` blocks the thread, with the P handed off, for some 10
+    /// ms at most; or 20 ms, if that `select!` sends no message after all, and `try_recv` asks other senders. The end of a
     /// context does not unwind `try_recv`.
     ///
     /// # Errors
-    /// No message is there. The error tells whether the channel is closed.
+    /// If no message is there. The error tells whether the channel is closed.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let Some(chan) = self.chan() else { return Err(TryRecvError::Empty) };
         let mut slot = MaybeUninit::uninit();
@@ -267,19 +263,18 @@ impl<T> Receiver<T> {
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`; or some 10 ms longer, if this call has chosen an arm of a `select!`
-    /// whose message is still being evaluated; or 20 ms, as [`try_recv`](Self::try_recv).
+    /// whose message is still being evaluated; or 20 ms longer, as in [`try_recv`](Self::try_recv).
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed, or the channel is closed and drained.
+    /// If the time has passed, or the channel is closed and drained.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         self.recv_until(limit_of(timeout)).map_err(Self::in_time)
     }
 
-    /// As [`recv`](Self::recv), until `deadline` at most; or some 10 ms longer, as
-    /// [`recv_timeout`](Self::recv_timeout).
+    /// As [`recv`](Self::recv), until `deadline` at most; or some 10 ms longer, as in [`recv_timeout`](Self::recv_timeout).
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -300,42 +295,63 @@ impl<T> Receiver<T> {
 
 /// The methods that both halves have.
 macro_rules! half {
-    ($name:ident, $drop:ident, $text:literal) => {
+    ($name:ident, $drop:ident) => {
         impl<T> $name<T> {
-            /// Returns `true` if there is no message in the buffer; without a buffer always, unless a future was
-            /// dropped that a message was there for.
+            /// Returns `true` if there is no message in the buffer. Without a buffer always returns `true`, unless a future was
+            /// dropped for which a message was kept.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Returns `true` if there is no room in the buffer; always without a buffer.
+            /// Returns `true` if there is no room in the buffer. Without a buffer always returns `true`.
             pub fn is_full(&self) -> bool {
                 self.chan().is_none_or(Chan::is_full)
             }
 
-            /// Returns the number of messages in the buffer. Of those for which futures were woken none counts; when
-            /// such a future is dropped its message does, even if there are more than the capacity then.
+            /// Returns the number of messages in the buffer. A message for which a future was woken does not count; when such a
+            /// future is dropped its message counts again, even if the number then exceeds the capacity.
             pub fn len(&self) -> usize {
                 self.chan().map_or(0, Chan::len)
             }
 
-            /// Returns the number of messages that the buffer has room for; `None` for any number, as of an unbounded channel.
-            /// A [`bounded`](crate::chan::bounded) channel of `usize::MAX`, which only messages without a size can have, counts
-            /// as unbounded: the number of messages never gets there.
+            /// Returns the number of messages that the buffer has room for; `None` for any number, as in an unbounded channel.
+            /// A [`bounded`](crate::chan::bounded) channel of `usize::MAX`, which only zero-sized messages can have, counts as
+            /// unbounded: the number of messages never gets there.
             pub fn capacity(&self) -> Option<usize> {
                 let capacity = self.chan().map_or(0, Chan::capacity);
                 (capacity != usize::MAX).then_some(capacity)
             }
 
-            /// Returns `true` if both are of the same channel. All disabled channels count as the same.
+            /// Returns the number of senders at this moment; 0 for a channel that tells the time or is disabled. Does not
+            /// block. A [`PollSender`](crate::chan::PollSender) counts as a sender; a future borrows a sender, and does not
+            /// count.
+            ///
+            /// ```
+            /// let (sender, receiver) = gmp::chan::bounded::<u32>(1);
+            /// let another = sender.clone();
+            /// assert_eq!((receiver.sender_count(), receiver.receiver_count()), (2, 1));
+            /// drop((sender, another));
+            /// assert_eq!((receiver.sender_count(), receiver.is_closed()), (0, true));
+            /// ```
+            pub fn sender_count(&self) -> usize {
+                self.chan.as_ref().map_or(0, |chan| chan.ends(Party::Sender))
+            }
+
+            /// Returns the number of receivers at this moment; 0 for a disabled channel. Does not block. An iterator that owns
+            /// its receiver counts, and so does a [`PollReceiver`](crate::chan::PollReceiver).
+            pub fn receiver_count(&self) -> usize {
+                self.chan.as_ref().map_or(0, |chan| chan.ends(Party::Receiver))
+            }
+
+            /// Returns `true` if both belong to the same channel. All disabled channels count as the same.
             pub fn same_channel(&self, other: &$name<T>) -> bool {
                 let address = |chan: Option<&Chan<T>>| chan.map(|chan| &raw const *chan);
                 address(self.chan()) == address(other.chan())
             }
 
-            /// Closes the channel: sends fail from now on, also sends that wait; each gives the message back; messages
-            /// in the buffer can be received, and then receives fail. Returns `true` if this call closed the channel,
-            /// and `false` if the channel was closed before, or tells the time and can't be closed. Does not block.
+            /// Closes the channel: sends fail from now on, also waiting ones, and each gives the message back; messages in the
+            /// buffer can still be received, and then receives fail. Returns `true` if this call closed the channel, and
+            /// `false` if the channel was closed before, or tells the time and can't be closed. Does not block.
             ///
             /// ```
             /// let (sender, receiver) = gmp::chan::unbounded();
@@ -348,8 +364,7 @@ macro_rules! half {
                 self.chan().is_some_and(Chan::close)
             }
 
-            /// Returns `true` if the channel is closed: by `close`, or because all senders, or all receivers, were
-            /// dropped.
+            /// Returns `true` if the channel is closed, by `close`, or because all senders or all receivers were dropped.
             pub fn is_closed(&self) -> bool {
                 self.chan().is_some_and(Chan::is_closed)
             }
@@ -368,14 +383,9 @@ macro_rules! half {
                 }
             }
         }
-
-        impl<T> fmt::Debug for $name<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad($text)
-            }
-        }
     };
 }
 
-half!(Sender, drop_sender, "Sender { .. }");
-half!(Receiver, drop_receiver, "Receiver { .. }");
+half!(Sender, drop_sender);
+half!(Receiver, drop_receiver);
+opaque!([T] Sender<T>, [T] Receiver<T>);

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// The channel is closed. The error holds the message. After a select with a limit there is another reason: the
-/// receiver for which the send was chosen has left, and no other receiver came within the limit.
+/// The channel is closed. The error holds the message. After a select with a limit there is another reason: the receiver for
+/// which the send was chosen has left, and no other receiver has come within the limit.
 ///
 /// ```
 /// use gmp::chan;
@@ -185,7 +185,7 @@ macro_rules! with_message {
                 }
             }
         }
-        impl<T: Send> Error for $name<T> {}
+        impl<T> Error for $name<T> {}
     };
 }
 

@@ -1,4 +1,4 @@
-//! A channel of messages of one type: the operations of `state.rs`, with the moves of the messages.
+//! A channel of messages of one type: the operations of `state.rs`, and the moves of the messages.
 
 mod owners;
 mod promise;
@@ -24,31 +24,31 @@ use gmp_timers::Nanos;
 use std::ptr::{NonNull, without_provenance};
 use std::time::Instant;
 
-/// The part of a channel that knows nothing of its messages.
+/// The part of a channel that does not depend on the type of its messages.
 pub(crate) struct Raw {
     pub(crate) state: Mutex<State>,
     /// Whether `close` has an effect.
     closable: bool,
     /// Whether `State::len` is more than zero, for a glance. Written under the lock.
     has_messages: SingleWriterFlag,
-    /// A receive may be ready without a message in the buffer: a glance does not tell. Written under the lock.
+    /// Set if a receive may be ready without a message in the buffer: then a glance does not tell. Written under the lock.
     has_more_to_see: SingleWriterFlag,
 }
 
-/// What a look without the lock sees of a channel.
+/// The result of a look at a channel without the lock.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Glance {
     /// The buffer has messages, or had some a moment ago.
     Messages,
     /// A receive can't complete, or could not a moment ago.
     Nothing,
-    /// Only the state, under the lock, tells.
+    /// Only a look at the state, under the lock, tells.
     Unclear,
 }
 
 impl Raw {
-    /// Looks at the channel without the lock. The caller sees at least what was done to the channel before anything that the
-    /// caller has seen otherwise.
+    /// Looks at the channel without the lock. The caller sees at least the operations on the channel that happen before this
+    /// call.
     #[inline(always)]
     pub(crate) fn glance(&self) -> Glance {
         if self.has_more_to_see.peek() {
@@ -57,7 +57,7 @@ impl Raw {
         if self.has_messages.peek() { Glance::Messages } else { Glance::Nothing }
     }
 
-    /// Sets the number of messages that any receiver may take. `state` is this channel's.
+    /// Sets the number of messages that any receiver may take. `state` is the state of this channel.
     #[inline(always)]
     fn set_len(&self, state: &mut State, len: usize) {
         state.len = len;
@@ -77,7 +77,7 @@ pub(crate) struct Chan<T> {
     slots: usize,
 }
 
-// SAFETY: messages go from thread to thread under the lock; nothing else of a `T` can be reached.
+// SAFETY: messages go from thread to thread under the lock; no reference to a `T` in the channel can be had.
 unsafe impl<T: Send> Send for Chan<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Chan<T> {}
@@ -96,7 +96,7 @@ pub(crate) enum Taken {
     Nothing,
 }
 
-/// How a blocking operation ended.
+/// The end of a blocking operation.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Ended {
@@ -105,13 +105,13 @@ pub(crate) enum Ended {
     TimedOut,
 }
 
-/// How a wait ended, in one register: as an `Ended`, or by an interrupt, which the caller throws. A `Result` would come through
-/// memory, for which a wait pays 16 instructions.
+/// The end of a wait, in one register: an `Ended`, or an interrupt, which the caller throws. A `Result` would come through
+/// memory, at a cost of 16 instructions for each wait.
 #[derive(Copy, Clone)]
 struct EndWord(*const Frame);
 
 impl EndWord {
-    /// Greater words are addresses of frames, which never lie in the first page.
+    /// Words above `SHUTDOWN` are addresses of frames, which never lie in the first page.
     const EXIT: usize = 3;
     const SHUTDOWN: usize = 4;
 
@@ -135,8 +135,8 @@ impl EndWord {
         if word >= Self::EXIT {
             return Err(self.interrupt());
         }
-        // Not a `match`, for which the compiler compares one value after the other. SAFETY: a word below `EXIT` is from `ended`
-        // alone, and so the number of an `Ended`.
+        // Not a `match`, for which the compiler compares one value after the other. SAFETY: only `ended` makes words below
+        // `EXIT`, so the word is the number of an `Ended`.
         Ok(unsafe { std::mem::transmute::<u8, Ended>(word as u8) })
     }
 
@@ -154,16 +154,16 @@ impl EndWord {
 
 const _: () = assert!((Ended::TimedOut as usize) < EndWord::EXIT, "each end has a word of its own");
 
-/// What waits until a promised message is there.
+/// The party that waits until a promised message is there.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum WaitBy {
-    /// The goroutine, which parks, or a plain thread.
+    /// The goroutine, which parks, or the plain thread.
     Parks,
     /// The M's thread, with the P handed off, as the call never parks.
     Thread,
 }
 
-/// The earlier of two limits.
+/// Returns the earlier of two limits.
 #[inline]
 pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
@@ -187,7 +187,7 @@ impl<T> Chan<T> {
     ) -> Self {
         let mut state = State::new(capacity);
         state.tick = tick;
-        // Without a buffer a sender may wait, except where only `shut` ends the waits (`chan::signal`).
+        // Without a buffer a sender may wait, except where only `shut_and_tell` ends the waits (`chan::signal`).
         let has_more_to_see = tick.is_some() || capacity == 0 && closable;
         Chan {
             raw: Raw {
@@ -210,16 +210,16 @@ impl<T> Chan<T> {
         self.raw.state.lock()
     }
 
-    /// Puts a message into the buffer. The message comes by address: by value a large one would be copied from frame
-    /// to frame.
+    /// Puts a message into the buffer. The message is passed by address: a large message by value would be copied from frame to
+    /// frame.
     ///
     /// # Safety
     /// A message lies at `message`, and belongs to the channel from here on.
     #[inline]
     unsafe fn push(&self, state: &mut State, message: *const T) {
-        // SAFETY: the caller has the locked state; the message by this function's contract.
+        // SAFETY: the caller holds the lock of the state; the message by this function's contract.
         self.buffer.with_mut(|buffer| unsafe { (*buffer).push(message) });
-        // After the push, which may find no memory, and panic.
+        // After the push, which panics if it finds no memory.
         self.raw.set_len(state, state.len + 1);
     }
 
@@ -288,7 +288,7 @@ impl<T> Chan<T> {
         if state.is_drained() { Taken::Closed } else { Taken::Nothing }
     }
 
-    /// Receives a message of the buffer. Returns `false` if there is none.
+    /// Receives a message from the buffer. Returns `false` if there is none.
     ///
     /// # Safety
     /// As `take`.
@@ -314,7 +314,7 @@ impl<T> Chan<T> {
         taken == Taken::Done
     }
 
-    /// Receives a time, by a receiver that waits under the record `own`, or does not wait.
+    /// Receives a time, for a receiver that waits under the record `own`, or does not wait.
     ///
     /// # Safety
     /// As `take`. `T` is `Instant`, as for every channel with a tick (`chan::clock`).
@@ -327,7 +327,7 @@ impl<T> Chan<T> {
         Taken::Done
     }
 
-    /// Passes on a message for which there is room: to a receiver that waits, or into the buffer.
+    /// Passes on a message for which there is room: to a waiting receiver, or into the buffer.
     ///
     /// # Safety
     /// As `push`.
@@ -350,7 +350,8 @@ impl<T> Chan<T> {
         // SAFETY: the record's owner sleeps, or first has to take the lock, which the caller holds; until then the
         // record lives, and its slot is valid for a write of a `T`.
         unsafe {
-            // Beside messages that are granted; or that a dropped task has given back while this receiver was promised one.
+            // The buffer may have messages: granted ones, or ones that a dropped task has given back while this receiver was
+            // promised a message.
             if state.granted > 0 || state.len > 0 {
                 return self.hand_beside_grants(receiver, message, woken);
             }
@@ -363,7 +364,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// As `hand`, while the buffer has messages: perhaps the one that comes to this receiver, which is a task then.
+    /// As `hand`, while the buffer has messages, or when the receiver is a task, for which this message is counted as granted
+    /// already.
     ///
     /// # Safety
     /// As `hand`.
@@ -385,22 +387,22 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Moves a message from a sender to a receiver while others are granted, that is, before it in the buffer: the
-    /// receiver gets the first of them, and the message takes its place behind them.
+    /// Moves a message from a sender to a receiver while earlier messages lie in the buffer: the receiver gets the first of
+    /// them, and the message goes behind them.
     ///
     /// # Safety
     /// As `push`; the slot is valid for a write of a `T`.
     unsafe fn exchange(&self, message: *const T, slot: *mut T) {
         // SAFETY: by this function's contract.
         mutant!(ChanHandsPastTheGranted: return unsafe { slot.copy_from_nonoverlapping(message, 1) });
-        // SAFETY: by this function's contract; the caller has the locked state.
+        // SAFETY: by this function's contract; the caller holds the lock of the state.
         self.buffer.with_mut(|buffer| unsafe {
             (*buffer).push_seldom(message);
             (*buffer).pop_seldom(slot);
         });
     }
 
-    /// As `take`; asks no sender for a message that is still to come.
+    /// As `take`, but asks no sender for a message that is still to come.
     ///
     /// # Safety
     /// As `take`.
@@ -442,7 +444,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// As `take`, on a channel without a buffer in whose ring there may be messages that are granted, and no others.
+    /// As `take`, on a channel without a buffer whose ring may have granted messages, but no others.
     ///
     /// # Safety
     /// As `take`.
@@ -464,8 +466,7 @@ impl<T> Chan<T> {
         Taken::Done
     }
 
-    /// Fills the buffer from the senders that wait, as long as there is room. A sender without a message gets a
-    /// reserved place.
+    /// Fills the buffer from the waiting senders, as long as there is room. A sender without a message gets a reserved place.
     fn refill(&self, state: &mut State, woken: &mut Woken) {
         loop {
             let room = state.has_room();
@@ -493,20 +494,19 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Closes the channel, if users may close the channel. Returns `true` if this call closed it.
+    /// Closes the channel, if users may close it. Returns `true` if this call closed it.
     pub(crate) fn close(&self) -> bool {
-        self.raw.closable && self.shut()
-    }
-
-    /// Closes the channel. Returns `true` if this call closed it.
-    pub(crate) fn shut(&self) -> bool {
+        if !self.raw.closable {
+            return false;
+        }
         let mut woken = Woken::new();
         let closed = self.shut_and_tell(&mut woken);
         woken.ready();
         closed
     }
 
-    /// As `shut`, for a caller that holds a lock, and readies those that are woken later.
+    /// Closes the channel, for a caller that holds a lock, and readies the waiters in `woken` later. Returns `true` if this
+    /// call closed the channel.
     pub(crate) fn shut_and_tell(&self, woken: &mut Woken) -> bool {
         let mut state = self.lock();
         self.raw.has_more_to_see.set(true);
@@ -517,7 +517,7 @@ impl<T> Chan<T> {
         self.lock().closed
     }
 
-    /// The number of messages that can be received without waiting for a sender.
+    /// Returns the number of messages that can be received without waiting for a sender.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
         match state.due() {
@@ -538,7 +538,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Makes the channel tell another time. Returns the channel's tick before.
+    /// Makes the channel tell another time. Returns the previous tick.
     pub(crate) fn set_tick(&self, tick: Tick) -> Option<Tick> {
         let mut state = self.lock();
         let before = state.tick.replace(tick);
@@ -547,8 +547,8 @@ impl<T> Chan<T> {
         let waiting: Vec<_> = state.receivers.iter().chain(state.receive_watchers.iter()).map(keep).collect();
         mutant!(TickMovesNoWatcher: let waiting = state.receivers.iter().map(keep).collect::<Vec<_>>());
         drop(state);
-        // Nudged without the lock: where this upgrade is the last reference to a runtime that has ended, the drop of
-        // the runtime withdraws promises, on other channels.
+        // Nudged without the lock: if this upgrade is the last reference to a runtime that has ended, the drop of the runtime
+        // withdraws promises on other channels.
         waiting.iter().for_each(UpgradedWaiter::nudge);
         before
     }

@@ -3,25 +3,26 @@
 use super::flow::{TaskReceive, TaskSend};
 use super::futures::{Recv, Send};
 use super::{Receiver, RecvError, SendError, Sender};
-use std::fmt;
+use crate::impls::{opaque, unwind_safe};
 use std::ops::Deref;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 impl<T> Receiver<T> {
-    /// As [`recv`](Self::recv), as a future: blocks nothing, and may be polled by any task, on goroutines
-    /// ([`block_on`](crate::block_on)) and under other executors. Waits from the first poll on, in one queue with the
-    /// receivers that block: none overtakes it. Polled again after its end it receives another message. No runtime is needed.
+    /// As [`recv`](Self::recv), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, in one queue with
+    /// the receivers that block: none overtakes it. Polled again after its end, it receives another message. No runtime is
+    /// needed.
     ///
     /// *Cancel safety*: a future that is dropped has taken no message. A future for which there was a message leaves the
-    /// message, in its place, for the next receive; on a channel without a buffer, where that message counts as received
-    /// for its sender, the channel keeps the message for that receive. As with a blocking receive that is interrupted, a
-    /// `select!` that was chosen, and is about to evaluate its message, sends it to another receiver.
+    /// message, in its place, for the next receive; on a channel without a buffer, where the sender counts that message as
+    /// received, the channel keeps the message for that receive. As with a blocking receive that is interrupted, a `select!`
+    /// that was chosen for the future, and is about to evaluate its message, sends the message to another receiver.
     ///
-    /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a
-    /// future that was woken, or drop it. A time, of [`tick`](crate::chan::tick) and its like, is kept for 10 ms only; and
-    /// outside of a runtime one thread of the process, for all such futures, calls the waker, which must not block.
+    /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a future
+    /// that was woken, or drop it. A channel that tells the time, such as [`tick`](crate::chan::tick)'s, keeps its message for
+    /// 10 ms only; and outside of a runtime one thread of the process, for all such futures, calls the waker, which must not
+    /// block.
     ///
     /// ```
     /// use gmp::{block_on, chan, go};
@@ -33,7 +34,7 @@ impl<T> Receiver<T> {
     ///         go(move || sender.send("hello").unwrap());
     ///         block_on(async {
     ///             assert_eq!(receiver.recv_async().await, Ok("hello"));
-    ///             // The sender went with its goroutine.
+    ///             // The sender was dropped with its goroutine.
     ///             assert!(receiver.recv_async().await.is_err());
     ///         });
     ///     })
@@ -41,19 +42,19 @@ impl<T> Receiver<T> {
     /// ```
     ///
     /// # Errors
-    /// The output: the channel is closed, and no message is left.
+    /// The output is an error if the channel is closed, and no message is left.
     pub fn recv_async(&self) -> Recv<'_, T> {
-        Recv::new(self)
+        Recv::new(self, TaskReceive::new())
     }
 }
 
 impl<T> Sender<T> {
-    /// As [`send`](Self::send), as a future: blocks nothing, and may be polled by any task, as that of
-    /// [`recv_async`](Receiver::recv_async). Waits from the first poll on, in one queue with the senders that block.
+    /// As [`send`](Self::send), as a future, whose polls do not block: any task may poll it, like the future of
+    /// [`recv_async`](Receiver::recv_async). The future waits from its first poll on, in one queue with the senders that block.
     ///
-    /// *Cancel safety*: a future that is dropped before it was ready has sent the message, if a receiver or the buffer
-    /// has taken it meanwhile; or it has not, and the message is dropped. A message is never sent twice. To keep a
-    /// message that is not sent, race [`PollSender`]s or [`try_send`](Self::try_send).
+    /// *Cancel safety*: a future that is dropped before it was ready has sent the message if a receiver or the buffer has taken
+    /// the message meanwhile; otherwise the message is dropped. A message is never sent twice. To keep a message that is not
+    /// sent, race [`PollSender`]s or [`try_send`](Self::try_send).
     ///
     /// ```
     /// use gmp::{block_on, chan, go};
@@ -68,7 +69,7 @@ impl<T> Sender<T> {
     ///                 sender.send_async(n).await.unwrap();
     ///             }
     ///             assert_eq!(adds.join().unwrap(), 6);
-    ///             // The other half is dropped by now.
+    ///             // The other half was dropped by now.
     ///             assert_eq!(sender.send_async(4).await.unwrap_err().into_inner(), 4);
     ///         });
     ///     })
@@ -76,17 +77,17 @@ impl<T> Sender<T> {
     /// ```
     ///
     /// # Errors
-    /// The output: the channel is closed. The error holds the message.
+    /// The output is an error if the channel is closed. The error holds the message.
     ///
     /// # Panics
     /// If the future is polled after it was ready.
     pub fn send_async(&self, message: T) -> Send<'_, T> {
-        Send::new(self, message)
+        Send::new(self, TaskSend::new(message))
     }
 }
 
-/// A [`Receiver`] that a task polls: what a `Stream` is made of (`gmp-futures` has one). It is that receiver otherwise,
-/// and so may block as well.
+/// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). It dereferences to the
+/// receiver, so it can block as well.
 ///
 /// ```
 /// use gmp::{block_on, chan};
@@ -106,32 +107,31 @@ pub struct PollReceiver<T> {
 }
 
 impl<T> PollReceiver<T> {
-    /// Takes a receiver.
+    /// Wraps a receiver.
     pub fn new(receiver: Receiver<T>) -> Self {
         PollReceiver { receiver, receive: None }
     }
 
-    /// Receives a message, or has the task woken when there may be one: the task of the last call. Cancel-safe as
-    /// [`recv_async`](Receiver::recv_async): the wait, with the message that is kept for it, goes on from call to call,
-    /// and ends with [`stop`](Self::stop) or this value.
+    /// Receives a message, or has the task of the last call woken when there may be one. Cancel-safe as
+    /// [`recv_async`](Receiver::recv_async): the wait, with the message that is kept for it, continues from call to call, and
+    /// ends with [`stop`](Self::stop) or the drop of this value.
     ///
     /// # Errors
-    /// The channel is closed, and no message is left.
+    /// If the channel is closed, and no message is left.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
-        let Some(chan) = self.receiver.chan() else { return Poll::Pending };
         let receive = self.receive.get_or_insert_with(|| Box::pin(TaskReceive::new()));
-        receive.as_mut().poll(chan, cx)
+        receive.as_mut().poll(self.receiver.chan(), cx)
     }
 
-    /// Ends the wait that [`poll_recv`](Self::poll_recv) has begun: leaves the queue, and leaves a message that is kept
-    /// for this receiver to the next receive.
+    /// Ends the wait that [`poll_recv`](Self::poll_recv) has begun: leaves the queue, and passes a message that is kept for
+    /// this receiver on to the next receive.
     pub fn stop(&mut self) {
-        if let (Some(receive), Some(chan)) = (&mut self.receive, self.receiver.chan()) {
-            receive.as_mut().leave(chan);
+        if let Some(receive) = &mut self.receive {
+            receive.as_mut().leave(self.receiver.chan());
         }
     }
 
-    /// Returns the receiver, as [`stop`](Self::stop).
+    /// Ends the wait, as [`stop`](Self::stop) does, and returns the receiver.
     pub fn into_inner(mut self) -> Receiver<T> {
         self.stop();
         std::mem::replace(&mut self.receiver, super::never())
@@ -158,11 +158,11 @@ impl<T> From<Receiver<T>> for PollReceiver<T> {
     }
 }
 
-/// A [`Sender`] that a task polls: what a `Sink` is made of (`gmp-futures` has one). It is that sender otherwise.
+/// A [`Sender`] that a task polls, from which a `Sink` can be made (`gmp-futures` has one). It dereferences to the sender.
 ///
-/// It has a place of its own for one message, on its way to the channel: so [`start_send`](Self::start_send) after
-/// [`poll_ready`](Self::poll_ready) takes a message whatever others do, also without a buffer. The drop drops a message
-/// that was not sent by then.
+/// It has a place of its own for one message on its way to the channel: so [`start_send`](Self::start_send) after
+/// [`poll_ready`](Self::poll_ready) accepts a message whatever others do, also without a buffer. The drop drops a message that
+/// was not sent by then.
 ///
 /// ```
 /// use gmp::{block_on, chan};
@@ -183,19 +183,20 @@ pub struct PollSender<T> {
 }
 
 impl<T> PollSender<T> {
-    /// Takes a sender.
+    /// Wraps a sender.
     pub fn new(sender: Sender<T>) -> Self {
         PollSender { sender, send: None }
     }
 
-    /// Ready when no message is on its way to the channel: the last one that was given to
-    /// [`start_send`](Self::start_send) was sent. Until then the task is woken, that of the last call.
+    /// Ready when no message is on its way to the channel: the last message that was given to [`start_send`](Self::start_send)
+    /// was sent. If not ready, has the task of the last call woken when it may be.
     ///
     /// # Errors
-    /// The channel was closed before the message was sent. The error holds the message.
+    /// If the channel was closed before the message was sent. The error holds the message.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        let (Some(send), Some(chan)) = (&mut self.send, self.sender.chan()) else {
-            return if self.sender.chan().is_some() { Poll::Ready(Ok(())) } else { Poll::Pending };
+        let chan = self.sender.chan();
+        let Some(send) = &mut self.send else {
+            return if chan.is_some() { Poll::Ready(Ok(())) } else { Poll::Pending };
         };
         let polled = send.as_mut().poll(chan, cx);
         if polled.is_ready() {
@@ -204,13 +205,14 @@ impl<T> PollSender<T> {
         polled
     }
 
-    /// Sends a message, or puts it on its way: it stands in the queue of the senders from here on.
+    /// Sends a message, or puts it on its way: then the message stands in the queue of the senders.
     ///
     /// # Errors
-    /// The channel is closed. The error holds the message.
+    /// If the channel is closed. The error holds the message.
     ///
     /// # Panics
-    /// If a message is on its way: the last [`poll_ready`](Self::poll_ready) was not ready, or a message was sent since.
+    /// If a message is on its way: the last [`poll_ready`](Self::poll_ready) was not ready, or was followed by another
+    /// `start_send`.
     #[track_caller]
     pub fn start_send(&mut self, message: T) -> Result<(), SendError<T>> {
         assert!(self.send.is_none(), "start_send: a message is on its way; poll_ready comes first");
@@ -219,8 +221,7 @@ impl<T> PollSender<T> {
             Err(error) if error.is_disconnected() => Err(SendError(error.into_inner())),
             Err(error) => {
                 let send = self.send.insert(Box::pin(TaskSend::new(error.into_inner())));
-                let Some(chan) = self.sender.chan() else { return Ok(()) };
-                match send.as_mut().poll(chan, &mut Context::from_waker(Waker::noop())) {
+                match send.as_mut().poll(self.sender.chan(), &mut Context::from_waker(Waker::noop())) {
                     Poll::Pending => Ok(()),
                     Poll::Ready(ended) => {
                         self.send = None;
@@ -231,13 +232,13 @@ impl<T> PollSender<T> {
         }
     }
 
-    /// Returns the sender, and the message that is on its way, if that was not sent by now.
+    /// Returns the sender, and the message on its way, if it was not sent by now.
     pub fn into_inner(mut self) -> (Sender<T>, Option<T>) {
         let message = self.take_back();
         (std::mem::replace(&mut self.sender, super::never_sender()), message)
     }
 
-    /// Takes back the message that is on its way, if that was not sent by now.
+    /// Takes back the message on its way, if it was not sent by now.
     pub fn take_back(&mut self) -> Option<T> {
         self.send.take()?.as_mut().take_back(self.sender.chan())
     }
@@ -263,19 +264,5 @@ impl<T> From<Sender<T>> for PollSender<T> {
     }
 }
 
-impl<T> UnwindSafe for PollReceiver<T> {}
-impl<T> RefUnwindSafe for PollReceiver<T> {}
-impl<T> UnwindSafe for PollSender<T> {}
-impl<T> RefUnwindSafe for PollSender<T> {}
-
-impl<T> fmt::Debug for PollReceiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("PollReceiver { .. }")
-    }
-}
-
-impl<T> fmt::Debug for PollSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("PollSender { .. }")
-    }
-}
+unwind_safe!([T] PollReceiver<T>, [T] PollSender<T>);
+opaque!([T] PollReceiver<T>, [T] PollSender<T>);

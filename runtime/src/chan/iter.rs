@@ -1,7 +1,7 @@
 //! Messages as iterators.
 
 use crate::chan::Receiver;
-use std::fmt;
+use crate::impls::opaque;
 
 /// Receives until the channel is closed and drained; made by [`Receiver::iter`]. Each `next` blocks the goroutine, or the
 /// plain thread.
@@ -28,14 +28,14 @@ pub struct Iter<'a, T> {
 /// let (sender, receiver) = chan::unbounded();
 /// sender.send(1).unwrap();
 /// sender.send(2).unwrap();
-/// // The channel is open, and the iteration ends all the same.
+/// // The channel is open, but the iteration ends.
 /// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
 /// ```
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As [`Iter`], and owns the receiver; made by `into_iter`.
+/// As [`Iter`], but owns the receiver; made by `into_iter`.
 ///
 /// ```
 /// use gmp::chan;
@@ -52,7 +52,7 @@ pub struct IntoIter<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives until the channel is closed and drained. Each `next` blocks the goroutine, as [`recv`](Self::recv).
+    /// Receives until the channel is closed and drained. Each `next` blocks the goroutine, as [`recv`](Self::recv) does.
     ///
     /// # Unwinds
     /// When a wait of the iterator is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -107,15 +107,4 @@ impl<T> IntoIterator for Receiver<T> {
     }
 }
 
-macro_rules! debug {
-    ($name:ty, $text:literal, $($generics:tt)*) => {
-        impl<$($generics)*> fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad($text)
-            }
-        }
-    };
-}
-debug!(Iter<'_, T>, "Iter { .. }", T);
-debug!(TryIter<'_, T>, "TryIter { .. }", T);
-debug!(IntoIter<T>, "IntoIter { .. }", T);
+opaque!([T] Iter<'_, T>, [T] TryIter<'_, T>, [T] IntoIter<T>);

@@ -1,28 +1,27 @@
 //! Channels: goroutines and threads hand messages to each other, and wait for each other by doing so.
 //!
-//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that crate compiles after a
-//! change of the `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out,
-//! for messages and for waiters; a receiver that waits is handed the message directly; [`select!`](crate::select)
-//! chooses one of the arms that are ready, each equally likely while no other thread changes them; and there is
-//! [`close`](Sender::close).
+//! Names, signatures and error types are crossbeam-channel 0.5's: a program written for that crate compiles after a change of
+//! the `use` lines. Where the semantics of the two differ, they are Go's: a channel is first in, first out, for messages and
+//! for waiters; a waiting receiver is handed the message directly; [`select!`](crate::select) chooses one of the ready arms,
+//! each equally likely while no other thread changes them; and channels have [`close`](Sender::close).
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
-//!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] tell the time, [`never()`] and [`never_sender`] are disabled
-//!   arms of a select.
-//! * Both halves can be cloned; many may send and many receive. When the last sender is dropped the channel closes:
-//!   messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
+//!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] make channels that tell the time, [`never()`] and
+//!   [`never_sender`] disabled arms of a select.
+//! * Both halves can be cloned: a channel can have many senders and many receivers. When the last sender is dropped the channel
+//!   closes: messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
 //!   closes too, and messages in the buffer are dropped.
-//! * [`broadcast`] has each receiver see each message, [`watch`] the last value: tokio's, in blocking style.
+//! * In [`broadcast`] each receiver sees each message, in [`watch`] the last value: tokio's channels, in blocking style.
 //! * A call that blocks parks the goroutine, and the thread runs others; on a plain thread the call blocks the thread.
 //!   Goroutines and plain threads may share a channel.
-//! * [`recv_async`](Receiver::recv_async) and [`send_async`](Sender::send_async) are futures for tasks of any executor, which wait
-//!   in the same queues; [`PollReceiver`] and [`PollSender`] are what streams and sinks are made of. [`broadcast`] and
-//!   [`watch`] have futures as well; [`futures`] names those of this module.
+//! * [`recv_async`](Receiver::recv_async) and [`send_async`](Sender::send_async) are futures for tasks of any executor, which
+//!   wait in the same queues; streams and sinks are made of [`PollReceiver`] and [`PollSender`]. [`broadcast`] and [`watch`]
+//!   have futures as well; [`futures`] has the types of this module's futures.
 //!
-//! No message is lost or dropped twice: an operation that fails gives the message back, and an operation whose
-//! goroutine is unwound drops it. Where several messages are dropped with their channel and the `drop` of some panics,
-//! all are dropped, and the first of these panics is resumed. A message that was handed to a goroutine is lost with
-//! that goroutine if the runtime ends before the goroutine has run again.
+//! No message is lost or dropped twice: an operation that fails gives the message back, and an operation whose goroutine is
+//! unwound drops it. If several messages are dropped with their channel and the `drop` of some panics, all are dropped, and the
+//! first of these panics is resumed. A message that was handed to a goroutine is lost with that goroutine if the runtime ends
+//! before the goroutine has run again.
 //!
 //! ```
 //! use gmp::{chan, go};
@@ -89,7 +88,7 @@ fn pair<T>(room: Room, closable: bool) -> (Sender<T>, Receiver<T>) {
 /// receive.
 ///
 /// # Panics
-/// If there is no memory for the buffer, which is allocated at once, and stays until the last half of either kind is dropped.
+/// If there is no memory for the buffer, which is allocated at once, and lives until the last half of either kind is dropped.
 ///
 /// ```
 /// let (sender, receiver) = gmp::chan::bounded(1);
@@ -97,6 +96,7 @@ fn pair<T>(room: Room, closable: bool) -> (Sender<T>, Receiver<T>) {
 /// assert!(sender.try_send("world").unwrap_err().is_full());
 /// assert_eq!(receiver.recv(), Ok("hello"));
 /// ```
+#[must_use]
 #[doc(alias = "make")]
 #[track_caller]
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
@@ -119,6 +119,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 ///     })
 /// }
 /// ```
+#[must_use]
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     pair(Room::Grows(usize::MAX), true)
 }
@@ -136,7 +137,7 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 ///     recv(receiver) -> n => assert_eq!(n, Ok(1)),
 ///     recv(others) -> _ => unreachable!(),
 /// }
-/// // From here on there may be others.
+/// // From here on there may be other messages.
 /// others = receiver.clone();
 /// sender.send(2).unwrap();
 /// assert_eq!(others.recv(), Ok(2));
@@ -165,14 +166,14 @@ pub const fn never<T>() -> Receiver<T> {
 /// assert_eq!(receiver.recv(), Ok(7));
 /// ```
 #[doc(alias = "nil")]
-pub fn never_sender<T>() -> Sender<T> {
+pub const fn never_sender<T>() -> Sender<T> {
     Sender { chan: None }
 }
 
 /// Makes a channel that has one message once `duration` has passed: the time at which the message was due. The
 /// channel never closes.
 ///
-/// While no receiver waits, the channel is in no heap of timers, and costs memory only.
+/// While no receiver waits, the channel is in no timer heap, and costs only memory.
 ///
 /// ```
 /// use gmp::chan;
@@ -190,9 +191,10 @@ pub fn never_sender<T>() -> Sender<T> {
 ///     })
 /// }
 /// ```
+#[must_use]
 #[doc(alias = "time.After")]
 pub fn after(duration: Duration) -> Receiver<Instant> {
-    clock(Some(Active::now().saturating_add(duration)), Duration::ZERO)
+    clock(Active::after(duration), Duration::ZERO)
 }
 
 /// As [`after`], for a point in time, which is the message. If `when` has passed, the message is there at once. (The
@@ -206,15 +208,16 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
 /// assert_eq!(chan::at(when).recv(), Ok(when));
 /// assert!(Instant::now() >= when);
 /// ```
+#[must_use]
 pub fn at(when: Instant) -> Receiver<Instant> {
-    clock(Some(Active::nanos(when)), Duration::ZERO)
+    clock(Active::nanos(when), Duration::ZERO)
 }
 
-/// Makes a channel that has a message after each `duration`: the time at which the message was due. A late receiver
-/// misses the messages in between, as with Go's; the next one is on the beat. The channel never closes.
+/// Makes a channel that has a message after each `duration`: the time at which the message was due. A late receiver misses the
+/// messages in between, as with Go's; the next message is on the beat. The channel never closes.
 ///
-/// Receivers that wait have the messages in turn. One that does not wait (`try_recv`, a `select!` with `default`,
-/// [`Select::ready`]) finds a message only while none waits. A future that was woken for a message keeps it for 10 ms.
+/// Waiting receivers get the messages in turn. A receive that does not wait (`try_recv`, a `select!` with `default`,
+/// [`Select::ready`]) finds a message only while no receiver waits. A future that was woken for a message keeps it for 10 ms.
 ///
 /// With a duration of zero there is always a message.
 ///
@@ -230,16 +233,17 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 ///     })
 /// }
 /// ```
+#[must_use]
 #[doc(alias = "time.Tick")]
 pub fn tick(duration: Duration) -> Receiver<Instant> {
     // With one nanosecond, the clock's resolution, a message is always due.
     let period = duration.max(Duration::from_nanos(1));
-    clock(Some(Active::now().saturating_add(duration)), period)
+    clock(Active::after(duration), period)
 }
 
 /// Makes a channel that tells the time, which users can't close.
-pub(crate) fn clock(due: Option<Nanos>, period: Duration) -> Receiver<Instant> {
-    Receiver { chan: Some(Owned::for_receiver(1, Some(Tick { due, period }))) }
+pub(crate) fn clock(due: Nanos, period: Duration) -> Receiver<Instant> {
+    Receiver { chan: Some(Owned::for_receiver(1, Some(Tick { due: Some(due), period }))) }
 }
 
 /// Makes a channel for `Sender::send_absent`, which users can't close.
@@ -247,7 +251,7 @@ pub(crate) fn once_each<T>() -> (Sender<T>, Receiver<T>) {
     pair(Room::Grows(usize::MAX), false)
 }
 
-/// Makes a channel without messages, which only `shut` closes.
+/// Makes a channel without messages, which only `shut_and_tell` closes.
 pub(crate) fn signal() -> Receiver<()> {
     Receiver { chan: Some(Owned::for_receiver(0, None)) }
 }

@@ -1,4 +1,4 @@
-//! What mutants of the channels do where one line can't say it.
+//! The parts of the channels' mutants that do not fit into one line.
 
 use crate::chan::state::RecordPtr;
 
@@ -6,6 +6,6 @@ use crate::chan::state::RecordPtr;
 pub(super) fn ready_early(sender: Option<RecordPtr>) {
     if let Some(sender) = sender {
         // SAFETY: the sender is claimed, and sleeps until it is readied.
-        unsafe { sender.as_ref() }.value.ready();
+        unsafe { sender.as_ref() }.value.claimed().ready();
     }
 }

@@ -1,44 +1,48 @@
 //! Waiting for the first of several channels.
 //!
 //! ```text
-//!   lock all channels, by address · which arms are ready? take any of those, unlock all
-//!   else: a record into each queue · park, unlocking all · a counterpart claims the wait through one of the records
-//!         and deals with that arm · leave the other queues, one lock each
+//!   lock all channels, by address · is an arm ready? take one of the ready arms, unlock all
+//!   otherwise: queue a record for each arm · park, unlocking all · a counterpart claims the wait by one of the records
+//!         and serves that arm · leave the other queues, one lock each
 //! ```
-//! All channels are locked at once, so that an arm is chosen from one snapshot of them (Go's `selectgo`, and its
-//! order of locks). The records of one wait carry one wait number, so one counterpart wins the claim, through
-//! whichever queue it found the select. Two selects that are each other's counterparts meet under the locks of the
-//! channels that they share.
+//! All channels are locked at once, so that an arm is chosen from one snapshot of them (Go's `selectgo`, and its order of
+//! locks). The records of one wait carry one wait number, so one counterpart wins the claim, in whatever queue it found the
+//! select. Two selects that are each other's counterparts meet under the locks of the channels that they share.
 //!
-//! *A glance.* Where all arms are receives and a message lies in a buffer before the select begins, the locks of the other
-//! channels would tell nothing more. So a select first looks at all channels without their locks (`Raw::glance`), draws one
-//! of those that have messages, locks that channel, and takes a message, if one is still there. A snapshot taken under that
+//! *A glance.* If all arms are receives and a message lies in a buffer before the select begins, the locks of the other
+//! channels would add no information. So a select first looks at all channels without their locks (`Raw::glance`), draws one of
+//! the channels that have messages, locks that channel, and takes a message, if one is still there. A snapshot taken under that
 //! lock allows this outcome: the message is there. If no other thread touches the channels, the glance is such a snapshot, and
 //! each ready arm is equally likely.
 //!
-//! A message whose send happens before the select begins is seen by the glance: by coherence of the two flags alone, which are
-//! std's atomics in the models too, so that no model shows a stale flag. A wrong answer costs a lock, and decides nothing. A
-//! glance never decides that nothing is ready: for that all channels are locked. Nor does a glance choose for a select that
+//! The glance sees a message whose send happens before the select begins, by coherence of the two flags alone. The flags are
+//! std's atomics in the models too, so no model shows a stale flag. A wrong answer costs a lock, and decides nothing. A glance
+//! never decides that nothing is ready: for that the select locks all channels. Nor does a glance choose for a select that
 //! prefers the first arm: it would miss a message that comes to the first arm after the glance at that arm, and before a
-//! message that comes to the second. With a send, or with a channel that was closed, that tells the time, or that has neither
-//! a buffer nor an end, there is no glance: all channels are locked at once.
+//! message that comes to the second. With a send, or with a channel that was closed, that tells the time, or that has neither a
+//! buffer nor an end, there is no glance: the select locks all channels at once.
 //!
-//! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and goes on after it has
-//! released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the
-//! lock of the channel through which the select was claimed, and the hook had released that one before the claim.
+//! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and still reads the arms after it
+//! has released the first lock. That is sound: before the goroutine drops the arms it takes each lock once more, except the
+//! lock of the channel through which the select was claimed, and the hook had released that lock before the claim.
 //!
-//! The select moves a message without knowing the type, by functions that the sender or receiver brings along
-//! (`select/arm.rs`): into the *space* of the select (one, as a select gets one message at most), or into a box if the
-//! message is too large.
+//! The select moves a message without knowing the type, by functions that the sender or receiver supplies (`select/erased.rs`):
+//! into the *space* of the select (a single one, as a select gets one message at most), or into a box if the message is too
+//! large.
 
 mod arm;
+mod erased;
 mod order;
 mod promise_hook;
+mod selected;
 mod wait;
 
-pub(crate) use arm::Inline;
-pub use arm::{Arm, Selected, Space};
-pub(crate) use arm::{Chosen, Direction, Operation};
+pub use arm::Arm;
+pub(crate) use arm::{Direction, Operation};
+pub(crate) use erased::Inline;
+pub use erased::Space;
+pub(crate) use selected::Chosen;
+pub use selected::Selected;
 
 use crate::chan::flow::{Glance, LastAsk};
 use crate::chan::select::promise_hook::PromiseHook;
@@ -50,7 +54,7 @@ use crate::wait::interrupt::Interrupt;
 use crate::wait::waiter::Opened;
 use gmp_timers::Nanos;
 
-/// What a select does with an arm that is ready.
+/// The intent of a select with a ready arm.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Intent {
     Operate,
@@ -63,11 +67,11 @@ pub(crate) enum Intent {
 pub(crate) enum Limit {
     /// Not at all; but the caller's thread may wait for a promised message.
     Now,
-    /// Until then, or for ever.
+    /// Until this time, or without a limit.
     Until(Option<Nanos>),
 }
 
-/// Which of several ready arms is chosen.
+/// The rule by which one of several ready arms is chosen.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Choice {
     Uniform,
@@ -82,7 +86,7 @@ fn unlock_all(arms: *const Arm<'_>, count: usize) {
     for index in 0..count {
         // SAFETY: there are `count` arms, and they stay as long as one of the locks is held; see the header.
         let guard = unsafe { (*arms.add(index)).let_go() };
-        // A guard is dropped only after the next one was taken out of the next arm.
+        // A guard is dropped only after the next guard was taken out of its arm.
         if guard.is_some() {
             drop(std::mem::replace(&mut held, guard));
         }
@@ -99,17 +103,16 @@ pub(crate) fn select<'a>(
     choice: Choice,
 ) -> Selected<'a> {
     if choice == Choice::Uniform
-        && let Some((index, chosen)) = take_at_a_glance(space, arms)
+        && let Some(selected) = take_at_a_glance(space, arms)
     {
-        // SAFETY: a received message lies in the arm's slot.
-        return unsafe { Selected::new(&mut arms[index], space, index, chosen) };
+        return selected;
     }
     select_locked(space, arms, limit, choice)
 }
 
-/// Takes a message by the lock of its channel alone, if all arms are receives of which a glance tells, and returns its arm.
+/// Takes a message under the lock of its channel alone, if all arms are receives of which a glance tells.
 #[inline(always)]
-fn take_at_a_glance(space: *mut Space, arms: &mut [Arm<'_>]) -> Option<(usize, Chosen)> {
+fn take_at_a_glance<'a>(space: *mut Space, arms: &mut [Arm<'a>]) -> Option<Selected<'a>> {
     let (mut chosen, mut ready) = (0, 0_u64);
     for (index, arm) in arms.iter().enumerate() {
         match arm.glance() {
@@ -126,13 +129,19 @@ fn take_at_a_glance(space: *mut Space, arms: &mut [Arm<'_>]) -> Option<(usize, C
     if ready == 0 {
         return None;
     }
-    let taken = arms[chosen].take_message(space);
-    mutant!(SelectTrustsItsGlance: return Some((chosen, if taken { Chosen::Received } else { Chosen::Drained })));
-    taken.then_some((chosen, Chosen::Received))
+    let arm = &mut arms[chosen];
+    // Read before the call: as far as the compiler knows, the call may write anything in pinned memory.
+    let (_, chan, ops) = arm.chan?;
+    let taken = arm.take_message(space);
+    let outcome = Chosen::Received;
+    mutant!(SelectTrustsItsGlance: let outcome = if taken { outcome } else { Chosen::Drained });
+    mutant!(SelectTrustsItsGlance: let taken = true);
+    // SAFETY: a received message lies in the arm's slot.
+    taken.then(|| unsafe { Selected::of((chan, ops), arm.boxed.take(), space, chosen, outcome) })
 }
 
-/// Reservoir sampling: the arm that is number `ready` of those that are replaces the choice with probability 1 / `ready`. The
-/// high half of the product is uniform up to `ready` / 2^32.
+/// Reservoir sampling: the `ready`th of the ready arms replaces the choice with probability 1 / `ready`. The high half of the
+/// product is uniform up to an error of `ready` / 2^32.
 #[inline(always)]
 fn draw(ready: u64) -> bool {
     ready == 1 || (u64::from(Active::random()) * ready) >> 32 == 0
@@ -146,7 +155,7 @@ fn select_locked<'a>(
     choice: Choice,
 ) -> Selected<'a> {
     let mut search = Search::new(arms, space, Intent::Operate, limit, choice);
-    // Not by `run`, through whose result the compiler carries what is chosen in memory: 31 instructions more.
+    // Not by `run`: the compiler would carry the chosen operation in its result through memory, 31 instructions more.
     loop {
         let (index, chosen) = match search.round() {
             Round::Chosen(index, chosen) => (index, chosen),
@@ -172,9 +181,9 @@ fn select_locked<'a>(
     }
 }
 
-/// As `select`, without the rest: returns the arm with what it has committed to. A received message lies in the arm's
-/// slot; a promise is not noted yet, which the caller does at once. `claimed`: an arm, and the sender that it has claimed,
-/// which is asked for its message first.
+/// As `select`, without the rest: returns the arm and its commitment. A received message lies in the arm's slot; the caller
+/// notes a promise at once, which is not noted yet. `claimed` is an arm and the sender that it has claimed; that sender is
+/// asked for its message first.
 pub(crate) fn choose(
     space: &mut Space,
     arms: &mut [Arm<'_>],
@@ -186,7 +195,7 @@ pub(crate) fn choose(
     Search::new(arms, space, Intent::Operate, limit, choice).run(first)
 }
 
-/// As `choose`, for one arm alone, without a wait. `state` is that of the arm's channel.
+/// As `choose`, for one arm alone, without a wait. `state` is the state of the arm's channel.
 #[inline]
 pub(crate) fn choose_one(
     space: &mut Space,
@@ -217,31 +226,31 @@ pub(crate) fn ready(arms: &mut [Arm<'_>], limit: Limit, choice: Choice) -> Optio
 
 enum Round {
     Chosen(usize, Chosen),
-    /// The arm was promised a message: by this sender, which the arm has claimed, or else by a sender that has found
-    /// the arm's own record.
+    /// The arm was promised a message: by this sender, which the arm has claimed, or, if `None`, by a sender that has found the
+    /// arm's own record.
     Promise(usize, Option<RecordPtr>),
     Late,
     Again,
-    /// The wait has ended by this interrupt. The caller throws it, so that the unwinder does not come to the frame of `wait`,
-    /// whose table is long.
+    /// This interrupt has ended the wait. The caller throws it, so that the unwinder does not visit the frame of `wait`, whose
+    /// table is long.
     Interrupted(Interrupt),
 }
 
-/// How the wait for a message that was promised to an arm ended.
+/// The end of the wait for a message that was promised to an arm.
 enum Kept {
     /// The message lies in this arm's slot.
     Came(usize),
     Again,
     /// The limit has passed: one look remains (`last_round`).
     Late,
-    /// By this interrupt, which the caller throws.
+    /// This interrupt, which the caller throws, ended the wait.
     Interrupted(Interrupt),
 }
 
-/// What a ready arm has committed to.
+/// The commitment of a ready arm.
 pub(crate) enum Found {
     Chosen(Chosen),
-    /// The arm has claimed this sender, which waits to be asked for its message.
+    /// The arm has claimed this sender, which waits until it is asked for its message.
     Promise(RecordPtr),
 }
 
@@ -253,7 +262,7 @@ struct Search<'s, 'a> {
     choice: Choice,
     /// The arm whose channel is locked first.
     first: usize,
-    /// A channel is in several arms.
+    /// Set if a channel is in several arms.
     alike: bool,
     /// The arm whose record keeps its place in the queue, after a promise that was withdrawn.
     kept: Option<usize>,
@@ -304,7 +313,7 @@ impl<'s, 'a> Search<'s, 'a> {
         self.lock_for(Arm::is_ready)
     }
 
-    /// As `lock`, with this look at each arm.
+    /// As `lock`, with `is_ready` as the look at each arm.
     #[inline(always)]
     fn lock_for(&mut self, is_ready: impl Fn(&Arm<'a>) -> bool) -> Option<usize> {
         let (mut chosen, mut ready) = (None, 0_u64);
@@ -367,8 +376,8 @@ impl<'s, 'a> Search<'s, 'a> {
         None
     }
 
-    /// The last round of a select whose wait for a promised message has ended at its limit: another arm may be ready, or have
-    /// another message. Returns `None` if the limit ends the select.
+    /// The last round of a select whose wait for a promised message has ended at its limit: another arm may be ready, or the
+    /// same arm may have another message. Returns `None` if the limit ends the select.
     #[cold]
     #[inline(never)]
     fn last_round(&mut self) -> Option<(usize, Chosen)> {
@@ -409,8 +418,8 @@ impl<'s, 'a> Search<'s, 'a> {
             self.kept = None;
             return Some((self.any_alike(kept), Found::Chosen(Chosen::Received)));
         }
-        // A Held record is not served: not while the owner takes an arm here, nor while the owner waits for a promised
-        // message.
+        // No counterpart serves a Held record: neither while the owner takes an arm here, nor while the owner waits for a
+        // promised message.
         record.set_queue_state(QueueState::Held);
         let found = self.take(chosen, woken);
         if matches!(found, Some((_, Found::Chosen(_)))).unless(SelectKeepsItsPlace) {
@@ -424,7 +433,7 @@ impl<'s, 'a> Search<'s, 'a> {
         unlock_all(self.arms.as_ptr(), self.arms.len());
     }
 
-    /// Notes what the chosen send has promised.
+    /// Notes the promise of the chosen send.
     #[inline(never)]
     fn note_promise(&mut self, index: usize, promised: Promised) {
         if let Some((_, chan, ops)) = self.arms[index].chan {
@@ -433,8 +442,8 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Returns any of the arms with the operation and channel of `chosen`, each with the same probability: a
-    /// counterpart always finds the first of them.
+    /// Returns one of the arms with the operation and channel of `chosen`, each with the same probability: a counterpart always
+    /// finds the first of these arms.
     #[cold]
     fn any_alike(&mut self, chosen: usize) -> usize {
         if self.choice == Choice::InOrder || !self.alike {
@@ -456,7 +465,7 @@ impl<'s, 'a> Search<'s, 'a> {
         any
     }
 
-    /// The earliest time at which a channel that tells the time has a message for this select.
+    /// Returns the earliest time at which a channel that tells the time has a message for this select.
     fn turn(&self) -> Option<Nanos> {
         self.arms.iter().filter_map(|arm| arm.turn(self.intent)).min()
     }

@@ -1,19 +1,19 @@
-//! What [`broadcast`](super::broadcast) and [`watch`](super::watch) share: the counts of senders and receivers, their waits,
-//! and how an arm of a `select!` is told.
+//! The common part of [`broadcast`](super::broadcast) and [`watch`](super::watch): the counts of senders and receivers, their
+//! waits, and the bell for an arm of a `select!`.
 //!
-//! Both keep their state under one lock, with two wait queues: of receivers, for something new, and of senders, for the
-//! last receiver's end. A waiter looks under the lock before each wait and after the last one, so a message that comes
-//! beside a limit is found. No waiter is counted, so a waiter that is interrupted, or left behind by its runtime, holds no
-//! other back. No user code runs under the lock: a value to be dropped is taken out, and dropped after the lock.
+//! Both keep their state under one lock, with two wait queues: receivers wait for news, senders for the drop of the last
+//! receiver. A waiter looks under the lock before each wait and after the last one, so it finds a message that comes together
+//! with a limit. No waiter is counted, so a waiter that is interrupted, or left behind by its runtime, holds no other back. No
+//! user code runs under the lock: a value to be dropped is taken out, and dropped after the lock.
 //!
-//! *A future* waits in the same queues, a poll at a time ([`poll_for`]). Every waiter of a side is told of what is new.
-//! The obvious saving is to tell one waiter, which passes the news on; then each drop of a future would have to decide
-//! whether the others know. Here a dropped future owes nothing to others, notified or not. What it has not seen stays for
-//! its own receiver, whose next call looks.
+//! *A future* waits in the same queues, a poll at a time ([`poll_for`]). News notifies every waiter of a side. The obvious
+//! saving is to notify one waiter, which passes the news on; but then each drop of a future would have to decide whether the
+//! others know. Here a dropped future has nothing to pass on, notified or not. Messages that it has not seen stay for its own
+//! receiver, whose next call looks.
 //!
 //! A select waits for channels. So a receiver that is to be an arm gets a *bell*: a channel for one message, which says that
-//! there may be something new. A sender rings after its lock; a receiver that leaves something behind rings its own. The
-//! bells are closed with their channel, and so always ready.
+//! there may be news. A sender rings after its lock; a receiver that leaves messages behind rings its own bell. The bells are
+//! closed with their channel, and are always ready from then on.
 //!
 //! Checked by `models/several.rs`.
 
@@ -29,21 +29,21 @@ use gmp_timers::Nanos;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Whose queue.
+/// The side to which a queue belongs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Side {
-    /// Those that wait for something new, or the close.
+    /// Waiters for news, or for the close.
     Receivers,
-    /// Those that wait until there is no receiver.
+    /// Waiters until there is no receiver.
     Senders,
 }
 
-/// The senders and receivers that are there, and those that wait.
+/// The numbers of senders and receivers, and the waiters among them.
 pub(super) struct Parties {
     pub(super) senders: usize,
     pub(super) receivers: usize,
     pub(super) closed: bool,
-    /// There was a bell once.
+    /// Set once there was a bell.
     has_bells: bool,
     waiting_receivers: WaitQueue<Side>,
     waiting_senders: WaitQueue<Side>,
@@ -73,12 +73,12 @@ impl Parties {
         }
     }
 
-    /// Returns `true` if nothing that is sent would be seen.
+    /// Returns `true` if no receiver would see a message that is sent.
     pub(super) fn is_deserted(&self) -> bool {
         self.closed || self.receivers == 0
     }
 
-    /// There is something new for the receivers. Returns whether bells are to be rung after the lock.
+    /// Notifies the receivers of news. Returns whether the caller must ring bells after the lock.
     #[must_use]
     pub(super) fn tell_receivers(&mut self, notified: &mut Notified<Side>) -> bool {
         mutant!(SeveralTellsOne: { self.waiting_receivers.notify(notified); return self.has_bells });
@@ -86,7 +86,7 @@ impl Parties {
         self.has_bells
     }
 
-    /// A receiver goes; the last one tells the senders.
+    /// Counts a receiver off; the last one notifies the senders.
     pub(super) fn receiver_goes(&mut self, notified: &mut Notified<Side>) {
         self.receivers -= 1;
         if self.receivers == 0 {
@@ -95,7 +95,7 @@ impl Parties {
     }
 }
 
-/// Waits until `look` finds something, until then at most. An interrupt unwinds.
+/// Waits until `look` finds something, until `until` at most. An interrupt unwinds.
 pub(super) fn wait_for<S, R>(
     lock: &Mutex<S>,
     side: Side,
@@ -132,7 +132,7 @@ where
     }
 }
 
-/// As `wait_for`, in one poll of a future, which has `task` in the queue of that side. `leave` comes before the drop.
+/// As `wait_for`, for one poll of a future, whose place in the queue of that side is `task`. `leave` comes before the drop.
 pub(super) fn poll_for<S, R>(
     mut task: Pin<&mut TaskIn<S>>,
     lock: &Mutex<S>,
@@ -150,7 +150,7 @@ where
     if let Some(found) = found {
         return Poll::Ready(found);
     }
-    // Foreign code clones the waker, so before the lock.
+    // Before the lock, as foreign code clones the waker.
     let wait = TaskWait::open(cx.waker());
     let mut state = lock.lock();
     let found = look(&mut state);
@@ -164,12 +164,43 @@ where
     Poll::Pending
 }
 
-/// Ends the wait of a future. If it was notified, so were all others.
+fn deserted<S: HasParties>(state: &mut S) -> Option<()> {
+    state.parties().is_deserted().then_some(())
+}
+
+/// Waits until no receiver would see a message that is sent.
+pub(super) fn wait_deserted<S: HasParties + HasWaitQueue<Want = Side>>(lock: &Mutex<S>) {
+    wait_for(lock, Side::Senders, None, deserted);
+}
+
+/// As `wait_deserted`, for a future.
+pub(super) struct Deserted<S: HasWaitQueue>(TaskIn<S>);
+
+impl<S: HasParties + HasWaitQueue<Want = Side>> Deserted<S> {
+    pub(super) fn new() -> Self {
+        Deserted(TaskIn::new())
+    }
+
+    fn task(self: Pin<&mut Self>) -> Pin<&mut TaskIn<S>> {
+        // SAFETY: the task is pinned with this value; nothing moves it.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }
+    }
+
+    pub(super) fn poll(self: Pin<&mut Self>, lock: &Mutex<S>, cx: &Context<'_>) -> Poll<()> {
+        poll_for(self.task(), lock, Side::Senders, cx, deserted)
+    }
+
+    pub(super) fn leave(self: Pin<&mut Self>, lock: &Mutex<S>) {
+        leave(self.task(), lock);
+    }
+}
+
+/// Ends the wait of a future. If the future was notified, so were all others.
 pub(super) fn leave<S: HasWaitQueue<Want = Side>>(task: Pin<&mut TaskIn<S>>, lock: &Mutex<S>) {
     let _gone = task.leave(lock);
 }
 
-/// A party comes. Returns the state, for what it sees from here on.
+/// Counts a party that comes. Returns the locked state, to note what the party sees from here on.
 pub(super) fn join<S: HasParties>(lock: &Mutex<S>, side: Side) -> MutexGuard<'_, S> {
     let mut state = lock.lock();
     match side {
@@ -179,7 +210,7 @@ pub(super) fn join<S: HasParties>(lock: &Mutex<S>, side: Side) -> MutexGuard<'_,
     state
 }
 
-/// Closes the channel, for what the senders do. Returns `false` if it was closed already.
+/// Closes the channel. Returns `false` if it was closed already.
 pub(super) fn close<S: HasParties>(lock: &Mutex<S>, bells: &Bells) -> bool {
     let mut notified = Notified::new();
     let mut state = lock.lock();
@@ -193,7 +224,7 @@ pub(super) fn close<S: HasParties>(lock: &Mutex<S>, bells: &Bells) -> bool {
     closes
 }
 
-/// A sender goes; the last one closes the channel.
+/// Counts a sender off; the last one closes the channel.
 pub(super) fn sender_goes<S: HasParties>(lock: &Mutex<S>, bells: &Bells) {
     let mut state = lock.lock();
     let parties = state.parties();
@@ -205,13 +236,13 @@ pub(super) fn sender_goes<S: HasParties>(lock: &Mutex<S>, bells: &Bells) {
     }
 }
 
-/// What rings each bell, with its number.
+/// The sender that rings each bell, with the bell's number.
 type Ringers = Vec<(u64, Sender<()>)>;
 
 /// The bells of the receivers that have one; `None` once the channel is closed.
 pub(super) struct Bells(Mutex<Option<Ringers>>);
 
-/// A receiver's own.
+/// The bell of a receiver.
 pub(super) struct Bell {
     number: u64,
     rung: Receiver<()>,
@@ -222,8 +253,8 @@ impl Bells {
         Bells(Mutex::new(Rank::Bells, Some(Vec::new())))
     }
 
-    /// Returns the bell in `slot`, which is made if need be. `news` tells under the lock whether there is something new: the
-    /// bell rings then, also one whose ring another caller has taken.
+    /// Returns the bell in `slot`, which is made if necessary. If `news` returns `true` under the lock, the bell rings, even if
+    /// another caller has taken an earlier ring.
     pub(super) fn bell<S: HasParties>(
         &self,
         slot: &mut Option<Bell>,
@@ -231,7 +262,7 @@ impl Bells {
         news: impl FnOnce(&mut S) -> bool,
     ) -> Receiver<()> {
         unless!(BellHangsLate, self.hang(slot));
-        // After it stands in the list: what comes from here on rings.
+        // After the bell is in the list: news from here on rings it.
         let mut state = lock.lock();
         state.parties().has_bells = true;
         let news = news(&mut state);
@@ -248,7 +279,7 @@ impl Bells {
         if slot.is_none() {
             let (rings, rung) = chan::bounded(1);
             let mut number = 0;
-            // On a closed channel the bell loses its sender here, and is closed as well.
+            // On a closed channel the bell's sender is dropped here, which closes the bell as well.
             if let Some(bells) = self.0.lock().as_mut() {
                 number = bells.last().map_or(0, |(last, _)| last + 1);
                 bells.push((number, rings));
@@ -261,12 +292,12 @@ impl Bells {
         // Rung after the lock: a bell may wake a task, whose waker is foreign code.
         let bells: Vec<_> = self.0.lock().iter().flatten().map(|(_, rings)| rings.clone()).collect();
         for bell in bells {
-            // The bell rings already, or its receiver is gone.
+            // An error says that the bell rings already, or that its receiver is gone.
             let _rings = bell.try_send(());
         }
     }
 
-    /// Rings one, whose receiver has left something behind.
+    /// Rings one bell, whose receiver has left messages behind.
     pub(super) fn ring(&self, bell: Option<&Bell>) {
         let Some(bell) = bell else { return };
         let mut rings = None;
@@ -278,13 +309,13 @@ impl Bells {
         }
     }
 
-    /// For a call that receives what the bell may have told of.
+    /// For a call that receives a message of which the bell may have told.
     #[inline]
     pub(super) fn leaves<'a>(&'a self, bell: Option<&'a Bell>) -> Leaves<'a> {
         Leaves { bells: self, bell, news: true }
     }
 
-    /// A receiver goes, with its bell.
+    /// Removes the bell of a receiver that goes.
     pub(super) fn remove(&self, bell: Option<Bell>) {
         let Some(bell) = bell else { return };
         let mut rings = None;
@@ -302,7 +333,7 @@ impl Bells {
     }
 }
 
-/// Rings a receiver's bell when a call ends that leaves something behind. A call that unwinds does, for all that is known.
+/// Rings a receiver's bell when a call ends that leaves messages behind. A call that unwinds counts as leaving some.
 pub(super) struct Leaves<'a> {
     bells: &'a Bells,
     bell: Option<&'a Bell>,

@@ -1,4 +1,5 @@
-//! The state under a channel's lock: what a send, a receive and a close do, whatever the type of the messages.
+//! The state under a channel's lock, and the part of a send, a receive and a close that does not depend on the type of the
+//! messages.
 //!
 //! ```text
 //!   send:  a receiver waits? ──▶ into its slot        recv:  a message in the buffer? ──▶ take it; a waiting sender's
@@ -6,53 +7,66 @@
 //!          else              ──▶ wait                        a sender waits? ──▶ out of its slot
 //!                                                            else           ──▶ wait
 //! ```
-//! A waiting operation is a [`Record`] on the owner's stack, with a *slot*: where a receiver's message is to go, or
-//! where a sender's message lies. A counterpart (sender, receiver or closer) that finds the record claims its wait,
-//! moves the message, notes the [`WaitResult`], takes the record out of the queue, and readies the owner once the lock
-//! is free. So the message goes directly from sender to receiver. The obvious way, to wake a waiter and let it try
-//! again, would let a later operation overtake the waiter, which could then starve.
+//! A waiting operation is a [`Record`] on the owner's stack, with a *slot*: the place for a receiver's message, or the place
+//! where a sender's message lies. A counterpart (sender, receiver or closer) that finds the record claims its wait, moves the
+//! message, notes the [`WaitResult`], takes the record out of the queue, and readies the owner once the lock is free. So the
+//! message goes directly from sender to receiver. The obvious way, to wake a waiter and let it try again, would let a later
+//! operation overtake the waiter, which could then starve.
 //!
-//! **A promise.** A send in a `select!` evaluates the message only after the send was chosen, so the send's record has
-//! no slot. The sender promises to bring the message, either for a *reserved* place in the buffer, which counts as
-//! taken, or for one receiver. That receiver's record stands in a queue of its own, `promised`. The sender knows the
-//! receiver by a number only, the [`Ticket`], as the receiver may leave at any time, by a limit or an interrupt, and
-//! the record on the receiver's stack is gone then. A receiver gets a promise in one of three ways:
+//! **A promise.** A send in a `select!` evaluates the message only after the send was chosen, so the send's record has no slot.
+//! The sender promises to bring the message, either for a *reserved* place in the buffer, which counts as taken, or for one
+//! receiver. That receiver's record stands in a separate queue, `promised`. The sender knows the receiver only by a number, the
+//! [`Ticket`], as the receiver may leave at any time, by a limit or an interrupt, and the record on the receiver's stack is
+//! gone then. A receiver gets a promise in one of three ways:
 //!
-//! * A receiver claims a send that waits. The receiver queues a *partner* record, and waits for the message and
-//!   nothing else. If an interrupt is due to the receiver, it readies the sender with no arm dealt with, and unwinds; the
-//!   sender tries its arms again.
+//! * A receiver claims a waiting send. The receiver queues a *partner* record, and waits for that message and no other. If an
+//!   interrupt is due to the receiver, the receiver readies the sender without choosing an arm, and unwinds; the sender tries
+//!   its arms again.
 //! * A sender in a `select!` finds a receiver that waits in this queue alone. The receiver's wait stays open, and the
 //!   receiver sleeps on.
-//! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so that
-//!   no other channel can end it, and readies the receiver at once. The receiver is *coming*: that is, the receiver
-//!   takes the lock, and queues a partner record if the message is not in its slot by then.
+//! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so that no
+//!   other channel can end it, and readies the receiver at once. The receiver is *coming*: it is about to take the lock, and to
+//!   queue a partner record if the message is not in its slot by then.
 //!
 //! ```text
-//!   sender:    F1 lock: the ticket's record out of `promised`; claim its wait (or it is coming): the message into its slot
-//!              F2 none is there, or it was left behind, or the claim fails: a plain send, with the limit of the select
-//!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: its record out of `promised`
+//!   sender:    F1 lock: take the ticket's record out of `promised`; claim its wait (or it is coming); message into its slot
+//!              F2 no record, or its owner was left behind, or the claim fails: a plain send, with the limit of the select
+//!   receiver:  G1 its own claim wins (limit, interrupt) · G2 lock: take its record out of `promised`
 //! ```
-//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that goes
-//! on, or the sender still has the message. A receiver that was left behind may stand there with its wait open: it
-//! ran on past the end of its runtime, and its M claims the wait a moment after it has parked. If the message's
+//! F1 and G1 claim the same wait, so one of them wins: either the message is in the slot of a receiver that resumes, or the
+//! sender still has the message. The record of a receiver that was left behind can stand there with its wait open: the receiver
+//! ran on past the end of its runtime, and its M claims the wait a moment after the receiver has parked. If the message's
 //! expression unwinds, or the sender's goroutine is left behind by the runtime
-//! ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved place is given
-//! back and offered to the next sender. A partner receives anew. A record from the queue of receivers is put back
-//! to its place, and is *returned*: the owner is awake, and is about to take the lock; until then a sender may,
-//! under the lock, still put a message into the record's slot ([`QueueState`]).
+//! ([`PromiseHook`](crate::chan::select::PromiseHook)), the promise is withdrawn. Then a reserved place is given back and
+//! offered to the next sender. A partner receives anew. A record from the queue of receivers is put back in its place, and is
+//! *returned*: the owner is awake, and is about to take the lock; until then a sender may, under the lock, still put a message
+//! into the record's slot ([`QueueState`]).
 //!
-//! **A task.** A future may be dropped at any time, so no message is handed to a receive of a task. The message goes into the
-//! buffer, and the task is *granted* one (`chan/flow/task.rs`): it is claimed and woken, and takes in its next poll whichever
-//! message is the first by then. A message that was granted is none of the `len` that all may take, and takes no place, as one
-//! in the slot of a goroutine takes none. So no receiver overtakes a task that was woken, and a dropped future gives back what
-//! was never moved. A send of a task is a sender like any other, whose message lies in the pinned future. No waker unwinds out
-//! of [`Woken::ready`] (`wait/task.rs`): what comes after that call is done, and no message is dropped twice.
+//! *The last receiver goes* while a place is reserved. A message put into that place afterwards would stay there until the last
+//! sender goes; for ever if that sender is in the message, or waits for an answer to it. So the receiver marks the channel as
+//! *deserted* in the critical section in which it empties the buffer, and the sender looks for the mark in the critical section
+//! in which it fills its place:
+//!
+//! ```text
+//!   receiver:  L1 lock: close, mark, empty the buffer
+//!   sender:    F3 lock: marked? give the place back, and the message to the caller; otherwise message into the place
+//! ```
+//! If F3 comes first, L1 takes the message out, and drops it; otherwise F3 sees the mark. A close by a user leaves receivers,
+//! so a promise of a reserved place is kept even after that close.
+//!
+//! **A task.** A future can be dropped at any time, so no message is handed to a receive of a task. The message goes into the
+//! buffer, and the task is *granted* one (`chan/flow/task.rs`): it is claimed and woken, and takes the message that is first in
+//! the buffer at its next poll. A granted message does not count in `len`, the messages that any receiver may take, and
+//! occupies no place, like a message in the slot of a goroutine. So no receiver overtakes a task that was woken, and a dropped
+//! future gives back a message that was never moved. A send of a task is a sender like any other, whose message lies in the
+//! pinned future. No waker unwinds out of [`Woken::ready`] (`wait/task.rs`): the code after that call runs, and no message is
+//! dropped twice.
 //!
 //! Invariants, under the lock:
-//! 1. A receiver that can be claimed stands in the queue only while `len` is zero; a sender only while `len + reserved` is the
-//!    capacity, or more, after tasks gave messages back.
-//! 2. After the close no sender stands in the queue; and no receiver, once the buffer is empty and nothing is reserved.
-//! 3. A record's result changes from Open once for each wait number, by the thread that has claimed that number.
+//! 1. A receiver that can be claimed stands in the queue only while `len` is zero; a sender only while `len + reserved` is at
+//!    least the capacity (it can be more after tasks gave messages back).
+//! 2. After the close no sender stands in the queue, nor any receiver once the buffer is empty and no place is reserved.
+//! 3. The thread that has claimed a wait number changes the record's result from Open, once for each number.
 //! 4. Records stand in a queue in the order of their places, which they keep until their operation ends.
 //! 5. The ring of the buffer holds `len + granted` messages.
 //! 6. `promises` counts the tickets whose promises are neither kept nor withdrawn, `reserved` the reserved places.
@@ -68,18 +82,18 @@ mod record;
 
 pub(crate) use record::{Kind, Promised, QueueState, Record, RecordPtr, Ticket, WaitResult, Woken};
 
-/// When a channel that tells the time has its next message, and how often.
+/// The schedule of a channel that tells the time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Tick {
-    /// When the next message is there; `None` for never.
+    /// When the next message is due; `None` for never.
     pub(crate) due: Option<Nanos>,
     /// The time between two messages; zero for a single message.
     pub(crate) period: Duration,
 }
 
 impl Tick {
-    /// Takes the message that is there at `now`: the time at which the message was due. A late reader has missed the
-    /// messages in between; the next message is on the beat.
+    /// Takes the message that is due at `now`: the time at which it was due. A late reader has missed the messages in between;
+    /// the next message is on the beat.
     pub(super) fn take(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.due.filter(|&due| due <= now)?;
         self.due = (!self.period.is_zero()).then(|| {
@@ -97,9 +111,11 @@ impl Tick {
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) closed: bool,
-    /// There is no buffer, and no message in it either: a receive takes the message of a sender that waits. Without a buffer,
-    /// `false` after a grant, until a receive finds that nothing is left of that.
+    /// The capacity is zero and the ring is empty: a receive takes the message of a waiting sender. On a channel without a
+    /// buffer, `false` from a grant until a receive finds no granted message left.
     pub(crate) meets: bool,
+    /// The last receiver has gone: no message that comes into the channel would be taken out.
+    pub(crate) deserted: bool,
     /// Messages in the buffer that any receiver may take.
     pub(crate) len: usize,
     /// Reserved places in the buffer.
@@ -107,10 +123,10 @@ pub(crate) struct State {
     pub(crate) capacity: usize,
     pub(crate) receivers: Queue<Record>,
     pub(crate) senders: Queue<Record>,
-    /// Waiters of `Select::ready`: to be woken when a `recv`, or a `send`, could complete.
+    /// Waiters of `Select::ready`, which are woken when a `recv`, or a `send`, could complete.
     pub(crate) receive_watchers: Queue<Record>,
     pub(crate) send_watchers: Queue<Record>,
-    /// Messages that are granted to tasks. They lie in the buffer, and take no place there.
+    /// The number of messages that are granted to tasks. They lie in the buffer, and occupy no place there.
     pub(crate) granted: usize,
     pub(crate) tick: Option<Tick>,
     places: u64,
@@ -120,8 +136,8 @@ pub(crate) struct State {
     pub(crate) promises: usize,
 }
 
-// SAFETY: the records are reached under the lock; a message in a slot is a `T` of a `Chan<T>`, which is `Send` only
-// for `T: Send`.
+// SAFETY: the records are accessed under the lock; a message in a slot is a `T` of a `Chan<T>`, and that is `Send` only if `T`
+// is.
 unsafe impl Send for State {}
 
 /// Tells a sender that has a message already from a sender that has yet to evaluate it.
@@ -131,14 +147,14 @@ pub(crate) enum Message {
     ToCome,
 }
 
-/// Where a send's message is to go.
+/// The destination of a send's message.
 pub(crate) enum Offer {
-    /// To this receiver, which is claimed (or Served, or granted a message) and out of the queue.
+    /// This receiver, which is claimed (or Served, or granted a message) and out of the queue.
     Receiver(RecordPtr),
-    /// There is room in the buffer.
+    /// The buffer, which has room.
     Room,
     Closed,
-    /// Nowhere: the send has to wait.
+    /// None: the send has to wait.
     Full,
 }
 
@@ -154,6 +170,7 @@ impl State {
             capacity,
             places: 0,
             closed: false,
+            deserted: false,
             meets: capacity == 0,
             tick: None,
             promised: Queue::new(),
@@ -185,7 +202,7 @@ impl State {
         }
     }
 
-    /// Claims the first record of the queue that can be claimed, and takes that record out. If the message is here, a
+    /// Claims the first record of the queue that can be claimed, and takes that record out. If the message is `Here`, a
     /// Returned record counts too, and becomes Served.
     #[inline]
     fn claim_for(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
@@ -200,7 +217,7 @@ impl State {
         Self::claim_further(queue, message)
     }
 
-    /// As `claim_for`, where the first record could not simply be claimed.
+    /// As `claim_for`, if the first record could not be claimed at once.
     #[cold]
     fn claim_further(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let mut at = queue.front();
@@ -255,7 +272,7 @@ impl State {
         None
     }
 
-    /// Claims the first receiver to which a message can go. A task is granted one: the message that the caller has for it.
+    /// Claims the first receiver to which a message can go. If it is a task, grants it the caller's message.
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
         let first = self.receivers.front()?;
@@ -277,7 +294,7 @@ impl State {
         Some(receiver)
     }
 
-    /// Counts the message that comes to this receiver, whose wait is claimed, if it is a task.
+    /// Counts the message for this receiver, whose wait is claimed, as granted if the receiver is a task.
     fn grant(&mut self, receiver: &Record) {
         if receiver.kind == Kind::OfTask {
             self.granted += 1;
@@ -301,7 +318,7 @@ impl State {
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &sender.as_ref().value };
             if it.slot().is_null() && it.is_open() {
-                // The Returned receiver, once it takes the lock, claims this sender and asks for the message.
+                // Once it takes the lock, the Returned receiver claims this sender and asks for the message.
                 return None;
             }
             // SAFETY: the record stands in the queue, which is locked.
@@ -321,9 +338,9 @@ impl State {
     /// Takes the caller's record, whose wait is over, out of the queue in which the record stands, if there is one.
     ///
     /// # Safety
-    /// The record is a receiver's, and stands in a queue of this channel or in none.
+    /// The record belongs to a receiver, and stands in a queue of this channel or in none.
     pub(crate) unsafe fn leave(&mut self, record: RecordPtr) {
-        // SAFETY: by this function's contract, and the record's state says which queue it is.
+        // SAFETY: by this function's contract; the record's state says in which queue it is.
         unsafe {
             match record.as_ref().value.queue_state() {
                 QueueState::Promised | QueueState::Coming => self.promised.remove(record),
@@ -332,7 +349,7 @@ impl State {
         }
     }
 
-    /// Decides where a send's message goes.
+    /// Chooses the destination of a send's message.
     #[inline]
     pub(crate) fn offer(&mut self) -> Offer {
         if self.closed {
@@ -340,8 +357,8 @@ impl State {
         }
         let room = self.has_room();
         if !room && ((self.capacity > 0).unless(ChanSendPassesAPromise) || self.receivers.is_empty()) {
-            // Even if a receiver waits: the places for which the receiver waits are reserved, and a send overtakes
-            // neither a promise nor a sender that waits.
+            // Even if a receiver waits: the places for which the receiver waits are reserved, and a send overtakes neither a
+            // promise nor a waiting sender.
             return Offer::Full;
         }
         // While a sender waits, no message is put into a Returned record: the owner is about to take the lock, and to
@@ -363,41 +380,41 @@ impl State {
         self.len + self.reserved < self.capacity
     }
 
-    /// Returns `true` if the channel is open, and no waiter is to be told of a message that goes into the buffer: the case of
-    /// most sends of a buffered channel.
+    /// Returns `true` if the channel is open, and no waiter needs to be notified of a message that goes into the buffer: the
+    /// case of most sends on a buffered channel.
     #[inline]
     pub(crate) fn has_nobody_to_tell(&self) -> bool {
         mutant!(ChanRoomPassesWatchers: return !self.closed && self.receivers.is_empty());
         !self.closed && self.receivers.is_empty() && self.receive_watchers.is_empty()
     }
 
-    /// Returns `true` if a message can come out of the buffer.
+    /// Returns `true` if a message can be taken out of the buffer.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
         self.len > 0
     }
 
-    /// Returns `true` if no waiter is to be told when a message has left the buffer: the case of most receives of a buffered
-    /// channel.
+    /// Returns `true` if no waiter needs to be notified when a message has left the buffer: the case of most receives on a
+    /// buffered channel.
     #[inline]
     pub(crate) fn has_nobody_who_wants_room(&self) -> bool {
         self.senders.is_empty() && self.send_watchers.is_empty()
     }
 
-    /// Returns `true` if a receive plainly has to wait: no message, no sender, not closed, and no tick.
+    /// Returns `true` if a receive certainly has to wait: no message, no sender, not closed, and no tick.
     #[inline]
-    pub(crate) fn has_nothing_to_take(&self) -> bool {
+    fn has_nothing_to_take(&self) -> bool {
         self.len == 0 && self.meets_nobody() && self.tick.is_none()
     }
 
-    /// Returns `true` if no sender waits and the channel is not closed: then a receive that has found no message, from a
-    /// channel that does not tell the time, has to wait.
+    /// Returns `true` if no sender waits and the channel is not closed: then a receive that has found no message, on a channel
+    /// that does not tell the time, has to wait.
     #[inline]
     pub(crate) fn meets_nobody(&self) -> bool {
         self.senders.is_empty() && !self.closed
     }
 
-    /// Returns `true` if a send for which there is no room plainly has to wait: no receiver, not closed.
+    /// Returns `true` if a send for which there is no room certainly has to wait: no receiver, not closed.
     #[inline]
     pub(crate) fn has_no_place_to_put(&self) -> bool {
         self.receivers.is_empty() && !self.closed
@@ -408,20 +425,20 @@ impl State {
         self.closed && self.len == 0 && self.reserved == 0 && !(self.granted > 0).unless(GrantedIsDrained)
     }
 
-    /// Wakes the watchers for a `recv`, as one could complete now.
+    /// Wakes the watchers for a `recv`, as a `recv` could complete now.
     #[inline]
     pub(crate) fn tell_receive_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.receive_watchers, WaitResult::Done, woken);
     }
 
-    /// Wakes the watchers for a `send`, as one could complete now.
+    /// Wakes the watchers for a `send`, as a `send` could complete now.
     #[inline]
     pub(crate) fn tell_send_watchers(&mut self, woken: &mut Woken) {
         Self::end_all(&mut self.send_watchers, WaitResult::Done, woken);
     }
 
-    /// As `tell_send_watchers`, where a receiver waits from here on. With a buffer that makes no send possible: if there is a
-    /// watcher, all places are reserved.
+    /// As `tell_send_watchers`, for a receiver that is about to wait. On a channel with a buffer this makes no send possible:
+    /// if there is a watcher, all places are reserved.
     #[inline]
     pub(crate) fn tell_of_receiver(&mut self, woken: &mut Woken) {
         if !self.send_watchers.is_empty() && self.capacity == 0 {
@@ -429,8 +446,8 @@ impl State {
         }
     }
 
-    /// As `tell_receive_watchers`, where a sender waits from here on. With a buffer that makes no receive possible: if there is
-    /// a watcher, all places are reserved.
+    /// As `tell_receive_watchers`, for a sender that is about to wait. On a channel with a buffer this makes no receive
+    /// possible: if there is a watcher, all places are reserved.
     #[inline]
     pub(crate) fn tell_of_sender(&mut self, woken: &mut Woken) {
         if !self.receive_watchers.is_empty() && self.capacity == 0 {
@@ -463,7 +480,8 @@ impl State {
         }
         unless!(ChanCloseForgetsSenders, Self::end_all(&mut self.senders, WaitResult::Closed, woken));
         self.tell_send_watchers(woken);
-        self.tell_receive_watchers(woken);
+        // If a message is still to come, or is granted, a receive would wait: the watchers are woken when that message is
+        // there, or given back.
         self.end_receivers_if_drained(woken);
         true
     }
@@ -476,8 +494,8 @@ impl State {
         }
     }
 
-    /// Returns `true` if a `recv` could complete now. A counterpart that waits in several queues may be claimed
-    /// elsewhere before the receive claims it.
+    /// Returns `true` if a `recv` could complete now. A counterpart that waits in several queues can be claimed elsewhere
+    /// before the receive claims it.
     #[inline(always)]
     pub(crate) fn may_receive(&mut self) -> bool {
         if self.has_nothing_to_take() {
@@ -502,13 +520,14 @@ impl State {
         here || self.turn_of(None).is_some_and(|turn| turn <= Active::now())
     }
 
-    /// Returns `true` if a `send` could complete now; as `may_receive`.
+    /// Returns `true` if a `send` could complete now, with the same reservation as `may_receive`.
     pub(crate) fn may_send(&mut self) -> bool {
         self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&mut self.receivers)
     }
 
-    /// Returns `true` if a record of the queue can be claimed. Removes the records before it that can't be: else each of
-    /// many tries would walk over all that were claimed through another queue and whose owners have not run yet.
+    /// Returns `true` if a record of the queue can be claimed. Removes the records before it that can't be claimed: otherwise
+    /// each of many tries would walk over all records that were claimed through another queue and whose owners have not run
+    /// yet.
     #[inline]
     fn somebody_waits(queue: &mut Queue<Record>) -> bool {
         !queue.is_empty() && Self::somebody_is_open(queue)
@@ -533,7 +552,7 @@ impl State {
         false
     }
 
-    /// When the next message of a channel that tells the time is due.
+    /// Returns when the next message of a channel that tells the time is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.tick.and_then(|tick| tick.due)
     }
@@ -543,7 +562,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Fails by a next message that is due before `now`.
+    /// Fails if the next message is due before `now`.
     #[test]
     fn however_many_messages_a_reader_missed_the_next_is_the_first_of_the_beat_to_come() {
         let [first, year] = [Nanos::from_nanos(1_000), Nanos::from_nanos(365 * 86_400 * 1_000_000_000)];

@@ -3,10 +3,10 @@
 use super::ContextError;
 use super::tree::{Dependent, DependentNode, Node};
 use crate::host::Active;
+use crate::impls::opaque;
 use crate::prim::Arc;
 use crate::wait::queue;
 use crate::wait::task::TaskWait;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
@@ -16,9 +16,9 @@ use std::task::{Context, Poll};
 /// Waits for the end of a context, as a future; made by [`Context::ended`](super::Context::ended).
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Ended {
-    /// `None`: never done.
+    /// `None` if the context is never done.
     node: Option<Arc<Node>>,
-    /// From the first poll that finds the node open on. The place stands in the node's list.
+    /// `Some` from the first poll that finds the node open. The place stands in the node's list.
     waiting: Option<Waiting>,
     _pinned: PhantomPinned,
 }
@@ -28,9 +28,9 @@ struct Waiting {
     place: DependentNode,
 }
 
-// SAFETY: the place's links are touched under the node's lock; the Waiter there is read by the ender, under that lock.
+// SAFETY: the place's links are touched under the node's lock; the ender reads the Waiter there, under that lock.
 unsafe impl Send for Ended {}
-// SAFETY: nothing can be done with a shared reference.
+// SAFETY: a shared reference has no operations.
 unsafe impl Sync for Ended {}
 
 impl Ended {
@@ -38,7 +38,7 @@ impl Ended {
         Ended { node, waiting: None, _pinned: PhantomPinned }
     }
 
-    /// Takes the place out of the list. The wait is over.
+    /// Takes the place out of the list, when the wait is over.
     fn leave(&mut self) {
         if let (Some(waiting), Some(node)) = (&self.waiting, &self.node) {
             // SAFETY: the place stands in this list.
@@ -79,16 +79,10 @@ impl Future for Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        if let Some(waiting) = &self.waiting {
-            // Every task is told of the end: there is nothing to pass on.
-            let _told = waiting.wait.leave();
-            self.leave();
-        }
+        // The ender claims and readies the wait under the list's lock. Every task is told of the end, so there is nothing to
+        // pass on.
+        self.leave();
     }
 }
 
-impl fmt::Debug for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ended").finish_non_exhaustive()
-    }
-}
+opaque!(Ended);

@@ -17,7 +17,7 @@ use std::io;
 /// ```
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// The cause that a caller gave. A [`Cause`] that another context had stays what it is: it is not wrapped.
+/// Returns the cause that a caller gave. A [`Cause`] of another context is not wrapped again.
 pub(super) fn cause_of(given: impl Into<Box<dyn Error + Send + Sync>>) -> Cause {
     match given.into().downcast::<Cause>() {
         Ok(cause) => *cause,
@@ -47,6 +47,33 @@ pub enum ContextError {
     DeadlineExceeded,
 }
 
+impl ContextError {
+    /// Returns why a context ended the call that returned this error; `None` if no context did.
+    ///
+    /// ```
+    /// use gmp::context::{Context, ContextError};
+    /// use gmp::net::TcpListener;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (context, cancel) = Context::background().with_cancel();
+    ///         let server = context.go(|| {
+    ///             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    ///             listener.accept().map(drop)
+    ///         });
+    ///         cancel.cancel();
+    ///         // An error, which the closure returned, ended the wait, not an unwinding.
+    ///         let error = server.join().unwrap().unwrap().unwrap_err();
+    ///         assert_eq!(ContextError::of(&error), Some(ContextError::Canceled));
+    ///     })
+    /// }
+    /// ```
+    pub fn of(error: &io::Error) -> Option<ContextError> {
+        error.get_ref()?.downcast_ref::<ContextError>().copied()
+    }
+}
+
 impl fmt::Display for ContextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -58,8 +85,8 @@ impl fmt::Display for ContextError {
 
 impl Error for ContextError {}
 
-/// Of kind `TimedOut` for a deadline. Of kind `Other` for a cancel, not `Interrupted`, after which std's helpers try
-/// again.
+/// Makes an error of kind `TimedOut` for a deadline, and of kind `Other` for a cancel: not `Interrupted`, after which std's
+/// helpers try again.
 impl From<ContextError> for io::Error {
     fn from(error: ContextError) -> Self {
         let kind = match error {

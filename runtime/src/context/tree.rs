@@ -1,11 +1,11 @@
 //! The tree of contexts, and how the end of a node reaches all nodes and runners below it.
 //!
 //! ```text
-//!   open ── end, once: by a Cancel, its deadline, or the end of the one above ──▶ done
+//!   open ── end, once: by a Cancel, its deadline, or the end of the node above ──▶ done
 //! ```
-//! A node holds the node above. A node's list of dependents, under the node's lock, has the nodes below (weakly), and
-//! the runners under the node. A dependent leaves the list in constant time; a node that is dropped does so before its
-//! memory is freed, so what a list names is alive as long as the list's lock is held.
+//! A node holds the node above. A node's list of dependents, under the node's lock, has the nodes below (weakly), and the
+//! runners under the node. A dependent leaves the list in constant time; a node that is dropped does so before its memory is
+//! freed, so all dependents in a list are alive as long as the list's lock is held.
 //!
 //! An ender walks the tree with a private list, not by recursion (the tree may be deep), and holds one lock at a time,
 //! for one node:
@@ -13,59 +13,54 @@
 //! ```text
 //!   ender:   the verdict · C1 done + ENDING · C2 fence · C3 dependents: runners are nudged, tasks readied, nodes go on this
 //!            walk's list · C4 the channel is closed · C5 done, without ENDING        (C1 to C5 under the node's lock)
-//!            after the walk: S1 `swept` in each node of it · the wakers of the tasks are called · the calls that were asked
-//!            for start · what the nodes have kept is dropped
-//!   err():   done? with ENDING: takes the lock, and so waits for C5
-//!   done():  the channel is made under the lock, and closed before it is shown where C1 was before
+//!            after the walk: S1 `swept` in each of its nodes · the wakers of the tasks are called · the requested calls
+//!            start · the values that the nodes have kept are dropped
+//!   err():   done with ENDING? takes the lock, and so waits for C5
+//!   done():  the channel is made under the lock; if C1 came before, the channel is closed before it is published
 //! ```
 //! So for each node, once `err` has returned an error the channel is closed, and once the channel is closed `err`
 //! returns an error. A runner may be nudged after C1; the runner learns the error from `err`, or from [`interrupted`],
 //! which waits for C5 as `err` does.
 //!
-//! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well, and ends
-//! what is below a node that is done by the verdict of that node. So when any ender returns, the node that was to be ended and
-//! all nodes below are done, each by the verdict of the one above that reached it. A call that is asked for when the
-//! node is done may come in the middle of an ender's walk: the asker first walks as a second ender, and then starts the
-//! call.
+//! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well, and ends the
+//! nodes below a done node by the verdict of that node. So when any ender returns, its node and all nodes below are done, each
+//! by the verdict of the node above whose end reached it first. A caller can ask for a call when the node is done but an ender
+//! is still in the middle of its walk: that caller first walks as a second ender, and then starts the call.
 //!
-//! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds those of two. Neither the user's code nor
-//! the end of another node runs under it.
+//! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds the locks of two nodes. Neither user code nor
+//! the end of another node runs under a node's lock.
 //!
 //! Invariants: `done` leaves 0 once, under the lock, after the verdict was written; no holder of the lock but the
 //! ender sees ENDING.
 //!
 //! Checked by `models/context.rs`, and `models/interrupt.rs` for the goroutines and threads that run under a node.
 
-use super::deadline::{self, Alarm};
-use super::done::Done;
+use super::after::AfterEnd;
+use super::deadline::{self, Deadline, DeadlineTimer};
 use super::{Cause, ContextError};
-use crate::chan::{Receiver, Woken};
+use crate::chan::{self, Receiver, Woken};
+use crate::g::call_undisturbed;
 use crate::g::list::GList;
-use crate::g::{Birth, call_undisturbed};
-use crate::goroutine;
-use crate::host::{Active, Clock, Host, Process, Threads};
+use crate::host::{Active, Clock, Host};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, AtomicU32, Mutex, Rank, Relaxed, Release, Weak};
-use crate::sched::Sched;
 use crate::sched::run::wake::queue_nudged;
-use crate::sched::timers::timer_thread::Call;
 use crate::wait::interrupt::{self, Interrupt};
 use crate::wait::queue::{self, Queue};
 use crate::wait::task::Readied;
 use crate::wait::waiter::{Runner, Waiter};
 use gmp_timers::Nanos;
 use std::collections::BTreeMap;
-use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 const OPEN: u32 = 0;
 const CANCELED: u32 = 1;
 const EXCEEDED: u32 = 2;
-/// A bit beside one of the two codes: the channel may be open. The ender that has set the bit holds the lock.
+/// A bit beside one of the two codes: the channel may still be open. The ender that has set the bit holds the lock.
 const ENDING: u32 = 4;
 
-/// How a context ends.
+/// The end of a context.
 pub(super) struct Verdict {
     pub(super) error: ContextError,
     pub(super) cause: Option<Cause>,
@@ -80,21 +75,21 @@ impl Verdict {
     }
 }
 
-/// By whose verdict a node ends.
+/// The verdict by which a node ends.
 #[derive(Copy, Clone)]
 enum Of {
-    /// That of the ender.
+    /// The verdict of the ender.
     Ender,
-    /// That of a node on the way, which was done before the ender came: its number.
+    /// The verdict of a node on the way that was done before the ender came: its number.
     Earlier(usize),
 }
 
 /// An ender on its way down the tree.
 struct Walk<'a> {
     verdict: &'a Verdict,
-    /// Those of nodes that were done before.
+    /// The verdicts of nodes that were done before.
     earlier: Vec<Verdict>,
-    /// The nodes that are to be ended next.
+    /// The nodes that the walk ends next.
     open: Vec<(Arc<Node>, Of)>,
     calls: Vec<AfterEnd>,
     tasks: Readied<Active>,
@@ -119,17 +114,17 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What a node keeps until it is done. The drop is the user's code, and so comes after the walk.
+/// The values that a node keeps until it is done. Their drops are user code, and so come after the walk.
 #[derive(Default)]
 struct Kept {
-    /// Has the cause that the user gave with the deadline.
-    alarm: Option<Alarm>,
+    /// Holds the cause that the user gave with the deadline.
+    timer: Option<DeadlineTimer>,
     it: Option<Box<dyn Send>>,
 }
 
 impl Kept {
     fn drop_parts(self) {
-        drop_foreign(self.alarm);
+        drop_foreign(self.timer);
         drop_foreign(self.it);
     }
 }
@@ -154,7 +149,7 @@ pub(crate) fn interrupted<H: Host>(why: Interrupt) -> ContextError {
     }
 }
 
-/// The error for a value of the word `done`.
+/// Returns the error for a value of the word `done`.
 fn error_of(code: u32) -> Option<ContextError> {
     match code & !ENDING {
         CANCELED => Some(ContextError::Canceled),
@@ -163,11 +158,11 @@ fn error_of(code: u32) -> Option<ContextError> {
     }
 }
 
-/// What the ender of a node tells.
+/// A dependent of a node, which the node's ender tells.
 pub(super) enum Dependent {
-    /// A future that waits for the end of the node, and has the record.
+    /// A future that waits for the end of the node. The record lies in the future.
     Task(Waiter<Active>),
-    /// A node below. That node leaves the list in `drop`, so its memory is there, but the last owner may have gone.
+    /// A node below. That node leaves the list in `drop`, so its memory exists, but its last owner may be gone.
     Node(Weak<Node>),
     /// A runner under the node. The record lies on the runner's stack.
     Runner(Runner<Active>),
@@ -176,34 +171,14 @@ pub(super) enum Dependent {
 /// A record in the list of dependents.
 pub(super) type DependentNode = queue::Node<Dependent>;
 
-/// A function to be called when a node is done, and the runtime for the call.
-pub(super) struct AfterEnd {
-    pub(super) f: Box<dyn FnOnce() + Send>,
-    pub(super) home: Option<Weak<Sched<Active>>>,
-}
-
 struct State {
     dependents: Queue<Dependent>,
     calls: BTreeMap<u64, AfterEnd>,
     next_key: u64,
     cause: Option<Cause>,
-    alarm: Option<Alarm>,
-    /// What is dropped when the node is done, or has no owner any more.
+    timer: Option<DeadlineTimer>,
+    /// A value that is dropped when the node is done, or has no owner left.
     kept: Option<Box<dyn Send>>,
-}
-
-/// When a node is done at the latest.
-#[derive(Copy, Clone)]
-pub(super) struct Deadline {
-    pub(super) at: Nanos,
-    /// The instant that the user gave, which may lie outside of the clock's range.
-    pub(super) given: Option<Instant>,
-}
-
-impl Deadline {
-    fn instant(&self) -> Instant {
-        self.given.unwrap_or_else(|| Active::instant(self.at))
-    }
 }
 
 /// A context without values. `done` comes first, for [`Node::of_word`].
@@ -214,10 +189,12 @@ pub(super) struct Node {
     /// The node's place in the list of the node above.
     place: Option<NonNull<DependentNode>>,
     deadline: Option<Deadline>,
-    /// The node is done, and so are all nodes below.
+    /// Set if the node is done, and so are all nodes below.
     swept: AtomicBool,
-    /// The channel, made under the lock at the first request. Null before.
-    channel: AtomicPtr<Done>,
+    /// The channel that is closed when the node is done, made under the lock at the first request. Null before. No message is
+    /// sent there, and only `end_one` and `receiver` close it: users can't, and the drop of the context does not, since a
+    /// context can be dropped before its end while a receiver still waits.
+    channel: AtomicPtr<Receiver<()>>,
     state: Mutex<State>,
 }
 
@@ -235,7 +212,7 @@ impl Node {
             calls: BTreeMap::new(),
             next_key: 0,
             cause: None,
-            alarm: None,
+            timer: None,
             kept: None,
         };
         Node {
@@ -254,7 +231,8 @@ impl Node {
         Arc::new(Node::new(None, None))
     }
 
-    /// Makes a node below `above`, if that can be done, with a timer if `deadline` is earlier than those of all nodes above.
+    /// Makes a node below `above`, if `above` can be done, with a timer if `deadline` is earlier than the deadlines of all
+    /// nodes above.
     pub(super) fn derive(
         above: Option<&Arc<Node>>,
         deadline: Option<Deadline>,
@@ -282,7 +260,7 @@ impl Node {
         node
     }
 
-    /// Takes the node's place in the list of the node above; returns the verdict if that one is done.
+    /// Takes the node's place in the list of the node above; returns the verdict if the node above is done.
     fn enter(&self) -> Option<Verdict> {
         let (above, place) = (self.above.as_ref()?, self.place?);
         // SAFETY: the place is a box in no list; `leave` takes the place out before freeing the box.
@@ -292,8 +270,8 @@ impl Node {
     /// Leaves the list of the node above, if still there. Returns the node above.
     fn leave(&mut self) -> Option<Arc<Node>> {
         let (above, place) = (self.above.take()?, self.place.take()?);
-        // SAFETY: the place stands in that list or in none. Out of the list the place is this node's alone, and came
-        // from a box.
+        // SAFETY: the place stands in that list or in none. Out of the list the place belongs to this node alone, and came from
+        // a box.
         unsafe {
             above.remove(place);
             drop(Box::from_raw(place.as_ptr()));
@@ -301,7 +279,7 @@ impl Node {
         Some(above)
     }
 
-    /// Puts a dependent into the list. The error is the verdict, if the node is done.
+    /// Puts a dependent into the list. If the node is done, returns the verdict as the error.
     ///
     /// # Safety
     /// The place stands in no list, and stays valid until removed.
@@ -326,15 +304,15 @@ impl Node {
     }
 
     fn arm(self: &Arc<Self>, deadline: Nanos, verdict: Verdict) {
-        let alarm = deadline::arm(deadline, Arc::downgrade(self), verdict);
+        let timer = deadline::arm(deadline, Arc::downgrade(self), verdict);
         let mut state = self.state.lock();
         if self.done.load(Relaxed) == OPEN {
-            state.alarm = Some(alarm);
+            state.timer = Some(timer);
         }
-        // Else the call is dropped, after the lock.
+        // Otherwise the call is dropped, after the lock.
     }
 
-    /// Keeps `it` until the node is done: not at all if it is. The drop is called without a lock.
+    /// Keeps `it` until the node is done; drops `it` at once if the node is done. The drop is called without a lock.
     pub(super) fn keep(&self, it: Box<dyn Send>) {
         let mut state = self.state.lock();
         let before = match self.done.load(Relaxed) {
@@ -345,24 +323,24 @@ impl Node {
         drop(before);
     }
 
-    /// Returns what is kept.
+    /// Takes out the value that is kept.
     pub(super) fn give_up(&self) -> Option<Box<dyn Send>> {
         self.state.lock().kept.take()
     }
 
-    /// A pointer to `done` with provenance for the whole node, of which `done` is the first field.
+    /// Returns a pointer to `done` with provenance for the whole node, of which `done` is the first field.
     pub(super) fn done_word(&self) -> NonNull<AtomicU32> {
         NonNull::from(self).cast()
     }
 
-    /// The node with this `done_word`.
+    /// Returns the node with this `done_word`.
     fn of_word(done: NonNull<AtomicU32>) -> NonNull<Node> {
         done.cast()
     }
 
     /// Returns why the node is done; the node's channel is closed then.
     pub(super) fn err(&self) -> Option<ContextError> {
-        // Acquire: what came before the cancel, and C4; partners: C1 and C5.
+        // Acquire: sees the work before the cancel, and C4; partners: C1 and C5.
         let done = self.done.load(Acquire.unless(ContextErrRelaxed));
         if done & ENDING != 0 {
             unless!(ContextErrDoesNotWait, drop(self.state.lock()));
@@ -386,7 +364,7 @@ impl Node {
         if self.swept.load(Acquire) {
             return;
         }
-        // Most nodes have none below: these then allocate nothing.
+        // Most nodes have no node below: then these vectors allocate nothing.
         let (mut walk, mut walked) = (Walk::new(verdict), Vec::new());
         let kept = self.end_one(&mut walk, Of::Ender);
         while let Some((node, of)) = walk.open.pop() {
@@ -394,13 +372,13 @@ impl Node {
             walked.push((node, kept));
         }
         for node in walked.iter().map(|(node, _)| node).chain([self]) {
-            // S1. Release: they are done: partner `end`.
+            // S1. Release: publishes that the nodes are done: partner `end`.
             node.swept.store(true, Release);
         }
         let Walk { earlier, calls, tasks, .. } = walk;
         unless!(ContextWakesNoTask, tasks.call_wakers());
         calls.into_iter().for_each(AfterEnd::start);
-        // Without a lock, and last: a drop of the user's may wait, and panic.
+        // Without a lock, and last: a drop is user code, which may wait, and panic.
         kept.drop_parts();
         for (node, kept) in walked {
             kept.drop_parts();
@@ -409,8 +387,9 @@ impl Node {
         earlier.into_iter().for_each(|verdict| drop_foreign(verdict.cause));
     }
 
-    /// Ends this node by the verdict that came from above, unless the node is done. Adds to the walk what is below, with the
-    /// verdict of this node, the functions to be called, and the tasks to be woken. Returns what the node has kept until now.
+    /// Ends this node by the verdict that came from above, unless the node is done. Adds to the walk the nodes below, with the
+    /// verdict of this node, the functions to be called, and the tasks to be woken. Returns the values that the node has kept
+    /// until now.
     fn end_one(&self, walk: &mut Walk<'_>, of: Of) -> Kept {
         let mut state = self.state.lock();
         let before = error_of(self.done.load(Relaxed));
@@ -423,7 +402,7 @@ impl Node {
         } else {
             let verdict = walk.verdict(of);
             state.cause = verdict.cause.clone();
-            // C1. Release: what the canceller did before; partner: `Frame::is_done`.
+            // C1. Release: publishes the canceller's work; partner: `Frame::is_done`.
             self.done.store(verdict.code() | ENDING, Release);
             interrupt::cancel_fence();
         }
@@ -436,7 +415,7 @@ impl Node {
                 Dependent::Task(waiter) if ends => {
                     // The record stays in the list, for the future to take out.
                     if waiter.claim() {
-                        waiter.ready_with(&mut walk.tasks);
+                        waiter.claimed().ready_with(&mut walk.tasks);
                     }
                 }
                 Dependent::Runner(_) | Dependent::Task(_) => {}
@@ -445,19 +424,19 @@ impl Node {
         if !ends {
             return Kept::default();
         }
-        let kept = Kept { alarm: state.alarm.take(), it: state.kept.take() };
+        let kept = Kept { timer: state.timer.take(), it: state.kept.take() };
         walk.calls.extend(std::mem::take(&mut state.calls).into_values());
-        // C4. Those that wait are readied after the lock, and tasks among them are told after the walk: their wakers are
-        // foreign code.
+        // C4. The waiters are readied after the lock, and tasks among them are woken after the walk: their wakers are foreign
+        // code.
         let mut woken = Woken::new();
         if let Some(channel) = self.channel() {
-            channel.close(&mut woken);
+            channel.shut_and_tell(&mut woken);
         }
-        // C5. Release: C4, for a reader that finds the verdict without the lock; partner: `err`.
+        // C5. Release: publishes C4 to a reader that finds the verdict without the lock; partner: `err`.
         self.done.store(walk.verdict(of).code(), Release);
         drop(state);
-        // Now: the walk may be long. Not under the lock: a thread that queues a goroutine of a runtime that ends sets aside
-        // what is queued there, and tells those that wait for it.
+        // Queued now, as the walk may be long. Not under the lock: a thread that queues a goroutine of a runtime that is ending
+        // sets aside the goroutines that are queued there, and notifies the waiters for them.
         queue_nudged(nudged);
         woken.ready_with(&mut walk.tasks);
         walk.tasks.queue();
@@ -466,8 +445,11 @@ impl Node {
 
     /// Keeps the call until the node is done, and returns the call's key; starts the call at once if the node is done.
     pub(super) fn call_when_done(self: &Arc<Self>, call: AfterEnd) -> Option<u64> {
+        mutant!(ContextCallsAsksEarly: keep early = error_of(self.done.load(Relaxed)));
         let mut state = self.state.lock();
-        if let Some(error) = error_of(self.done.load(Relaxed)) {
+        let before = error_of(self.done.load(Relaxed));
+        mutant!(ContextCallsAsksEarly: let before = early.flatten());
+        if let Some(error) = before {
             let verdict = Verdict { error, cause: state.cause.clone() };
             drop(state);
             unless!(ContextCallsInTheWalk, self.end(&verdict));
@@ -480,36 +462,36 @@ impl Node {
         Some(key)
     }
 
-    /// Removes the call, if neither started nor removed before. The caller drops the call, without the lock.
+    /// Removes the call, if it was neither started nor removed before. The caller drops the call, without the lock.
     pub(super) fn take_back(&self, key: u64) -> Option<AfterEnd> {
         self.state.lock().calls.remove(&key)
     }
 
-    fn channel(&self) -> Option<&Done> {
-        // Acquire: the channel's content: partner `receiver`. The channel stays until the node goes. SAFETY: `receiver`
+    fn channel(&self) -> Option<&Receiver<()>> {
+        // Acquire: sees the channel's content: partner `receiver`. The channel lives as long as the node. SAFETY: `receiver`
         // made the pointer from a box, which `drop` takes back.
         unsafe { self.channel.load(Acquire).as_ref() }
     }
 
-    /// The channel that is closed at the end. The maker of the channel and `end_one` meet under the lock: the second of
+    /// Returns the channel that is closed at the end. The maker of the channel and `end_one` meet under the lock: the second of
     /// the two finds the work of the first.
     pub(super) fn receiver(&self) -> &Receiver<()> {
         if self.channel().is_none() {
-            let fresh = Box::new(Done::new());
+            let fresh = Box::new(chan::signal());
             let state = self.state.lock();
             if self.channel().is_none() {
                 let done = self.done.load(Relaxed) != OPEN;
                 if done.unless(ContextShowsItsChannelOpen) {
                     // No goroutine waits there yet.
-                    fresh.close(&mut Woken::new());
+                    fresh.shut_and_tell(&mut Woken::new());
                 }
                 // Release: partner `channel`.
                 self.channel.store(Box::into_raw(fresh), Release);
                 drop(state);
-                mutant!(ContextShowsItsChannelOpen: if done { self.channel().unwrap().close(&mut Woken::new()) });
+                mutant!(ContextShowsItsChannelOpen: if done { self.channel().unwrap().shut_and_tell(&mut Woken::new()) });
             }
         }
-        self.channel().expect("receiver: it was made above").receiver()
+        self.channel().expect("receiver: it was made above")
     }
 }
 
@@ -517,7 +499,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let channel = self.channel.load(Relaxed);
         if !channel.is_null() {
-            // SAFETY: the pointer came from a box, and this node has no owner any more.
+            // SAFETY: the pointer came from a box, and this node has no owner left.
             drop(unsafe { Box::from_raw(channel) });
         }
         // Drops the chain above in a loop, not by recursion, as the chain may be long: nodes whose last owner was the
@@ -525,44 +507,6 @@ impl Drop for Node {
         let mut above = self.leave();
         while let Some(node) = above {
             above = Arc::into_inner(node).and_then(|mut node| node.leave());
-        }
-    }
-}
-
-impl AfterEnd {
-    fn start(self) {
-        let AfterEnd { f, home } = self;
-        match home.and_then(|home| home.upgrade()) {
-            Some(sched) if !sched.is_ending() => {
-                let birth =
-                    Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
-                let mut unrun = Unrun(Some(f));
-                // If there is no stack for the goroutine, the drop of `unrun` calls the function.
-                drop(goroutine::spawn(&sched, birth, move || {
-                    if let Some(f) = unrun.0.take() {
-                        f();
-                    }
-                }));
-            }
-            _ => run_aside(f),
-        }
-    }
-}
-
-/// Runs the function on a thread of the library. Where there is none, this thread runs it, in the middle of an ender's work: a
-/// panic of the function ends here, and no interrupt ends its waits.
-fn run_aside(f: Box<dyn FnOnce() + Send>) {
-    Active::run_aside(move || call_undisturbed::<Active>(f));
-}
-
-/// A call on the way to its goroutine. If the goroutine never runs, because the runtime ends or has no stack for it,
-/// the drop leaves the call to the timer thread, as the ender of a runtime has no time to start threads.
-struct Unrun(Option<Box<dyn FnOnce() + Send>>);
-
-impl Drop for Unrun {
-    fn drop(&mut self) {
-        if let Some(f) = self.0.take() {
-            Active::shared().timer_thread.leave(Call::Function(f));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a context carries: a chain of values and classes, the newest first.
+//! The values and classes that a context carries, in a chain, newest first.
 
 use super::Context;
 use crate::prim::Arc;
@@ -9,7 +9,7 @@ use std::any::Any;
 pub(super) struct Value {
     /// `None` for a link that gives a class.
     value: Option<Box<dyn Any + Send + Sync>>,
-    /// The class that was given last, here or before.
+    /// The class that was given last, by this link or an older one.
     class: Option<Priority>,
     older: Option<Arc<Value>>,
 }
@@ -30,8 +30,8 @@ impl Context {
         Context { node: self.node.clone(), values: Some(Arc::new(link)) }
     }
 
-    /// Derives a context with one more value, which [`value`](Self::value) finds by the type. The derived context is
-    /// done when this one is.
+    /// Derives a context with one more value, which [`value`](Self::value) finds by its type. The derived context is done when
+    /// this one is.
     ///
     /// ```
     /// use gmp::context::Context;
@@ -42,6 +42,7 @@ impl Context {
     /// assert_eq!(ctx.value::<RequestId>().unwrap().0, 7);
     /// assert!(ctx.value::<u64>().is_none());
     /// ```
+    #[must_use = "the context from which this one is derived stays as it is"]
     pub fn with_value<T: Send + Sync + 'static>(&self, value: T) -> Context {
         self.with_link(Some(Box::new(value)), self.priority())
     }
@@ -58,9 +59,9 @@ impl Context {
         None
     }
 
-    /// Derives a context whose [`go`](Self::go) starts goroutines of this class, as does that of each context derived from it.
+    /// Derives a context whose [`go`](Self::go), and the `go` of each context derived from it, starts goroutines of this class.
     /// The derived context is done when this one is. [`run`](Self::run) does not change the class of its caller, and
-    /// [`gmp::go`](crate::go) starts a `Normal` goroutine inside it, too.
+    /// [`gmp::go`](crate::go) starts a `Normal` goroutine inside `run`, too.
     ///
     /// ```
     /// use gmp::{Priority, context::Context};
@@ -74,12 +75,13 @@ impl Context {
     ///     })
     /// }
     /// ```
+    #[must_use = "the context from which this one is derived stays as it is"]
     pub fn with_priority(&self, class: Priority) -> Context {
         self.with_link(None, Some(class))
     }
 
     /// Returns the class that was given last, on the way from the background to this context, by
-    /// [`with_priority`](Self::with_priority); `None` if none was.
+    /// [`with_priority`](Self::with_priority); `None` if no class was given.
     pub fn priority(&self) -> Option<Priority> {
         self.values.as_ref()?.class
     }

@@ -6,31 +6,31 @@
 //!                 └────────────── JoinHandle ────────────────────┘ join: takes the outcome
 //! ```
 //!
-//! Two parties hold a G: the runtime (`LIVE`) until the M has taken the stack back, and the handle (`HANDLE`) until the
-//! join or the drop. Both bits lie in `life`, with what the two tell each other:
+//! Two parties hold a G: the runtime (`LIVE`) until the M has taken the stack back, and the handle (`HANDLE`) until the join or
+//! the drop. Both bits are in `life`, with the bits by which the two communicate:
 //!
 //! | party | does | and then |
 //! | --- | --- | --- |
-//! | the goroutine, as its last act | sets OUTCOME, if that has to be dropped | drops the outcome itself when HANDLE is gone |
-//! | the handle, dropped | drops the outcome when OUTCOME is set, then clears HANDLE | frees the G when LIVE is gone |
-//! | the joiner, after its save | sets WAITER, unless DONE is set | sleeps; else takes the outcome |
-//! | the M, after the last switch | sets DONE and clears LIVE; with a WAITER only the first | |
-//! | the same, with a WAITER | wakes the joiner, then clears WAITER and LIVE | frees the G when HANDLE is gone |
+//! | the goroutine, as its last act | sets OUTCOME, if the outcome has to be dropped | drops the outcome itself if HANDLE is gone |
+//! | the handle, when dropped | drops the outcome if OUTCOME is set, then clears HANDLE | frees the G if LIVE is gone |
+//! | the joiner, after its save | sets WAITER, unless DONE is set | sleeps; if DONE is set, takes the outcome |
+//! | the M, after the last switch | sets DONE and clears LIVE; if there is a WAITER, only sets DONE | |
+//! | the M, if there is a WAITER | wakes the joiner, then clears WAITER and LIVE | frees the G if HANDLE is gone |
 //!
-//! So the outcome, which may run the user's `drop`, is dropped by the goroutine or by the handle's owner, never inside
-//! the scheduler; and the G is freed by the later of the two. The last party with a bit is alone with the G, and needs
-//! no exchange any more: a join of a goroutine that has ended already is a load.
+//! So the goroutine or the handle's owner, never the scheduler, drops the outcome, which can run the user's `drop`; and the
+//! later of the two parties frees the G. The last party with a bit has the G to itself, and needs no exchange: joining a
+//! goroutine that has already ended is a load.
 //!
-//! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER;
-//! when DONE is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. At most a
-//! failed claim comes in between, or the call of a hook (below), which does not block.
+//! A joiner's record lies on the joiner's stack. A joiner that is interrupted takes the record back by clearing WAITER; if DONE
+//! is set, the M is about to read the record, and the joiner waits until the M has cleared WAITER. Between the two the M makes
+//! at most a failed claim, or the call of a hook (below), which does not block.
 //!
 //! In `mark_left` the ender takes the same steps as the M, with LEFT, but leaves LIVE to the M, which waits for the
 //! ender.
 //!
-//! In place of a record the handle's owner may leave an [`EndHook`], by the same steps: the party that would wake the joiner
+//! Instead of a record the handle's owner can leave an [`EndHook`], by the same steps: the party that would wake the joiner
 //! calls the hook instead, which then belongs to that party. The owner takes the hook back as an interrupted joiner takes the
-//! record back: so an owner that leaves another hook waits until the call of the first is over. Unlike a record the hook
+//! record back: so an owner that leaves another hook waits until the call of the first is over. Unlike a record, a hook
 //! outlasts the handle: a WAITER without HANDLE is a hook.
 //!
 //! Thirteen further bits of `life` are the goroutine's class and its hint: `class.rs`.
@@ -40,8 +40,8 @@
 //! Invariants:
 //! 1. `next` belongs to the list in which the G stands, under that list's lock.
 //! 2. `stack` belongs to the M that won `StatusWord::run`, until the same M stores a new status.
-//! 3. A G's memory is never returned while its pool lives; the pool lives until it is closed *and* every G came
-//!    back (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
+//! 3. A G's memory is never freed while its pool lives; the pool lives until it is closed *and* every G has come back
+//!    (`pool.rs`). A goroutine that shutdown can't unwind and leaves parked keeps its G, and with it the pool.
 
 pub(crate) mod list;
 #[cfg(gmp_loom)]
@@ -82,10 +82,10 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-/// A goroutine's name. A thin pointer: most have none.
+/// A goroutine's name. A thin pointer, because most goroutines have no name.
 pub(crate) type Name = Arc<Box<str>>;
 
-/// What the spawner asked for.
+/// The spawner's settings for a goroutine.
 pub(crate) struct Birth {
     pub(crate) name: Option<Name>,
     /// In bytes.
@@ -93,36 +93,35 @@ pub(crate) struct Birth {
     pub(crate) site: &'static Location<'static>,
 }
 
-/// What the end of a goroutine calls, in place of waking a joiner. The first field of the value that was left at the
-/// G.
+/// The function that the end of a goroutine calls, instead of waking a joiner. The first field of the value that was left at
+/// the G.
 #[repr(C)]
 pub(crate) struct EndHook {
     run: unsafe fn(*const EndHook),
 }
 
-/// The bit of a pointer to a hook, in place of a record.
+/// The bit that marks a pointer to a hook instead of a record.
 const IS_HOOK: usize = 1;
 
 impl EndHook {
-    /// `run` owns the value at the pointer. It is called once, without any lock, and may not block.
+    /// Makes a hook. `run` owns the value at the pointer. It is called once, without any lock, and must not block.
     pub(crate) fn new(run: unsafe fn(*const EndHook)) -> Self {
         EndHook { run }
     }
 
     /// # Safety
-    /// The hook is the caller's, which gives it up.
+    /// The hook belongs to the caller, which gives it up.
     pub(crate) unsafe fn run(this: *const EndHook) {
         // SAFETY: by this function's contract.
         unsafe { ((*this).run)(this) }
     }
 }
 
-/// What a goroutine needs only while running: in the frame of `root`, on the goroutine's own stack, since memory for a
-/// G is touched at the spawn.
+/// Data that a goroutine needs only while running: in the frame of `root`, on the goroutine's own stack, because the spawn
+/// touches the memory of a G.
 #[repr(C)]
 pub(crate) struct Base {
-    /// For the host, which finds zero here at first. A payload that is thrown at the goroutine is caught in this
-    /// frame.
+    /// For the host; null at first. This frame catches a payload that is thrown at the goroutine.
     pub(crate) mark: Cell<*const ()>,
     /// The `local!` variables; empty until the first is used.
     pub(crate) locals: Locals,
@@ -134,17 +133,17 @@ pub(crate) struct Base {
 
 /// A goroutine.
 ///
-/// In this order, the fields that an M touches for a run, or a waker for a `ready`, lie in one cache line, with those
-/// for a park in two, and all in three. A join of a goroutine that has ended touches the first, and the outcome.
+/// In this order, the fields that an M touches for a run, or a waker for a `ready`, lie in one cache line; with those for a
+/// park they lie in two, and all fields in three. A join of a goroutine that has ended touches the first line, and the outcome.
 #[repr(C, align(64))]
 pub(crate) struct G<H: Host> {
     pub(crate) word: StatusWord,
-    /// The stack, from the first run to the end. loom proves of this cell that no G runs on two Ms, and that none
-    /// is resumed before it was saved.
+    /// The stack, from the first run to the end. By this cell loom checks that no G runs on two Ms, and that no G is resumed
+    /// before it was saved.
     pub(crate) stack: UnsafeCell<Option<H::Stack>>,
     pool: Cell<Option<NonNull<GPool<H>>>>,
     life: AtomicU32,
-    /// Which Ms may run the goroutine.
+    /// Which Ms can run the goroutine.
     pub(crate) ties: Ties,
     /// How the wait in which the goroutine is parked takes an interrupt.
     pub(crate) interrupt_policy: InterruptPolicy,
@@ -158,20 +157,19 @@ pub(crate) struct G<H: Host> {
     /// The innermost frame of `Context::run`; null for none.
     pub(crate) frame: Cell<*const Frame>,
     next: UnsafeCell<Option<GRef<H>>>,
-    /// A thread that puts the G into a list or the global queue, or takes it out, is alone with the G: loom checks
-    /// that.
+    /// For loom, which checks that only one thread at a time puts the G into a list or the global queue, or takes it out.
     pub(crate) place: Ghost,
     /// The runtime's coarse time at the last park.
     pub(crate) since: Cell<Nanos>,
     pub(crate) id: SingleWriterWord,
-    /// Null before the first run, and after the last.
+    /// Null before the first run and after the last.
     base: Cell<*const Base>,
-    /// The joiner's record, or a hook, while WAITER is set in `life`; before that, the handle's.
+    /// The joiner's record, or a hook, while WAITER is set in `life`; before that, the cell belongs to the handle.
     joiner: UnsafeCell<*const Waiter<H>>,
     pub(crate) birth: UnsafeCell<Option<Birth>>,
     pub(crate) task: Task,
-    /// The abandon hook, null for none: the ender runs the hook when the runtime ends first. Written by the goroutine, or by
-    /// the waker that has claimed the wait.
+    /// The abandon hook, null for none: the ender runs the hook if the runtime ends first. Written by the goroutine, or by the
+    /// waker that has claimed the wait.
     pub(crate) on_abandon: AtomicPtr<AbandonHook>,
 }
 
@@ -220,7 +218,7 @@ impl<H: Host> GRef<H> {
         GRef(NonNull::from(g))
     }
 
-    /// The G of an M, alive as long as the M has it.
+    /// Returns a GRef to the G of an M, which is alive as long as the M has it.
     #[inline(always)]
     pub(crate) fn of(g: NonNull<G<H>>) -> Self {
         GRef(g)
@@ -241,7 +239,7 @@ impl<H: Host> GRef<H> {
         self.0.as_ptr()
     }
 
-    /// Has the cache bring all lines of the G, to be written.
+    /// Prefetches all cache lines of the G, for writing.
     #[inline(always)]
     pub(crate) fn fetch(self) {
         const LINE: usize = 64;
@@ -250,7 +248,7 @@ impl<H: Host> GRef<H> {
             .for_each(|at| prefetch_to_write(self.0.as_ptr().wrapping_byte_add(at)));
     }
 
-    /// Has the cache bring the innermost frames of the goroutine.
+    /// Prefetches the innermost frames of the goroutine.
     ///
     /// # Safety
     /// The caller has claimed the goroutine's wait, has found the goroutine saved, and has not queued it yet.
@@ -296,34 +294,40 @@ impl<H: Host> G<H> {
         }
     }
 
-    /// Says which pool's memory this is; once.
+    /// Sets the pool to which this G's memory belongs; called once.
     pub(crate) fn belongs_to(&self, pool: NonNull<GPool<H>>) {
         self.pool.set(Some(pool));
     }
 
-    /// A G out of the pool becomes a goroutine-to-be, with both parties alive.
-    pub(crate) fn begin(&self, id: u64, birth: Birth, counts: bool, wanders: bool) {
+    /// Prepares a G out of the pool for a goroutine, with both parties alive. `set_birth` follows.
+    pub(crate) fn begin(&self, id: u64, counts: bool, wanders: bool) {
         self.id.set(id);
         self.ties.begin(wanders);
         self.reason.set(WaitReason::None);
         self.exits.set(false);
         self.throws.begin();
-        // Relaxed: the caller is alone with the G, see below.
+        // Relaxed: the caller has the G to itself, see below.
         self.left.store(false, Relaxed);
-        // SAFETY: the caller has taken the G out of the pool, and has the only pointer to it.
-        self.birth.with_mut(|slot| unsafe { *slot = Some(birth) });
-        // Relaxed: a word, which tells of no other memory. The G is published by `StatusWord::spawn`.
+        // Relaxed: a word by itself, which publishes no other memory. The G is published by `StatusWord::spawn`.
         let counts = if counts { COUNTS } else { 0 };
         self.life.store(HANDLE | LIVE | counts, Relaxed);
     }
 
-    /// After `begin`: there is no handle. The caller has not queued the goroutine yet.
+    /// Called after `begin`. The caller has not queued the goroutine yet.
+    #[inline(always)]
+    pub(crate) fn set_birth(&self, birth: Birth) {
+        // SAFETY: the caller has taken the G out of the pool, and has the only pointer to it. In the pool a G has no birth
+        // (`finish`), so none is overwritten.
+        self.birth.with_mut(|slot| unsafe { slot.write(Some(birth)) });
+    }
+
+    /// Called after `begin` if there is no handle. The caller has not queued the goroutine yet.
     pub(crate) fn begin_detached(&self) {
         // Relaxed: as in `begin`.
         self.life.store(self.life.load(Relaxed) & !HANDLE, Relaxed);
     }
 
-    /// Returns `true` if `num_goroutines` counts this goroutine, which is none of the library's own then.
+    /// Returns `true` if `num_goroutines` counts this goroutine: then it is none of the library's own.
     pub(crate) fn counts(&self) -> bool {
         // Relaxed: unchanged since `begin`, for a holder of a party's bit.
         self.life.load(Relaxed) & COUNTS != 0
@@ -331,12 +335,12 @@ impl<H: Host> G<H> {
 
     /// Returns `true` if the goroutine has begun and not ended.
     pub(crate) fn is_live(&self) -> bool {
-        // Acquire: partner `finish`: a reader that sees the end sees the goroutines that the ended one has woken. A live
-        // goroutine is read by the word, which may be the next goroutine's by then.
+        // Acquire: partner `finish`: a reader that sees the end sees the goroutines that the ended one has woken. A reader that
+        // finds the goroutine live then reads the word, which by then might be that of the G's next goroutine.
         self.life.load(Acquire.unless(LiveLooksRelaxed)) & LIVE != 0
     }
 
-    /// The runtime has ended, and no M will run the goroutine again.
+    /// Marks the goroutine as left: the runtime has ended, and no M will run it again.
     pub(crate) fn leave(&self) {
         // Relaxed: a call after the end of the runtime sees the store; a call beside that end guesses.
         self.left.store(true, Relaxed);
@@ -348,8 +352,8 @@ impl<H: Host> G<H> {
         self.left.load(Relaxed)
     }
 
-    /// Returns `true` if the goroutine is parked for a descriptor or a future, or was so last: something from outside may
-    /// wake it. The caller knows that no M runs the goroutine.
+    /// Returns `true` if the goroutine is parked for a descriptor or a future, or was when it last parked: an event from
+    /// outside might wake it. The caller knows that no M runs the goroutine.
     pub(crate) fn waits_for_io(&self) -> bool {
         matches!(self.reason.get(), WaitReason::IoRead | WaitReason::IoWrite | WaitReason::Future)
     }
@@ -369,45 +373,45 @@ impl<H: Host> G<H> {
         self.id.get()
     }
 
-    /// Calls `f` with what the spawner asked for.
+    /// Calls `f` with the spawner's settings.
     pub(crate) fn with_birth<R>(&self, f: impl FnOnce(&Birth) -> R) -> R {
-        // SAFETY: written before the G was queued and by the M after the last switch, never between.
+        // SAFETY: the birth is written before the G is queued, and by the M after the last switch, never in between.
         self.birth
             .with(|birth| f(unsafe { (*birth).as_ref() }.expect("with_birth: the G holds no goroutine")))
     }
 
-    /// Returns the list of the standing hooks; `None` before the first run and after the last. For the goroutine; or for the
+    /// Returns the list of the standing hooks; `None` before the first run and after the last. For the goroutine, or for the
     /// ender, if the goroutine will not run again.
     pub(crate) fn standing_hooks<'a>(&self) -> Option<&'a AtomicPtr<StandingHook>> {
         // SAFETY: the frame is there as long as `base` names it; the stack of a goroutine that is left is never freed.
         unsafe { self.base.get().as_ref() }.map(|base| &base.standing_hooks)
     }
 
-    /// Returns the word in the frame of `root`, null before and after the run.
+    /// Returns the address of the word in the frame of `root`; null before and after the run.
     pub(crate) fn mark(&self) -> *const () {
         self.base.get().cast()
     }
 
     /// Returns the goroutine's variables. For the goroutine.
     pub(crate) fn locals(&self) -> &Locals {
-        // SAFETY: only code that `root` calls asks for the variables, and the frame of `root` lasts as long.
+        // SAFETY: only code that `root` calls asks for the variables, and the frame of `root` outlasts that code.
         unsafe { &(*self.base.get()).locals }
     }
 
-    /// Returns what may interrupt the goroutine's waits. For the goroutine.
+    /// Returns what can interrupt the goroutine's waits. For the goroutine.
     #[inline]
     pub(crate) fn pending_interrupts(&self, duties: Duties) -> PendingInterrupts {
         let ends = !duties.are_none() && duties.ends() && !self.throws.are_over();
         PendingInterrupts { frame: self.frame.get(), exits: self.exits.get(), ends }
     }
 
-    /// Returns `true` if nothing may interrupt the goroutine's waits now. For the goroutine.
+    /// Returns `true` if nothing can interrupt the goroutine's waits now. For the goroutine.
     #[inline]
     pub(crate) fn has_no_interrupt(&self, duties: Duties) -> bool {
         duties.are_none() && self.frame.get().is_null() && !self.exits.get()
     }
 
-    /// Returns how the wait may end. For an ender that has found the goroutine asleep.
+    /// Returns how the wait takes an interrupt. For an ender that has found the goroutine asleep.
     pub(crate) fn ends(&self) -> OnInterrupt {
         match self.interrupt_policy.ends() {
             ends if ends.can_be_interrupted() && self.throws.are_over() => OnInterrupt::Never,
@@ -421,35 +425,43 @@ impl<H: Host> G<H> {
         unsafe { pool.as_ref() }
     }
 
+    /// Returns `true` if this is a goroutine of `sched`: each scheduler has one pool, whose address the scheduler and its Gs
+    /// keep.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, sched: &Sched<H>) -> bool {
+        self.pool.get() == Some(sched.pool())
+    }
+
     /// Returns the scheduler whose goroutine this is.
     pub(crate) fn home(&self) -> &Weak<Sched<H>> {
         self.pool().sched()
     }
 
-    /// For the handle's owner, which sees what the goroutine has done, if `life` says that the goroutine has ended.
+    /// For the handle's owner: returns the life. If it says that the goroutine has ended, the owner sees all that the goroutine
+    /// did.
     #[inline]
     pub(crate) fn life(&self) -> Life {
         // Acquire: partners `finish` and `mark_left`.
         Life(self.life.load(Acquire.unless(JoinLooksRelaxed)))
     }
 
-    /// The handle's owner, which has `seen` no end, is about to wait, by a record that is not moved until there is an
-    /// end or `wait_no_more` is called. This is the commit hook of that wait, of which a handle has only one, without
-    /// a time limit: an alarm could end the wait before WAITER is set.
+    /// For the handle's owner, which has `seen` no end, and is about to wait, by a record that is not moved until there is an
+    /// end or `wait_no_more` is called. This is the commit hook of that wait. A handle has only one such wait, without a time
+    /// limit: a timer could end the wait before WAITER is set.
     pub(crate) fn wait_for_end(&self, record: *const Waiter<H>, seen: Life) -> Commit {
         debug_assert!(
             seen.0 & (WAITER | DONE) != WAITER | DONE,
             "wait_for_end: the end reads the cell, to call a hook"
         );
-        // SAFETY: the cell is the handle's while WAITER is clear, and the handle's owner alone sets WAITER.
+        // SAFETY: the cell belongs to the handle while WAITER is clear, and only the handle's owner sets WAITER.
         self.joiner.with_mut(|joiner| unsafe { *joiner = record });
         let Life(mut life) = seen;
         loop {
             if (life & DONE != 0).unless(JoinNoRecheck) {
                 return Commit::Refuse;
             }
-            // Release: the record, and where it lies, to the M or ender that finds WAITER: partners `finish` and `mark_left`.
-            // Relaxed: a joiner that is refused looks once more.
+            // Release: publishes the record, and its address, to the M or ender that finds WAITER: partners `finish` and
+            // `mark_left`. Relaxed on failure: a joiner that is refused looks once more.
             let release = Release.unless(JoinRelaxed);
             match self.life.compare_exchange(life, life | WAITER, release, Relaxed) {
                 Ok(_) => return Commit::Park,
@@ -458,10 +470,10 @@ impl<H: Host> G<H> {
         }
     }
 
-    /// The handle's owner, interrupted, takes the record back. Returns what `life` does.
+    /// For the handle's owner, which was interrupted: takes the record back. Returns the life, as `life` does.
     pub(crate) fn wait_no_more(&self) -> Life {
-        // Acquire: the M or ender that has found the record has finished reading: partners the clears of WAITER in `finish` and
-        // `mark_left`.
+        // Acquire: the M or ender that has found the record has finished reading it: partners the clears of WAITER in `finish`
+        // and `mark_left`.
         let through = Acquire.unless(JoinEndsRelaxed);
         let mut life = self.life.load(through);
         while life & WAITER != 0 {
@@ -477,21 +489,21 @@ impl<H: Host> G<H> {
                 }
             }
         }
-        // SAFETY: WAITER is clear, so the cell is the handle's.
+        // SAFETY: WAITER is clear, so the cell belongs to the handle.
         self.joiner.with_mut(|joiner| unsafe { *joiner = std::ptr::null() });
         Life(life)
     }
 
-    /// The handle's owner, which waits by no record and has no hook there, leaves a hook. `seen`: a look of the owner's at
-    /// `life`. Returns `false` if the goroutine has ended: then the hook is still the caller's.
+    /// For the handle's owner, which waits by no record and has left no hook: leaves a hook. `seen` is the `life` that the
+    /// owner has read. Returns `false` if the goroutine has ended: then the hook still belongs to the caller.
     #[must_use]
     pub(crate) fn leave_hook(&self, hook: *const EndHook, seen: Life) -> bool {
         let tagged = hook.map_addr(|at| at | IS_HOOK).cast();
         matches!(self.wait_for_end(tagged, seen), Commit::Park)
     }
 
-    /// The handle's owner takes its hook back; `None` if the hook was called: by then that call is over. The owner has left a
-    /// hook before.
+    /// For the handle's owner, which has left a hook: takes the hook back. Returns `None` if the hook was called, after that
+    /// call is over.
     pub(crate) fn take_hook_back(&self) -> Option<*const EndHook> {
         // SAFETY: only the handle's owner writes the cell.
         let hook = self.joiner.with(|joiner| unsafe { *joiner });
@@ -499,21 +511,22 @@ impl<H: Host> G<H> {
         (!ended).then(|| hook.map_addr(|at| at & !IS_HOOK).cast())
     }
 
-    /// Wakes the joiner, or calls the hook. The caller has set DONE and found WAITER, which the caller clears after this.
+    /// Wakes the joiner, or calls the hook. The caller has set DONE and found WAITER, and clears WAITER after this.
     fn tell(&self) {
         mutant!(JoinNoWake: return);
         mutant!(HookWrittenAtTheEnd: relax());
-        // SAFETY: the record stays until the joiner is readied, or WAITER is clear; `wake` reads nothing of the record after
-        // the ready.
+        // SAFETY: the record stays until the joiner is readied, or WAITER is clear.
         self.joiner.with(|record| unsafe {
             let record = *record;
             if record.addr() & IS_HOOK == 0 {
-                (*record).wake();
+                if (*record).claim() {
+                    (*record).claimed().ready();
+                }
             } else {
                 EndHook::run(record.map_addr(|at| at & !IS_HOOK).cast());
             }
         });
-        // For loom, which dates an access at its beginning: until here the record was read.
+        // For loom, which dates an access at its beginning: the record was read until here.
         self.joiner.with(|_| ());
     }
 }
@@ -523,7 +536,7 @@ mod tests {
     use super::*;
     use crate::host::Active;
 
-    /// Fails when a G has grown: a million of them are 64 MB more, as they begin at multiples of 64 bytes.
+    /// Fails if a G has grown: because Gs begin at multiples of 64 bytes, a million of them would take 64 MB more.
     #[test]
     fn a_g_is_three_cache_lines_and_runs_by_the_first() {
         assert!(size_of::<G<Active>>() <= 192, "{} bytes", size_of::<G<Active>>());

@@ -1,4 +1,4 @@
-//! The frame below the user's: what runs on a goroutine's own stack from the first instruction to the last.
+//! The frame below the user's: the code that runs on a goroutine's own stack from the first instruction to the last.
 
 use super::life::{HANDLE, OUTCOME};
 use super::{Base, GRef};
@@ -37,24 +37,24 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     }
     let to_drop = failure.is_some() || g.task.value_is_to_be_dropped();
     if let Some(failure) = failure {
-        // SAFETY: `run` unwound, or the value is gone: the space is empty, and this goroutine's.
+        // SAFETY: `run` unwound, or the value is gone: the space is empty, and belongs to this goroutine.
         unsafe { g.task.fail(failure) };
     }
-    // SAFETY: called once, when the handle is gone, and so is every other right to the outcome.
+    // SAFETY: called once, when the handle is gone: then no other party has a right to the outcome.
     let forget = || drop_quietly::<H>(|| unsafe { g.task.forget() });
     let drop_locals = || base.locals.drop_all(|drop| drop_quietly::<H>(drop));
-    // Release: the outcome is published to the handle's `drop`: partners `look_for_drop` and `give_handle_back`. Of a
-    // handle that is gone nothing has to be seen.
+    // Release: publishes the outcome to the handle's `drop`: partners `look_for_drop` and `give_handle_back`. No Acquire: if
+    // the handle is gone, there is nothing of it to see.
     let publish = || g.life.fetch_or(OUTCOME, Release.unless(OutcomeRelaxed));
-    // Relaxed: of a handle that is gone nothing has to be seen. HANDLE never comes back.
+    // Relaxed: if the handle is gone, there is nothing of it to see. HANDLE never comes back.
     if to_drop && g.life.load(Relaxed) & HANDLE == 0 {
-        // There will be no joiner: the value's drop finds the goroutine's variables.
+        // There will be no joiner. Dropped first, so that the value's drop finds the goroutine's variables.
         forget();
         drop_locals();
     } else {
         drop_locals();
         if to_drop && publish() & HANDLE == 0 {
-            // The handle went meanwhile. Variables that are gone refuse, and others may have been made.
+            // The handle went meanwhile. The value's drop can't use variables that are gone, but might have made others.
             forget();
             drop_locals();
         }
@@ -63,11 +63,11 @@ pub(crate) fn root<H: Host>(g: GRef<H>) {
     g.base.set(std::ptr::null());
 }
 
-/// Runs the user's code, and says why there is no value.
-pub(super) fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
+/// Runs the user's code. Returns why there is no value, if there is none.
+fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
     // SAFETY: the spawner loaded the task, and a goroutine runs once.
     let ran = H::catch(|| unsafe { g.task.run() });
-    // From here on the goroutine ends, and destructors may park like any other code. No interrupt ends these waits.
+    // From here on the goroutine ends, and destructors can park like any other code. No interrupt ends these waits.
     g.throws.end();
     match (ran, g.exits.replace(false)) {
         (Ok(()), false) => None,
@@ -81,16 +81,16 @@ pub(super) fn run<H: Host>(g: GRef<H>) -> Option<Failure> {
     }
 }
 
-/// `GMPDEBUG=panic=abort`: the panic's message was printed.
+/// Ends the process, for `GMPDEBUG=panic=abort`. The panic's message was already printed.
 #[cold]
-pub(super) fn abort<H: Host>(g: GRef<H>) -> ! {
+fn abort<H: Host>(g: GRef<H>) -> ! {
     let name =
         g.with_birth(|birth| birth.name.as_deref().map(|name| format!(" '{name}'"))).unwrap_or_default();
     H::fatal(&format!("a panic has left goroutine {}{name}, and GMPDEBUG has panic=abort", g.id()))
 }
 
-/// Returns what an unwinding that arrived at `root` means.
-pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
+/// Returns the failure for an unwinding that has arrived at `root`.
+fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> Failure {
     match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
         Some(Interrupt::Exit) if exits => Failure::Goexit,
         Some(Interrupt::Shutdown) if Sched::<H>::current().is_some_and(Sched::is_ending) => Failure::Shutdown,
@@ -99,19 +99,19 @@ pub(super) fn failure_of<H: Host>(payload: Box<dyn Any + Send>, exits: bool) -> 
     }
 }
 
-/// Calls foreign code in the middle of what a goroutine, or a plain thread, does for others: the call of a waker, the drop of
-/// a value. As `drop_quietly`; and no interrupt ends a wait of that code, as none does while a panic unwinds: what the code was
-/// to do would be left half done, and the interrupt swallowed.
+/// Calls foreign code in the middle of work that a goroutine, or a plain thread, does for others: calls a waker, or drops a
+/// value. As `drop_quietly`; in addition no interrupt ends a wait of that code, as none does while a panic unwinds: otherwise
+/// the code would leave its work half done, and the interrupt would be swallowed.
 pub(crate) fn call_undisturbed<H: Host>(f: impl FnOnce()) {
     let _undisturbed = Undisturbed::<H>::begin();
     drop_quietly::<H>(f);
 }
 
-/// Drops an outcome or a variable that has no taker. A panic of a user's `drop` ends here: the hook has printed it, and there
-/// is no joiner for the panic.
+/// Drops an outcome or a variable that no one takes. A panic of the user's `drop` ends here: the panic hook has printed it, and
+/// no joiner could get it.
 fn drop_quietly<H: Host>(forget: impl FnOnce()) {
     if let Err(payload) = H::catch(forget) {
-        // The payload's own drop may panic again: leak the payload instead.
+        // The payload's own drop might panic again, so the payload is leaked.
         std::mem::forget(payload);
     }
 }

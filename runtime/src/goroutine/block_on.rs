@@ -1,11 +1,11 @@
 //! [`block_on`]: a goroutine, or a plain thread, waits for a future.
 //!
-//! The caller polls the future on its own stack, and sleeps between two polls until the waker was called
-//! (`wait/waker_cell.rs`). The waker's cell is made once for a goroutine, and kept with its `local!` variables; a
-//! nested call finds it in use and makes one of its own. A plain thread makes one for each call.
+//! The caller polls the future on its own stack, and sleeps between two polls until the waker is called (`wait/waker_cell.rs`).
+//! The waker's cell is made once for a goroutine, and kept with its `local!` variables; a nested call finds no kept cell and
+//! makes one. A plain thread makes a cell for each call.
 //!
-//! If the wait is ended from outside, the future is dropped before the throw, while nothing unwinds: the destructor may
-//! wait, and start goroutines, as after a poll. No interrupt ends the waits of that destructor.
+//! If the wait is ended from outside, the future is dropped before the throw, while nothing unwinds: its destructor may wait,
+//! and start goroutines, as after a poll. No interrupt ends the waits of that destructor.
 //!
 //! A future that was woken during its own poll is polled again. Other goroutines run before that if the P's queue or the
 //! global queue holds any; if they hold none, the caller gives way at each [`POLLS_ALONE`]th such poll, which also serves
@@ -24,7 +24,7 @@ use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// The use of a cell by one call. The drop keeps the cell for the next one.
+/// The use of a cell by one call. The drop keeps the cell for the next call.
 struct InUse {
     g: Option<GRef<Active>>,
     cell: ManuallyDrop<Arc<WakerCell<Active>>>,
@@ -47,7 +47,7 @@ impl InUse {
 impl Drop for InUse {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: not used any more.
+        // SAFETY: the cell is not used again.
         let cell = unsafe { ManuallyDrop::take(&mut self.cell) };
         // The goroutine is the same, wherever it runs by now.
         if let Some(g) = self.g {
@@ -56,7 +56,7 @@ impl Drop for InUse {
     }
 }
 
-/// Between two polls of one call.
+/// The pause between two polls of one call.
 struct Pause {
     masked: Masked,
     /// How often in a row no other goroutine had a turn.
@@ -64,7 +64,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Waits for a wake, or lets others run if one has come already.
+    /// Waits for a wake, or lets others run if a wake has come already.
     #[inline(always)]
     fn pass(
         &mut self,
@@ -91,7 +91,7 @@ impl Pause {
         self.look_around(g)
     }
 
-    /// The rest of `pass_awake`, where an interrupt may be due, or others may wait.
+    /// The rest of `pass_awake`, when an interrupt may be due, or others may wait.
     #[inline(never)]
     fn look_around(&mut self, g: Option<GRef<Active>>) -> Result<(), Interrupt> {
         if let Some(interrupt) = interrupt::due(g, &mut self.masked) {
@@ -106,27 +106,27 @@ impl Pause {
     }
 }
 
-/// Returns `true` if another goroutine was seen that could run in place of the caller. A hint.
+/// Returns `true` if it saw another goroutine that could run in place of the caller. A hint.
 fn others_wait() -> bool {
     M::<Active>::current().is_some_and(|m| {
         let sched = m.sched();
-        m.p().is_none_or(|p| sched.has_work_for_now(p)) || !sched.globrunq_is_empty()
+        m.p().is_none_or(|p| sched.has_work_for_now(p)) || !sched.globq_len.is_zero()
     })
 }
 
-/// Waits until a future is ready, and returns its output: parks the calling goroutine, and its thread runs others; a plain
-/// thread sleeps. The future is polled here, on the caller's own stack, and so may borrow, and need not be `Send`.
+/// Waits until a future is ready, and returns its output: parks the calling goroutine, whose thread runs others meanwhile; a
+/// plain thread sleeps. The caller polls the future on its own stack, so the future may borrow and need not be `Send`.
 ///
-/// The future gets a [`Waker`](std::task::Waker) that may be cloned, sent anywhere and called by any thread, at any time:
-/// also when the call has returned, and when the runtime has ended. A wake allocates nothing. A wake that comes after its
-/// call has returned may have a later `block_on` of the same goroutine poll once more, and ends no other wait. A future
-/// that wakes itself in its poll is polled again when others had a turn.
+/// The future gets a [`Waker`](std::task::Waker) that can be cloned, sent anywhere and called by any thread, at any time: also
+/// after the call has returned, and after the runtime has ended. A wake allocates nothing. A wake that comes after its call has
+/// returned can make a later `block_on` of the same goroutine poll once more, and ends no other wait. A future that wakes
+/// itself in its poll is polled again after others had a turn.
 ///
-/// There is no reactor here: a future that waits for a socket or a timer of another library needs whatever drives these. Calls
-/// may be nested: a poll may call `block_on`, and everything else that a goroutine may do, within the
+/// There is no reactor here: a future that waits for a socket or a timer of another library needs that library's driver. Calls
+/// can be nested: a poll may call `block_on`, and do everything else that a goroutine may do, within the
 /// [contract](crate::migration): a thread-bound value that the future keeps from one poll to the next breaks it. The future
-/// lies on the caller's stack, which does not grow: box a large one. As something from outside may wake a goroutine that waits
-/// here, no deadlock is reported meanwhile.
+/// lies on the caller's stack, which does not grow: box a large one. As code from outside may wake a goroutine that waits here,
+/// no deadlock is reported meanwhile.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -161,15 +161,15 @@ fn others_wait() -> bool {
 /// ```
 ///
 /// # Unwinds
-/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The future was dropped by then,
-/// on the caller's stack, while nothing unwound; no interrupt ends the waits of its destructor. What unwinds out of a poll
-/// passes through.
+/// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The future was dropped by then, on
+/// the caller's stack, while nothing unwound; no interrupt ends the waits of its destructor. An unwinding out of a poll passes
+/// through.
 ///
 /// # Panics
-/// If the future does.
+/// If the future panics.
 #[inline]
 pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
-    // It lies in the frame of the caller, which has built it there: here it would be copied.
+    // The future stays in the caller's frame, where it was built: a place in this frame would need a copy.
     let mut given = Some(future);
     block_on_made(|| given.take().expect("block_on: made once").into_future())
 }

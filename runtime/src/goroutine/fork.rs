@@ -1,12 +1,12 @@
-//! Fork-join, depth first: [`join`], [`fork_scope`]; and [`go_lifo`], for goroutines in that order.
+//! Fork-join, depth first: [`join`], [`fork_scope`]; and [`go_lifo`], which starts goroutines in that order.
 //!
-//! What these do with other Ms stands in `sched/run/jobs.rs`. Here is the forker's way through F1 to F6 of
+//! `sched/run/jobs.rs` has the part of the other Ms. This file has the forker's way through F1 to F6 of
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
-use super::own_frame::in_own_frame;
+use super::own_frame::{caught, in_own_frame, throw_again};
 use super::{FROM_A_THREAD, JoinHandle, accepted, here};
 use crate::g::{Birth, call_undisturbed};
-use crate::host::{Active, Host};
+use crate::host::{Active, Process};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
 use crate::prim::hooks::*;
@@ -17,29 +17,28 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::Location;
 use std::ptr::NonNull;
 
-/// Runs `a`, and `b` after it, or beside it where another thread of the runtime has nothing else to do. Returns both values.
+/// Runs `a`, and `b` after it, or beside it if another thread of the runtime has nothing else to do. Returns both values.
 /// rayon's `join`, for goroutines. Blocks the goroutine until `b` is over, if another thread has begun `b`.
 ///
 /// `b` costs no goroutine as long as no thread takes it: a record of `b` lies on the caller's stack meanwhile. When `a` is over
 /// and the record is still there, `b` is a plain call, and the fork has cost two atomic exchanges. Otherwise `b` runs on a
-/// goroutine that was made for it, with a stack as large as the caller's. A thread takes the oldest record of another P, and
-/// the newest one of its own P when the goroutines there wait in the middle of `a`: so a tree of joins has about as many live
-/// goroutines as it is deep, times the number of Ps, however wide it is. A theft costs as much as a spawn by
+/// goroutine that was made for `b`, with a stack as large as the caller's. A thread takes the oldest record of another P, and
+/// the newest record of its own P when the goroutines there wait in the middle of `a`. So a tree of joins has about as many
+/// live goroutines as it is deep, times the number of Ps, however wide it is. A theft costs as much as a spawn by
 /// [`go`](crate::go): cut the work into leaves that take longer than that.
 ///
-/// Both may park. Where `a` waits for something that `b` does, `b` is begun as soon as a P has nothing else to run. On a plain
-/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever; so it
-/// does where no stack can be had for a goroutine of `b`, which then runs after `a`.
+/// Both may park. If `a` waits for something that `b` does, `b` begins as soon as a P has nothing else to run. On a plain
+/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever. It also
+/// waits for ever if `b` can get no stack for a goroutine, since `b` then runs after `a`.
 ///
 /// On a goroutine of its own, `b` has that goroutine's variables ([`local!`](crate::local!)), its [`current`](crate::current),
-/// and no [`Context`](crate::context::Context) that covers the caller: pass the context on, as to any goroutine. `b` may
-/// borrow from the caller: `join` never returns or unwinds before `b` is over, or is sure not to begin.
+/// and no [`Context`](crate::context::Context) that covers the caller: pass the context on, as to any goroutine. `b` may borrow
+/// from the caller: `join` neither returns nor unwinds before `b` is over, or is certain not to begin.
 ///
-/// The algorithm is work stealing with steals of children, as in Cilk-5 and rayon, on oneTBB's rule "own newest, others'
-/// oldest".
+/// The algorithm is work stealing of children, as in Cilk-5 and rayon, with oneTBB's rule "own newest, others' oldest".
 ///
 /// ```
 /// fn sum(numbers: &[u64]) -> u64 {
@@ -66,9 +65,9 @@ use std::ptr::NonNull;
 /// after `b`, and is left behind if `b` is.
 ///
 /// # Panics
-/// When `a` does: then `b` is dropped if no thread has begun it, and waited for otherwise; no interrupt ends a wait in that
-/// drop, as none does in destructors that run while a panic unwinds. When `b` does, wherever it ran. If both do, with the panic
-/// of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
+/// When `a` panics: then `b` is dropped if no thread has begun it, and waited for otherwise; no interrupt ends a wait in that
+/// drop, as in destructors that run while a panic unwinds. When `b` panics, on whichever goroutine it ran. If both do, with the
+/// panic of `a`. A [`goexit`](crate::goexit) in `b` ends the caller.
 #[track_caller]
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
@@ -77,7 +76,7 @@ where
     B: FnOnce() -> RB + Send,
     RB: Send,
 {
-    match enter::<Active>() {
+    match enter() {
         Some(window) => join_in(window, Location::caller(), a, b),
         None => {
             let left = a();
@@ -86,33 +85,33 @@ where
     }
 }
 
-/// The window of a forker, which may have lost its P, and comes back for one. `None` where there is no goroutine, and in a
-/// function of `gmp::hooks`.
+/// Returns the forker's window. A forker that has lost its P takes one first. `None` on a plain thread, and in a function of
+/// `gmp::hooks`.
 #[inline]
-fn enter<H: Host>() -> Option<Window<H>> {
+fn enter() -> Option<Window<Active>> {
     Window::enter_with_p().or_else(come_back)
 }
 
 #[cold]
-fn come_back<H: Host>() -> Option<Window<H>> {
-    let m = M::<H>::current()?;
+fn come_back() -> Option<Window<Active>> {
+    let m = M::<Active>::current()?;
     m.g()?;
     if switch::is_in_hook(m) { None } else { Window::enter() }
 }
 
-/// F1 to F3; the rest in `not_alone`.
+/// Does F1 to F3; `not_alone` does the rest.
 #[inline]
-fn join_in<H: Host, A, B, RA, RB>(window: Window<H>, site: &'static Location<'static>, a: A, b: B) -> (RA, RB)
+fn join_in<A, B, RA, RB>(window: Window<Active>, site: &'static Location<'static>, a: A, b: B) -> (RA, RB)
 where
     A: FnOnce() -> RA,
     B: FnOnce() -> RB,
 {
-    let record = Record::<H, B, RB>::new(Some(window.g()), site, b);
+    let record = Record::<Active, B, RB>::new(Some(window.g()), site, b);
     // Nothing here unwinds, or moves the record, before the record is the caller's again.
     let slot = Sched::offer(window, record.name());
     let mut left = None;
-    let ran = H::catch(|| left = Some(in_own_frame(a)));
-    mutant!(UnwindingLeavesTheJob: if let Err(payload) = ran { resume_unwind(payload) });
+    let ran = Active::catch(|| left = Some(in_own_frame(a)));
+    mutant!(UnwindingLeavesTheJob: if let Err(payload) = ran { throw_again(payload) });
     // SAFETY: once.
     match (unsafe { record.withdraw(slot) }, ran, left) {
         (Some(b), Ok(()), Some(left)) => (left, in_own_frame(b)),
@@ -120,11 +119,11 @@ where
     }
 }
 
-/// The end of a join where another has taken the record, or `a` has unwound.
+/// Ends a join whose record another M has taken, or whose `a` has unwound.
 #[cold]
 #[inline(never)]
-fn not_alone<H: Host, B, RA, RB>(
-    record: &Record<H, B, RB>,
+fn not_alone<B, RA, RB>(
+    record: &Record<Active, B, RB>,
     b: Option<B>,
     ran: Result<(), Box<dyn Any + Send>>,
     left: Option<RA>,
@@ -136,15 +135,15 @@ where
     let settled = b.map_or_else(|| unsafe { record.settled() }, Err);
     if let Err(payload) = ran {
         // A panic of these drops gives way to the one that is under way.
-        call_undisturbed::<H>(|| drop(settled));
-        resume_unwind(payload);
+        call_undisturbed::<Active>(|| drop(settled));
+        throw_again(payload);
     }
     let left = left.expect("join: `a` has returned");
     match settled {
         Ok(Ok(right)) => (left, right),
-        Ok(Err(payload)) => pass_on::<H>(payload),
+        Ok(Err(payload)) => pass_on::<Active>(payload),
         Err(b) => {
-            end_if_ending::<H>();
+            end_if_ending::<Active>();
             (left, in_own_frame(b))
         }
     }
@@ -155,7 +154,7 @@ type Closure = Box<dyn FnOnce() + Send>;
 /// A fork of a scope: a record in a box of its own.
 struct Forked {
     record: NonNull<Record<Active, Closure, ()>>,
-    /// Part of a P, which lives as long as the runtime of the forker.
+    /// A slot of a P, which lives as long as the runtime of the forker.
     slot: Option<&'static Slot<Active>>,
 }
 
@@ -168,13 +167,13 @@ enum Unwinding {
 }
 
 /// Runs `f`, which may [`fork`](ForkScope::fork) closures that borrow what lives longer than this call, and returns the value
-/// of `f` when all of these are over. [`join`] for any number of branches. Blocks the goroutine, for branches that other
-/// threads have begun.
+/// of `f` when all of these closures are over. [`join`] for any number of branches. Blocks the goroutine until the branches
+/// that other threads have begun are over.
 ///
-/// When `f` has returned, the branches that no thread has taken are called here, the newest first. A
-/// [`scope`](crate::scope) makes a goroutine of each branch at once; this call makes one for those alone that another thread
-/// has taken, and for those that find no room: a P has room for 128. So fork ranges, and halves of them, rather than thousands
-/// of branches. What is said of [`join`] holds here too: a plain thread calls all branches itself, in that order.
+/// When `f` has returned, the caller calls the branches that no thread has taken, the newest first. A [`scope`](crate::scope)
+/// makes a goroutine of each branch at once; this call makes one only of a branch that another thread has taken, or that finds
+/// no room: a P has room for 128. So fork ranges, and halves of them, rather than thousands of branches. The text of [`join`]
+/// holds here too: a plain thread calls all branches itself, in that order.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -192,34 +191,34 @@ enum Unwinding {
 /// ```
 ///
 /// # Unwinds
-/// When a wait of `f` or of a branch is ended from outside; see [`migration`](crate::migration#what-may-unwind). The wait
-/// for branches that were begun is not, as in [`join`].
+/// When a wait of `f` or of a branch is ended from outside; see [`migration`](crate::migration#what-may-unwind). The wait for
+/// branches that were begun is not ended, as in [`join`].
 ///
 /// # Panics
-/// When `f` does, or a branch: with the first of these panics. Branches that no thread has begun are dropped then, as in
+/// When `f` or a branch panics: with the first of these panics. Branches that no thread has begun are then dropped, as in
 /// [`join`].
 pub fn fork_scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope ForkScope<'scope, 'env>) -> T,
 {
     let scope = ForkScope { forked: RefCell::new(Vec::new()), scope: PhantomData, env: PhantomData };
-    let (value, unwinding) = match catch_unwind(AssertUnwindSafe(|| in_own_frame(|| f(&scope)))) {
+    let (value, unwinding) = match caught(|| f(&scope)) {
         Ok(value) => (Some(value), None),
         Err(payload) => (None, Some(Unwinding::Own(payload))),
     };
     match (settle_all(&scope.forked, unwinding), value) {
         (None, Some(value)) => value,
         (Some(Unwinding::Elsewhere(payload)), _) => pass_on::<Active>(payload),
-        (Some(Unwinding::Own(payload)), _) => resume_unwind(payload),
+        (Some(Unwinding::Own(payload)), _) => throw_again(payload),
         (None, None) => unreachable!("fork_scope: the function has neither returned nor unwound"),
     }
 }
 
-/// F3 to F6 for all branches, the newest first. Returns why the scope unwinds, if it does: the first reason.
+/// Does F3 to F6 for all branches, the newest first. Returns why the scope unwinds, if it does: the first reason.
 fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -> Option<Unwinding> {
     loop {
         let Some(Forked { record, slot }) = forked.borrow_mut().pop() else { return unwinding };
-        // SAFETY: `fork` made the record, which is this call's alone, or that of a taker, which settles it.
+        // SAFETY: `fork` made the record, and it belongs to this call alone, or to a taker that settles it.
         let there = unsafe { record.as_ref() };
         // SAFETY: once for each record.
         let (settled, came_back) = match unsafe { there.withdraw(slot) } {
@@ -227,7 +226,7 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
             // SAFETY: once, after `withdraw`.
             None => (unsafe { there.settled() }, there.has_forker()),
         };
-        // SAFETY: of `fork`; no other M knows of the record any more. Its closure and its result were moved out.
+        // SAFETY: `fork` made the box; no other M knows of the record now. Its closure and its result were moved out.
         drop(unsafe { Box::from_raw(record.as_ptr()) });
         match (settled, unwinding.is_none()) {
             (Ok(Ok(())), _) => {}
@@ -239,11 +238,11 @@ fn settle_all(forked: &RefCell<Vec<Forked>>, mut unwinding: Option<Unwinding>) -
                     }
                     f();
                 };
-                unwinding = catch_unwind(AssertUnwindSafe(call)).err().map(Unwinding::Own);
+                unwinding = caught(call).err().map(Unwinding::Own);
             }
             // A panic of these drops gives way to the one that is under way. Nothing unwinds here, not even the drop of its
             // payload: other records may still be in their slots.
-            (settled, false) => call_undisturbed::<Active>(|| drop(settled)),
+            (settled, false) => in_own_frame(|| call_undisturbed::<Active>(|| drop(settled))),
         }
     }
 }
@@ -273,8 +272,8 @@ pub struct ForkScope<'scope, 'env: 'scope> {
 
 impl<'scope> ForkScope<'scope, '_> {
     /// Puts `f` aside, to be called when the scope's function is over, unless another thread has taken it by then. Does not
-    /// wait for `f`; but a goroutine that has lost its P, as it ran for long, waits here for a P, and may go on on another
-    /// thread. Branches fork in scopes of their own.
+    /// wait for `f`; but a goroutine that has lost its P because it ran for long waits here for a P, and can resume on another
+    /// thread. A branch that forks opens a scope of its own.
     ///
     /// # Unwinds
     /// Never: the wait for a P does not unwind.
@@ -284,18 +283,18 @@ impl<'scope> ForkScope<'scope, '_> {
         F: FnOnce() + Send + 'scope,
     {
         let f: Box<dyn FnOnce() + Send + 'scope> = Box::new(f);
-        // SAFETY: the closure is called, or dropped, before 'scope ends: `fork_scope` settles all records in whatever way its
-        // function ends, and a goroutine that never gets there keeps what the closure borrows.
+        // SAFETY: the closure is called, or dropped, before 'scope ends: `fork_scope` settles all records however its function
+        // ends, and a goroutine that never gets there keeps what the closure borrows alive.
         let f = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Closure>(f) };
-        let window = enter::<Active>();
+        let window = enter();
         let forker = window.as_ref().map(Window::g);
-        // The allocator, and the list, are the user's code.
+        // Outside of the window: the allocator is user code.
         drop(window);
         let record = NonNull::from(Box::leak(Box::new(Record::new(forker, Location::caller(), f))));
         let mut forked = self.forked.borrow_mut();
         forked.push(Forked { record, slot: None });
         if forker.is_some() {
-            let window = enter::<Active>().expect("fork: a forker stays a goroutine");
+            let window = enter().expect("fork: a forker stays a goroutine");
             // SAFETY: the record stays until it is settled.
             let name = unsafe { record.as_ref() }.name();
             if let Some(last) = forked.last_mut() {
@@ -311,18 +310,18 @@ impl fmt::Debug for ForkScope<'_, '_> {
     }
 }
 
-/// As [`go`](crate::go), depth first: of the goroutines that were started so on one P, that P runs the newest first, after
-/// those that are ready there otherwise, and another P takes the oldest. Does not block.
+/// As [`go`](crate::go), depth first: of the goroutines that `go_lifo` has started on a P, this P runs the newest first, after
+/// its other ready goroutines, and another P takes the oldest. Does not block.
 ///
 /// For trees of goroutines whose parents join their children: with `go`, which is first in, first out, all goroutines of a
-/// level are alive before one of the next begins; here about as many as the tree is deep, for each P. Where a parent only
-/// waits for two or more closures, [`join`] and [`fork_scope`] do without most of the goroutines. A goroutine that was
-/// started by `go_lifo` and has parked is queued like any other when it is ready again.
+/// level are alive before one of the next level begins; with `go_lifo` about as many are alive on each P as the tree is deep.
+/// If a parent only waits for two or more closures, [`join`] and [`fork_scope`] do without most of the goroutines. A goroutine
+/// that was started by `go_lifo` and has parked is queued like any other when it is ready again.
 ///
-/// A P that has other work all the time queues the oldest one behind that work, at each 61st goroutine or after half a
-/// millisecond. But on a P that comes to them, newer ones go first: a chain that never ends keeps the oldest waiting, for
-/// another P. The goroutine has no name, the runtime's stack size and the class `Normal`; [`Builder`](crate::Builder) sets none
-/// of these for it.
+/// A P that always has other work queues its oldest such goroutine behind that work, at each 61st goroutine or after half a
+/// millisecond. On a P without other work newer ones go first: if new ones never cease, the oldest waits until another P takes
+/// it. The goroutine has no name, the runtime's stack size and the class `Normal`; [`Builder`](crate::Builder) sets none of
+/// these for it.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

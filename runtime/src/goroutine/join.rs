@@ -44,19 +44,19 @@ pub struct JoinHandle<T> {
     value: PhantomData<fn() -> T>,
 }
 
-// SAFETY: the handle gives a `T`, which may be made on another thread, to the joiner: so `T` is to be Send.
+// SAFETY: the handle gives the joiner a `T` that another thread may have made, so `T` must be Send.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: through a shared reference nothing of `T` can be reached.
+// SAFETY: a shared reference gives no access to the `T`.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
-    /// The handle's party of a goroutine that was just made, whose value is a `T`.
+    /// Returns the handle of a goroutine that was just made, whose value is a `T`.
     pub(crate) fn of(g: GRef<Active>) -> Self {
         JoinHandle { g, value: PhantomData }
     }
 
-    /// Waits until the goroutine has ended, and returns the goroutine's value. Blocks the calling goroutine, or the
-    /// plain thread. After `join` the goroutine is not counted by [`num_goroutines`](crate::num_goroutines) any more.
+    /// Waits until the goroutine has ended, and returns the goroutine's value. Blocks the calling goroutine, or the plain
+    /// thread. After `join` [`num_goroutines`](crate::num_goroutines) no longer counts the goroutine.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -89,22 +89,23 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     pub(crate) fn join_in(self, how: How) -> Result<T, JoinError> {
         let (end, life) = self.wait(how);
+        let id = self.id();
         let this = ManuallyDrop::new(self);
         let outcome = match end {
-            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to the outcome is used here,
-            // once, and `give_handle_back` is told so.
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`; the handle's right to the outcome is used here, once,
+            // and `give_handle_back` is told of that.
             End::Ended => unsafe { this.g.task.outcome::<T>() },
             End::Left => Err(Failure::Shutdown),
         };
         g::give_handle_back(this.g, end == End::Ended, life);
         match outcome {
             Ok(value) => Ok(value),
-            Err(failure) => Err(JoinError::of(failure)),
+            Err(failure) => Err(JoinError::of(failure, id)),
         }
     }
 
-    /// As [`join`](Self::join), for at most `timeout`. Returns `None` if the time has passed; the goroutine goes on. The
-    /// handle stays, and the next call waits anew.
+    /// As [`join`](Self::join), for at most `timeout`. Returns `None` if the time has passed; the goroutine runs on. The handle
+    /// stays, and the next call waits anew.
     ///
     /// ```
     /// use std::time::Duration;
@@ -125,10 +126,11 @@ impl<T> JoinHandle<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
     ///
     /// # Errors
-    /// As [`join`](Self::join). That the runtime ended before the goroutine did is returned again by each later call.
+    /// As [`join`](Self::join). Each later call returns again that the runtime ended before the goroutine did.
     ///
     /// # Panics
-    /// If an earlier call has taken the value, or the error of a goroutine that has ended; so does `join` then.
+    /// If an earlier call has taken the value, or the error of a goroutine that has ended; `join` panics then, too.
+    #[must_use = "`None` says that the goroutine goes on, and `Some` how it has ended"]
     #[track_caller]
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
@@ -147,6 +149,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     /// As [`join_timeout`](Self::join_timeout).
+    #[must_use = "`None` says that the goroutine goes on, and `Some` how it has ended"]
     #[track_caller]
     pub fn join_deadline(&mut self, deadline: Instant) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
@@ -155,12 +158,12 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Takes the outcome, if there is one, and leaves in its place that it was taken.
+    /// Takes the outcome, if there is one, and leaves a mark that it was taken.
     #[track_caller]
     fn take(&mut self) -> Option<Result<T, JoinError>> {
         let outcome = match self.g.life().end()? {
-            // SAFETY: the goroutine has ended and left an `Outcome<T>`, and the handle has the right to the outcome. The
-            // space is empty in between, and what is put there needs no drop that the other would not have needed.
+            // SAFETY: the goroutine has ended and left an `Outcome<T>`, and the handle has the right to the outcome. The space
+            // is empty in between, and a `Failure::Taken` needs no drop.
             End::Ended => unsafe {
                 let outcome = self.g.task.outcome::<T>();
                 self.g.task.fail(Failure::Taken);
@@ -170,17 +173,17 @@ impl<T> JoinHandle<T> {
         };
         Some(match outcome {
             Ok(value) => Ok(value),
-            Err(failure) => Err(JoinError::of(failure)),
+            Err(failure) => Err(JoinError::of(failure, self.id())),
         })
     }
 
     /// Returns a channel that is closed when the goroutine has ended, and on which no message is sent: an arm of a
-    /// [`select!`](crate::select) that waits for the end. Once the channel is closed, [`join`](Self::join) does not block. Does
-    /// not block, but for the moment in which the end closes the channel of an earlier call. Each call returns a receiver of
-    /// the same channel, or of one that is closed already.
+    /// [`select!`](crate::select) that waits for the end. Once the channel is closed, [`join`](Self::join) does not block.
+    /// Blocks only for the moment in which the goroutine's end closes the channel of an earlier call. Each call returns a
+    /// receiver of the same channel, or of one that is closed already.
     ///
-    /// The receiver may outlive the handle. A goroutine whose handle is dropped goes on, and its end closes the channel.
-    /// A later `join` of this goroutine waits for the channel; a dump shows it as "join", as ever.
+    /// The receiver may outlive the handle. A goroutine whose handle is dropped runs on, and its end closes the channel. A
+    /// later `join` of this goroutine waits for the channel; a dump still shows that wait as "join".
     ///
     /// ```
     /// use gmp::{chan, select};
@@ -203,7 +206,7 @@ impl<T> JoinHandle<T> {
         self.announce()
     }
 
-    /// `done`, for the handle's owner, which does not wait.
+    /// As `done`, for an owner of the handle that does not wait meanwhile.
     #[cold]
     pub(crate) fn announce(&self) -> Receiver<()> {
         let mut announcement = self.take_announcement();
@@ -214,29 +217,31 @@ impl<T> JoinHandle<T> {
         done
     }
 
-    /// Takes the hook back that an earlier call has left, or makes another. For the handle's owner, which does not wait.
+    /// Takes back the hook that an earlier call has left, or makes another. For an owner of the handle that does not wait
+    /// meanwhile.
     fn take_announcement(&self) -> Box<Announcement> {
         let life = self.g.life();
-        // While the end calls the hook it reads the cell, where the next one is to be left. Afterwards the hook's channel is
-        // closed: before that of the next one.
+        // While the end calls the hook, it reads the cell in which the next hook is to be left: `take_hook_back` waits for
+        // that. Then the channel of this hook is closed before that of the next one.
         let left = life.has_hook_or_calls();
         mutant!(HookWrittenAtTheEnd: let left = life.has_hook());
         let hook = left.then(|| self.g.take_hook_back()).flatten();
-        // SAFETY: the hook is an `Announcement` out of a box, and this caller's.
+        // SAFETY: the hook is an `Announcement` out of a box, and belongs to this caller.
         hook.map_or_else(Announcement::new, |hook| unsafe { Announcement::of(hook) })
     }
 
-    /// Leaves the hook for the end of the goroutine. If that has come the hook is the caller's again, which acts in its place.
+    /// Leaves the hook for the end of the goroutine. If the goroutine has ended, returns the hook to the caller, which acts in
+    /// the end's place.
     fn leave(&self, announcement: Box<Announcement>) -> Result<(), Box<Announcement>> {
         let hook = announcement.leak();
         if self.g.leave_hook(hook, self.g.life()) {
             return Ok(());
         }
-        // SAFETY: `leak` has made the hook, which is still this caller's.
+        // SAFETY: `leak` has made the hook, which still belongs to this caller.
         Err(unsafe { Announcement::of(hook) })
     }
 
-    /// The handle goes: no joiner is to be woken at the end of the goroutine.
+    /// The handle is dropped: the end of the goroutine wakes no joiner.
     #[cold]
     fn forget_waker(&self) {
         mutant!(EndHookKeepsItsWaker: return);
@@ -266,7 +271,7 @@ impl<T> JoinHandle<T> {
             let (g, record) = (self.g, wait.waiter());
             life = match wait.park(how, || g.wait_for_end(&raw const record, life)) {
                 Woke::Interrupted(why) => match g.wait_no_more() {
-                    // Where both end with their runtime, that is no news for the caller.
+                    // If both goroutines end with their runtime, the caller is unwound and gets no outcome.
                     life if why != Interrupt::Shutdown && life.end().is_some() => life,
                     _ => why.throw::<Active>(),
                 },
@@ -276,7 +281,7 @@ impl<T> JoinHandle<T> {
         (life.end().expect("wait: woken before the goroutine ended"), life)
     }
 
-    /// As `wait`, where the channel of `done` stands in the joiner's place: the wait there has no limit, and unwinds.
+    /// As `wait`, by the channel of `done`, which takes the joiner's place: such a wait has no limit, and unwinds.
     #[cold]
     fn wait_for_the_hook(&self, how: How) -> (End, Life) {
         debug_assert!(
@@ -307,12 +312,12 @@ impl<T> JoinHandle<T> {
 }
 
 /// The end of the goroutine as a future, which any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain
-/// threads and under other executors; a poll blocks nothing, and the task that has polled last is woken. The output is what
-/// [`join`](JoinHandle::join) returns; when the runtime ends first, an error.
+/// threads and under other executors; a poll does not block, and the task that has polled last is woken. The output is what
+/// [`join`](JoinHandle::join) returns; an error if the runtime ends first.
 ///
-/// The future is the handle itself. `handle.await` consumes the handle, and a future that is dropped so detaches the
-/// goroutine. `(&mut handle).await` keeps the handle: what is dropped there, as in a `select!` of futures, is the borrow
-/// alone, and the handle may be awaited, or joined, later.
+/// The future is the handle itself. `handle.await` consumes the handle, and dropping that future detaches the goroutine. `(&mut
+/// handle).await` keeps the handle: if that future is dropped, as in a `select!` of futures, only the borrow ends, and the
+/// handle can be awaited or joined later.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -338,7 +343,8 @@ impl<T> Future for JoinHandle<T> {
         if let Some(outcome) = this.take() {
             return Poll::Ready(outcome);
         }
-        // Foreign code clones the waker, and may panic: before the hook is taken back, which may have a channel to close.
+        // Foreign code clones the waker, and might panic. So the clone comes before the hook is taken back, which may have a
+        // channel to close.
         let waker = cx.waker().clone();
         let mut announcement = this.take_announcement();
         mutant!(EndHookKeepsTheOldWaker: let waker = announcement.waker.take().unwrap_or(waker));
@@ -353,7 +359,7 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// What the end of a goroutine does for those that wait by [`JoinHandle::done`], or by a future.
+/// What the end of a goroutine does for receivers of [`JoinHandle::done`], and for the task of a future.
 #[repr(C)]
 struct Announcement {
     hook: EndHook,
@@ -373,7 +379,7 @@ impl Announcement {
     }
 
     /// # Safety
-    /// `leak` has made the hook, which is the caller's.
+    /// `leak` has made the hook, and the caller owns it.
     unsafe fn of(hook: *const EndHook) -> Box<Self> {
         // SAFETY: by this function's contract.
         unsafe { Box::from_raw(hook.cast_mut().cast()) }
@@ -386,7 +392,7 @@ impl Announcement {
         unsafe { Self::of(hook) }.act();
     }
 
-    /// The goroutine has ended.
+    /// Closes the channel and wakes the task, once the goroutine has ended.
     fn act(self) {
         let Announcement { done, waker, .. } = self;
         let (mut woken, mut readied) = (Woken::new(), Readied::new());
@@ -396,7 +402,7 @@ impl Announcement {
         woken.ready_with(&mut readied);
         readied.call_wakers_elsewhere();
         if let Some(waker) = waker {
-            // Not by this thread: foreign code that polls the handle waits until this hook is over.
+            // Another thread calls the waker: foreign code in it that polls the handle waits until this hook is over.
             unless!(EndHookWakesNoTask, task::wake_elsewhere::<Active>(waker));
         }
     }
@@ -431,50 +437,68 @@ impl<T> fmt::Debug for JoinHandle<T> {
 ///     })
 /// }
 /// ```
-pub struct JoinError(Failure);
+pub struct JoinError {
+    why: Failure,
+    id: GoroutineId,
+}
 
-// SAFETY: a `&JoinError` only tells the kind of the error; the panic's payload comes out by value alone.
+// SAFETY: a `&JoinError` gives a reference only to a payload that is a `&str` or a `String`, which are Sync: `message` asks for
+// the type of the payload, which reads nothing of the payload. Any other payload leaves the error by value only.
 unsafe impl Sync for JoinError {}
 
 impl JoinError {
     #[track_caller]
-    fn of(failure: Failure) -> Self {
-        assert!(
-            !matches!(failure, Failure::Taken),
-            "join: an earlier join with a limit has taken the outcome"
-        );
-        JoinError(failure)
+    fn of(why: Failure, id: GoroutineId) -> Self {
+        assert!(!matches!(why, Failure::Taken), "join: an earlier join with a limit has taken the outcome");
+        JoinError { why, id }
+    }
+
+    /// Returns the number of the goroutine that has no value, unique within its runtime. It is the number of
+    /// [`JoinHandle::id`](JoinHandle::id), which a [dump](crate::dump) and the message of the panic show, too.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let leaving = gmp::go(|| { gmp::goexit() });
+    ///         let id = leaving.id();
+    ///         assert_eq!(leaving.join().unwrap_err().id(), id);
+    ///     })
+    /// }
+    /// ```
+    pub fn id(&self) -> GoroutineId {
+        self.id
     }
 
     /// Returns `true` if the goroutine was [aborted](crate::AbortHandle::abort), and has ended because of that.
     pub fn is_aborted(&self) -> bool {
-        matches!(self.0, Failure::Aborted)
+        matches!(self.why, Failure::Aborted)
     }
 
     /// Returns `true` if the goroutine panicked.
     pub fn is_panic(&self) -> bool {
-        matches!(self.0, Failure::Panic(_))
+        matches!(self.why, Failure::Panic(_))
     }
 
     /// Returns `true` if the goroutine called [`goexit`](crate::goexit).
     pub fn is_goexit(&self) -> bool {
-        matches!(self.0, Failure::Goexit)
+        matches!(self.why, Failure::Goexit)
     }
 
     /// Returns `true` if the runtime ended before the goroutine did: the goroutine never started, was unwound where it was
     /// parked, or was left there. This is known at the latest when the [shutdown](crate::Runtime::shutdown_timeout) has
     /// returned.
     pub fn is_shutdown(&self) -> bool {
-        matches!(self.0, Failure::Shutdown)
+        matches!(self.why, Failure::Shutdown)
     }
 
     /// Returns the panic's payload, for [`std::panic::resume_unwind`].
     ///
     /// # Panics
-    /// If the goroutine did not panic.
+    /// If the goroutine did not panic; [`try_into_panic`](Self::try_into_panic) returns the error then.
     #[track_caller]
     pub fn into_panic(self) -> Box<dyn Any + Send> {
-        match self.0 {
+        match self.why {
             Failure::Panic(payload) => payload,
             Failure::Goexit => panic!("into_panic: the goroutine did not panic, it called goexit"),
             Failure::Shutdown => panic!("into_panic: the goroutine did not panic, its runtime ended"),
@@ -483,8 +507,40 @@ impl JoinError {
         }
     }
 
+    /// Returns the panic's payload, for [`std::panic::resume_unwind`].
+    ///
+    /// ```
+    /// use std::panic::resume_unwind;
+    ///
+    /// /// Passes a panic on, and takes every other end for no value.
+    /// fn value<T>(worker: gmp::JoinHandle<T>) -> Option<T> {
+    ///     match worker.join().map_err(gmp::JoinError::try_into_panic) {
+    ///         Ok(value) => Some(value),
+    ///         Err(Ok(panic)) => resume_unwind(panic),
+    ///         Err(Err(_ended_otherwise)) => None,
+    ///     }
+    /// }
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         assert_eq!(value(gmp::go(|| 42)), Some(42));
+    ///         assert_eq!(value(gmp::go(|| -> u32 { gmp::goexit() })), None);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The error itself, if the goroutine did not panic.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
+        match self.why {
+            Failure::Panic(payload) => Ok(payload),
+            why => Err(JoinError { why, ..self }),
+        }
+    }
+
     fn message(&self) -> Option<&str> {
-        let Failure::Panic(payload) = &self.0 else { return None };
+        let Failure::Panic(payload) = &self.why else { return None };
         payload
             .downcast_ref::<&str>()
             .copied()
@@ -494,7 +550,7 @@ impl JoinError {
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.0, self.message()) {
+        match (&self.why, self.message()) {
             (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
             (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
             (Failure::Aborted, _) => f.write_str("the goroutine was aborted"),
@@ -513,7 +569,7 @@ impl fmt::Debug for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// Of kind `Other`, with the [`JoinError`] inside.
+/// Makes an error of kind `Other`, with the [`JoinError`] inside.
 ///
 /// ```
 /// use std::{fs, io};

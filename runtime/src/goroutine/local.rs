@@ -1,16 +1,17 @@
 //! Variables of which each goroutine has its own: [`local!`](crate::local!), [`Local`].
 //!
-//! A goroutine goes from thread to thread, so a `thread_local!` of std's is not the goroutine's own, and must not be kept
-//! across a call that parks. A [`Local`] is the goroutine's own: the value lies on the heap, found through the G.
+//! A goroutine goes from thread to thread, so a `thread_local!` of std is not the goroutine's own, and a reference to it must
+//! not be kept across a call that parks. A [`Local`] is the goroutine's own: the value lies on the heap, found through the G.
 //!
 //! ```text
-//!   first access:  the initial value is made (user's code) · noted in the G's list, by the address of the static
-//!   end:           result made · dropped, if the handle is gone (user's code) · last one out first: marked as gone, dropped
-//!                  (user's code), until none is left · the result is published
+//!   first access:  make the initial value (user code) · note it in the G's list, by the address of the static
+//!   end:           make the result · drop it, if the handle is gone (user code) · last value first: mark it as gone, drop it
+//!                  (user code), until none is left · publish the result
 //! ```
-//! The list is the goroutine's own; nothing borrows from the list while the user's code runs, which may come back here.
+//! The list is the goroutine's own. No borrow of the list is alive while user code runs, since that code may come back here.
 
 use crate::host::Active;
+use crate::impls::opaque;
 use crate::m::M;
 use crate::prim::Arc;
 use crate::wait::waker_cell::WakerCell;
@@ -26,7 +27,7 @@ use std::thread::LocalKey;
 ///
 /// gmp::local! {
 ///     static DEPTH: Cell<u32> = Cell::new(0);
-///     /// What it works for.
+///     /// The request that the goroutine works for.
 ///     pub static NAME: RefCell<String> = RefCell::new("nobody".to_owned());
 /// }
 ///
@@ -65,12 +66,12 @@ macro_rules! local {
 
 /// A variable of which each goroutine has its own; declared by [`local!`](crate::local!).
 ///
-/// A variable is initialised at the goroutine's first access, and dropped on the goroutine's stack when the goroutine ends, in
-/// whatever way, before the result can be joined: the variable that was initialised last goes first. The result of a goroutine
-/// whose handle is gone by then is dropped before the variables, and may use them; where the handle goes at that moment, the
-/// result is dropped after the variables, which then refuse. A `drop` may use other variables; a variable that is gone refuses,
-/// a variable that was not used before is initialised, and goes next. A panic of a `drop` is printed and ends there. Nothing is
-/// dropped in a goroutine that its runtime leaves behind.
+/// A variable is initialised at the goroutine's first access, and dropped on the goroutine's stack when the goroutine ends,
+/// however it ends, before the result can be joined. The variable that was initialised last is dropped first. If the handle is
+/// gone by then, the result of the goroutine is dropped before the variables, and may use them; if the handle is dropped at
+/// that moment, the result is dropped after the variables, and an access to them fails. A `drop` may use other variables: an
+/// access to a variable that is gone fails, and a variable that was not used before is initialised and dropped next. A panic of
+/// a `drop` is printed and ends there. Nothing is dropped in a goroutine that its runtime leaves behind.
 ///
 /// On a plain thread a `Local` is a thread-local variable, of that thread. A goroutine that uses none pays nothing; an
 /// access goes through the list of the variables that the goroutine uses.
@@ -86,7 +87,7 @@ macro_rules! local {
 /// unsafe {
 ///     gmp::run(|| {
 ///         REQUEST.set(7);
-///         // On whichever thread the goroutine goes on.
+///         // On whatever thread the goroutine resumes.
 ///         gmp::yield_now();
 ///         assert_eq!(REQUEST.get(), 7);
 ///         assert_eq!(gmp::go(|| REQUEST.get()).join().unwrap(), 0);
@@ -98,7 +99,7 @@ pub struct Local<T: 'static> {
     thread: LocalKey<T>,
 }
 
-/// The variable was dropped already: the goroutine, or thread, ends.
+/// The error of an access to a variable that was dropped already, because the goroutine or thread ends.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -139,10 +140,10 @@ impl<T: 'static> Local<T> {
         Local { init, thread }
     }
 
-    /// Calls `f` with the caller's own value, which is initialised if need be. Does not block, unless `f` does.
+    /// Calls `f` with the caller's own value, which is initialised first if necessary. Does not block, unless `f` does.
     ///
     /// # Panics
-    /// When the value was dropped already, because the goroutine, or thread, ends.
+    /// When the value was dropped already, because the goroutine or thread ends.
     #[track_caller]
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
@@ -151,7 +152,7 @@ impl<T: 'static> Local<T> {
         }
     }
 
-    /// As [`with`](Self::with), with an error instead of a panic.
+    /// As [`with`](Self::with), but returns an error instead of a panic.
     ///
     /// # Errors
     /// An [`AccessError`] when the value was dropped already.
@@ -167,8 +168,8 @@ impl<T: 'static> Local<T> {
     }
 
     /// Calls `f` with the caller's own value if there is one; returns `None` if the value was not initialised, or was dropped
-    /// already. For what asks often and is seldom answered, as the functions of [`hooks`](crate::hooks). On a plain thread the
-    /// value is initialised.
+    /// already. For code that asks often and seldom finds a value, such as the functions of [`hooks`](crate::hooks). On a plain
+    /// thread the value is initialised.
     ///
     /// ```
     /// use std::cell::Cell;
@@ -219,7 +220,7 @@ impl<T: 'static> Local<T> {
 }
 
 /// # Safety
-/// `value` came from a `Box<T>`, whose owner the caller is.
+/// `value` came from a `Box<T>`, and the caller owns it.
 unsafe fn drop_box<T>(value: *mut ()) {
     // SAFETY: by this function's contract.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -264,8 +265,8 @@ impl<T: 'static> Local<RefCell<T>> {
     /// Calls `f` with the caller's own value.
     ///
     /// # Panics
-    /// When the value is borrowed mutably, and as [`with`](Self::with); so do the following functions, and the functions that
-    /// change the value when it is borrowed at all.
+    /// When the value is borrowed mutably, and as [`with`](Self::with). The same holds for the following functions; those that
+    /// change the value also panic when it is borrowed immutably.
     #[track_caller]
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| f(&cell.borrow()))
@@ -299,11 +300,7 @@ impl<T: 'static> Local<RefCell<T>> {
     }
 }
 
-impl<T: 'static> fmt::Debug for Local<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").finish_non_exhaustive()
-    }
-}
+opaque!([T: 'static] Local<T>);
 
 /// Drops the box of a value, by the value's type.
 type DropValue = unsafe fn(*mut ());
@@ -312,7 +309,7 @@ type DropValue = unsafe fn(*mut ());
 struct Entry {
     /// The address of the static.
     key: *const (),
-    /// Null: the value is gone.
+    /// Null when the value is gone.
     value: *mut (),
     drop: DropValue,
 }
@@ -323,12 +320,12 @@ enum Slot {
     Absent,
 }
 
-/// What a goroutine has of its own on the heap.
+/// The data that a goroutine keeps on the heap for itself.
 #[derive(Default)]
 struct List {
     /// In the order in which they were initialised.
     entries: Vec<Entry>,
-    /// What `block_on` used last.
+    /// The cell that the last `block_on` used.
     waker_cell: Option<Arc<WakerCell<Active>>>,
 }
 
@@ -341,7 +338,7 @@ impl Locals {
     }
 
     fn look(&self, key: *const ()) -> Slot {
-        // SAFETY: `list` made the list, `free` takes the list away; no other reference to the list is alive.
+        // SAFETY: `list` made the list and only `free` frees it; no other reference to the list is alive.
         let Some(list) = (unsafe { self.0.get().as_ref() }) else { return Slot::Absent };
         match list.entries.iter().find(|entry| entry.key == key) {
             None => Slot::Absent,
@@ -355,7 +352,7 @@ impl Locals {
         unsafe { &mut *self.list() }.entries.push(entry);
     }
 
-    /// The list, which is made if it is not there.
+    /// Returns the list, which is made at the first call.
     fn list(&self) -> *mut List {
         if self.0.get().is_null() {
             self.0.set(Box::into_raw(Box::default()));
@@ -363,36 +360,36 @@ impl Locals {
         self.0.get()
     }
 
-    /// Takes what the last `block_on` has left.
+    /// Takes the cell that the last `block_on` has left.
     #[inline]
     pub(crate) fn take_waker_cell(&self) -> Option<Arc<WakerCell<Active>>> {
         // SAFETY: as in `look`.
         unsafe { self.0.get().as_mut() }?.waker_cell.take()
     }
 
-    /// Keeps it for the next `block_on`.
+    /// Keeps a cell for the next `block_on`.
     #[inline]
     pub(crate) fn keep_waker_cell(&self, cell: Arc<WakerCell<Active>>) {
         // SAFETY: as in `look`.
         match unsafe { self.0.get().as_mut() } {
-            // `take_waker_cell` has left nothing, most often: written over, so that there is no look for what to drop.
+            // Most often `take_waker_cell` has left `None`: overwritten and forgotten, so no drop glue checks the old value.
             Some(list) if list.waker_cell.is_none() => std::mem::forget(list.waker_cell.replace(cell)),
             _ => self.keep_another_waker_cell(cell),
         }
     }
 
-    /// The first one that is kept, or one of a call inside of another: only one is kept.
+    /// Keeps the goroutine's first cell, or that of a nested call: only one is kept.
     #[cold]
     #[inline(never)]
     fn keep_another_waker_cell(&self, cell: Arc<WakerCell<Active>>) {
-        // SAFETY: as in `look`. A cell has no code of the user's.
+        // SAFETY: as in `look`. The drop of a cell runs no user code.
         unsafe { &mut *self.list() }.waker_cell = Some(cell);
     }
 
-    /// Drops all, each inside a call of `quietly`. They are gone from then on.
+    /// Drops all values, each inside a call of `quietly`. They count as gone from then on.
     pub(crate) fn drop_all(&self, quietly: impl Fn(&mut dyn FnMut())) {
         let last = || {
-            // SAFETY: as in `look`; asked again each time, as a drop may have made the list.
+            // SAFETY: as in `look`; the pointer is read again each time, as a drop may have made the list.
             unsafe { self.0.get().as_mut() }.and_then(|list| Self::last(&mut list.entries))
         };
         while let Some((value, drop)) = last() {
@@ -401,7 +398,7 @@ impl Locals {
         }
     }
 
-    /// Frees the list, with what `block_on` keeps. The goroutine runs no user's code any more, and all was dropped.
+    /// Frees the list, with the cell of `block_on`. The goroutine no longer runs user code, and all values were dropped.
     pub(crate) fn free(&self) {
         let list = self.0.replace(ptr::null_mut());
         if !list.is_null() {

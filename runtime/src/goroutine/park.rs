@@ -4,19 +4,18 @@
 //! token among its `local!` variables, a plain thread in the host, so that models have a token for each of loom's threads.
 
 use crate::host::{Active, Clock, Threads};
+use crate::impls::{opaque, unwind_safe};
 use crate::m::M;
 use crate::prim::Arc;
 use crate::sync::Token;
 use std::any::Any;
-use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 crate::local! {
     static TOKEN: Arc<Token> = Arc::new(Token::new());
 }
 
-/// The caller's.
+/// Returns the caller's token.
 #[track_caller]
 fn token(call: &str) -> Arc<Token> {
     let token = if M::<Active>::current().and_then(M::g).is_some() {
@@ -31,13 +30,13 @@ fn token(call: &str) -> Arc<Token> {
     }
 }
 
-/// Blocks the calling goroutine, or the plain thread, until its token is there, and takes the token. If the token is there
-/// already, returns at once. [`Unparker::unpark`] gives the token. Names and semantics are those of [`std::thread::park`].
+/// Blocks the calling goroutine, or the plain thread, until its token is there, and takes the token. Returns at once if the
+/// token is there already. [`Unparker::unpark`] gives the token. Names and semantics are those of [`std::thread::park`].
 ///
 /// There is at most one token for each goroutine and thread: two calls of `unpark` before a `park` end one `park`. A wait that
 /// unwinds takes no token. There are no spurious wake-ups, but each owner of an [`Unparker`] may give the token for a reason of
-/// its own: so a caller parks in a loop that checks its own condition. What was written before `unpark` is visible after the
-/// `park` that took that token.
+/// its own, so a caller parks in a loop that checks the caller's condition. Writes before an `unpark` are visible after the
+/// `park` that took its token.
 ///
 /// `park` and `unpark` are in models as well (the module `model`, under the cfg `gmp_loom`), on goroutines and on
 /// loom's threads: a protocol over `park` and loom's atomics is checked there, and ships with std's atomics.
@@ -66,15 +65,15 @@ fn token(call: &str) -> Arc<Token> {
 /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Panics
-/// In a destructor of a `local!` or `thread_local!` variable that runs after the token was dropped; so do the other
-/// functions here.
+/// In a destructor of a `local!` or `thread_local!` variable that runs after the token was dropped. The same holds for the
+/// other functions here.
 #[track_caller]
 #[doc(alias = "gopark")]
 pub fn park() {
     token("park").park(None);
 }
 
-/// As [`park`], for at most `timeout`. Does not tell whether the token came: the caller checks its own condition.
+/// As [`park`], for at most `timeout`. Does not tell whether the token came: the caller checks the condition.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -93,7 +92,7 @@ pub fn park() {
 /// As [`park`].
 #[track_caller]
 pub fn park_timeout(timeout: Duration) {
-    token("park_timeout").park(Some(Active::now().saturating_add(timeout)));
+    token("park_timeout").park(Some(Active::after(timeout)));
 }
 
 /// As [`park`], until `deadline` at most.
@@ -136,8 +135,8 @@ pub fn unparker() -> Unparker {
     Unparker(token("unparker"))
 }
 
-/// Gives a goroutine or plain thread its token, which ends its [`park`]. [`unparker`] returns one. An `Unparker` may be
-/// cloned and sent; used after the goroutine's end, it does nothing.
+/// Gives a goroutine or plain thread its token, which ends its [`park`]; returned by [`unparker`]. An `Unparker` can be cloned
+/// and sent; after the goroutine's end it does nothing.
 ///
 /// ```
 /// let (mine, clone) = (gmp::unparker(), gmp::unparker());
@@ -151,25 +150,20 @@ pub fn unparker() -> Unparker {
 pub struct Unparker(Arc<Token>);
 
 impl Unparker {
-    /// Gives the token: the owner's present or next [`park`] ends. Does nothing if the token is there already. Does
-    /// not block; may be called on goroutines and on plain threads.
+    /// Gives the token: the owner's present or next [`park`] ends. Does nothing if the token is there already. Does not block;
+    /// can be called on goroutines and on plain threads.
     #[doc(alias = "goready")]
     pub fn unpark(&self) {
         self.0.unpark();
     }
 
-    /// Returns `true` if both are of the same goroutine or thread.
+    /// Returns `true` if both belong to the same goroutine or thread.
     pub fn same(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-// It guards no data of the user's, which an unwinding could leave half changed.
-impl UnwindSafe for Unparker {}
-impl RefUnwindSafe for Unparker {}
+// An `Unparker` guards no user data that an unwinding could leave half changed.
+unwind_safe!(Unparker);
 
-impl fmt::Debug for Unparker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unparker").finish_non_exhaustive()
-    }
-}
+opaque!(Unparker);

@@ -5,21 +5,23 @@
 //!
 //!   value, or panic                                body: returns, panics, exits, or is interrupted
 //!   its value is dropped, or joined                waits until the count is zero
-//!   counts down; the last one wakes the parent     goes on as the body ended
+//!   counts down; the last one wakes the parent     continues as the body ended
 //! ```
-//! The count is taken before the child is spawned, and falls when neither the closure nor the value of the child can
-//! touch what the child borrows any more. So the value carries the count ([`Counted`]). The count falls when the
+//! The count rises before the child is spawned, and falls when neither the closure nor the value of the child can touch what
+//! the child borrows any more. So the value carries the child's share of the count ([`Counted`]): the count falls when the
 //! goroutine or the owner of the handle has dropped the value, or when `join` or an await has handed it out.
 //!
-//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is
-//! unwound as it comes out of the wait. A child that is left parked keeps the count, and the parent, which is of the
-//! same runtime, never goes on: what they borrow is never freed.
+//! The parent's wait is never interrupted. When the runtime ends, children are unwound before the parent, which is unwound as
+//! it comes out of the wait. A child that is left parked keeps its share of the count, and the parent, which belongs to the
+//! same runtime, never resumes: what they borrow is never freed.
 
-use crate::goroutine::own_frame::in_own_frame;
-use crate::goroutine::{self, Affinity, Builder, GoroutineId, JoinError, JoinHandle, Priority};
+use crate::chan::Receiver;
+use crate::goroutine::own_frame::{caught, throw_again};
+use crate::goroutine::{self, Affinity, Builder, GoroutineId, JoinError, JoinHandle};
 use crate::host::Active;
 use crate::m::M;
 use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Rank, Relaxed, Weak};
+use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{self, OnInterrupt};
@@ -31,14 +33,14 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 /// Runs `f`, which may start goroutines that borrow what lives longer than this call, and returns the value of `f` when
 /// all of these goroutines have ended. [`std::thread::scope`] for goroutines. Blocks the goroutine.
 ///
-/// The call waits for all of them in whatever way `f` ends: also if `f` panics, calls [`goexit`](crate::goexit), or is
-/// unwound by the end of a [`Context`](crate::context::Context) that covers the call. That wait can't be interrupted.
-/// When the runtime ends, the children are unwound before the calling goroutine; if a child can't be unwound, the
-/// parent isn't either.
+/// The call waits for all of them however `f` ends: also if `f` panics, calls [`goexit`](crate::goexit), or is unwound by the
+/// end of a [`Context`](crate::context::Context) that covers the call. That wait can't be interrupted. When the runtime ends,
+/// the children are unwound before the calling goroutine; if a child can't be unwound, the parent isn't either.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -75,14 +77,14 @@ where
         panicked: AtomicBool::new(false),
     });
     let scope = Scope { children: Arc::clone(&children), scope: PhantomData, env: PhantomData };
-    let result = catch_unwind(AssertUnwindSafe(|| in_own_frame(|| f(&scope))));
+    let result = caught(|| f(&scope));
     children.wait();
     match result {
-        Err(payload) => resume_unwind(payload),
+        Err(payload) => throw_again(payload),
         // Relaxed: set before the count fell to zero, which was read under the count's lock.
         Ok(_) if children.panicked.load(Relaxed) => panic!("a scoped goroutine panicked"),
         Ok(value) => {
-            // They may have been unwound, and have left undone what the caller goes on with.
+            // The children may have been unwound, with work undone that the caller relies on.
             if Sched::<Active>::current().is_some_and(Sched::is_ending) {
                 interrupt::end_here::<Active>();
             }
@@ -108,7 +110,7 @@ where
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     children: Arc<Children>,
-    /// Invariant, as std's: else `'scope` could shrink, and a child borrow what the scope's body owns.
+    /// Invariant, as in std: otherwise `'scope` could shrink, and a child could borrow from the scope's body.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -117,8 +119,8 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine of this scope, in the scope's runtime. Does not block. Goroutines of the scope may start more.
     ///
     /// # Panics
-    /// When the runtime of the scope has ended, as a plain thread may find that was handed the scope; when the
-    /// goroutine can get no stack, as [`go`](crate::go).
+    /// When the runtime of the scope has ended, which a plain thread that was handed the scope may find; when the goroutine can
+    /// get no stack, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -128,7 +130,7 @@ impl<'scope> Scope<'scope, '_> {
         goroutine::accepted("Scope::go", self.try_go(f))
     }
 
-    /// As `go`, with an error where `go` panics; then `f` was dropped.
+    /// As `go`, with an error where `go` panics; `f` is dropped then.
     #[track_caller]
     pub(crate) fn try_go<F, T>(&'scope self, f: F) -> io::Result<ScopedJoinHandle<'scope, T>>
     where
@@ -138,7 +140,7 @@ impl<'scope> Scope<'scope, '_> {
         self.start(Builder::default(), Location::caller(), f)
     }
 
-    /// Starts what the builder says.
+    /// Starts the goroutine that the builder describes.
     pub(super) fn start<F, T>(
         &'scope self,
         asked: Builder,
@@ -156,8 +158,8 @@ impl<'scope> Scope<'scope, '_> {
         let fate = Arc::new(Fate(AtomicU32::new(0)));
         let child = ChildCount(Arc::clone(&self.children));
         let job = Job { f, child, fate: Arc::clone(&fate) };
-        // SAFETY: what `f` and its value borrow outlives 'scope, which ends when the scope's body and the parent's wait are
-        // over, and that is when the child is counted off: after `f` and the value are gone.
+        // SAFETY: what `f` and its value borrow outlives 'scope. That lifetime ends when the scope's body and the parent's wait
+        // are over, and the wait ends only when the child was counted off, after `f` and the value are gone.
         let handle = unsafe { goroutine::spawn_in_unchecked(&sched, asked, site, move || job.run()) }?;
         Ok(ScopedJoinHandle {
             handle: Some(handle),
@@ -179,7 +181,7 @@ impl fmt::Debug for Scope<'_, '_> {
 /// scope.
 ///
 /// The value may borrow what the scope's goroutines borrow, so the scope waits until the value is dropped or taken. If the
-/// handle is forgotten ([`std::mem::forget`]), neither comes, and [`scope`] waits for ever.
+/// handle is forgotten ([`std::mem::forget`]), neither happens, and [`scope`] waits for ever.
 ///
 /// ```
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -197,12 +199,15 @@ impl fmt::Debug for Scope<'_, '_> {
 /// }
 /// ```
 pub struct ScopedJoinHandle<'scope, T> {
-    /// Until `join`, or a poll, has returned the result.
+    /// `Some` until a join, or a poll, has returned the outcome.
     handle: Option<JoinHandle<Counted<T>>>,
     fate: Arc<Fate>,
     children: Arc<Children>,
     scope: PhantomData<&'scope ()>,
 }
+
+/// The message of a call after an earlier one has returned the outcome.
+const TAKEN: &str = "ScopedJoinHandle: an earlier join with a limit, or a poll, has taken the outcome";
 
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits until the goroutine has ended, and returns the goroutine's value. Blocks the calling goroutine, or the
@@ -213,16 +218,114 @@ impl<T> ScopedJoinHandle<'_, T> {
     ///
     /// # Errors
     /// As [`JoinHandle::join`].
+    ///
+    /// # Panics
+    /// If [`join_timeout`](Self::join_timeout), [`join_deadline`](Self::join_deadline) or a poll has returned the outcome.
+    #[track_caller]
     pub fn join(mut self) -> Result<T, JoinError> {
-        let handle = self.handle.take().expect("join: consumes the handle");
-        // An unwinding out of here drops both, and finds the panic, if there is one, unjoined.
+        let handle = self.handle.take().expect(TAKEN);
+        // If `join` unwinds, the drop of `left` marks a panic of the goroutine, if there is one, as unjoined.
         let left = Unjoined(&self.fate, &self.children);
         let result = handle.join();
         std::mem::forget(left);
         result.map(|counted| counted.value)
     }
 
-    /// Returns `true` if `join` would return at once, or if a poll has returned the outcome. Does not block.
+    /// As [`join`](Self::join), for at most `timeout`. Returns `None` if the time has passed; the goroutine runs on. The handle
+    /// stays, and the next call waits anew.
+    ///
+    /// A panic counts as joined once a call has returned it. A handle that is dropped after `None` leaves the goroutine, and
+    /// its panic, to the scope.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (words, told) = (["one", "two"], gmp::sync::Event::new());
+    ///         gmp::scope(|scope| {
+    ///             let mut worker = scope.go(|| {
+    ///                 told.wait();
+    ///                 words.len()
+    ///             });
+    ///             assert!(worker.join_timeout(Duration::from_millis(1)).is_none());
+    ///             told.notify_one();
+    ///             assert_eq!(worker.join_timeout(Duration::from_secs(60)).unwrap().unwrap(), 2);
+    ///         })
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
+    ///
+    /// # Panics
+    /// As [`join`](Self::join).
+    #[track_caller]
+    #[must_use = "`None` says that the goroutine goes on, and `Some` how it has ended"]
+    pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
+        let outcome = self.handle_mut().join_timeout(timeout)?;
+        Some(self.joined(outcome))
+    }
+
+    /// As [`join_timeout`](Self::join_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind). The handle stays.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
+    ///
+    /// # Panics
+    /// As [`join`](Self::join).
+    #[track_caller]
+    #[must_use = "`None` says that the goroutine goes on, and `Some` how it has ended"]
+    pub fn join_deadline(&mut self, deadline: Instant) -> Option<Result<T, JoinError>> {
+        let outcome = self.handle_mut().join_deadline(deadline)?;
+        Some(self.joined(outcome))
+    }
+
+    /// Hands the outcome to the caller: the drop of this handle then tells the scope nothing.
+    fn joined(&mut self, outcome: Result<Counted<T>, JoinError>) -> Result<T, JoinError> {
+        self.handle = None;
+        outcome.map(|counted| counted.value)
+    }
+
+    /// Returns a channel that is closed when the goroutine has ended, as [`JoinHandle::done`] does: an arm of a
+    /// [`select!`](crate::select). Does not block. The receiver may outlive the handle and the scope.
+    ///
+    /// ```
+    /// use gmp::{chan, select};
+    /// use std::time::Duration;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let words = ["one", "two"];
+    ///         let count = gmp::scope(|scope| {
+    ///             let mut worker = scope.go(|| words.len());
+    ///             select! {
+    ///                 recv(worker.done()) -> _ => worker.join().ok(),
+    ///                 recv(chan::after(Duration::from_secs(60))) -> _ => None,
+    ///             }
+    ///         });
+    ///         assert_eq!(count, Some(2));
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`join`](Self::join).
+    #[track_caller]
+    pub fn done(&mut self) -> Receiver<()> {
+        self.handle_mut().done()
+    }
+
+    /// Returns `true` if `join` would return at once, or if the outcome was returned already. Does not block.
     pub fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -230,9 +333,10 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Returns the goroutine's number.
     ///
     /// # Panics
-    /// If a poll has returned the outcome.
+    /// As [`join`](Self::join).
+    #[track_caller]
     pub fn id(&self) -> GoroutineId {
-        self.handle().id()
+        self.handle.as_ref().expect(TAKEN).id()
     }
 
     /// Changes the goroutine's class, as [`JoinHandle::set_priority`] does. Does not block.
@@ -245,8 +349,9 @@ impl<T> ScopedJoinHandle<'_, T> {
         self.handle.as_ref().is_some_and(|handle| handle.set_affinity(place))
     }
 
-    fn handle(&self) -> &JoinHandle<Counted<T>> {
-        self.handle.as_ref().expect("handle: a `join`, or a poll that was ready, has taken the outcome")
+    #[track_caller]
+    fn handle_mut(&mut self) -> &mut JoinHandle<Counted<T>> {
+        self.handle.as_mut().expect(TAKEN)
     }
 }
 
@@ -267,18 +372,15 @@ impl<T> ScopedJoinHandle<'_, T> {
 /// ```
 ///
 /// # Panics
-/// If an earlier poll was ready.
+/// If an earlier poll was ready, or a call of [`join_timeout`](ScopedJoinHandle::join_timeout) has returned the outcome.
 impl<T> Future for ScopedJoinHandle<'_, T> {
     type Output = Result<T, JoinError>;
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let handle = this.handle.as_mut().expect("poll: an earlier poll has taken the outcome");
-        let Poll::Ready(result) = Pin::new(handle).poll(cx) else { return Poll::Pending };
-        // It is joined: the drop of this handle tells the scope nothing.
-        this.handle = None;
-        Poll::Ready(result.map(|counted| counted.value))
+        let outcome = Pin::new(this.handle_mut()).poll(cx);
+        outcome.map(|outcome| this.joined(outcome))
     }
 }
 
@@ -297,7 +399,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// What the scope knows of all the goroutines.
+/// The state that the scope and its goroutines share.
 struct Children {
     sched: Weak<Sched<Active>>,
     count: Mutex<Count>,
@@ -340,7 +442,7 @@ impl Drop for ChildCount {
         let parent = if count.alive == 0 { count.parent.take() } else { None };
         drop(count);
         if let Some(parent) = parent {
-            // Not if the runtime has left the parent behind.
+            // This does nothing if the runtime has left the parent behind.
             parent.wake();
         }
     }
@@ -355,21 +457,21 @@ struct Counted<T> {
 const PANICKED: u32 = 1;
 const UNJOINED: u32 = 2;
 
-/// Tells whether a goroutine has panicked, and whether the handle was dropped without a `join`. The second of the two
-/// events tells the scope.
+/// Tells whether a goroutine has panicked, and whether the handle was dropped without a `join`. The caller of `add` that
+/// completes the pair tells the scope.
 struct Fate(AtomicU32);
 
 impl Fate {
     fn add(&self, what: u32, children: &Children) {
-        // AcqRel, each event the partner of the other: the second sees the first. What the second then tells is published by
-        // the count's lock.
+        // AcqRel, each of the two `fetch_or`s the partner of the other: the second sees the first. The count's lock publishes
+        // `panicked`.
         if (self.0.fetch_or(what, AcqRel) | what) == PANICKED | UNJOINED {
             children.panicked.store(true, Relaxed);
         }
     }
 }
 
-/// Dropped when there will be no joiner.
+/// Its drop says that there will be no joiner.
 struct Unjoined<'a>(&'a Fate, &'a Children);
 
 impl Drop for Unjoined<'_> {
@@ -378,7 +480,7 @@ impl Drop for Unjoined<'_> {
     }
 }
 
-/// What a goroutine of a scope runs. A job that is dropped unrun is counted off when `f` is gone.
+/// The body of a scope's goroutine. A job that is dropped unrun is counted off when `f` is gone.
 struct Job<F> {
     f: F,
     child: ChildCount,

@@ -1,33 +1,32 @@
-//! Verbs beside [`go`](crate::go) and [`yield_now`](crate::yield_now): where a new goroutine stands, and which one runs next.
+//! Verbs beside [`go`](crate::go) that say where a new goroutine is queued, and where a readied one.
 //!
-//! `docs/choosing.md` says when which is worth its price. What each does is in `sched/run/place.rs`, `sched/run/mail.rs` and
-//! `sched/run/turn.rs`.
+//! `docs/choosing.md` says when each is worth its price. The queueing is in `sched/run/place.rs` and `sched/run/mail.rs`.
+//! `yield_to` is in `turns.rs`.
 
-use super::{Builder, JoinHandle, accepted, here, spawn_in, yield_as};
+use super::{Builder, JoinHandle, accepted, here, spawn_in};
 use crate::host::Active;
 use crate::m::M;
 use crate::runtime::Handle;
-use crate::sched::park::{Seldom, Yield};
 use crate::sched::run::place::Place;
 use std::fmt;
 use std::io;
 use std::panic::Location;
 
-/// As [`go`](crate::go), for a goroutine that is to have its turn in the order of the whole runtime: behind all that stand in
-/// the global queue, and before what is started by `go_fair` later. Does not block.
+/// As [`go`](crate::go), for a goroutine that has its turn in the order of the whole runtime: behind all goroutines in the
+/// global queue, and before those that `go_fair` starts later. Does not block.
 ///
-/// `go` favours the caller's P and what is in its cache: the new goroutine is the next to run there. `go_fair` favours no
-/// P: the order is about first in, first out, over all Ps, and the goroutine runs on whichever P comes first. Use `go_fair`
-/// for work whose result a user or a client waits for, beside work that can wait: a request beside a computation that
-/// starts thousands of goroutines.
+/// `go` favours the caller's P and its cache: the new goroutine is the next to run there. `go_fair` favours no P: the order is
+/// about first in, first out, over all Ps, and the first P that comes to the goroutine runs it. Use `go_fair` for work whose
+/// result a user or a client waits for, beside work that can wait: a request beside a computation that starts thousands of
+/// goroutines.
 ///
 /// The goroutine runs even when every P is in user code that neither parks nor yields: the monitor takes a P from a goroutine
 /// that has run for a time slice of some 10 ms, and hands the P to another thread.
 ///
-/// It costs more than `go`: the lock of the global queue, here and where the goroutine is taken. In a tree of goroutines that
-/// start others all of a level are alive before the first of the next one: use [`join`](crate::join) or
-/// [`go_lifo`](crate::go_lifo) there. Under the [policies](crate::policy) with one queue `go` does the same as `go_fair`.
-/// [`Builder::fair`] is the same with a name or a stack size.
+/// It costs more than `go`: the lock of the global queue, when the goroutine is queued and when it is taken. In a tree of
+/// goroutines that start others, all goroutines of a level are alive before the first of the next level: use
+/// [`join`](crate::join) or [`go_lifo`](crate::go_lifo) there. Under the [policies](crate::policy) with one queue `go` does the
+/// same as `go_fair`. [`Builder::fair`] does the same for a goroutine with a name or a stack size.
 ///
 /// ```
 /// use gmp::chan;
@@ -61,17 +60,17 @@ where
     accepted("go_fair", spawn_in(sched, Builder::new().fair(), Location::caller(), f))
 }
 
-/// A hint where a goroutine should run: on a certain P, whose cache has what the goroutine will touch.
+/// A hint where a goroutine should run: on a certain P, whose cache holds the data that the goroutine will touch.
 ///
 /// [`Builder::affinity`] and [`JoinHandle::set_affinity`] take it. The goroutine is put in the mailbox of that P, and the
-/// thread that holds the P looks there before it looks for work in the global queue or on other Ps. The P is no promise: while
-/// it is busy, a thread that finds nothing else to do takes the goroutine after some microseconds, and what stands in the
-/// mailbox of a P that goes out of use goes to the global queue. So a wrong hint delays the goroutine for a moment, and loses
-/// nothing.
+/// thread that holds the P looks there before it looks for work in the global queue or on other Ps. The hint is no promise:
+/// while that P is busy, a thread that finds nothing else to do takes the goroutine after some microseconds, and when a P goes
+/// out of use, its mailbox is emptied into the global queue. So a wrong hint delays the goroutine for a moment, and has no
+/// other cost.
 ///
-/// A P is no CPU. The thread that holds a P mostly stays where it is while it has work, and
-/// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets) has it stay. The hint is a number: in another runtime it names
-/// the P of that number. Under the [policies](crate::policy) with one queue it has no effect.
+/// A P is no CPU. The thread that holds a P mostly stays on its CPU while it has work, and
+/// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets) makes it stay. The hint is a number: in another runtime it
+/// names the P of that number. Under the [policies](crate::policy) with one queue it has no effect.
 ///
 /// ```
 /// use gmp::{Affinity, Builder};
@@ -79,7 +78,7 @@ where
 /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
 /// unsafe {
 ///     gmp::run(|| {
-///         // The first sweep is without a hint; each piece says where it ran.
+///         // The first sweep has no hint; each piece returns where it ran.
 ///         let mut places = [Affinity::default(); 4];
 ///         for _sweep in 0..3 {
 ///             let pieces = places.map(|place| Builder::new().affinity(place).go(Affinity::of_current));
@@ -98,10 +97,10 @@ pub struct Affinity(u32);
 const NOWHERE: u32 = u32::MAX;
 
 impl Affinity {
-    /// Returns the hint for the P on which the caller runs. On a thread that has none, and in [`blocking`](crate::blocking),
+    /// Returns the hint for the P on which the caller runs. On a thread that has no P, and in [`blocking`](crate::blocking),
     /// the hint may name no P.
     ///
-    /// That is the P of this moment: the goroutine may go on on another one after each call that parks.
+    /// The hint names the P of this moment: the goroutine can resume on another P after each call that parks.
     pub fn of_current() -> Self {
         Affinity(M::<Active>::current().and_then(M::p).map_or(NOWHERE, |p| p.id))
     }
@@ -128,7 +127,7 @@ impl fmt::Debug for Affinity {
 }
 
 impl Builder {
-    /// The goroutine has its turn in the order of the whole runtime, as one of [`go_fair`]. Of this and
+    /// Gives the goroutine its turn in the order of the whole runtime, as [`go_fair`] does. Of this call and
     /// [`affinity`](Self::affinity) the last one counts.
     ///
     /// ```
@@ -145,9 +144,9 @@ impl Builder {
         self
     }
 
-    /// Gives a hint where the goroutine should run: see [`Affinity`], which has an example. It holds for the goroutine's first
-    /// turn; where it goes on after a park is its waker's P, unless [`JoinHandle::set_affinity`] says otherwise. Of this and
-    /// [`fair`](Self::fair) the last one counts.
+    /// Gives a hint where the goroutine should run: see [`Affinity`], which has an example. The hint holds for the goroutine's
+    /// first turn; after a park the goroutine resumes on its waker's P, unless [`JoinHandle::set_affinity`] says otherwise. Of
+    /// this call and [`fair`](Self::fair) the last one counts.
     pub fn affinity(mut self, place: Affinity) -> Self {
         self.place = place.place();
         self
@@ -155,18 +154,18 @@ impl Builder {
 }
 
 impl<T> JoinHandle<T> {
-    /// Changes where the goroutine should run, from the next time on that it is queued: on the P that the hint names, on
-    /// whichever P its waker runs. The hint that names no P, `Affinity::default()`, takes that back. Returns `false` if the
-    /// goroutine has ended, or its runtime has. Does not block.
+    /// Changes where the goroutine should run, from the next time that it is queued: on the P that the hint names, whatever P
+    /// its waker runs on. `Affinity::default()`, the hint that names no P, takes that back. Returns `false` if the goroutine or
+    /// its runtime has ended. Does not block.
     ///
-    /// A goroutine goes on at its waker's P, as a rule: the data that the waker hands over is there. A hint is for one whose
-    /// own data is larger than what it is handed, such as the keeper of a table. A waker on another P puts the goroutine into
-    /// the mailbox of the P that the hint names, under the lock of the global queue, and wakes a thread for that P if it is
-    /// idle; [`Affinity`] says when another P takes the goroutine.
+    /// As a rule a goroutine resumes on its waker's P, where the data that the waker hands over is in the cache. A hint is for
+    /// a goroutine whose own data is larger than what it is handed, such as the keeper of a table. A waker on another P puts
+    /// the goroutine into the mailbox of the P that the hint names, under the lock of the global queue, and wakes a thread for
+    /// that P if it is idle; [`Affinity`] says when another P takes the goroutine.
     ///
     /// The hint has no effect on a goroutine of another class than [`Normal`](crate::Priority::Normal), on one that is locked
     /// to its thread, and under the [policies](crate::policy) with one queue. A goroutine that comes back from a blocking call
-    /// goes on on whichever P is idle.
+    /// resumes on any idle P.
     ///
     /// ```
     /// use gmp::{Affinity, chan};
@@ -194,8 +193,8 @@ impl<T> JoinHandle<T> {
 }
 
 impl Handle {
-    /// As [`go`](Self::go), for a goroutine that is to have its turn in the order of the whole runtime: see
-    /// [`go_fair`](crate::go_fair). From a thread that is none of the runtime's `go` does the same. Does not block.
+    /// As [`go`](Self::go), for a goroutine that has its turn in the order of the whole runtime: see
+    /// [`go_fair`](crate::go_fair). On a thread that does not belong to the runtime `go` does the same. Does not block.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -215,47 +214,4 @@ impl Handle {
         let site = Location::caller();
         spawn_in(&*self.sched("Handle::go_fair")?, Builder::new().fair(), site, f)
     }
-}
-
-/// As [`yield_now`](crate::yield_now), and the goroutine of `to` runs next, before the others in the queue, if it is runnable
-/// and stands in the queue or the mailbox of the caller's P. Else, and on a plain thread, the call is a `yield_now`: `yield_to`
-/// looks on no other P, and wakes no goroutine that waits. Blocks the goroutine until its next turn, and no other one.
-///
-/// The goroutine runs within the caller's time slice: two goroutines that yield to each other have 16 turns in a row, and then
-/// go to the end of the queue like all others, so that they starve none. A timer that is due, or a look elsewhere, may have
-/// another one run before.
-///
-/// What the caller has just woken or started stands first in the queue anyway. So does a goroutine whose join, whose wait for
-/// the last `done` of a [`WaitGroup`](crate::sync::WaitGroup), or whose receive from a channel without a buffer is over: there
-/// a wait, or `yield_now`, is enough. `yield_to` is for a goroutine that stands further behind: it looks through the whole
-/// queue, 256 goroutines at most, and moves those that stand before that one.
-///
-/// A goroutine of another class than [`Normal`](crate::Priority::Normal) is not found: it stands in the queue of its class,
-/// which all Ps share. A caller of class [`High`](crate::Priority::High) runs again before a `Normal` goroutine that it yields
-/// to. Under the [policies](crate::policy) with one queue each `yield_to` is a `yield_now`.
-///
-/// ```
-/// use gmp::chan;
-///
-/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
-/// let runtime = unsafe { gmp::Runtime::builder().procs(1).build()? };
-/// let order = runtime.run(|| {
-///     let (sender, order) = chan::unbounded();
-///     let spawn = |name| {
-///         let sender = sender.clone();
-///         gmp::go(move || sender.send(name))
-///     };
-///     let [_first, second, _third] = ["first", "second", "third"].map(spawn);
-///     gmp::yield_to(&second);
-///     drop(sender);
-///     Vec::from_iter(order.iter())
-/// });
-/// assert_eq!(order[0], "second");
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Unwinds
-/// When the goroutine's runtime ends; see [`migration`](crate::migration#what-may-unwind).
-pub fn yield_to<T>(to: &JoinHandle<T>) {
-    yield_as(|| Yield::Seldom(Seldom::Turn(to.g().to_raw().cast_const().cast())));
 }

@@ -7,7 +7,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// How many addresses are kept; one place more is for the mark that there are further frames.
+    /// How many places there are; the last one is for the mark that there are further frames.
     const MOST: usize = 64;
     /// Stands behind the kept addresses when there are further frames.
     pub(crate) const MORE: usize = 0;
@@ -17,7 +17,7 @@ impl Frames {
     }
 
     /// Adds the next frame. Returns `false` if the list is full.
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    #[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
     pub(crate) fn push(&mut self, pc: usize) -> bool {
         let last = self.len + 1 == Self::MOST;
         self.pcs[self.len] = if last { Self::MORE } else { pc };

@@ -3,18 +3,19 @@
 //!
 //! Above the line are the files that loom runs as they are (`CHECKED` in `tests/sources/facade.rs`): they name no threads,
 //! clocks, statics, thread-locals or random sources. Below the line there are no decisions of the scheduler. [`Threads`],
-//! [`Clock`], [`Poll`], [`Stacks`] and [`Process`] are the lists of what crosses, and know nothing of what stands above;
+//! [`Clock`], [`Poll`], [`Stacks`] and [`Process`] list the calls that cross the line, and know nothing of the code above;
 //! [`Host`] is their sum. The scheduler is written for any `H: Host`; the public types are bound to [`Active`], which is the
 //! operating system, or, under the cfg `gmp_loom`, the model of an operating system.
 //!
-//! Below the line stand `native/` and `model/`, the halves of `prim` (`prim/native.rs` and `prim/beds.rs`, or `prim/model.rs`),
-//! and `stack/`. So do `net/sys.rs` and `os/`, which make the system calls of the public types, and of which models run
-//! `os/signal/pending.rs` alone.
+//! Below the line are `native/` and `model/`, the halves of `prim` (`prim/native.rs` and `prim/buckets.rs`, or
+//! `prim/model.rs`), and `stack/`. So are `net/sys.rs` and `os/`, which make the system calls of the public types; of these,
+//! models run only `os/signal/pending.rs`.
 //!
 //! Every failure of the world is a value that comes up through these traits.
 
 mod clock;
 mod frames;
+pub(crate) mod handler;
 #[cfg(gmp_loom)]
 pub mod model;
 #[cfg(not(gmp_loom))]
@@ -31,11 +32,13 @@ pub(crate) use process::{Answer, Asked, Bar, Process, Symbol};
 pub(crate) use stacks::{EXIT, Stack, Stacks};
 pub(crate) use threads::{Interrupts, Lack, Threads};
 
+use crate::g::{self, GRef};
+use crate::m::Window;
 use crate::sched::Shared;
-use std::io;
+use crate::stack::switch::{End, Home};
 
-/// What the scheduler asks of the world below: the sum of these traits. The process's one instance of the scheduler's
-/// state (`Process::Shared`) is the scheduler's own type.
+/// All calls of the scheduler to the world below: the sum of these traits. The process's one instance of the scheduler's state
+/// (`Process::Shared`) is the scheduler's own type.
 pub(crate) trait Host:
     Threads + Clock + Poll + Stacks + Process<Shared = Shared<Self>> + Send + Sync
 {
@@ -48,12 +51,19 @@ pub(crate) type Active = crate::host::native::Native;
 #[cfg(gmp_loom)]
 pub(crate) type Active = crate::model::ModelHost;
 
-#[cfg(not(gmp_loom))]
-pub(crate) use crate::host::native::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
-#[cfg(gmp_loom)]
-pub(crate) use crate::model::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
+pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 
-/// Returns the host of one runtime, whose goroutines together may use `max_stack_bytes` of stacks.
-pub(crate) fn active(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Active> {
-    Active::new(max_stack_bytes, guard)
+/// The first code on a goroutine's stack, and the last.
+pub(crate) unsafe extern "C" fn entry<H: Host>(word: usize) -> End {
+    Home::begun();
+    // SAFETY: `resume` passed the goroutine, whose M holds it.
+    let g = unsafe { GRef::<H>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
+    g::root(g);
+    // The end is inside the runtime, like a park.
+    let window = Window::<H>::enter().expect("entry: a goroutine runs on an M");
+    let home: &Home = window.m().local.as_ref();
+    home.end();
+    let home = &raw const *home;
+    std::mem::forget(window);
+    End { home, word: EXIT }
 }

@@ -1,4 +1,4 @@
-//! The process: unwinding through its code, what a dump reads of it, what an operator hears, and its end.
+//! The process: unwinding through its code, reading it for a dump, reports to the operator, and its end.
 
 use super::Frames;
 use crate::prim::Arc;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-/// Why an unwinding may not arrive.
+/// The reason why an unwinding might not arrive.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) why: &'static str,
@@ -19,8 +19,8 @@ impl Bar {
     pub(crate) const NO_CATCHER: Bar = Bar { why: "no function that catches a panic was found", frame: None };
 }
 
-/// The answer of a thread that was asked where it is: in which goroutine; or `None`, as it is on its way into one or out of
-/// one. An error says why there is no answer.
+/// The answer of a thread that was asked where it is: the goroutine that it runs; or `None` if it is on its way into a
+/// goroutine or out of one. An error says why there is no answer.
 pub(crate) type Answer = Result<Option<Asked>, &'static str>;
 
 /// An interrupted goroutine. Its name and spawn site were read by the handler, as the goroutine may have ended since.
@@ -51,7 +51,7 @@ impl fmt::Display for Symbol<'_> {
     }
 }
 
-/// The process: its own state, and what debuggers, operators and the kernel see of it.
+/// The process: its own state, and its view for debuggers, operators and the kernel.
 pub(crate) trait Process: Sized {
     /// The type of which the scheduler keeps one value for the whole process.
     type Shared: 'static;
@@ -61,10 +61,10 @@ pub(crate) trait Process: Sized {
     fn has_switch_hooks() -> bool;
     /// Returns the functions of `sched/switch.rs`, which the host keeps for the process; null for none.
     fn switch_hooks() -> *const ();
-    /// Replaces `before` by `now`. Returns `false` if there was something else.
+    /// Replaces `before` by `now`. Returns `false` if the current value was not `before`.
     fn set_switch_hooks(before: *const (), now: *const ()) -> bool;
-    /// Returns the address of a handler by which SIGQUIT asks for a dump, as `shared` defines it; `None` without one. Does
-    /// what a signal handler may.
+    /// Returns the address of a handler by which SIGQUIT asks for a dump, as `shared` defines it; `None` without such a
+    /// handler. A signal handler may call this.
     fn quit_handler() -> Option<usize>;
     /// Whether a runtime has a monitor.
     const MONITORED: bool;
@@ -72,13 +72,13 @@ pub(crate) trait Process: Sized {
     const SEES_RUNNING: bool;
     /// Returns `true` if the calling thread unwinds.
     fn is_panicking() -> bool;
-    /// As `is_panicking`, for an M on its own stack, which never changes threads: cheap, and inlined. `false` in a model,
-    /// whose threads share one count.
+    /// Returns the same as `is_panicking`, for an M on its own stack, which never changes threads. The call is cheap and
+    /// inlined. Returns `false` in a model, whose threads share one count.
     fn unwinds() -> bool;
     /// Returns `Ok` if an unwinding that the caller begins is certain to arrive at the function in whose frame `mark`
     /// lies, without ending the process. In doubt, an error.
     fn may_unwind_to(mark: *const ()) -> Result<(), Bar>;
-    /// Throws `payload`, and calls no panic hook. The caller is where `may_unwind_to` has said yes.
+    /// Throws `payload`, and calls no panic hook. The caller is where `may_unwind_to` has returned `Ok`.
     fn throw<T: Any + Send>(payload: Box<T>) -> !;
     /// Returns `true` for the first call in the process.
     fn is_first_refusal() -> bool;
@@ -87,22 +87,26 @@ pub(crate) trait Process: Sized {
     /// Runs a goroutine's code and stops a panic at its edge.
     fn catch(f: impl FnOnce()) -> std::thread::Result<()>;
     /// Calls `each` for the functions that the call with the return address `pc` has passed through: the inlined ones,
-    /// innermost first, and then the function that holds the code. Calls it for none if they are not known. Takes locks,
-    /// memory, and more stack than a goroutine need have.
+    /// innermost first, and then the function that holds the code. Does not call `each` if the functions are not known. Takes
+    /// locks, memory, and more stack than a goroutine may have.
     fn symbols(pc: usize, each: &mut dyn FnMut(Symbol<'_>));
     /// Reads the caller's frames into `frames`.
     fn frames_here(frames: &mut Frames);
-    /// Interrupts threads, by their numbers, and hands each one's answer to `heard`, with its place in `threads`: all
-    /// of them, in any order. Waits for each a limited time. Takes locks, memory, and more stack than a goroutine
-    /// need have; never called for the calling thread.
+    /// Interrupts threads, by their numbers, and hands the answer of each to `heard`, with the thread's place in `threads`: all
+    /// of them, in any order. Waits for each answer for a limited time. Takes locks, memory, and more stack than a goroutine
+    /// may have; never called for the calling thread.
     fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer));
     /// Shows a debugger that `pool` has got a chunk of Gs, from `gs` on. Called under that pool's lock.
     fn show(_pool: *const (), _gs: NonNull<()>) {}
-    /// Hides all that was shown of `pool`, which is about to go.
+    /// Hides all that was shown of `pool`, which is about to be freed.
     fn hide(_pool: *const ()) {}
-    /// Tells the operator, in one line. Never fails: standard error may be closed.
+    /// Tells the operator, in one line. Never fails: standard error may be closed. Nor does this keep its caller, which may
+    /// have a limit, or may be waited for: if nobody reads, the line is given up after 10 ms, and the next one says how many
+    /// were.
     fn warn(what: &str);
-    /// Writes `text`, unchanged, for the operator to read. Never fails.
+    /// Writes `text`, unchanged, for the operator to read, as `warn` does.
+    fn trace(text: &str);
+    /// Writes `text`, unchanged, for which the operator has asked. Never fails, and waits some seconds for a reader.
     fn print(text: &str);
     /// Ends the process, after `text`, which says why: no goroutine will ever run again, or SIGQUIT has asked for the
     /// end.

@@ -1,6 +1,7 @@
 //! Stacks: memory for them, and running a goroutine on one.
 
 use super::{Frames, Threads};
+use crate::stack::switch::{self, Coro, Home};
 use std::io;
 use std::ptr::NonNull;
 
@@ -13,30 +14,44 @@ pub(crate) trait Stack<L>: Send {
     /// Returns the word with which the goroutine has suspended itself, or `EXIT`.
     ///
     /// # Safety
-    /// The caller won `StatusWord::run`, so that no other thread resumes or reads this stack; the goroutine has not
-    /// ended.
-    unsafe fn resume(&mut self, local: &L, g: *mut ()) -> usize;
+    /// The caller won `StatusWord::run`, so that no other thread resumes or reads this stack; the goroutine has not ended. (The
+    /// reference is shared, because the goroutine itself may look where its stack lies.)
+    unsafe fn resume(&self, local: &L, g: *mut ()) -> usize;
 
-    /// Has the cache bring the innermost frames of a suspended stack. A hint.
-    fn fetch(&self);
+    fn coro(&self) -> &Coro;
 
-    /// Returns how many bytes of a suspended stack are in use, if the host knows.
-    fn depth(&self) -> Option<usize>;
+    /// Prefetches the innermost frames of a suspended stack. A hint.
+    #[inline(always)]
+    fn fetch(&self) {
+        self.coro().fetch();
+    }
 
-    /// Returns how many bytes of the stack were touched since `forget`, in whole pages, if the host knows. Takes no
+    /// Returns how many bytes of a suspended stack are in use, if the switch knows.
+    fn depth(&self) -> Option<usize> {
+        self.coro().depth()
+    }
+
+    /// Returns how many bytes of the stack were touched since `forget`, in whole pages, if the switch knows. Takes no
     /// lock and allocates nothing.
-    fn touched(&self) -> Option<usize>;
+    fn touched(&self) -> Option<usize> {
+        self.coro().touched()
+    }
 
-    /// Gives the memory back that earlier goroutines have touched, so that `touched` counts anew. Called before the
-    /// first resume.
-    fn forget(&self);
+    /// Gives back the memory that earlier goroutines have touched, so that `touched` counts anew. Called before the first
+    /// resume.
+    fn forget(&self) {
+        self.coro().forget();
+    }
 
-    /// Reads the frames of a suspended stack into `frames`, where the host can: there are none otherwise, nor before the
-    /// first resume. Takes no lock and allocates nothing.
+    /// Reads the frames of a suspended stack into `frames`, if the switch can; otherwise, and before the first resume, there
+    /// are none. Takes no lock and allocates nothing.
     ///
     /// # Safety
     /// The caller holds the goroutine, which is not resumed meanwhile.
-    unsafe fn frames(&self, frames: &mut Frames);
+    unsafe fn frames(&self, frames: &mut Frames) {
+        // SAFETY: by this function's contract.
+        unsafe { self.coro().frames(frames) };
+    }
 }
 
 /// The stacks of one runtime.
@@ -52,12 +67,12 @@ pub(crate) trait Stacks: Threads {
     fn new_stack(&self, cache: &mut Self::StackCache, size: usize) -> io::Result<Self::Stack>;
     /// Takes back the stack of a goroutine that has ended, and its reservation.
     fn retire(&self, cache: &mut Self::StackCache, stack: Self::Stack);
-    /// Takes back a stack of `new_stack` on which nothing has run. Its reservation stands: the goroutine takes a stack later.
+    /// Takes back a stack of `new_stack` on which nothing has run. Its reservation remains: the goroutine takes a stack later.
     fn put_back(&self, stack: Self::Stack);
     /// Takes all stacks out of the cache. Returns `true` if there was one.
     fn empty(&self, cache: &mut Self::StackCache) -> bool;
-    /// Says that a period has passed: stacks that were not needed in it may be trimmed. Returns `false` if none is left that
-    /// could ever be.
+    /// Says that a period has passed: stacks that were not needed in it may be trimmed. Returns `false` if no stack is left
+    /// that could ever be trimmed.
     fn age_stacks(&self) -> bool;
     /// Trims some of these stacks. Returns `false` if none is left.
     fn trim_some(&self) -> bool;
@@ -75,14 +90,21 @@ pub(crate) trait Stacks: Threads {
     fn call_on(here: Option<&Self>, size: usize, f: &mut dyn FnMut()) -> io::Result<()>;
     /// Returns the free bytes of the fullest of the caller's stacks, the guards not counted: the goroutine's own, and those
     /// that `call_on` has put under the caller, a goroutine or a plain thread, whose outer frames lie on the stacks from which
-    /// they were called. `address` lies in the caller's frame. `usize::MAX` where the host does not know, as of a plain
-    /// thread's own stack.
+    /// they were called. `address` lies in the caller's frame. `usize::MAX` if the host does not know, as for a plain thread's
+    /// own stack.
     fn least_left(address: usize) -> usize;
+    /// Returns the free bytes of the stack on which the caller, a goroutine, runs; `None` if the host does not know.
+    fn left() -> Option<usize>;
     /// Called on a goroutine's stack: gives the M of `local` back to its scheduler, whose resume returns `word`. Returns
     /// when the goroutine is resumed, perhaps on another M.
     ///
     /// # Safety
     /// The caller is a goroutine that runs on the M of `local`, its current M. `word` is not `EXIT`, and the scheduler
     /// knows how to read it.
-    unsafe fn suspend(local: &Self::Local, word: usize);
+    #[inline(always)]
+    unsafe fn suspend(local: &Self::Local, word: usize) {
+        let home: *const Home = local.as_ref();
+        // SAFETY: the caller runs on the M of `local`, and nothing here uses `local` afterwards.
+        unsafe { switch::suspend(home, word) };
+    }
 }

@@ -1,10 +1,12 @@
-//! Threads: starting them, their sleep and wake-up, what each knows of itself, and barriers on all of them.
+//! Threads: starting them, their sleep and wake-up, the state that each keeps for itself, and barriers on all of them.
 
 use crate::prim::{Arc, AtomicU32};
 use crate::runtime::cpu_sets::CpuSet;
+use crate::stack::switch::Home;
 use gmp_timers::Nanos;
 use std::any::Any;
 use std::io;
+use std::thread::Scope;
 use std::time::Duration;
 
 /// Whether an M goes without a descriptor because the process has too few.
@@ -28,30 +30,43 @@ pub(crate) enum Interrupts {
 
 /// The threads of the process.
 pub(crate) trait Threads: Sized + 'static {
-    /// What the host keeps for each M.
-    type Local: Default;
-    /// Where the sleeper of a note sleeps, besides the note's word.
+    /// The host's state for each M, in which the M's own context waits.
+    type Local: Default + AsRef<Home>;
+    /// The state for a note's sleeper, besides the note's word.
     type SleepState: Default + Send + Sync;
     /// A started thread.
     type Thread: Send;
-    /// A thread that was announced, and has not come to its body.
-    type Announced: Send;
     /// Identifies a thread, among all threads that the process ever has.
     type ThreadId: Copy + Eq + Send + Sync + std::fmt::Debug;
     /// The calling thread.
     fn thread_id() -> Self::ThreadId;
-    /// Starts an OS thread.
+    /// Starts a thread of the library's, to be joined or detached, whose panic ends the process.
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
-    /// Looks whether there is room for a thread that is no M's, which the caller then starts; `stack`: its size, where that is
-    /// not the usual one. What is returned beside the builder is dropped at the beginning of the thread's body.
-    fn announce(name: &str, stack: Option<usize>) -> io::Result<(std::thread::Builder, Self::Announced)>;
+    /// Starts a thread whose panic ends that thread alone. `stack`: its size, if that is not the usual one.
+    fn spawn(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()>;
+    /// Does the same as `spawn`, in a scope, which waits for its end.
+    fn spawn_scoped<'s>(
+        scope: &'s Scope<'s, '_>,
+        name: &str,
+        body: impl FnOnce() + Send + 's,
+    ) -> io::Result<()>;
+    /// Returns `true` if the calling thread is this one.
+    fn is_own(thread: &Self::Thread) -> bool;
     /// Waits until `until`, at most, for the end of a thread whose body is about to return. Gives a thread back that is late:
-    /// behind the body come the destructors of its thread-locals, which are the program's.
+    /// after the body come the destructors of its thread-locals, which are the program's.
     fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread>;
-    /// Runs `f` on a thread that is no runtime's, or on the caller's if no thread can be started.
-    fn run_aside(f: impl FnOnce() + Send + 'static);
-    /// Runs `f` where there is stack enough for everything, and waits for the end. Returns `None`, without a call, if
-    /// there is no such place.
+    /// Runs `f` on a thread that belongs to no runtime. If no thread can be started, the error is the number of `f`, which then
+    /// waits for the thread of the next call, or of `ask_aside`. `refused` is called if calls that were accepted may have to
+    /// wait after all.
+    fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64>;
+    /// Takes back a call that waits; `None` if a thread has it.
+    fn take_back_aside(number: u64) -> Option<Box<dyn FnOnce() + Send>>;
+    /// Returns `true` if calls of `run_aside` may wait for a thread.
+    fn waits_aside() -> bool;
+    /// Asks again for a thread, if calls wait for one.
+    fn ask_aside() -> io::Result<()>;
+    /// Runs `f` on a stack that is large enough for everything, and waits for the end. Returns `None`, without a call, if there
+    /// is no such stack.
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R>;
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
     fn sleep(sleep_state: &Self::SleepState, word: &AtomicU32, expected: u32, limit: Option<Duration>);
@@ -59,7 +74,7 @@ pub(crate) trait Threads: Sized + 'static {
     fn wake(sleep_state: &Self::SleepState, word: &AtomicU32);
     /// Returns how many threads the process has, if that is known.
     fn threads() -> Option<u32>;
-    /// Returns what the calling thread was given with `set_current`: its M, by value; null on a thread that is no M.
+    /// Returns the calling thread's M, as set by `set_current`, by value; null on a thread that is no M.
     ///
     /// Never inlined into a function that also switches stacks, where the compiler might keep the *address* of the
     /// thread-local: a goroutine may resume on another thread.
@@ -67,18 +82,17 @@ pub(crate) trait Threads: Sized + 'static {
     /// The calling thread is from now on this M, whose `Local` is `now`, and no longer the M whose `Local` is `before`;
     /// null, and `None`, stand for no M.
     fn set_current(m: *const (), before: Option<&Self::Local>, now: Option<&Self::Local>);
-    /// Returns what the calling thread, which is no M's, was given with `set_thread_frame`; null before the first
-    /// call.
+    /// Returns the address that the calling thread, which is no M's, has set by `set_thread_frame`; null before the first call.
     fn thread_frame() -> *const ();
     /// Keeps an address for the calling thread: that of its innermost frame of `Context::run`.
     fn set_thread_frame(frame: *const ());
-    /// Returns what the calling thread, which is no M's, keeps for its `park`; the first call makes it. `None` when the thread
-    /// ends, and has dropped its token.
+    /// Returns the token that the calling thread, which is no M's, keeps for its `park`; the first call makes it. `None` if the
+    /// thread ends, and has dropped its token.
     fn thread_token(make: fn() -> Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn Any + Send + Sync>>;
     /// Returns a number without a pattern, for a choice between equals.
     fn random() -> u32;
 
-    /// The calling thread's next numbers from `random` follow from `seed`, which is not zero.
+    /// Makes the calling thread's next numbers from `random` follow from `seed`, which is not zero.
     fn seed_random(seed: u32);
     /// Returns the CPU on which the calling thread runs, for now. Zero if that is not known.
     fn cpu() -> u32;
@@ -97,30 +111,30 @@ pub(crate) trait Threads: Sized + 'static {
     fn set_own_affinity(cpus: &CpuSet) -> io::Result<()>;
     /// Returns the CPUs that a thread of this process has after it has asked for `cpus`.
     fn try_affinity(cpus: &CpuSet) -> io::Result<CpuSet>;
-    /// Gets ready what the first goroutine of a runtime needs, and the runtime's threads do not: the scheduler calls this while
+    /// Prepares what the first goroutine of a runtime needs and the runtime's threads do not: the scheduler calls this while
     /// the first of these threads starts, and then starts another one.
     fn prepare();
-    /// Finds out what is good to know of the machine, and what Ms do without until then: the monitor calls this when its
-    /// runtime has lived for a moment. Later calls do nothing.
+    /// Finds out facts of the machine that Ms do without until then: the monitor calls this when its runtime has lived for a
+    /// moment. Later calls do nothing.
     fn settle();
     /// Returns `true` if `settle` was called.
     fn is_settled() -> bool;
-    /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as
-    /// the number may change. `Err`: at most so many, as a limit could not be read.
+    /// Returns how many threads of the process the machine runs at the same time. The monitor asks now and then, as the number
+    /// may change. `Err`: an upper bound, as a limit could not be read.
     fn parallelism() -> Result<usize, usize>;
-    /// Returns `true` if Ms may count on `heavy_barrier` from now on. The answer changes to `false` once at most: when the
+    /// Returns `true` if Ms may count on `heavy_barrier` from now on. The answer changes to `false` at most once: when the
     /// first barrier was refused.
     fn heavy_barrier_exists() -> bool;
-    /// Has every running thread of the process pass a full barrier. An error when that was refused: `heavy_barrier_exists`
+    /// Makes every running thread of the process pass a full barrier. An error if that was refused: `heavy_barrier_exists`
     /// returns `false` from before this call returns.
     fn heavy_barrier() -> io::Result<()>;
-    /// Has the thread of one M, and the caller, pass a full barrier: slowly, for Ms that have counted on
-    /// `heavy_barrier` since before it was refused. Returns `false` if that is impossible, too.
+    /// Makes the thread of one M, and the caller, pass a full barrier: slowly, for Ms that have counted on `heavy_barrier`
+    /// since before it was refused. Returns `false` if that is impossible, too.
     fn slow_barrier(local: &Self::Local, thread: u32) -> bool;
-    /// The calling thread, which `set_current` has made an M with this `Local`, begins to work as that. From here until
-    /// `set_current` ends that, the thread lets through the signals that the host needs; `interrupts` says whether dumps do.
-    /// Returns the number by which `cpu_time` knows the thread, and whether there are too few descriptors to keep one for
-    /// `is_blocked`.
+    /// The calling thread, which `set_current` has made an M with this `Local`, begins to work as that M. From here until
+    /// `set_current` ends that, the thread lets through the signals that the host needs; `interrupts` says whether the signal
+    /// of dumps is one of them. Returns the number by which `cpu_time` knows the thread, and whether there are too few
+    /// descriptors to keep one for `is_blocked`.
     fn thread_begins(local: &Self::Local, interrupts: Interrupts) -> (u32, Lack);
     /// The M has no thread any more, or `is_blocked` will not be asked about that thread. Any thread may call this, also
     /// more than once.

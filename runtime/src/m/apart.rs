@@ -1,45 +1,53 @@
 //! A woken M that waits for its waker's CPU.
 //!
-//! *The problem.* The kernel has a woken thread run on an idle CPU if it finds one, and else on the CPU on which the thread ran
-//! last. In a virtual machine the kernel often finds none: where the host tells which virtual CPUs it does not run, a CPU that
-//! has halted is among them, and so does not count as idle. If an M fell asleep on the CPU on which its waker now runs, the
-//! kernel queues the M there. The M waits for the end of the waker's time slice, some milliseconds, while other CPUs are idle.
-//! Then both sleep on this CPU again, and the next wake finds the same state: a burst of goroutines takes as long on two Ps as
-//! on one.
+//! *The problem.* The kernel runs a woken thread on an idle CPU if it finds one, and otherwise on the CPU on which the thread
+//! ran last. In a virtual machine the kernel often finds none: the host tells the guest which virtual CPUs it is not running,
+//! and the kernel does not count those as idle. A halted CPU is among them. If an M fell asleep on the CPU on which its waker
+//! now runs, the kernel queues the M there. The M waits for the end of the waker's time slice, some milliseconds, while other
+//! CPUs are idle. Later both threads fall asleep on this CPU again, and the next wake-up finds the same state: a burst of
+//! goroutines takes as long on two Ps as on one.
 //!
-//! *The obvious way* is to bind each M to a CPU. Then no M can give way to another process, and what the program starts on
-//! such a thread has one CPU, too. *To take the waker's CPU from the thread at the wake* is too soon: for a burst of some
-//! microseconds the other CPU costs more than it helps, and mostly the waker goes to sleep and leaves its CPU to the thread.
+//! *The obvious way* is to bind each M to a CPU. Then no M can give way to another process, and a thread or process that the
+//! program starts from such a thread has only one CPU, too. *Forbidding the thread the waker's CPU at each wake-up* would be
+//! too early. For a burst of some microseconds the move to another CPU costs more than it gains, and mostly the waker soon
+//! falls asleep and leaves its CPU to the thread.
 //!
-//! *Here* the owner of a P remembers the M that it has woken last. If that M has not come after [`PATIENCE`], then the owner
-//! forbids the thread the CPU on which the owner runs. If the thread is queued there, the kernel moves it to another CPU at
-//! once. The M allows its thread the CPU again before it does anything else:
+//! *Here* the owner of a P remembers the M that it has woken last. If that M has not run after [`PATIENCE`], the owner takes
+//! its own CPU out of the affinity mask of the M's thread. If the thread is queued there, the kernel moves it to another CPU at
+//! once. When the M runs, it restores its thread's mask before it does anything else:
 //!
 //! ```text
 //!   M without work                                 owner of a P
 //!
 //!   K1  stands by on its note
-//!   K2  lock: it sleeps; sleeps                    O1  takes the M out of its idle spot; remembers that the M is awaited;
+//!   K2  lock: `sleeps` := true; sleeps             O1  takes the M out of its idle spot; remembers that the M is awaited;
 //!                                                      wakes it, and goes on
-//!   K3  comes.  lock: it sleeps no more;           O2  at a look (`run/help.rs`): lock: the M sleeps still, and is awaited?
-//!       gives the thread back what was kept            forbids the owner's CPU, and keeps what the thread had
+//!   K3  wakes.  lock: `sleeps` := false;           O2  at a look around (`run/look.rs`): lock: `sleeps`, and `awaited`?
+//!       restores the mask that O2 kept                 takes the owner's CPU out of the mask, and keeps the old one
 //! ```
-//! A thread that does anything but sleep has all its CPUs: O2 changes only the CPUs of an M between K2 and K3, and K3 is behind
-//! each O2 for this M, by the lock. So nothing that the thread starts inherits the set, and O2 names no thread that has ended.
-//! `awaited` is a hint. An owner that goes on late may set it after the M's next K2. Then O2 may change an M that no owner
-//! awaits, and the M sleeps with one CPU fewer until K3. An M that waits for its bound goroutine, and the M in the poller, do
-//! not come to K2.
+//! *K3 asks for all CPUs.* The kernel keeps the mask for which a thread has asked, and leaves out the CPUs that are not plugged
+//! in or not in the cgroup. O2 reads what is left of that mask. A thread that asks for this rest never gets a CPU that comes
+//! later, and neither do the threads and processes that it starts, while the number of Ps follows the machine. So K3 asks for
+//! the rest only if all CPUs are more: then the program, or whoever started it, has given the thread fewer.
 //!
-//! An M that has come on another CPU falls asleep there, so the next wakes have nothing to do. A thread that waits for a third
-//! CPU, on which another process runs, stays where it is; the owner can't know that. O2 needs a look: an owner whose goroutine
-//! does not yield makes none, and its M waits for the kernel. Not done where Ps are bound to CPUs (`bound.rs`), nor with
-//! `GMPDEBUG=helping=0`, as O2 is a part of the look around.
+//! A thread that does anything but sleep has its own mask: O2 changes the mask of an M only between K2 and K3, and because of
+//! the lock K3 restores whatever an O2 has changed. So no thread or process that this thread starts inherits the changed mask,
+//! and O2 never names a thread that has ended. `awaited` is a hint. An owner that was delayed in O1 might set `awaited` after
+//! the M's next K2. Then O2 can change the mask of an M that no owner awaits, and the M sleeps with one CPU fewer until K3. An
+//! M that waits for its bound goroutine, and the M in the poller, do not come to K2.
 //!
-//! *The price.* The kernel's set names CPUs. What K3 gives back are the CPUs that the thread had at O2: one that is plugged in
-//! later, or that the cgroup gets later, is not among them. If the program gives the thread other CPUs between O2 and K3,
-//! these stay, unless they are just those that O2 has left.
+//! An M that was moved to another CPU falls asleep there, so O2 has nothing to do for the next wake-ups. If the thread waits
+//! for a third CPU, on which another process runs, O2 does not move it; the owner can't know that. O2 is part of a look around:
+//! an owner whose goroutine does not yield makes no look, and the M that it has woken waits until the kernel moves it. O1 and
+//! O2 are not done if Ps are bound to CPUs (`bound.rs`), and O2 not with `GMPDEBUG=helping=0`, under which no M looks around.
 //!
-//! Checked by `models/apart.rs`; `docs/performance.md` has figures.
+//! *The price.* If a CPU is plugged in, or added to the cgroup, between O2 and K3, all CPUs are more than the thread had, and
+//! the thread keeps to those that it had for good. A thread whose own set covers all CPUs that there are at K3 is taken for one
+//! without a set: CPUs that come later are open to it, also if the program had left them out. If the program gives the thread
+//! other CPUs between O2 and K3, these stay, unless they are exactly those that O2 has left. A thread to which the program has
+//! given fewer CPUs may run on others for a moment, at K3.
+//!
+//! Checked by `models/apart.rs`; `docs/experiments.md` has figures.
 
 use crate::host::Host;
 use crate::m::M;
@@ -53,14 +61,14 @@ use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
-/// How long an owner waits for the M that it has woken, at least; and at most for as long again, to its next look. About what
-/// it costs to wake a CPU that has halted, and to bring the caches there.
+/// An owner waits at least this long for the M that it has woken, and at most about twice as long, until its next look around.
+/// This time is about the cost of waking a halted CPU and filling its caches.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// For a system call: the thread that makes it.
 const CALLER: u32 = 0;
 
-/// Whether an M sleeps and is awaited, and what an owner has taken from its thread.
+/// Whether an M sleeps and is awaited, and the mask that an owner has changed.
 pub(crate) struct Apart {
     /// A hint.
     awaited: AtomicBool,
@@ -69,11 +77,11 @@ pub(crate) struct Apart {
 
 struct State {
     sleeps: bool,
-    /// What the thread could use before it was forbidden a CPU, and after that.
+    /// The thread's affinity mask before O2, and after it; `None` if there is nothing to restore.
     kept: Option<Box<(CpuSet, CpuSet)>>,
 }
 
-/// The M that a P's owner has woken last. Hints: an owner may have lost the P by the time it writes them.
+/// The M that a P's owner has woken last. Hints: an owner might have lost the P by the time it writes them.
 pub(crate) struct Sent<H: Host> {
     m: AtomicPtr<M<H>>,
     /// When the owner first looked after that M, in nanoseconds; zero before.
@@ -96,7 +104,7 @@ impl<H: Host> Sent<H> {
 }
 
 impl<H: Host> M<H> {
-    /// K2. The M's own.
+    /// K2. For the M's own thread.
     pub(crate) fn falls_asleep(&self) {
         // Relaxed: a hint.
         self.apart.awaited.store(false, Relaxed);
@@ -182,10 +190,14 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Gives the calling thread, that of `m`, what it `had`, unless the program has given it something else meanwhile.
+/// Gives the calling thread, that of `m`, the mask that it `had`, unless the program has given it another one meanwhile.
 #[cold]
 fn allow<H: Host>(m: &M<H>, had: &CpuSet, has: &CpuSet) -> io::Result<()> {
     if H::affinity(&m.local, CALLER)? != *has {
+        return Ok(());
+    }
+    unless!(WokenLacksWhatComes, H::set_affinity(&m.local, CALLER, &CpuSet::ALL)?);
+    if H::affinity(&m.local, CALLER)? == *had {
         return Ok(());
     }
     H::set_affinity(&m.local, CALLER, had)

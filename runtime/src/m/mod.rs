@@ -1,9 +1,9 @@
 //! M, an OS thread that runs goroutines while holding a P; and the window through which goroutines call the runtime.
 //!
-//! A retaker takes the P of an M whose goroutine blocks its thread, at any moment; the goroutine may call the runtime at
-//! that moment, and touch what then belongs to another M. An exchange or a fence at each call would be most of the cost of
-//! a channel operation. So a goroutine runs with `in_runtime = 0`, and every runtime call that touches P-local data stands
-//! in a *window*:
+//! A retaker can take the P of an M at any moment, if the M's goroutine blocks its thread or runs for too long. At that moment
+//! the goroutine might call the runtime, and touch data that from then on belong to another M. An exchange or a fence at each
+//! call would be most of the cost of a channel operation. So a goroutine runs with `in_runtime = 0`, and every runtime call
+//! that touches P-local data is made in a *window*:
 //!
 //! ```text
 //!   M that enters                                  retaker
@@ -15,20 +15,21 @@
 //!
 //!   leave: `in_runtime` := 0 (Release)
 //! ```
-//! One of the barriers comes first. If EntryBarrier does, R3 sees the M inside; if RetakeBarrier does, E3 sees the request:
-//! then the M withdraws it, or cedes the P, as the request says (`handoff.rs`).
-//! EntryBarrier is no instruction: the retaker pays for both, by `membarrier`. Where the kernel refuses that, each side
-//! fences, and an entry takes the way through `settle`.
+//! One of the barriers comes first. If EntryBarrier comes first, R3 sees the M inside. If RetakeBarrier comes first, E3 sees
+//! the retaker's word: then the M withdraws a request, or cedes the P on a demand (`handoff.rs`). EntryBarrier is no
+//! instruction: the retaker executes `membarrier`, which is a barrier on both sides. If the kernel refuses `membarrier`, each
+//! side executes a fence, and an entry goes through `settle`.
 //!
-//! A sandbox may begin to refuse `membarrier` at any moment. So each lease of a P has its own kind of entries, which the M
-//! settles on acquiring the P and writes into the hand-off word (`handoff.rs`): quick ones as long as no `membarrier` was
-//! refused. The retaker that meets the first refusal says so (`heavy_barrier_exists`); an M that acquires a P later fences. An
-//! M that has acquired its P before still enters quickly, and may never enter again: the retaker has the thread of such an M
-//! switched out, in which the thread passes a barrier (`Threads::slow_barrier`), once for each such lease.
+//! A sandbox can begin to refuse `membarrier` at any moment. So each lease of a P has its own kind of entry, `Quick` or
+//! `Fenced`. The M chooses the kind when it acquires the P, and writes it into the hand-off word (`handoff.rs`): `Quick` while
+//! no `membarrier` was refused. After the first refusal `heavy_barrier_exists` returns `false`, and an M that acquires a P from
+//! then on enters with a fence. An M that acquired its P before the refusal still enters quickly, or might never enter again.
+//! For each such lease the retaker makes sure that the M's thread was switched out, which is a barrier for that thread
+//! (`Threads::slow_barrier`).
 //!
-//! Windows do not nest, and no user code runs inside: no drop of a user's value, no closure, no waker, no
-//! message expression. The scheduler's own stack (g0) is always inside: `execute` leaves just before it resumes
-//! a goroutine, and a goroutine that parks enters and does not leave.
+//! Windows do not nest, and no user code runs inside a window: no drop of a user's value, no closure, no waker, no message
+//! expression. The scheduler's own stack (g0) is always inside: `Sched::resume` leaves just before it switches to a goroutine,
+//! and a goroutine that parks enters, and does not leave before it switches.
 //!
 //! Checked by `models/window.rs`.
 
@@ -57,20 +58,20 @@ use crate::sched::Sched;
 use crate::sched::park::Yield;
 use crate::sched::run::globq::Dice;
 use crate::sched::run::nap::Thefts;
-use crate::sched::run::spree::Spree;
+use crate::sched::run::spawn_burst::SpawnBurst;
 use crate::sched::switch;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// What a window costs is measured against a build without them, which has no hand-off: `--cfg gmp_no_windows`.
+/// `false` under `--cfg gmp_no_windows`: a build without windows, and without hand-off, to measure what a window costs.
 pub(crate) const WINDOWS: bool = !cfg!(gmp_no_windows);
 
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;
 
-/// An OS thread of the runtime. Lives as long as the scheduler, so that a retaker may read the M at any time; the M's thread
-/// may end before that, and the M then gets another (`sched/threads/mexit.rs`).
+/// An OS thread of the runtime. Lives as long as the scheduler, so that a retaker can read the M at any time; the M's thread
+/// can end before that, and the M then gets another one (`sched/threads/mexit.rs`).
 #[repr(align(128))]
 pub(crate) struct M<H: Host> {
     in_runtime: AtomicU32,
@@ -79,57 +80,56 @@ pub(crate) struct M<H: Host> {
     pub(crate) id: u32,
     sched: NonNull<Sched<H>>,
     p: SingleWriter<P<H>>,
-    /// The P that was given up or lost last: that P's queue and data may still be in this core's cache.
+    /// The P that was given up or lost last: that P's queue and data might still be in this core's cache.
     last_p: Cell<Option<NonNull<P<H>>>>,
-    /// What a window compares with the P's word. `None` without a P; and where entries are `Fenced`, so that each entry is
-    /// settled behind its fence.
+    /// The lease with which a window compares the P's hand-off word. `None` if the M has no P, if entries are `Fenced`, or
+    /// while the goroutine calls functions of `gmp::hooks`: then each entry goes through `settle`.
     quick: Cell<Option<Lease>>,
+    /// The lease of the P that the M acquired last; without a P it has no meaning.
     lease: Cell<Option<Lease>>,
     g: SingleWriter<G<H>>,
-    /// What the goroutine spawns without a P, which was taken from it.
-    pub(crate) spree: Spree,
-    /// Set while the M counts in `nmspinning`.
+    /// Spawns of a goroutine that runs without a P, which was taken from its M.
+    pub(crate) spawn_burst: SpawnBurst,
+    /// The M counts in `nmspinning`. A summoned M counts from its summons on, and sets this when it takes the assignment.
     pub(crate) spinning: SingleWriterFlag,
-    /// The M is on its way for the callers.
-    pub(crate) sent_for_callers: Cell<bool>,
+    /// The M is on its way for the blockers.
+    pub(crate) sent_for_blockers: Cell<bool>,
     /// State of `random`.
     dice: Cell<u32>,
-    /// What became of its thefts.
+    /// The results of the M's thefts.
     pub(crate) thefts: Thefts,
     /// The M looks for no more work, and the thread ends.
     pub(crate) ends: Cell<bool>,
     /// The P that the M held when a goroutine ended and took the thread along. The M gives that P away as its last act.
     pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
-    /// The thread is the program's; see `sched/threads/attach.rs`. The M's own.
-    pub(crate) attached: Cell<bool>,
-    /// How often the M got a thread and lost one. Under the scheduler's lock.
+    /// How many threads have been this M and left. Under the central lock.
     pub(crate) life: Cell<u32>,
-    /// The thread, put here by its starter. Under the scheduler's lock.
+    /// The thread, put here by its starter. Under the central lock.
     pub(crate) handle: Cell<Option<H::Thread>>,
     /// Goroutines that were made on this M, less those that ended here.
     live: AtomicI64,
-    /// Where the thread sleeps without work. `assignment` is what a waker has left for the M: written before the note's wake,
-    /// or the poller's break, and read after the sleep.
+    /// The thread sleeps here when it has no work. `assignment` is what a waker has left for the M: written before the note's
+    /// wake, or the poller's break, and read after the sleep.
     pub(crate) note: Note<H>,
     assignment: UnsafeCell<Option<Assignment<H>>>,
-    /// The CPUs of the thread, where Ps are bound to CPUs.
+    /// The CPUs of the thread, if Ps are bound to CPUs.
     bound: Bound,
     /// The CPU that an owner has forbidden the thread.
     apart: Apart,
     pub(crate) local: H::Local,
 }
 
-/// What an M is woken, or started, with.
+/// What a woken or new M is to do.
 pub(crate) enum Assignment<H: Host> {
     /// A P with work.
     P(NonNull<P<H>>),
-    /// A summons: the M counts in `nmspinning`, and is to come for an idle P.
+    /// A summons: the M counts in `nmspinning`, and is to take an idle P.
     Summons,
-    /// The M is to go on with a goroutine that is about to block its thread: `sched/threads/callers.rs`.
-    Caller,
+    /// The M is to continue a goroutine that is about to block its thread: `sched/threads/blockers.rs`.
+    Blocker,
 }
 
-// SAFETY: `in_runtime` and `note` are made for sharing; `assignment` is ordered by the note, or the scheduler's lock; the
+// SAFETY: `in_runtime` and `note` are made for sharing; `assignment` is ordered by the note, or the central lock; the
 // cells belong to the M's own thread.
 unsafe impl<H: Host> Send for M<H> {}
 // SAFETY: as for `Send`.
@@ -148,15 +148,14 @@ impl<H: Host> M<H> {
             quick: Cell::new(None),
             lease: Cell::new(None),
             g: SingleWriter::new(None),
-            spree: Spree::new(),
+            spawn_burst: SpawnBurst::new(),
             spinning: SingleWriterFlag::new(false),
-            sent_for_callers: Cell::new(false),
+            sent_for_blockers: Cell::new(false),
             thefts: Thefts::new(),
             // Odd, so never zero, and different for each M.
             dice: Cell::new((id.wrapping_mul(0x9e37_79b9) ^ drawn as u32) | 1),
             ends: Cell::new(false),
             parting_p: Cell::new(None),
-            attached: Cell::new(false),
             life: Cell::new(0),
             handle: Cell::new(None),
             live: AtomicI64::new(0),
@@ -168,8 +167,8 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// The M of the calling thread; `None` where no goroutine runs. The caller has this M only until the next park:
-    /// read what is needed and let go.
+    /// Returns the M of the calling thread; `None` if the thread is no M. A goroutine is on this M only until it next parks, so
+    /// it must not keep the reference longer.
     #[inline(always)]
     pub(crate) fn current<'a>() -> Option<&'a M<H>> {
         // SAFETY: an M lives as long as the scheduler, which the thread of a current M keeps alive, and so does the
@@ -177,7 +176,7 @@ impl<H: Host> M<H> {
         unsafe { H::current().cast::<Self>().as_ref() }
     }
 
-    /// Makes `m` the M of the calling thread; `None`: the thread is no M's any more.
+    /// Makes `m` the M of the calling thread; with `None` the thread is no M any more.
     pub(crate) fn set_current(m: Option<&M<H>>) {
         let before = Self::current();
         let address = m.map_or(std::ptr::null(), |m| std::ptr::from_ref(m).cast());
@@ -213,66 +212,74 @@ impl<H: Host> M<H> {
         x
     }
 
-    /// The M's own: counts goroutines that begin and end here.
+    /// For the M's own thread: counts goroutines that begin and end here.
     #[inline]
     pub(crate) fn count_live(&self, by: i64) {
-        // Relaxed: one writer. A thread that learned of a goroutine's beginning or end sees it counted.
+        // Relaxed: there is one writer. A thread that learned of a goroutine's beginning or end sees it counted.
         self.live.store(self.live.load(Relaxed) + by, Relaxed);
     }
 
-    /// This M's part of the goroutines; negative when others' ended here.
+    /// Returns this M's part of the number of goroutines; negative if more have ended here than were made here.
     pub(crate) fn live(&self) -> i64 {
         self.live.load(Relaxed)
     }
 
-    /// The goroutine that this M runs.
+    /// Returns the goroutine that this M runs.
     pub(crate) fn g(&self) -> Option<GRef<H>> {
-        self.g.get().map(GRef::of)
+        self.g.own().map(GRef::of)
     }
 
     pub(crate) fn set_g(&self, g: Option<GRef<H>>) {
         self.g.set_after(g.map(GRef::get));
     }
 
-    /// For a trace, by any thread: the P that the M holds, or held at its last look.
+    /// For a trace, by any thread: returns the P that the M holds, or held when it last looked.
     pub(crate) fn shown_p<'a>(&self) -> Option<&'a P<H>> {
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         self.p.peek().map(|p| unsafe { p.as_ref() })
     }
 
-    /// By any thread: the goroutine that this M runs, or on whose word the M has just acted. Only to be compared. A reader that
-    /// sees another goroutine than before sees what the M has done with the earlier one.
+    /// By any thread: returns the goroutine that this M runs, or whose request the M has just carried out. Only to be compared.
+    /// A reader that sees another goroutine than before sees what the M has done with the earlier one.
     pub(crate) fn shown_g(&self) -> Option<NonNull<G<H>>> {
         self.g.peek_after()
     }
 
-    /// The P that this M holds, or held at its last look.
+    /// Returns the P that this M holds, or held when it last looked.
     #[inline(always)]
     pub(crate) fn p<'a>(&self) -> Option<&'a P<H>> {
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-        self.p.get().map(|p| unsafe { p.as_ref() })
+        self.p.own().map(|p| unsafe { p.as_ref() })
     }
 
-    /// The P that this M held last.
+    /// Returns the P that this M held last.
     pub(crate) fn last_p(&self) -> Option<NonNull<P<H>>> {
         self.last_p.get()
     }
 
-    /// Makes `p`, which the caller took out of the idle list or was given, this M's own.
+    /// Acquires `p`, which the caller took out of the idle set, or which was assigned to this M.
     #[doc(alias = "acquirep")]
     pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
         self.acquire_in_lock(p);
         self.go_where_the_p_belongs();
     }
 
-    /// As `acquire`, for a caller that holds the scheduler's lock, and calls `go_where_the_p_belongs` after it.
+    /// As `acquire`, for the goroutine that this M already runs, and goes on with. The monitor recognizes a goroutine by the
+    /// P's tick, and this goroutine begins with none.
+    pub(crate) fn acquire_for_own(&self, p: NonNull<P<H>>) {
+        self.acquire(p);
+        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
+        unsafe { p.as_ref() }.jobs.are_of_others();
+    }
+
+    /// As `acquire`, for a caller that holds the central lock, and calls `go_where_the_p_belongs` after it.
     pub(crate) fn acquire_in_lock(&self, p: NonNull<P<H>>) {
-        assert!(self.p.get().is_none(), "acquire: the M already holds a P");
+        assert!(self.p.own().is_none(), "acquire: the M already holds a P");
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
         let there = unsafe { p.as_ref() };
         debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
         there.set_holder(Some(self));
-        // Asked only once: the word and this M have to agree.
+        // Read only once: the word and this M have to agree.
         let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
         let lease = there.handoff.take_up(entries);
         self.lease.set(Some(lease));
@@ -285,12 +292,12 @@ impl<H: Host> M<H> {
         unsafe { p.as_ref() }.begin_lease();
     }
 
-    /// Gives the P up. The caller afterwards puts the P where others find it.
+    /// Gives the P up. Afterwards the caller puts the P where other Ms find it.
     #[doc(alias = "releasep")]
     pub(crate) fn release(&self) -> NonNull<P<H>> {
         self.touch_p();
         let p = self.p.take().expect("release: the M holds no P");
-        self.spree.end();
+        self.spawn_burst.end();
         self.last_p.set(Some(p));
         self.quick.set(None);
         // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
@@ -301,7 +308,7 @@ impl<H: Host> M<H> {
         p
     }
 
-    /// One operation of the P's owner, for the ghost.
+    /// Notes an operation of the P's owner, for the ghost.
     #[inline(always)]
     pub(crate) fn touch_p(&self) {
         if let Some(p) = self.p() {
@@ -309,21 +316,20 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// Assigns work to an M that stands by or was not started yet; `None` when the runtime ends. The caller wakes the M
-    /// after this.
-    pub(crate) fn assign(&self, assignment: Option<Assignment<H>>) {
+    /// Assigns work to an M that stands by or was not started yet, and has no assignment. The caller then wakes the M.
+    pub(crate) fn assign(&self, assignment: Assignment<H>) {
         // SAFETY: the caller took this M out of those that stand by, and the M reads the assignment only after the
         // wake.
-        self.assignment.with_mut(|slot| unsafe { *slot = assignment });
+        self.assignment.with_mut(|slot| unsafe { *slot = Some(assignment) });
     }
 
-    /// Returns `true` if an assignment was left. Under the scheduler's lock.
+    /// Returns `true` if an assignment was left. Under the central lock.
     pub(crate) fn is_assigned(&self) -> bool {
-        // SAFETY: the scheduler's lock, under which an M that attends is assigned.
+        // SAFETY: the caller holds the central lock, under which an M that attends gets its assignment.
         self.assignment.with(|slot| unsafe { (*slot).is_some() })
     }
 
-    /// Returns `true` if the M, which is new, was summoned. For its thread.
+    /// Returns `true` if the M, which is new, was summoned. For the M's own thread.
     pub(crate) fn is_summoned(&self) -> bool {
         // SAFETY: the start of the thread came after `assign`, and the M has not taken the assignment yet.
         self.assignment.with(|slot| matches!(unsafe { &*slot }, Some(Assignment::Summons)))
@@ -331,58 +337,59 @@ impl<H: Host> M<H> {
 
     /// Takes back the assignment of an M whose thread did not start.
     pub(crate) fn take_back_assignment(&self) -> Option<Assignment<H>> {
-        // SAFETY: the caller, which was to start the M's thread, is alone with the M.
+        // SAFETY: no thread but the caller, which was to start the M's thread, knows the M.
         self.assignment.with_mut(|slot| unsafe { (*slot).take() })
     }
 
-    /// Takes the assignment that the waker has left, and acts on it: acquires the P, spins, or notes that the M was sent
-    /// for the callers.
+    /// Takes the assignment that the waker has left, and acts on it: acquires the P; or sets `spinning`, because a summoned M
+    /// already counts in `nmspinning`; or notes that the M was sent for the blockers.
     pub(crate) fn take_assignment(&self) {
         self.take_assignment_in_lock();
         self.go_where_the_p_belongs();
     }
 
-    /// As `take_assignment`, for a caller that holds the scheduler's lock, and calls `go_where_the_p_belongs` after it.
+    /// As `take_assignment`, for a caller that holds the central lock, and calls `go_where_the_p_belongs` after it.
     pub(crate) fn take_assignment_in_lock(&self) {
-        // SAFETY: the note's wake, or the scheduler's lock, came after `assign` and before this.
+        // SAFETY: the note's wake, or the central lock, orders this after `assign`.
         if let Some(assignment) = self.assignment.with_mut(|slot| unsafe { (*slot).take() }) {
             match assignment {
                 Assignment::P(p) => self.acquire_in_lock(p),
                 Assignment::Summons => self.spinning.set(true.unless(StartForgetsSpinning)),
-                Assignment::Caller => self.sent_for_callers.set(true),
+                Assignment::Blocker => self.sent_for_blockers.set(true),
             }
         }
     }
 
-    /// The goroutine side begins: `execute`, just before a resume.
+    /// Ends a window, or, in `Sched::resume`, the M's time on its own stack: the goroutine's code runs next.
     #[inline(always)]
     pub(crate) fn leave(&self) {
         if !WINDOWS {
             return;
         }
-        // Release: a retaker that reads Outside, in `is_inside`, its partner, sees all that was done to the P inside.
+        // Release: a retaker that reads OUTSIDE in `is_inside`, the partner, sees all that was done to the P inside.
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
 
-    /// The goroutine holds no P, and is about to suspend itself for one, as the M's stack is always inside; or to take one.
+    /// For a goroutine whose M holds no P. The goroutine is about to suspend itself until its M has a P (the M's own stack is
+    /// always inside), or to take an idle P.
     fn stay_inside(&self) {
-        // Relaxed: without a P no retaker looks here. A retaker that finds this M as the holder of a P that it acquires next,
-        // by Acquire in `holder`, sees that it is inside: partner the Release of `set_holder`.
+        // Relaxed: without a P no retaker looks here. A retaker that finds this M as the holder of a P that the M acquires
+        // next, by the Acquire in `holder`, sees the M inside: partner the Release of `set_holder`.
         self.in_runtime.store(INSIDE, Relaxed);
     }
 
-    /// E1 to E3. Returns `false` if the P may be lost.
+    /// E1 to E3. Returns `false` if the P might be lost.
     #[inline(always)]
     fn enter(&self) -> bool {
         if !WINDOWS {
-            return self.p.get().is_some();
+            return self.p.own().is_some();
         }
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: EntryBarrier orders the store before E3.
         self.in_runtime.store(INSIDE, Relaxed);
-        // EntryBarrier. No instruction: the partner, RetakeBarrier, is one for both.
+        // EntryBarrier. No instruction: the partner, RetakeBarrier, is a barrier for both sides.
         unless!(WindowNoEntryBarrier, light_barrier());
-        match (self.p.get(), self.quick.get()) {
+        match (self.p.own(), self.quick.get()) {
             // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
             (Some(p), Some(lease)) => unsafe { p.as_ref() }.handoff.is_held(lease),
             _ => false,
@@ -392,8 +399,8 @@ impl<H: Host> M<H> {
     /// The rest of an entry that found the word changed.
     #[cold]
     fn settle(&self) -> Entry {
-        if self.quick.get().is_none() && self.p.get().is_some() {
-            // EntryFence: where the partner, RetakeBarrier, is a fence of the retaker alone, and of no meaning without a P.
+        if self.quick.get().is_none() && self.p.own().is_some() {
+            // EntryFence: needed if the partner, RetakeBarrier, is a fence of the retaker alone. Without a P it has no meaning.
             // SeqCst: a store to `in_runtime`, then a load of the word.
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
@@ -403,21 +410,22 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// The goroutine calls functions of `gmp::hooks`: each entry takes the slow way from here on, and finds that.
+    /// Called before the goroutine calls functions of `gmp::hooks`: from here on each entry takes the slow path, and finds
+    /// that.
     pub(crate) fn bar_windows(&self) {
         self.quick.set(None);
     }
 
-    /// Returns `false` if the goroutine calls no function of `gmp::hooks`. `true` if it does, or may.
+    /// Returns `false` if the goroutine is in no function of `gmp::hooks`; `true` if it is, or might be.
     #[inline(always)]
     pub(crate) fn bars_windows(&self) -> bool {
         self.quick.get().is_none()
     }
 
-    /// The functions have returned. The P may be lost by now: the next entry finds that.
+    /// Called after the functions have returned. The P might be lost by now: the next entry finds that.
     pub(crate) fn admit_windows(&self) {
         let lease =
-            self.lease.get().filter(|lease| self.p.get().is_some() && lease.entries() == Entries::Quick);
+            self.lease.get().filter(|lease| self.p.own().is_some() && lease.entries() == Entries::Quick);
         self.quick.set(lease);
     }
 
@@ -438,13 +446,12 @@ impl<H: Host> M<H> {
     fn lose_p(&self) {
         if let Some(p) = self.p.take() {
             self.last_p.set(Some(p));
-            self.spree.begin();
+            self.spawn_burst.begin();
         }
-        self.lease.set(None);
         self.quick.set(None);
     }
 
-    /// The M of the calling thread, if that is one of `sched`.
+    /// Returns the M of the calling thread, if it belongs to `sched`.
     #[inline]
     pub(crate) fn current_of<'a>(sched: &Sched<H>) -> Option<&'a M<H>> {
         Self::current().filter(|m| std::ptr::eq(m.sched.as_ptr(), sched))
@@ -452,7 +459,7 @@ impl<H: Host> M<H> {
 
     /// Enters for a call that never parks. Returns `None` if the M holds no P, or the goroutine is in a function of
     /// `gmp::hooks`: the call then goes on as a plain thread's would. On the M's own stack, and inside a window, the M is
-    /// inside already.
+    /// already inside.
     #[inline]
     pub(crate) fn look_in(&self) -> Option<Inside<'_, H>> {
         if self.in_runtime.load(Relaxed) == INSIDE {
@@ -466,31 +473,31 @@ impl<H: Host> M<H> {
     }
 
     /// For a goroutine that runs without a P, outside of the runtime: enters, with a P that `find` takes out of the idle ones.
-    /// The M is inside before it has the P, as the retaker looks.
+    /// The M is inside before it has the P, because the retaker looks in that order.
     pub(crate) fn enter_with(&self, find: impl FnOnce() -> Option<NonNull<P<H>>>) -> Option<Inside<'_, H>> {
         unless!(SpawnerComesInLate, self.stay_inside());
         let found = find();
         if let Some(p) = found {
-            self.acquire(p);
+            self.acquire_for_own(p);
         } else {
             self.leave();
         }
         self.p().map(|p| Inside { m: self, p, leave: true })
     }
 
-    /// Returns `true` if a goroutine calls, outside of the runtime, whose M has no P.
+    /// Returns `true` if the caller is a goroutine outside of the runtime whose M has no P.
     pub(crate) fn is_outside_without_p(&self) -> bool {
         // Relaxed: the M's own word.
-        self.in_runtime.load(Relaxed) == OUTSIDE && self.p.get().is_none() && !switch::is_in_hook(self)
+        self.in_runtime.load(Relaxed) == OUTSIDE && self.p.own().is_none() && !switch::is_in_hook(self)
     }
 
-    /// The M's thread begins.
+    /// Stores the host's number of the M's thread, which begins.
     pub(crate) fn set_thread(&self, number: u32) {
         // Relaxed: a retaker that finds this M as the holder of a P finds the number.
         self.thread.store(number, Relaxed);
     }
 
-    /// The host's number of the M's thread.
+    /// Returns the host's number of the M's thread.
     pub(crate) fn thread(&self) -> u32 {
         self.thread.load(Relaxed)
     }

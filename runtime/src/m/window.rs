@@ -1,4 +1,4 @@
-//! Being inside the runtime, as a value: a goroutine's call makes a window to enter, and drops the window to leave.
+//! Windows: being inside the runtime, as a value. A goroutine's call makes a window to enter, and drops it to leave.
 
 use super::M;
 use super::handoff::Entry;
@@ -9,7 +9,7 @@ use crate::sched::park::Yield;
 use crate::sched::switch;
 use std::ptr::NonNull;
 
-/// The calling thread is inside the runtime, its M holds `p`, and no call that parks follows. The drop leaves.
+/// The calling thread is inside the runtime, its M holds `p`, and it does not park before the drop, which leaves.
 pub(crate) struct Inside<'a, H: Host> {
     pub(super) m: &'a M<H>,
     pub(crate) p: &'a P<H>,
@@ -31,8 +31,8 @@ pub(crate) struct Window<H: Host> {
 }
 
 impl<H: Host> Window<H> {
-    /// Enters the runtime from a goroutine; `None` on any other thread. May park the goroutine, when the M has lost its
-    /// P meanwhile.
+    /// Enters the runtime from a goroutine. Returns `None` on a thread that is no M. Can park the goroutine, if the M has lost
+    /// its P meanwhile.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Self> {
         let m = M::current()?;
@@ -41,10 +41,16 @@ impl<H: Host> Window<H> {
         Some(Window { m: NonNull::from(m) })
     }
 
-    /// Enters from a goroutine whose M holds a P; `None` otherwise. Never parks.
+    /// Enters from a goroutine whose M holds a P. Returns `None` otherwise. Never parks.
     #[inline]
     pub(crate) fn enter_with_p() -> Option<Self> {
-        let inside = M::current()?.look_in()?;
+        Self::enter_on(M::current()?)
+    }
+
+    /// As `enter_with_p`, for the goroutine that runs on `m`.
+    #[inline]
+    pub(crate) fn enter_on(m: &M<H>) -> Option<Self> {
+        let inside = m.look_in()?;
         debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
         let m = NonNull::from(inside.m);
         std::mem::forget(inside);
@@ -54,13 +60,17 @@ impl<H: Host> Window<H> {
     #[cold]
     #[inline(never)]
     fn reenter(mut m: &M<H>) -> &M<H> {
+        if m.g().is_none() {
+            // If entries are quick, a debug build already finds this in `enter`.
+            H::fatal("what may park was called on a thread of the runtime where no goroutine runs");
+        }
         switch::refuse_in_hook(m, "what may park");
         loop {
             match m.settle() {
                 Entry::In => return m,
                 Entry::Lost => {
                     m.lose_p();
-                    // A wait of the same call may have called the functions before.
+                    // An earlier wait of the same call might have called the functions already.
                     let calls = H::has_switch_hooks() && switch::is_here(m);
                     if calls {
                         m.leave();
@@ -74,8 +84,7 @@ impl<H: Host> Window<H> {
                     }
                 }
             }
-            // The M that resumed this goroutine held a P, and left the runtime before the resume: enter as a fresh
-            // call.
+            // The M that resumed this goroutine held a P, and left the runtime before the resume: enter like a new call.
             m = M::current().expect("reenter: a goroutine runs on an M");
             if m.enter() {
                 return m;
@@ -88,12 +97,12 @@ impl<H: Host> Window<H> {
         unsafe { self.m.as_ref() }
     }
 
-    /// The P that the M holds.
+    /// Returns the P that the M holds.
     pub(crate) fn p<'a>(&self) -> &'a P<H> {
         self.m().p().expect("p: a window is open only with a P")
     }
 
-    /// The goroutine whose window this is.
+    /// Returns the goroutine whose window this is.
     pub(crate) fn g(&self) -> GRef<H> {
         self.m().g().expect("g: a window is opened by a goroutine")
     }

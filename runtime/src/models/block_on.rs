@@ -1,4 +1,7 @@
 //! `block_on`: a waker beside the poll, the park, the interrupt and the end of the runtime, and a waker that comes late.
+//!
+//! *The mutants* take out the look of a parker at the count of wakes, the order of count and look in a waker, the wait of an
+//! interrupted owner for a waker that reads its wait, and the orderings of the cell.
 
 use super::caught;
 use crate::Runtime;
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What a future waits for. A flag orders nothing: that is for the wake to do.
+/// What a future waits for. A flag orders nothing: the wake has to do that.
 type Flags<const N: usize> = Arc<[AtomicBool; N]>;
 
 fn flags<const N: usize>() -> Flags<N> {
@@ -49,21 +52,21 @@ fn wakes_once(runtime: &Runtime) {
     done();
 }
 
-/// A thread wakes once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the wake is lost, or
-/// what was written before it; by a causality violation when the waker reads the wait as it is written.
+/// A thread wakes once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the wake, or a write
+/// before it, is lost; by a causality violation when the waker reads the wait as it is written.
 #[test]
 fn a_wake_beside_the_park_is_not_lost() {
     Model::new().check("block_on", || wakes_once(&at_rest::<1>()));
 }
 
-/// The same with an M that runs the goroutine as soon as it is woken. Fails by a causality violation when the M that has
-/// published the wait still writes to the goroutine's frame.
+/// As `a_wake_beside_the_park_is_not_lost`, with an M that runs the goroutine as soon as it is woken. Fails by a causality
+/// violation when the M that has published the wait still writes to the goroutine's frame.
 #[test]
 fn a_woken_owner_has_its_frame_for_itself() {
     Model::new().preemptions(2).check("block_on_two_ms", || wakes_once(&at_rest::<2>()));
 }
 
-/// The same on a plain thread, which sleeps.
+/// As `a_wake_beside_the_park_is_not_lost`, on a plain thread, which sleeps.
 #[test]
 fn a_wake_beside_a_threads_sleep_is_not_lost() {
     Model::new().check("block_on_thread", || {
@@ -81,8 +84,8 @@ fn a_wake_beside_a_threads_sleep_is_not_lost() {
     });
 }
 
-/// Two threads wake, each for a flag of its own. Fails by deadlock when one wake takes the other with it; by a causality
-/// violation, or an assertion, when both act on the same wait.
+/// Two threads wake, each for a flag of its own. Fails by deadlock when one wake swallows the other; by a causality violation,
+/// or an assertion, when both act on the same wait.
 #[test]
 fn two_wakes_beside_each_other_are_both_answered() {
     Model::new().preemptions(2).check("block_on_two", || {
@@ -99,14 +102,14 @@ fn two_wakes_beside_each_other_are_both_answered() {
                     }));
                 }
             });
+            done();
         });
         waits.join().unwrap();
-        done();
     });
 }
 
 /// The waker of a call that has returned is called beside another wait of the same goroutine. Fails by the assertion when the
-/// wake ends that wait, by deadlock when it takes the notification with it.
+/// wake ends that wait, by deadlock when the wake swallows the notification.
 #[test]
 fn a_late_wake_ends_no_other_wait() {
     Model::new().preemptions(2).check("block_on_late", || {
@@ -128,7 +131,7 @@ fn a_late_wake_ends_no_other_wait() {
 
 /// A wake beside the interrupt that ends the wait, which is followed by another call with the same cell. Fails by a causality
 /// violation when the waker still reads the wait that the owner has left; by deadlock when the second call's wake is lost, or
-/// when the owner waits for a waker that is through.
+/// when the owner waits for a waker that is done.
 #[test]
 fn a_wake_beside_an_interrupt_ends_the_wait_once() {
     Model::new().preemptions(2).check("block_on_interrupt", || {
@@ -163,7 +166,7 @@ impl Drop for Held {
 }
 
 /// The runtime ends, and unwinds the goroutine, beside a wake by a thread. Fails by deadlock when both ends of the wait are
-/// lost, or by the report; by a causality violation when the waker reads a wait that is over; inside of loom, which finds no
+/// lost, or by the report; by a causality violation when the waker reads a wait that is over; inside loom, which finds no
 /// object there, when the waker claims a wait of a G that was freed.
 #[test]
 fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
@@ -194,8 +197,8 @@ fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
     });
 }
 
-/// The runtime ends without time, and leaves the goroutine behind, beside a wake. Fails when the waker runs it again, or by a
-/// causality violation.
+/// The runtime ends without time, and leaves the goroutine behind, beside a wake. Fails when the waker makes the goroutine run
+/// again, or by a causality violation.
 #[test]
 fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
     Model::new().preemptions(2).check("block_on_left", || {
@@ -214,10 +217,10 @@ fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
             waker
         });
         let report = runtime.shutdown(Duration::ZERO);
-        // Unless the wake has it look for interrupts between two polls.
+        // None is left if the wake makes the goroutine look for interrupts between two polls.
         assert!(report.goroutines_left() <= 1);
         assert!(waits.join().unwrap_err().is_shutdown());
-        // Dropped never: the goroutine holds the cell for good, and so may this.
+        // Never dropped: the goroutine holds the cell for good, and so may this waker.
         std::mem::forget(wakes.join().unwrap());
     });
 }

@@ -1,4 +1,10 @@
 //! Channels: a message meets a receiver on its way to sleep, a close, a limit, a promise.
+//!
+//! *Modelled*: goroutines and threads at the two sides of one channel, with a buffer and without; a limit, a close, a drop of
+//! the last end. *Left out*: selects over several channels (`models/select.rs`), tasks (`models/chan_task.rs`), and promises
+//! that end otherwise (`models/promise.rs`). *The mutants* take out the one critical section of look and queue, the claim
+//! before a hand-over, the wakes of a close, and the orderings of the counts of ends. *Failures*: a lost wake-up is a deadlock;
+//! a message that is read early, or a channel that is freed early, is a causality violation.
 
 use super::caught;
 use crate::chan::{self, Receiver, Sender, TryRecvError};
@@ -314,7 +320,7 @@ fn a_sender_that_is_told_of_the_end_sees_what_the_receivers_did() {
     a_close_comes_after_all_drops("chan_receivers_gone", ends, told);
 }
 
-/// As above, where the waiter is told by the last one of two others, between that one's close and its end.
+/// As above, but the last of two other threads tells the waiter, between its close and its end.
 #[test]
 fn a_receiver_sees_what_the_senders_did_before_the_last_one() {
     Model::new().check("chan_senders_before", || {
@@ -337,8 +343,8 @@ fn a_receiver_sees_what_the_senders_did_before_the_last_one() {
     });
 }
 
-/// Fails by a causality violation where the channel is freed while its other end closes it, or by a message that is dropped
-/// twice or never.
+/// Fails by a causality violation when the channel is freed while its other end closes it, or when a message is dropped twice
+/// or never.
 #[test]
 fn the_last_ends_of_both_kinds_go_at_the_same_time() {
     Model::new().unbounded().check("chan_both_gone", || {
@@ -352,7 +358,7 @@ fn the_last_ends_of_both_kinds_go_at_the_same_time() {
     });
 }
 
-/// Each of two threads has a sender, and one of them the receiver. Fails by a causality violation where the receiver frees the
+/// Each of two threads has a sender, and one of them the receiver. Fails by a causality violation when the receiver frees the
 /// channel, without the lock, under the other thread's sender.
 #[test]
 fn a_receiver_that_is_alone_sees_what_all_others_did() {
@@ -369,8 +375,8 @@ fn a_receiver_that_is_alone_sees_what_all_others_did() {
     });
 }
 
-/// The limit of a plain thread passes as the message comes. Fails by a causality violation, or by a message that is lost, when
-/// the thread goes on before the sender that has claimed its wait.
+/// The limit of a plain thread passes as the message comes. Fails by a causality violation, or by a lost message, when the
+/// thread does not wait for the sender that has claimed its wait.
 #[test]
 fn a_thread_whose_limit_passes_waits_for_a_faster_sender() {
     Model::new().check("chan_thread_limit", || {
@@ -393,17 +399,23 @@ fn mutants() {
             (Mutant::EndGoesRelaxed, "a_receiver_that_is_told_of_the_end_sees_what_the_senders_did"),
             (Mutant::LastEndLooksRelaxed, "a_receiver_sees_what_the_senders_did_before_the_last_one"),
             (Mutant::EndGoesRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
+            (Mutant::EndGoesRelaxed, "a_sender_that_is_told_of_the_end_sees_what_the_receivers_did"),
             (Mutant::LastEndLooksRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
             (Mutant::LastPartyGoesRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
             (Mutant::LastPartyGoesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
             (Mutant::LastPartyFreesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
             (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),
+            (Mutant::ChanRecvQueuesLate, "a_send_meets_a_goroutine_that_begins_to_receive"),
+            (Mutant::ChanRecvQueuesLate, "a_receive_meets_a_goroutine_that_begins_to_send"),
+            (Mutant::ChanRecvQueuesLate, "a_send_that_is_chosen_brings_its_message"),
+            (Mutant::ChanRecvQueuesLate, "a_far_limit_does_not_keep_a_message_away"),
             (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
             (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),
             (Mutant::ChanCloseForgetsSenders, "a_close_meets_a_goroutine_that_begins_to_send"),
             (Mutant::ChanRecvOpensBlindly, "a_message_that_comes_while_its_receiver_gets_a_p_is_seen"),
             (Mutant::ChanSendOpensBlindly, "room_that_comes_while_its_sender_gets_a_p_is_seen"),
             (Mutant::ChanNobodyMovesUp, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
+            (Mutant::ChanNobodyMovesUp, "a_message_that_passes_the_buffer_frees_its_place"),
             (Mutant::ChanServesWithoutClaim, "a_limit_that_meets_a_message_loses_none"),
             (Mutant::PromiseAskedTooEarly, "a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed"),
             (Mutant::PromiseWithdrawnSilently, "a_promise_that_is_withdrawn_leaves_the_receiver_waiting"),

@@ -73,7 +73,7 @@ fn two_futures_meet_without_a_buffer() {
     });
 }
 
-/// A future that waits is dropped beside the delivery. Fails by deadlock when the message goes with it; by a causality
+/// A future that waits is dropped beside the delivery. Fails by deadlock when the message is lost with it; by a causality
 /// violation when the record is let go while the sender has it.
 #[test]
 fn a_receive_that_is_dropped_beside_a_delivery_leaves_the_message() {
@@ -91,8 +91,8 @@ fn a_receive_that_is_dropped_beside_a_delivery_leaves_the_message() {
     }
 }
 
-/// As before, with a goroutine that waits behind the future. Fails by deadlock when the message that comes back does not wake
-/// the goroutine.
+/// As `a_receive_that_is_dropped_beside_a_delivery_leaves_the_message`, with a goroutine that waits behind the future. Fails by
+/// deadlock when the message that comes back does not wake the goroutine.
 #[test]
 fn what_comes_back_goes_to_who_waits() {
     Model::new().preemptions(2).check("chan_task_passed_on", || {
@@ -111,7 +111,7 @@ fn what_comes_back_goes_to_who_waits() {
     });
 }
 
-/// The same with a select that watches. Fails by deadlock.
+/// As `what_comes_back_goes_to_who_waits`, with a select that watches. Fails by deadlock.
 #[test]
 fn what_comes_back_is_told_to_who_watches() {
     Model::new().preemptions(2).check("chan_task_watched", || {
@@ -135,7 +135,8 @@ fn what_comes_back_is_told_to_who_watches() {
     });
 }
 
-/// Messages while one is granted, one of which goes to a goroutine. Fails by the assertion when it goes past the first.
+/// A second message comes, and a goroutine receives, while the first message is granted to a future that is then dropped. Fails
+/// by the assertion when the second message passes the first.
 #[test]
 fn what_comes_back_is_where_it_was() {
     Model::new().preemptions(2).check("chan_task_order", || {
@@ -155,7 +156,7 @@ fn what_comes_back_is_where_it_was() {
     });
 }
 
-/// Without a buffer. Fails by deadlock: a select waits for a sender beside the message that came back.
+/// A message comes back to a channel without a buffer. Fails by deadlock when a select waits for a sender beside that message.
 #[test]
 fn what_comes_back_without_a_buffer_is_received() {
     Model::new().preemptions(2).check("chan_task_back_0", || {
@@ -176,7 +177,8 @@ fn what_comes_back_without_a_buffer_is_received() {
     });
 }
 
-/// As before, with a buffer's order, and with a sender that waits. Fails by the assertion.
+/// As `what_comes_back_without_a_buffer_is_received`, with a sender that waits. Fails by the assertion when the two messages
+/// are not received in order.
 #[test]
 fn what_comes_back_without_a_buffer_is_received_first() {
     Model::new().preemptions(2).check("chan_task_order_0", || {
@@ -195,8 +197,8 @@ fn what_comes_back_without_a_buffer_is_received_first() {
     });
 }
 
-/// A closed channel, whose last message is granted to a future; a goroutine waits for the end. Fails by deadlock when
-/// it is not told, by the assertion when it is told too early.
+/// A closed channel, whose last message is granted to a future; a goroutine waits for the end. Fails by deadlock when the
+/// goroutine is not told, by the assertion when it is told too early.
 fn the_last_message(name: &str, takes: bool) {
     Model::new().preemptions(2).check(name, move || {
         let runtime = at_rest::<1>();
@@ -296,8 +298,8 @@ fn a_promise_that_is_withdrawn_leaves_the_future_waiting() {
     });
 }
 
-/// A promise is kept on a channel that was closed meanwhile, and the future is dropped. Fails by a message that comes
-/// behind the end.
+/// A promise is kept on a channel that was closed meanwhile, and the future is dropped. Fails when a message comes after the
+/// end.
 #[test]
 fn no_message_comes_behind_the_end() {
     Model::new().preemptions(2).check("chan_task_behind_the_end", || {
@@ -363,11 +365,14 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::TaskSendKeepsItsMessage, "two_futures_meet_without_a_buffer"),
+            (Mutant::TaskSendKeepsItsMessage, "goroutines_that_poll_meet"),
             (Mutant::TaskKeepsItsGrant, "a_receive_that_is_dropped_beside_a_delivery_leaves_the_message"),
+            (Mutant::TaskKeepsItsGrant, "what_comes_back_without_a_buffer_is_received_first"),
             (
                 Mutant::TaskLeavesBesideTheReady,
                 "a_receive_that_is_dropped_beside_a_delivery_leaves_the_message",
             ),
+            (Mutant::TaskLeavesBesideTheReady, "a_close_beside_the_drops_of_futures"),
             (Mutant::TaskKeepsWhatWasSent, "a_send_that_is_dropped_beside_a_receive_has_sent_or_not"),
             (Mutant::GivenBackToNobody, "what_comes_back_goes_to_who_waits"),
             (Mutant::GivenBackInSilence, "what_comes_back_is_told_to_who_watches"),

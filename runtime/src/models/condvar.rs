@@ -13,7 +13,7 @@ const AT_ONCE: Duration = Duration::from_nanos(1);
 
 type Shared = Arc<(Mutex<u32>, Condvar)>;
 
-/// Fails by deadlock: a notification comes between the waiter's unlock and its place in the queue, and is lost.
+/// Fails by deadlock when a notification that comes between the waiter's unlock and its place in the queue is lost.
 #[test]
 fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     Model::new().check("condvar", || {
@@ -102,5 +102,8 @@ fn one_who_is_interrupted_takes_no_notification_and_unlocks() {
 #[test]
 fn mutants() {
     let model = "a_change_while_somebody_begins_to_wait_is_not_missed";
-    caught::assert_caught(module_path!(), &[(Mutant::CondvarUnlocksFirst, model)]);
+    caught::assert_caught(
+        module_path!(),
+        &[(Mutant::CondvarUnlocksFirst, model), (Mutant::CondvarUnlocksFirst, "threads_wait_for_each_other")],
+    );
 }

@@ -1,11 +1,14 @@
 //! The end of a context: what `err`, `done` and `cancel` tell fits together at every moment.
+//!
+//! *The mutants* take out the wait of `err` for the channel's close, the walk of a second canceller, the order of a call and
+//! the walk, the wakes of tasks, and the Acquire of a reader.
 
 use super::caught;
 use super::cover::leave;
 use super::task::{Foreign, poll, run};
 use crate::chan::TryRecvError;
 use crate::context::{Context, ContextError};
-use crate::model::{Model, Mutant, at_rest, done};
+use crate::model::{Flag, Model, Mutant, at_rest, done};
 use crate::sync::{Event, Semaphore};
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -17,7 +20,7 @@ fn is_closed(context: &Context) -> bool {
     context.done().try_recv() == Err(TryRecvError::Disconnected)
 }
 
-/// Fails by the assertion: a reader is told the error, and finds the channel open.
+/// Fails by the assertion when a reader is told the error, and finds the channel open.
 #[test]
 fn an_error_is_told_when_the_channel_is_closed() {
     Model::new().unbounded().check("context_err_then_done", || {
@@ -32,7 +35,7 @@ fn an_error_is_told_when_the_channel_is_closed() {
     });
 }
 
-/// Fails by the assertion: the channel is closed, and there is no error.
+/// Fails by the assertion when the channel is closed, and there is no error.
 #[test]
 fn a_closed_channel_has_an_error() {
     Model::new().unbounded().check("context_done_then_err", || {
@@ -161,6 +164,20 @@ fn a_call_starts_when_all_below_are_done() {
     });
 }
 
+/// As above. Fails by deadlock when the call is not made, as the end took all calls before it.
+#[test]
+fn a_call_that_is_asked_for_beside_the_end_is_made() {
+    Model::new().check("context_call_comes", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let called = Flag::default();
+        let canceler = thread::spawn(move || cancel.cancel());
+        let calls = called.clone();
+        let _call = context.after_func(move || calls.raise());
+        called.wait_on_thread();
+        canceler.join().unwrap();
+    });
+}
+
 /// A call returns the context's error instead of unwinding. Fails by the assertion: the call returns the error before the
 /// channel is closed.
 #[test]
@@ -194,8 +211,8 @@ fn a_task_hears_of_the_end_of_a_context() {
     });
 }
 
-/// A future that waits for the end is dropped beside two cancels. Fails by a causality violation when an ender reads the place
-/// that has gone.
+/// A future that waits for the end is dropped beside two cancels. Fails by a causality violation when a canceller reads the
+/// future's place after it has gone.
 #[test]
 fn a_future_that_is_dropped_beside_the_end_is_not_read() {
     Model::new().preemptions(2).check("context_task_dropped", || {
@@ -222,6 +239,7 @@ fn mutants() {
             (Mutant::ContextSecondEndTellsItsOwn, "all_below_end_for_the_same_reason"),
             (Mutant::ContextWakesNoTask, "a_task_hears_of_the_end_of_a_context"),
             (Mutant::ContextCallsInTheWalk, "a_call_starts_when_all_below_are_done"),
+            (Mutant::ContextCallsAsksEarly, "a_call_that_is_asked_for_beside_the_end_is_made"),
         ],
     );
 }

@@ -15,6 +15,7 @@ pub use sched::{
 };
 
 use crate::host::{Active, Clock, Process};
+use crate::model::{Flag, runtime};
 use crate::prim::{AtomicBool, Relaxed, UnsafeCell};
 use crate::runtime::{Report, Runtime};
 use crate::sched::park::{Commit, WaitReason};
@@ -128,7 +129,7 @@ impl Quit {
     pub fn ask(&self) -> bool {
         self.quit.ask(Self::wake) == Heard::Yes
     }
-    /// Does what the monitor does that goes on after its answers. Returns how many answers there were.
+    /// Does what a monitor that goes on after its answers does. Returns how many answers there were.
     pub fn answer(&self) -> u32 {
         let mut answers = 0;
         while self.quit.take() {
@@ -162,9 +163,9 @@ impl Quit {
 pub struct InlineCall(Guard<Active>);
 
 impl InlineCall {
-    /// Armed for `dur` from now.
+    /// Arms a callback for `dur` from now.
     pub fn after(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Self {
-        InlineCall(call_at(Active::now().saturating_add(dur), RunMode::Wakes, f))
+        InlineCall(call_at(Active::after(dur), RunMode::Wakes, f))
     }
     /// Returns `true` if the callback was armed.
     pub fn stop(&self) -> bool {
@@ -172,13 +173,19 @@ impl InlineCall {
     }
     /// Returns `true` if the callback was armed.
     pub fn reset(&self, dur: Duration) -> bool {
-        self.0.set(Active::now().saturating_add(dur))
+        self.0.set(Active::after(dur))
     }
 }
 
 /// Leaves a call to the timer thread, as the end of a runtime does.
 pub fn leave_call(f: impl FnOnce() + Send + 'static) {
     Active::shared().timer_thread.leave(Call::Function(Box::new(f)));
+}
+
+/// The monitor's look for calls that wait for the timer thread.
+pub fn ask_for_the_timer_thread() {
+    // If the thread is refused, the next look asks again.
+    let _refused = Active::shared().timer_thread.ask_again();
 }
 
 /// Waits for the end of the timer thread and its callback threads.
@@ -193,7 +200,7 @@ pub fn timer_thread_is_quiet() -> bool {
     Active::shared().timer_thread.freeze().is_ok()
 }
 
-/// Ends a runtime as where nothing can be unwound: steps 2 to 5 of `sched/stop.rs`.
+/// Ends a runtime as if nothing could be unwound: steps 2 to 5 of `sched/stop.rs`.
 pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
@@ -213,8 +220,8 @@ impl Looker {
     }
 }
 
-/// Waits until a waker readies the caller, and returns `false`; or until `seen`, which is asked at each nudge, ends the
-/// wait, and returns `true`.
+/// Waits until a waker readies the caller, and returns `false`; or until `seen`, which is called at each nudge, ends the wait,
+/// and returns `true`.
 pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool) -> bool {
     let how = How::new(WaitReason::Model).looking();
     let mut wait = Wait::<Active>::begin();
@@ -234,8 +241,7 @@ pub fn park_looking(publish: impl FnOnce(Looker), mut seen: impl FnMut() -> bool
     }
 }
 
-/// Has the calling goroutine begin a wait with a time limit that has passed, and with a commit hook that refuses
-/// after `hook`.
+/// Begins a wait of the calling goroutine, with a time limit that has passed and a commit hook that refuses after `hook`.
 pub fn refuse_after(hook: impl FnOnce()) {
     let how = How::new(WaitReason::Model).until(Some(Active::now()));
     let woke = Wait::<Active>::begin().park(how, || {
@@ -245,7 +251,26 @@ pub fn refuse_after(hook: impl FnOnce()) {
     assert!(matches!(woke, Woke::Refused | Woke::Readied), "refuse_after: nobody interrupts it ({woke:?})");
 }
 
-/// A wait of the calling goroutine that nothing ends but the end of its runtime.
+/// Runs a goroutine whose commit hook refuses its wait, with the wait's timer armed, while this thread serves the timers.
+pub fn refuse_beside_the_timer() -> Runtime {
+    let runtime = runtime(1, 1);
+    let (handle, armed) = (Handle::of(&runtime), Flag::default());
+    let raises = armed.clone();
+    let owner = runtime.go(move || {
+        refuse_after(|| {
+            loom::explore();
+            raises.raise();
+        });
+        // The next wait is not readied by that timer.
+        refuse_after(|| ());
+    });
+    armed.wait_on_thread();
+    handle.serve_timers();
+    owner.join().unwrap();
+    runtime
+}
+
+/// Parks the calling goroutine until its runtime ends.
 pub fn park_for_ever() {
     let mut wait = Wait::<Active>::begin();
     if let Woke::Interrupted(why) = wait.park(How::new(WaitReason::Model), || Commit::Park) {

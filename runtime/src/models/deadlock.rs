@@ -1,4 +1,4 @@
-//! The judge of a deadlock calls no runtime asleep in which anything is under way.
+//! The judge of a deadlock calls no runtime asleep while anything is under way in it.
 //!
 //! The plain threads of these models are foreign ones, and the judge counts them as the kernel does: a thread that
 //! has handed something to the runtime and ended does not count any more.
@@ -14,9 +14,11 @@ use gmp_netpoll::Readiness;
 use loom::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::task::{self, Wake, Waker};
 use std::time::Duration;
 
-/// Counts a foreign thread until it has done its part; and has goroutines that end after that.
+/// Says when the foreign thread no longer counts (`gone`), and when its work is done (`ended`): only then may the judge say
+/// that the runtime sleeps.
 #[derive(Clone)]
 struct Witness {
     gone: Arc<AtomicBool>,
@@ -37,7 +39,7 @@ impl Witness {
         })
     }
 
-    /// Has the judge look once.
+    /// Makes the judge look once.
     fn judge(&self, handle: &Handle) {
         if handle.is_asleep(|| self.gone.load(Acquire)) {
             assert!(self.ended.load(Acquire), "said to be asleep, with work to do");
@@ -109,6 +111,53 @@ fn what_the_poller_has_found_is_awake() {
                     if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
                 });
                 assert_eq!(got.unwrap(), 1);
+                ended.store(true, Release);
+            }
+        });
+        handle.await_poller();
+        loom::explore();
+        let kernel = witness.foreign({
+            let handle = handle.clone();
+            move || handle.post(Readiness::READABLE)
+        });
+        witness.judge(&handle);
+        kernel.join().unwrap();
+        reader.join().unwrap();
+        done();
+    });
+}
+
+/// A waker that readies a goroutine.
+struct Rings(Arc<Event>);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// A goroutine polls a socket as a task does, and waits for what its waker notifies; an event ends the poller's wait. Fails
+/// when the judge believes that nothing will call the waker, which is kept at the descriptor, or in the hand of the M that has
+/// taken it out there, and makes a goroutine that calls it.
+#[test]
+fn what_the_waker_of_a_task_is_to_wake_is_awake() {
+    Model::new().check("found_task", || {
+        let runtime = runtime(1, 1);
+        let (handle, witness) = (Handle::of(&runtime), Witness::new());
+        let reader = runtime.go({
+            let ended = Arc::clone(&witness.ended);
+            move || {
+                let (socket, event, mut calls) = (Socket::new(), Arc::new(Event::new()), 0);
+                let waker = Waker::from(Arc::new(Rings(Arc::clone(&event))));
+                let mut poll = || {
+                    socket.poll_read(&mut task::Context::from_waker(&waker), 8, || {
+                        calls += 1;
+                        if calls == 1 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(1) }
+                    })
+                };
+                while poll().is_pending() {
+                    event.wait();
+                }
                 ended.store(true, Release);
             }
         });
@@ -207,7 +256,7 @@ fn a_runtime_at_rest_is_asleep() {
     });
 }
 
-/// A context is cancelled under which a goroutine waits for its scope: nothing ends that wait but the scope. Fails when the
+/// A context is cancelled while a goroutine under it waits for its scope: nothing but the scope ends that wait. Fails when the
 /// judge takes the goroutine for awake from then on.
 #[test]
 fn who_was_nudged_and_does_not_listen_is_asleep() {
@@ -254,12 +303,15 @@ fn who_sleeps_until_a_time_is_awake() {
 fn mutants() {
     const JOINED: &str = "who_ends_and_who_is_woken_by_it_are_seen_together";
     const SERVED: &str = "what_the_monitor_serves_is_awake";
+    const TASK: &str = "what_the_waker_of_a_task_is_to_wake_is_awake";
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::DeadlockIgnoresThreads, JOINED),
             (Mutant::DeadlockUnlocksBetween, JOINED),
             (Mutant::DeadlockIgnoresGs, SERVED),
+            (Mutant::DeadlockIgnoresTasks, TASK),
+            (Mutant::CarriedTasksUnseen, TASK),
             (Mutant::DeadlockIgnoresServing, SERVED),
             (Mutant::ServingEndsRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
             (Mutant::NudgedSleepersAwake, "who_was_nudged_and_does_not_listen_is_asleep"),

@@ -1,9 +1,13 @@
 //! `sync::Event`: a notification meets the waiter, or leaves a permit.
 
 use super::caught;
-use crate::model::{Model, Mutant, at_rest, done};
+use super::cover::{Handle, leave};
+use crate::Runtime;
+use crate::model::{Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
+use loom::thread;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Fails by deadlock when a notification is lost between the waiter's look at the permit and its place in the queue.
 #[test]
@@ -25,8 +29,59 @@ fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
     });
 }
 
+/// A goroutine is notified while its runtime leaves it behind. Fails by deadlock when the one notification is lost with that
+/// goroutine; a goroutine that runs passes it on itself.
+#[test]
+fn a_notification_for_a_waiter_that_is_left_goes_to_the_next() {
+    Model::new().check("event_left", || {
+        let runtime = at_rest::<1>();
+        let event = Arc::new(Event::new());
+        go_wait(&runtime, &event);
+        notify_beside_the_end(runtime, &event);
+    });
+}
+
+/// Starts a goroutine that passes on the notification for which it waits.
+fn go_wait(runtime: &Runtime, event: &Arc<Event>) {
+    let theirs = Arc::clone(event);
+    drop(runtime.go(move || {
+        theirs.wait();
+        theirs.notify_one();
+    }));
+}
+
+/// Another thread notifies while the runtime ends, and this thread waits for what is passed on.
+fn notify_beside_the_end(runtime: Runtime, event: &Arc<Event>) {
+    let theirs = Arc::clone(event);
+    let notifier = thread::spawn(move || theirs.notify_one());
+    leave(runtime, Duration::from_secs(1));
+    event.wait();
+    notifier.join().unwrap();
+    done();
+}
+
+/// As `a_notification_for_a_waiter_that_is_left_goes_to_the_next`, with two goroutines of that runtime: the notification of the
+/// one that is abandoned goes to the other. Fails by deadlock when the notification stays with one of them.
+#[test]
+fn a_notification_for_waiters_that_are_left_goes_through_all() {
+    Model::new().preemptions(2).check("event_left_through", || {
+        let runtime = runtime(1, 1);
+        let event = Arc::new(Event::new());
+        (0..2).for_each(|_| go_wait(&runtime, &event));
+        Handle::of(&runtime).await_poller();
+        loom::explore();
+        notify_beside_the_end(runtime, &event);
+    });
+}
+
 #[test]
 fn mutants() {
-    let model = "a_notification_while_somebody_begins_to_wait_is_not_lost";
-    caught::assert_caught(module_path!(), &[(Mutant::EventLeavesNoPermit, model)]);
+    caught::assert_caught(
+        module_path!(),
+        &[
+            (Mutant::EventLeavesNoPermit, "a_notification_while_somebody_begins_to_wait_is_not_lost"),
+            (Mutant::EventLeavesNoPermit, "a_notification_for_waiters_that_are_left_goes_through_all"),
+            (Mutant::EventStaysWithTheLeft, "a_notification_for_a_waiter_that_is_left_goes_to_the_next"),
+        ],
+    );
 }

@@ -1,5 +1,9 @@
 //! An M gives its P away, and its goroutine comes back without one: the goroutines in the P's queue are run, and so is the one
 //! that comes back.
+//!
+//! *Left out*: the retaker (`models/window.rs`) and bound goroutines that wait for their turn (`models/locked.rs`). *The
+//! mutants* take out HandoffpFence, the re-check after the P has become idle, the looks at the P's queue and at the global one,
+//! the count before the lock is let go, and the one critical section of a return.
 
 use super::caught;
 use super::cover::Handle;
@@ -209,6 +213,7 @@ fn mutants() {
             (Mutant::HandoffpNoRecheck, "a_p_that_is_given_away_is_offered_to_what_was_submitted_meanwhile"),
             (Mutant::ExitInTwoSections, "a_bound_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
             (Mutant::CensusAfterTheLock, "a_goroutine_that_comes_back_is_run_while_its_p_goes_idle"),
+            (Mutant::CensusAfterTheLock, "a_goroutine_without_a_p_submits_as_a_thread"),
         ],
     );
 }

@@ -1,4 +1,10 @@
-//! Ending a wait from outside: no cancel is lost, no counterpart, and no nudge.
+//! Ending a wait from outside: no cancel, no counterpart's ready and no nudge is lost.
+//!
+//! *Modelled*: waits of goroutines and threads, with the contexts that cover them, their wakers, their timers, and a dump.
+//! *Left out*: the end of a runtime, which claims instead of nudging (`models/shutdown.rs`), and what the end of a context
+//! tells (`models/context.rs`). *The mutants* take out ParkFence and CancelFence, the looks of a parker, the marks of a nudge
+//! that comes during a commit hook or a dump's hold, and the orderings of these words. *Failures*: a lost cancel or nudge is a
+//! deadlock; a goroutine that is queued before its M is done with it is a causality violation.
 
 use super::caught;
 use super::cover::{Handle, Looker, park_looking};
@@ -15,7 +21,7 @@ use std::time::Duration;
 
 const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
 
-/// Where one thread or goroutine waits, and another finds it.
+/// A place in which one thread or goroutine waits, and another finds it.
 struct Place<W>(Arc<(Mutex<Option<W>>, Condvar)>);
 
 impl<W> Clone for Place<W> {
@@ -66,8 +72,8 @@ fn a_cancel_while_a_goroutine_parks_unwinds_it() {
     });
 }
 
-/// As `a_cancel_while_a_goroutine_parks_unwinds_it`, with a cancel two contexts above. Fails by deadlock when a
-/// context that comes to be below is not told.
+/// As `a_cancel_while_a_goroutine_parks_unwinds_it`, with a cancel two contexts above. Fails by deadlock when a context that is
+/// made below is not told.
 #[test]
 fn a_cancel_above_unwinds_who_runs_below() {
     Model::new().check("cancel_above", || {
@@ -107,8 +113,7 @@ pub(super) fn cancel_and_notify(runtime: &Runtime) {
     }
 }
 
-/// Fails by deadlock when a wait ends neither way, or when the goroutine that is unwound takes the notification with
-/// it.
+/// Fails by deadlock when a wait ends neither way, or when the notification is lost with the goroutine that is unwound.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
     Model::new().check("cancel_vs_ready", || {
@@ -145,8 +150,8 @@ fn a_dump_holds_a_g_without_losing_its_cancel() {
     });
 }
 
-/// Fails by deadlock when a nudge is lost on an owner that is about to sleep on, or the owner does not see the reason
-/// for the nudge.
+/// Fails by deadlock when a nudge is lost on an owner that is about to sleep again, or the owner does not see the reason for
+/// the nudge.
 #[test]
 fn a_second_nudge_while_the_owner_looks_is_not_lost() {
     Model::new().check("nudge_vs_park_again", || {
@@ -195,7 +200,7 @@ fn an_owner_that_looks_meets_its_counterpart() {
     });
 }
 
-/// A dump reads an owner that sleeps on after a look. Fails by a causality violation when the owner was not saved.
+/// A dump reads an owner that sleeps again after a look. Fails by a causality violation when the owner was not saved.
 #[test]
 fn a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved() {
     Model::new().check("dump_vs_park_again", || {
@@ -340,7 +345,7 @@ fn a_cancel_while_a_thread_begins_to_wait_unwinds_it() {
     });
 }
 
-/// Has a thread park, and another one ready it, with a value to read. The parker calls `published` when its waiter can be
+/// Makes one thread park, and another one ready it, with a value to read. The parker calls `published` when its waiter can be
 /// found; the waker calls `claimed` when it has claimed.
 fn ready_a_thread(published: impl FnOnce() + Send + 'static, claimed: impl FnOnce()) {
     let (place, given) = (Place::new(), Arc::new(Given(UnsafeCell::new(0))));
@@ -429,9 +434,9 @@ fn an_owner_that_comes_back_without_a_p_keeps_a_claim() {
     });
 }
 
-/// As `a_cancelled_sleep_finds_its_timer_on_another_m`, with an earlier timer in that heap, so that no fence comes
-/// with the new one, and the canceller itself wakes the second M. Fails by a causality violation when the canceller
-/// does not see that the commit hook is over.
+/// As `a_cancelled_sleep_finds_its_timer_on_another_m`, with an earlier timer in that heap, so no fence comes with the new one,
+/// and the canceller itself wakes the second M. Fails by a causality violation when the canceller does not see that the commit
+/// hook is over.
 #[test]
 fn a_cancelled_sleep_behind_another_finds_its_timer() {
     Model::new().preemptions(1).check("cancel_vs_second_timer", || {
@@ -474,8 +479,8 @@ impl Drop for ReadsAtItsEnd {
 }
 
 /// A thread nudges an owner, whose busy M takes it without a fence, so that the owner may or may not see that its context is
-/// done; the canceller nudges the owner after that. Fails by a causality violation when the owner sees the cancel, and not
-/// what came before the cancel; or when the owner sleeps on, and the canceller queues it before the thread is done with it.
+/// done; the canceller nudges the owner after that. Fails by a causality violation when the owner sees the cancel, and not what
+/// came before the cancel; or when the owner sleeps again, and the canceller queues it before the thread is done with it.
 #[test]
 fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     Model::new().preemptions(2).check("cancel_vs_look", || {
@@ -521,7 +526,7 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     });
 }
 
-/// A goroutine waits under two contexts, of which the outer one ends. Fails by deadlock when the inner one alone is asked.
+/// A goroutine waits under two contexts, and the outer one ends. Fails by deadlock when only the inner one is asked.
 #[test]
 fn the_end_of_an_outer_context_is_seen() {
     Model::new().preemptions(1).check("cancel_outer", || {
@@ -546,8 +551,11 @@ fn mutants() {
         &[
             (Mutant::OuterFramesIgnored, "the_end_of_an_outer_context_is_seen"),
             (Mutant::InterruptNotSeen, parks),
+            (Mutant::InterruptNotSeen, "a_cancel_above_unwinds_who_runs_below"),
+            (Mutant::InterruptNotSeen, "a_cancelled_sleep_finds_its_timer_on_another_m"),
             (Mutant::ParkNoFence, parks),
             (Mutant::CancelNoFence, parks),
+            (Mutant::CancelNoFence, "a_cancel_right_after_a_nudge_is_not_lost"),
             (Mutant::EarlyNudgeLost, parks),
             (Mutant::EarlyNudgeToSleepersOnly, "a_cancel_finds_an_owner_that_looks_before_its_hook_is_over"),
             (Mutant::NudgeWithoutAcquire, nudges),
@@ -561,6 +569,7 @@ fn mutants() {
             (Mutant::ParkAgainRelaxed, "a_dump_reads_an_owner_that_sleeps_on_only_when_it_is_saved"),
             (Mutant::WhyRelaxed, "a_thread_that_never_slept_sees_what_it_was_woken_with"),
             (Mutant::AlarmRelaxed, "a_thread_that_begins_to_sleep_is_woken"),
+            (Mutant::AlarmRelaxed, "an_owner_that_looks_meets_its_counterpart"),
             (Mutant::DozeRelaxed, dozes),
             (Mutant::KnownRelaxed, "a_cancelled_sleep_behind_another_finds_its_timer"),
             (Mutant::NudgeAnyRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),

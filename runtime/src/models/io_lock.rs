@@ -1,4 +1,9 @@
 //! A socket's I/O lock: one holder at a time, in order, and no waiter is forgotten.
+//!
+//! *Modelled*: holders, waiters in line, a closer, and a holder that rests while it waits for an event. *Left out*: the events
+//! (`models/polldesc.rs`, `models/socket.rs`). *The mutants* take out IoLockFence and SocketFence, the claim before a
+//! hand-over, the hand-over at an abandon, and the orderings of the word. *Failures*: a forgotten waiter is a deadlock; two
+//! holders, or a close during a system call, are two accesses that nothing orders.
 
 use super::caught;
 use super::cover::{IoLock, blocking_here};
@@ -28,7 +33,7 @@ impl Shared {
     }
 }
 
-/// Fails by deadlock when a hand-over is lost, by a causality violation when two have the lock at once.
+/// Fails by deadlock when a hand-over is lost, by a causality violation when both threads have the lock at once.
 #[test]
 fn threads_take_an_io_lock() {
     Model::new().preemptions(4).check("io_lock_threads", || {
@@ -99,7 +104,8 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     });
 }
 
-/// As before, and the goroutine has had another lock meanwhile: what an operation calls may use another descriptor.
+/// As `an_io_lock_whose_holder_is_left_behind_is_given_up`, but the goroutine has had another lock meanwhile: the function that
+/// an operation calls may use another descriptor.
 #[test]
 fn an_io_lock_is_given_up_by_one_who_has_had_another() {
     Model::new().check("io_lock_rest_left", || {
@@ -181,7 +187,7 @@ impl Closing {
     }
 }
 
-/// Fails by two accesses that nothing orders: the close takes the descriptor away under a system call.
+/// Fails by two accesses that nothing orders when the close takes the descriptor away during a system call.
 #[test]
 fn a_close_comes_after_the_system_call_of_the_holder() {
     Model::new().preemptions(4).check("close_vs_call", || {
@@ -199,7 +205,7 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
     });
 }
 
-/// As `a_close_comes_after_the_system_call_of_the_holder`; and by deadlock, if the closer waits for a holder that rests.
+/// As `a_close_comes_after_the_system_call_of_the_holder`; and fails by deadlock when the closer waits for a holder that rests.
 #[test]
 fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     Model::new().preemptions(4).check("close_vs_rest", || {
@@ -387,6 +393,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::IoLockNoHandOver, "threads_take_an_io_lock"),
+            (Mutant::IoLockNoHandOver, "a_goroutine_and_a_thread_take_an_io_lock"),
             (Mutant::IoLockForgetsTheRest, "two_that_wait_both_get_the_io_lock"),
             (Mutant::IoLockPassRelaxed, "threads_take_an_io_lock"),
             (Mutant::IoLockTakeNoFence, "a_close_comes_after_the_system_call_of_the_holder"),

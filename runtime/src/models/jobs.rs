@@ -1,5 +1,11 @@
-//! Jobs: a fork that no M takes is its forker's; a fork that an M takes is run once, and the forker goes on after that,
-//! and not before, in whatever way it leaves its own branch.
+//! Jobs: a fork that no M takes is its forker's; a fork that an M takes is run once, and the forker goes on only after that,
+//! however it leaves its own branch.
+//!
+//! *Modelled*: forkers, thieves, an owner that visits, and the end of the runtime. *Left out*: classes, and Ps that retire or
+//! are taken (`models/jobs_beside.rs`); the slots alone (`models/jobs_slots.rs`). *The mutants* take out SubmitFence, the looks
+//! at jobs before an M sleeps or a P goes idle, the look of a forker before it waits, and the orderings of a record's end.
+//! *Failures*: a branch that is never begun, or a forker that is never woken, is a deadlock; a record that is read early is a
+//! causality violation.
 
 use super::caught;
 use super::cover::Handle;
@@ -49,9 +55,9 @@ fn a_job_is_begun_by_its_own_p_while_the_forker_is_parked() {
     });
 }
 
-/// A goroutine forks, and keeps its P until the other branch has run, while the other M gives up. Fails by deadlock when that
-/// M is not woken, or does not look at jobs at its last look; and by a causality violation when the taker, or the forker,
-/// reads of the record what it was not given.
+/// A goroutine forks, and keeps its P until the other branch has run, while the other M gives up. Fails by deadlock when that M
+/// is not woken, or does not look at jobs in its last look; and by a causality violation when the taker, or the forker, reads a
+/// part of the record that was not handed to it.
 #[test]
 fn a_job_is_taken_while_the_last_spinner_gives_up() {
     Model::new().check("fork_vs_last_spinner", || {
@@ -156,7 +162,7 @@ fn records_of_two_goroutines_on_one_p_are_told_apart() {
 }
 
 /// A record was taken, and another goroutine's record stands in the same slot, when the forker comes to the end of its branch.
-/// Fails by an assertion when the forker withdraws what stands in the slot, whosever it is.
+/// Fails by an assertion when the forker withdraws the other goroutine's record.
 #[test]
 fn a_slot_that_holds_anothers_record_is_not_the_forkers_any_more() {
     Model::new().check("slot_used_again", || {
@@ -228,7 +234,7 @@ unsafe impl Sync for Borrowed {}
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // SAFETY: none reads it any more; loom checks that.
+        // SAFETY: nobody reads the cell any more; loom checks that.
         self.0.with_mut(|value| unsafe { *value = 0 });
         done();
     }
@@ -385,6 +391,8 @@ fn mutants() {
             (Mutant::JobSettleRelaxed, TAKEN),
             (Mutant::JobSettleLooksRelaxed, TAKEN),
             (Mutant::JobEndLooksRelaxed, TAKEN),
+            (Mutant::JobEndLooksRelaxed, "two_branches_of_a_scope_are_begun"),
+            (Mutant::JobEndLooksRelaxed, "an_unwinding_forker_withdraws_its_record_or_waits"),
             (Mutant::JobWaitRelaxed, TAKEN),
             (Mutant::JobWaitsBlindly, TAKEN),
             (Mutant::HandoffpNoRecheck, AWAY),

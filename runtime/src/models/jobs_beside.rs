@@ -1,4 +1,4 @@
-//! Jobs beside what else a scheduler does: visits, Ps that retire or are taken, classes, the end of the runtime.
+//! Jobs beside the other work of a scheduler: visits, Ps that retire or are taken, classes, the end of the runtime.
 
 use super::caught;
 use super::cover::{Handle, Held};
@@ -111,7 +111,7 @@ fn forks_beside_a_retaker(retake: fn(Held) -> bool) {
             });
             loom::explore();
             let retaker = loom::thread::spawn(move || retake(held));
-            // Of these one finds the P lost, or none.
+            // At most one of these finds the P lost.
             join(|| (), count(0));
             join(|| (), count(1));
             retaker.join().unwrap();
@@ -132,7 +132,7 @@ fn a_forker_whose_p_is_taken_comes_to_its_own_record() {
     Model::new().with_retaker().preemptions(1).check("retake_vs_fork", scene);
 }
 
-/// As `a_forker_whose_p_is_taken_comes_to_its_own_record`, of a forker that has had its time, and cedes the P if it forks
+/// As `a_forker_whose_p_is_taken_comes_to_its_own_record`, with a forker that has had its time, and cedes the P if it forks
 /// meanwhile.
 #[test]
 fn a_forker_that_cedes_its_p_comes_to_its_own_record() {
@@ -201,8 +201,8 @@ fn a_branch_in_the_background_waits_for_low_ones() {
     });
 }
 
-/// A `High` forker yields in its own branch, again and again, before what is `Normal`, as its record counts. Fails by an
-/// assertion when no visit brings the record in.
+/// A `High` forker yields in its own branch, again and again, and so runs before `Normal` work, as which its record counts.
+/// Fails by an assertion when no visit brings the record in.
 #[test]
 fn a_visit_queues_the_job_of_a_forker_of_a_class() {
     Model::new().check("visit_takes_job_of_class", || {
@@ -261,8 +261,8 @@ fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
     });
 }
 
-/// The end comes while a forker waits for the branch that another thread has taken, and makes a goroutine of. Fails by a report
-/// that is not clean when the ender finds the forker alone, and leaves it.
+/// The end comes while a forker waits for the branch that another thread has taken, and is making a goroutine of. Fails by a
+/// report that is not clean when the ender finds the forker alone, and leaves it.
 #[test]
 fn the_end_waits_for_a_job_that_is_starting() {
     Model::new().preemptions(2).check("starting_vs_end", || {
@@ -339,8 +339,8 @@ fn visits_queue_each_job_of_a_p_that_has_no_m() {
     });
 }
 
-/// A P goes without an M, and with a job, while the other P makes a visit. Fails by an assertion when neither that visit brings
-/// the job in nor a later one.
+/// A P with a job is left without an M while the owner of the other P makes a visit. Fails by an assertion when neither that
+/// visit nor a later one brings the job in.
 #[test]
 fn a_visit_beside_the_giving_away_leaves_no_job() {
     Model::new().preemptions(2).check("left_job_vs_visit", || {
@@ -428,6 +428,7 @@ fn mutants() {
         &[
             (Mutant::QueuedJobWakesNobody, "a_job_that_a_visit_has_queued_is_run_by_another_m"),
             (Mutant::JobsOfTheRetiredUnseen, "a_job_of_a_p_that_retires_is_run"),
+            (Mutant::JobsOfTheRetiredUnseen, "a_forker_whose_p_retires_has_its_branch_begun"),
             (Mutant::LeaveSurplusAsksForNone, "a_job_of_a_p_that_retires_is_run"),
             (Mutant::JobsOfTheIdleUnseen, TAKEN),
             (Mutant::HandoffpNoRecheck, TAKEN),

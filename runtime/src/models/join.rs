@@ -1,4 +1,9 @@
 //! Join: a joiner is told of the goroutine's end, and finds the goroutine's value.
+//!
+//! *Modelled*: one goroutine that ends, and its joiner, hook, task or dropped handle, also beside the end of the runtime. *Left
+//! out*: how goroutine and joiner come to run. *The mutants* take out the re-check after the joiner has announced itself, the
+//! wakes, the waits of one party for another that still reads, and the orderings of the outcome and of the G's word.
+//! *Failures*: a lost end is a deadlock; an outcome or a G that two parties use at once is a causality violation.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -63,9 +68,8 @@ impl Drop for Value {
     }
 }
 
-/// A handle is dropped while its goroutine ends, and the next goroutine of the same M spawns a third one, which may
-/// get the G. Only the life bits of the G's word order that against what the handle's owner did. Fails by a causality
-/// violation.
+/// A handle is dropped while its goroutine ends, and the next goroutine of the same M spawns a third one, which may get the G.
+/// Only the life bits of the G's word order that use of the G after the handle owner's. Fails by a causality violation.
 #[test]
 fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     Model::new().check("drop_vs_reuse", || {
@@ -243,7 +247,7 @@ fn a_hook_that_comes_as_an_earlier_one_is_called_is_left_nowhere() {
     });
 }
 
-/// A task of another executor's awaits the end. Fails by deadlock when it is not woken, or by a causality violation.
+/// A task of another executor awaits the end. Fails by deadlock when it is not woken, or by a causality violation.
 #[test]
 fn a_task_hears_of_the_end() {
     Model::new().check("join_task", || {
@@ -350,6 +354,12 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::JoinNoWake, hears),
+            (Mutant::JoinNoWake, "a_goroutine_hears_of_the_end"),
+            (Mutant::JoinNoWake, "a_handle_dropped_at_the_end_leaves_the_value_to_one_party"),
+            (Mutant::JoinNoWake, "a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone"),
+            (Mutant::JoinNoWake, "a_hook_that_is_taken_back_at_the_end_is_called_once"),
+            (Mutant::JoinNoWake, "a_goroutine_that_polls_hears_of_the_end"),
+            (Mutant::JoinNoWake, "a_handle_that_was_polled_is_dropped_beside_the_end"),
             (Mutant::JoinNoRecheck, hears),
             (Mutant::JoinRelaxed, hears),
             (Mutant::JoinLooksRelaxed, hears),

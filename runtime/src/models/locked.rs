@@ -1,4 +1,7 @@
 //! Bound goroutines, and threads that end: no M waits for a goroutine that was brought already, or that never comes.
+//!
+//! *The mutants* take out the looks of an M before it waits for its goroutine or ends, the wakes of that M, by the M that
+//! brings a P and by the ender, StopmFence, and the looks at the queues when no other thread is allowed.
 
 use super::caught;
 use super::cover::{Handle, blocking_here, park_for_ever};
@@ -9,7 +12,7 @@ use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a goroutine waits, and a waker finds it.
+/// A place in which a goroutine waits, and a waker finds it.
 #[derive(Clone, Default)]
 struct Place(Arc<(Mutex<Option<Waiter>>, Condvar)>);
 
@@ -134,7 +137,8 @@ fn a_bound_goroutine_that_yields_to_what_it_has_found_is_run_beside_it() {
             handle.await_poller();
             let ran_on = Flag::default();
             let waits = ran_on.clone();
-            // As if the M that was woken for it had looked when it was out of the queue, and not in the ring yet.
+            // As if the M that was woken for the goroutine had looked when the goroutine was out of the queue, and not in the
+            // ring yet.
             handle.queue_globally_in_silence([handle.make(move || waits.wait_on_thread())]);
             handle.have_a_visit_come();
             loom::explore();
@@ -269,8 +273,8 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
     });
 }
 
-/// The only thread that there may be waits for its bound goroutine, which is readied from outside. Fails by deadlock:
-/// there is no M that could bring the goroutine.
+/// The only thread that the limit allows waits for its bound goroutine, which is readied from outside. Fails by deadlock: there
+/// is no M that could bring the goroutine.
 #[test]
 fn a_bound_goroutine_needs_no_other_thread() {
     Model::new().check("bound_rescued", || {
@@ -310,8 +314,8 @@ fn bound_in_place(runtime: &Runtime, place: &Place, ran: &Flag) -> JoinHandle<()
     bound
 }
 
-/// All three threads that there may be are taken: one waits for its bound goroutine, one blocks without its P, which is idle
-/// beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when
+/// All three threads that the limit allows are taken: one waits for its bound goroutine, one blocks without its P, which is
+/// idle beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when
 /// that last M then sleeps: no M runs the goroutine for which the bound one waits.
 #[test]
 fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
@@ -412,9 +416,9 @@ fn a_thread_that_ends_leaves_its_p() {
     });
 }
 
-/// An M that is not needed ends while another M takes it to wake it. Fails by deadlock when it ends with the P that it was
-/// given, or when it can't be taken any more, and counts so long that no other thread is started. The M stands by because its
-/// goroutine came back without a P.
+/// An M that is not needed ends while another M takes it to wake it. Fails by deadlock when the M that ends keeps the P that it
+/// was given, or when it can't be taken any more, but still counts, so that no other thread is started. The M stands by because
+/// its goroutine came back without a P.
 #[test]
 fn an_m_that_was_just_taken_does_not_end() {
     Model::new().check("idle_end_vs_taken", || {
@@ -449,8 +453,8 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
-/// As `an_m_that_was_just_taken_does_not_end`, where the goroutine puts in a job, and wakes no M: as if it had found the one
-/// that ends, which had not left the count of threads.
+/// As `an_m_that_was_just_taken_does_not_end`, but the goroutine puts in a job, and wakes no M: as if it had found the M that
+/// ends while that still counted as a thread.
 #[test]
 fn an_m_that_ends_leaves_no_job() {
     Model::new().check("idle_end_vs_job", || {
@@ -521,6 +525,10 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::BoundRunsAnywhere, readied),
+            (Mutant::BoundRunsAnywhere, "a_bound_goroutine_that_yields_comes_back"),
+            (Mutant::BoundRunsAnywhere, "a_bound_goroutine_that_comes_back_behind_others_is_run"),
+            (Mutant::BoundRunsAnywhere, "a_bound_goroutine_may_be_brought_before_its_m_waits"),
+            (Mutant::BoundRunsAnywhere, "main_runs_locked_to_its_caller"),
             (Mutant::BoundNotWoken, readied),
             (
                 Mutant::BoundOverlooksAssignment,

@@ -5,12 +5,13 @@ use super::caught;
 use super::cover::{Handle, p_number};
 use super::procs::{First, one_on, one_p};
 use super::submit_vs_idle::yield_before_one_that_stays;
-use crate::model::{Flag, Model, Mutant, at_rest, done, refuse_threads, runtime, together};
+use crate::model::{Flag, Model, Mutant, at_rest, done, pass, refuse_threads, runtime, together};
 use crate::{blocking, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
-/// Mails a goroutine to a P of two, and keeps the own P until that goroutine has run, while the other M gives up.
+/// Mails a goroutine to one of two Ps, and keeps its own P until that goroutine has run, while the other M gives up.
 fn mail_and_stay(to: impl Fn(u32) -> u32 + Send + 'static) {
     let runtime = runtime(2, 2);
     let handle = Handle::of(&runtime);
@@ -91,12 +92,15 @@ fn mail_for_a_p_that_retires_is_run() {
     });
 }
 
-/// Mails a goroutine to the other P of two, and is always ready, until a visit has had that goroutine run.
+/// Mails a goroutine to the other of two Ps, and stays ready until a visit has made that goroutine run. If a thread was
+/// refused, the pause after that is over before each step.
 fn mail_and_yield(handle: &Handle) {
     let ran = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ran);
+    pass(Duration::from_secs(1));
     drop(handle.mail(1 - p_number(), handle.make(move || ran.store(true, Relaxed))));
     for _ in 0..3 {
+        pass(Duration::from_secs(1));
         handle.have_a_visit_come();
         yield_now();
     }
@@ -126,7 +130,7 @@ fn mail_for_a_p_that_has_no_m_is_run() {
     });
 }
 
-/// As before, and the kernel refuses the thread.
+/// As `mail_for_a_p_that_has_no_m_is_run`, but the kernel refuses the thread.
 #[test]
 fn mail_for_a_p_whose_thread_is_refused_is_run() {
     Model::new().check("mail_vs_refused_thread", || {
@@ -167,7 +171,7 @@ fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
     });
 }
 
-/// A goroutine yields whose hint names the other P; the goroutine that runs in its place keeps the M until the first has run
+/// A goroutine whose hint names the other P yields; the goroutine that runs in its place keeps the M until the first has run
 /// on. Fails by deadlock when the other M, which has looked at the mailboxes before and at the ring after, is not woken.
 #[test]
 fn one_that_yields_to_its_hint_is_run_there() {

@@ -1,5 +1,5 @@
-//! The models of the runtime's own protocols: loom runs the code that ships in every schedule, and each mutant of
-//! that code has to fail in one of them. A module a subject; `cover` gives the shipped types to loom's threads.
+//! The models of the runtime's own protocols: loom runs the code that ships in every schedule, and each mutant of that code has
+//! to fail in one of them. Each module has one subject; `cover` gives the shipped types to loom's threads.
 //!
 //! A model that checks a user's protocol, over public items only, is `tests/loom_user.rs`.
 
@@ -10,8 +10,8 @@ mod apart;
 mod ask;
 mod barrier;
 mod block_on;
+mod blockers;
 mod bound;
-mod callers;
 mod chan;
 mod chan_task;
 mod class;
@@ -20,6 +20,7 @@ mod condvar;
 mod context;
 mod deadlock;
 mod event;
+mod group;
 mod handoffp;
 mod help;
 mod interrupt;
@@ -51,7 +52,7 @@ mod shared;
 mod shutdown;
 mod signal;
 mod socket;
-mod spree;
+mod spawn_burst;
 mod stacks;
 mod store_lock;
 mod submit_vs_idle;

@@ -1,4 +1,7 @@
 //! `sync::Mutex`: one holder at a time, and each waiter in the queue is notified.
+//!
+//! *The mutants* take out the orderings of the word, the hand-over, and each step by which a notified waiter that is late,
+//! gives up, or is left behind passes its notification on.
 
 use super::caught;
 use super::cover::Held;
@@ -89,8 +92,8 @@ fn a_fair_unlock_hands_the_lock_over() {
     });
 }
 
-/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when a
-/// waiter that gives up takes the other's notification with it.
+/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when the other's
+/// notification is lost with the waiter that gives up.
 #[test]
 fn one_who_times_out_takes_no_call_with_it() {
     Model::new().check("mutex_limit", || {
@@ -250,8 +253,8 @@ fn of_two_unlocks_one_calls() {
     });
 }
 
-/// A task locks beside a thread that locks twice, and so may be woken in vain, and handed the lock. Fails by deadlock, or
-/// by the count.
+/// A task locks beside a thread that locks twice, so the task may be woken in vain, and then handed the lock. Fails by
+/// deadlock, or by the count.
 #[test]
 fn a_task_that_lost_to_a_barger_is_called_again() {
     Model::new().check("mutex_task", || {
@@ -272,8 +275,8 @@ fn a_task_that_lost_to_a_barger_is_called_again() {
     });
 }
 
-/// A task waits, and a thread behind it; the future is dropped as it is woken, or handed the lock. Fails by deadlock when
-/// that goes with the future.
+/// A task waits, and a thread behind it; the future is dropped as it is woken, or handed the lock. Fails by deadlock when the
+/// notification or the lock is lost with the future.
 #[test]
 fn a_future_that_is_dropped_takes_no_call_with_it() {
     for fair in [false, true] {
@@ -296,7 +299,7 @@ fn a_future_that_is_dropped_takes_no_call_with_it() {
     }
 }
 
-/// As above, with the unlock on another thread, beside the drop. Fails by a causality violation when the future goes while
+/// As above, with the unlock on another thread, beside the drop. Fails by a causality violation when the future is freed while
 /// the unlock reads it.
 #[test]
 fn a_future_that_is_dropped_beside_the_unlock_takes_no_call_with_it() {
@@ -351,12 +354,39 @@ fn a_hand_over_to_nobody_shows_what_was_done() {
     });
 }
 
+/// Two tasks wait; the first is woken in vain, and its future is dropped while the lock is handed to the second. Fails by
+/// deadlock when the hand-over brings WOKEN back, the mark of a waiter that is about to try: no unlock notifies any more.
+#[test]
+fn a_future_that_is_dropped_beside_a_hand_over_holds_nobody_back() {
+    Model::new().check("mutex_task_hand_over", || {
+        let lock = Arc::new(Mutex::new(0));
+        let guard = lock.lock();
+        let (mut first, mut second) = (Box::pin(lock.lock_arc_async()), Box::pin(lock.lock_async()));
+        let task = Foreign::new();
+        assert!(poll(first.as_mut(), &Foreign::new()).is_pending());
+        assert!(poll(second.as_mut(), &task).is_pending());
+        drop(guard);
+        let again = lock.try_lock().expect("the first has not tried yet");
+        let drops = thread::spawn(move || drop(first));
+        MutexGuard::unlock_fair(again);
+        let guard = run(second.as_mut(), &task);
+        drops.join().unwrap();
+        let (mut third, task) = (Box::pin(lock.lock_async()), Foreign::new());
+        assert!(poll(third.as_mut(), &task).is_pending());
+        drop(guard);
+        *run(third.as_mut(), &task) += 1;
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::MutexLockRelaxed, "two_threads_count"),
+            (Mutant::MutexLockRelaxed, "one_who_times_out_takes_no_call_with_it"),
+            (Mutant::MutexLockRelaxed, "one_who_is_interrupted_takes_no_call_with_it"),
+            (Mutant::MutexLockRelaxed, "a_left_goroutine_that_was_called_holds_nobody_back"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
             (Mutant::MutexFairRelaxed, "a_fair_unlock_shows_what_was_done"),
             (Mutant::MutexHandsRelaxed, "a_hand_over_to_nobody_shows_what_was_done"),
@@ -366,6 +396,10 @@ fn mutants() {
             (Mutant::MutexDropsTheCall, "a_future_that_is_dropped_takes_no_call_with_it"),
             (Mutant::MutexWokenStays, "a_task_that_lost_to_a_barger_is_called_again"),
             (Mutant::MutexWokenParks, "one_who_lost_and_is_left_on_its_way_back_holds_nobody_back"),
+            (
+                Mutant::MutexSettlesWithoutTheLock,
+                "a_future_that_is_dropped_beside_a_hand_over_holds_nobody_back",
+            ),
             (Mutant::MutexLeftBehind, "what_was_handed_to_a_left_goroutine_is_not_lost"),
         ],
     );

@@ -1,6 +1,6 @@
-//! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at
-//! once, an M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that parks interrupted
-//! looks before the others in the only queue.
+//! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at once, an
+//! M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that parks interrupted looks
+//! before the others in the only queue run.
 
 use super::caught;
 use super::cover::{Handle, Made};
@@ -42,8 +42,8 @@ fn a_goroutine_that_yields_into_the_only_queue_is_run_elsewhere() {
     });
 }
 
-/// A goroutine yields, alone in the only queue, and a sleeper goes before it, and keeps the M until that goroutine has run. No
-/// M polls, and the other one sleeps on its note. Fails by deadlock when the M looks for others in its ring alone.
+/// A goroutine yields, and is alone in the only queue; a sleeper goes before it, and keeps the M until that goroutine has run.
+/// No M polls, and the other one sleeps on its note. Fails by deadlock when the M looks for others in its ring alone.
 #[test]
 fn one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("only_queue_sleeper_first", || {
@@ -178,6 +178,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::InjectWakesNobody, ONLY),
+            (Mutant::InjectWakesNobody, "a_goroutine_that_yields_into_the_only_queue_is_run_elsewhere"),
             (Mutant::IdleSkipsGlobal, ONLY),
             (
                 Mutant::OnlyQueueUnseen,

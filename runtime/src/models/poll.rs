@@ -1,5 +1,11 @@
 //! The poller: new work and an earlier timer break the wait in it, a break that another M has swallowed is passed on,
 //! and timers are served while no M waits in it.
+//!
+//! *Modelled*: an M that goes into, waits in, or leaves the poller, busy Ms that arm timers, submit, or make visits, and a look
+//! of the monitor. *Left out*: the slots of descriptors (`models/polldesc.rs`, `models/socket.rs`), and callbacks that threads
+//! set (`models/timer.rs`). *The mutants* take out IdleFence and TimerFence, the breaks of the wait, and each hand-over of a
+//! break, a timer or a found goroutine. *Failures*: the model's clock moves only with the poller, so a wait that lasts beyond a
+//! timer is a deadlock.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -302,6 +308,7 @@ fn mutants() {
             (Mutant::IdleNoFence, SEEN),
             (Mutant::PollerSkipsTimers, SEEN),
             (Mutant::PollerSaysNothing, ANYBODY),
+            (Mutant::PollerSaysNothing, "an_earlier_timer_breaks_the_wait"),
             (Mutant::PollerRunsNoTimers, ANYBODY),
             (Mutant::ArmSendsNobody, "a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller"),
             (Mutant::VisitLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),

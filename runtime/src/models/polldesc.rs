@@ -1,4 +1,8 @@
-//! pollDesc: a goroutine that waits for an event does not miss it, nor a close.
+//! pollDesc: a goroutine that waits for an event misses neither the event nor a close.
+//!
+//! *Left out*: system calls (`models/socket.rs`) and tasks (`models/polltask.rs`); the poller is a thread that unblocks the
+//! slot. *The mutants* take out the look of the commit at the slot, the exchange of an unblocker, the gate between a limit and
+//! a commit, and the orderings of the slot.
 
 use super::caught;
 use super::cover::{Handle, PollDesc};
@@ -99,8 +103,8 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
     });
 }
 
-/// The time limit, the event, or both at once. Fails by deadlock when an event is lost that came for a wait which was
-/// given up: each event is reported once.
+/// The time limit, the event, or both at once. Fails by deadlock when an event that came for a wait that was given up is lost:
+/// each event is reported once.
 #[test]
 fn an_event_that_comes_as_its_wait_is_given_up_stays() {
     Model::new().check("event_vs_limit", || {
@@ -127,7 +131,7 @@ fn a_limit_that_fires_before_the_commit_leaves_no_ticket() {
     Model::new().preemptions(1).check("limit_vs_commit", || {
         let runtime = at_rest::<2>();
         let desc = Arc::new(PollDesc::new());
-        // How the reader comes to run is other models' subject.
+        // How the reader comes to run is the subject of other models.
         loom::stop_exploring();
         let reader = runtime.go({
             let desc = Arc::clone(&desc);
@@ -147,6 +151,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::PollCommitIgnored, "an_event_ends_the_wait_whenever_it_comes"),
+            (Mutant::PollCommitIgnored, "each_of_two_events_ends_one_wait"),
             (Mutant::PollCommitRelaxed, "an_event_ends_the_wait_whenever_it_comes"),
             (Mutant::PollUnblockRelaxed, "two_events_at_once_wake_the_owner_once"),
             (Mutant::PollNoGate, "a_limit_that_fires_before_the_commit_leaves_no_ticket"),

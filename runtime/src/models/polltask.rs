@@ -1,4 +1,7 @@
 //! Tasks that poll a socket: no event, close or end of the runtime is missed, beside whatever else uses the socket.
+//!
+//! *The mutants* take out the order in which a task keeps its waker and says that it waits, the look after that, the turns by
+//! which a mark is taken once, and the wakes of poller, closer and ender.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What the kernel holds for readers. It orders nothing: the protocol is to.
+/// What the kernel holds for readers. It orders nothing: the protocol has to do that.
 #[derive(Default)]
 struct Kernel {
     bytes: AtomicUsize,
@@ -50,7 +53,7 @@ fn go_with(
     runtime.go(move || body(&socket, &kernel))
 }
 
-/// So many bytes come, and the poller hears of it.
+/// Makes so many bytes come, and tells the poller.
 fn comes(runtime: &Runtime, kernel: &Kernel, bytes: usize) {
     kernel.bytes.fetch_add(bytes, Relaxed);
     Handle::of(runtime).deliver(Readiness::READABLE);
@@ -61,7 +64,7 @@ fn polled_read(socket: &Socket, kernel: &Kernel, len: usize) -> io::Result<usize
     block_on(poll_fn(|cx| socket.poll_read(cx, len, || kernel.read(len))))
 }
 
-/// A waker of another executor's, whose thread sleeps in `until_woken`.
+/// A waker of another executor, whose thread sleeps in `until_woken`.
 struct Foreign(Notify);
 
 impl Foreign {
@@ -86,7 +89,7 @@ impl Wake for Foreign {
     }
 }
 
-/// Has the runtime's poller watch the socket for a task, which is told that there is nothing.
+/// Makes the runtime's poller watch the socket for a task, which is told that there is nothing.
 fn watch_for_a_task(runtime: &Runtime, (socket, kernel): &(Arc<Socket>, Arc<Kernel>)) {
     let (socket, kernel) = (Arc::clone(socket), Arc::clone(kernel));
     runtime.run(move || {
@@ -195,7 +198,8 @@ fn a_foreign_task_is_woken() {
     });
 }
 
-/// Each wants one byte of the two that come with one event. Fails by deadlock when the event goes to one of the two alone.
+/// A goroutine and a task each want one of the two bytes that come with one event. Fails by deadlock when only one of the two
+/// is told of the event.
 #[test]
 fn a_goroutine_and_a_task_in_one_direction_are_both_woken() {
     Model::new().preemptions(2).check("task_beside_goroutine", || {
@@ -247,8 +251,8 @@ fn a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so() {
     });
 }
 
-/// As before, but the first task has found nothing, and was told `Pending` last. Fails by a poll that waits although the second
-/// task has left a byte, and no event will tell of that.
+/// As `a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so`, but the first task has found nothing, and was told
+/// `Pending` last. Fails by a poll that waits although the second task has left a byte, and no event will tell of that.
 #[test]
 fn a_task_sees_what_another_has_left() {
     Model::new().check("task_left", || {
@@ -279,7 +283,7 @@ fn a_task_sees_what_another_has_left() {
 }
 
 /// A drained socket, an event right after the read, and no event: in which of the three cases a poll makes a system call. Fails
-/// by a call too much, or by a poll that waits although a byte is there.
+/// by one call too many, or by a poll that waits although a byte is there.
 #[test]
 fn a_drained_socket_is_not_asked_again_until_an_event() {
     Model::new().check("task_drained", || {
@@ -359,6 +363,33 @@ fn a_task_sees_room_that_comes_as_it_asks() {
     });
 }
 
+/// The writes of a Unix socket end beside a task that finds no room. Fails by deadlock when the end of the writes and the
+/// task's watch miss each other.
+#[test]
+fn a_task_that_waits_for_room_is_told_of_the_end_of_writes() {
+    Model::new().preemptions(2).check("task_vs_end_of_writes", || {
+        let runtime = at_rest::<1>();
+        let both = silent();
+        Handle::of(&runtime).fill();
+        let writer = go_with(&runtime, &both, |socket, kernel| {
+            let sent = block_on(poll_fn(|cx| {
+                socket.poll_write(cx, || match kernel.ended.load(Relaxed) {
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                    true => Err(io::ErrorKind::BrokenPipe.into()),
+                })
+            }));
+            assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            done();
+        });
+        let ended = both.0.end_writes(|| {
+            both.1.ended.store(true, Relaxed);
+            Ok(())
+        });
+        ended.unwrap();
+        writer.join().unwrap();
+    });
+}
+
 /// A descriptor that a close takes away.
 struct Descriptor(UnsafeCell<()>);
 
@@ -368,7 +399,7 @@ unsafe impl Send for Descriptor {}
 unsafe impl Sync for Descriptor {}
 
 /// Fails by deadlock when the task waits through the close, by two accesses that nothing orders when the close takes the
-/// descriptor away under the system call.
+/// descriptor away during the system call.
 #[test]
 fn a_close_ends_the_wait_of_a_task() {
     Model::new().check("close_vs_task", || {
@@ -393,7 +424,7 @@ fn a_close_ends_the_wait_of_a_task() {
     });
 }
 
-/// The runtime whose poller was to tell a foreign task ends. Fails by deadlock when the task waits on.
+/// The runtime whose poller was to tell a foreign task ends. Fails by deadlock when the task goes on waiting.
 #[test]
 fn the_end_of_the_runtime_is_told_to_a_task() {
     Model::new().preemptions(2).check("task_vs_end", || {
@@ -428,9 +459,12 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::TaskEventUnmarked, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskEventUnmarked, "a_drained_socket_is_not_asked_again_until_an_event"),
             (Mutant::TaskMarksRelaxed, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskBeginsRelaxed, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_as_the_watch_begins"),
+            (Mutant::TaskDoesNotLookAgain, "a_goroutine_and_a_task_in_one_direction_are_both_woken"),
             (Mutant::TaskWakerForgotten, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskWaitsBeforeItsWaker, "a_foreign_task_is_woken"),
             (Mutant::TaskFirstUseUnordered, "the_first_task_sees_an_event_that_comes_unmarked"),
@@ -438,6 +472,7 @@ fn mutants() {
             (Mutant::TaskWaitsInAnotherTurn, "a_task_sees_what_another_has_left"),
             (Mutant::TaskTrustsAfterHup, "a_task_sees_data_and_the_end_in_one_event"),
             (Mutant::TaskWatchesReadsAlone, "a_task_sees_room_that_comes_as_it_asks"),
+            (Mutant::TaskMissesTheShutdown, "a_task_that_waits_for_room_is_told_of_the_end_of_writes"),
             (Mutant::TaskCloseTellsNobody, "a_close_ends_the_wait_of_a_task"),
             (Mutant::TaskEndTellsNobody, "the_end_of_the_runtime_is_told_to_a_task"),
             (Mutant::TaskMissesTheEnd, "the_end_of_the_runtime_is_told_to_a_task"),

@@ -3,6 +3,10 @@
 //!
 //! A goroutine that blocks its thread until another has run keeps its P, so a lost wake-up is a deadlock. The scheduler
 //! itself asserts that no M is assigned a surplus P.
+//!
+//! *Left out*: the monitor's look at the CPUs of the machine. *The mutants* take out the wake-ups after a change or a
+//! retirement, the looks at whether a P is surplus, the one critical section of a change, and the corrections of the count of
+//! spinning Ms.
 
 use super::caught;
 use super::cover::{Handle, blocking_here, p_number};
@@ -64,8 +68,8 @@ pub(super) fn one_p() {
     crate::set_procs(1);
 }
 
-/// A goroutine is queued on a surplus P, and the one that runs there ends, while the M of the other P goes idle or sleeps:
-/// it may have looked into that queue before, and at the global one.
+/// A goroutine is queued on a surplus P, and the goroutine that runs there ends, while the M of the other P goes idle or
+/// sleeps: that M may have looked at the surplus P's queue before, and at the global one.
 #[test]
 fn a_goroutine_queued_on_a_p_that_retires_is_run() {
     Model::new().preemptions(2).check("submit_vs_shrink", || {
@@ -227,8 +231,8 @@ fn work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle() {
     });
 }
 
-/// A thread submits two goroutines while idle Ps retire. Fails by an assertion when one of them gets one of those Ps, by
-/// deadlock when no P runs the goroutine.
+/// A thread submits two goroutines while idle Ps retire. Fails by an assertion when a P that retires is taken for one of the
+/// goroutines, by deadlock when no P runs the goroutine.
 #[test]
 fn work_from_a_thread_is_run_while_idle_ps_retire() {
     Model::new().preemptions(1).check("submit_vs_idle_shrink", || {
@@ -285,7 +289,7 @@ fn work_that_waits_gets_a_p_that_had_retired() {
     });
 }
 
-/// Fails by a count: an M that has seen its P surplus gives the P up although the P is surplus no more.
+/// Fails by a count when an M that has seen its P surplus gives the P up although the P is no longer surplus.
 #[test]
 fn no_p_retires_after_growing() {
     Model::new().preemptions(2).check("leave_vs_grow", || {
@@ -374,6 +378,11 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::IdleKeepsTheSurplus, IDLE),
+            (Mutant::IdleKeepsTheSurplus, "a_goroutine_submitted_on_a_p_that_retires_is_run"),
+            (Mutant::IdleKeepsTheSurplus, "work_that_waits_gets_a_p_that_had_retired"),
+            (Mutant::IdleKeepsTheSurplus, "of_two_changes_at_once_one_is_the_last"),
+            (Mutant::IdleKeepsTheSurplus, "a_timer_of_a_p_that_retires_fires"),
+            (Mutant::IdleKeepsTheSurplus, "a_runtime_ends_while_its_ps_change"),
             (Mutant::RetireKeepsTheQueue, QUEUED),
             (Mutant::TakeBackKeepsTheSurplus, "a_p_that_was_meant_for_a_refused_thread_retires"),
             (Mutant::YieldKeepsTheSurplus, "a_bound_goroutine_that_yields_leaves_a_surplus_p"),

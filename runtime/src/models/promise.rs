@@ -1,8 +1,11 @@
 //! A promise of a select's send, and what ends it: the message, the end of the sender's runtime, a receiver that gives up.
+//!
+//! *The mutants* take out the claim of the receiver before its message is put there, the looks at receivers that have left or
+//! come back, and the wakes and hand-overs when a promise ends.
 
 use super::caught;
 use super::cover::Handle;
-use crate::chan::{self, Receiver, Select, SelectedOperation, Sender};
+use crate::chan::{self, Receiver, Select, SelectedOperation, Sender, TryRecvError};
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
@@ -65,8 +68,8 @@ fn the_end_of_the_senders_runtime_meets_a_close() {
 }
 
 /// A message is promised to a goroutine that runs under a context. The context ends, and at the same time the message comes.
-/// Fails by the assertion when the message is lost with the receiver, is given back, or is there twice; by deadlock when
-/// sender or receiver waits on.
+/// Fails by the assertion when the message is lost with the receiver, is given back, or is there twice; by deadlock when sender
+/// or receiver goes on waiting.
 fn a_context_meets_the_message(name: &str, receive: fn(&Receiver<u32>) -> Option<u32>) {
     Model::new().preemptions(1).check(name, move || {
         let rt = at_rest::<1>();
@@ -502,6 +505,24 @@ fn receivers_hear_of_the_end_when_the_last_promise_is_withdrawn() {
     a_close_waits_for_a_promise("promise_closed_withdrawn", |promised, _| promised.withdraw(), [None, None]);
 }
 
+/// A place is promised, and the last receiver goes while the message comes, with the only sender of a reply. Fails by the
+/// assertion when the message stays in the channel, and the receiver of the reply is not told that none will come.
+#[test]
+fn a_message_meets_the_end_of_the_last_receiver() {
+    Model::new().check("promise_deserted", || {
+        let (s, r) = chan::bounded(1);
+        let (reply, answer) = chan::bounded::<()>(1);
+        let mut select = Select::new();
+        select.send(&s);
+        let promised = select.select();
+        let goes = loom::thread::spawn(move || drop(r));
+        drop(promised.send(&s, reply));
+        goes.join().unwrap();
+        assert_eq!(answer.try_recv(), Err(TryRecvError::Disconnected));
+        assert!(s.is_empty());
+    });
+}
+
 #[test]
 fn mutants() {
     let cancels = "a_context_that_ends_a_receive_meets_its_message";
@@ -509,12 +530,14 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::StandingHooksForgotten, "a_receiver_is_told_that_its_sender_was_left_behind"),
+            (Mutant::StandingHooksForgotten, "the_end_of_the_senders_runtime_meets_a_close"),
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
             (Mutant::LateParksOpen, "a_message_goes_past_one_that_parks_too_late"),
             (Mutant::PromiseAskedForNobody, "a_receiver_whose_context_is_done_lets_its_sender_go"),
             (Mutant::PromiseLetGoSilently, "a_receiver_whose_context_is_done_lets_its_sender_go"),
             (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
+            (Mutant::PromiseLeavesItsPartner, "of_two_receivers_the_one_that_stays_has_the_message"),
             (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),
             (Mutant::PromiseKeptToTheLate, "a_promised_message_goes_past_one_that_parks_too_late"),
@@ -525,6 +548,8 @@ fn mutants() {
             (Mutant::ChanSendPassesAPromise, "a_send_does_not_pass_a_promise"),
             (Mutant::ChanFillsReservedPlaces, "a_place_that_is_reserved_is_nobody_elses"),
             (Mutant::ChanLateMessageTellsNobody, "who_watches_hears_of_a_promise_that_is_kept"),
+            (Mutant::ChanFilledForNobody, "a_message_meets_the_end_of_the_last_receiver"),
+            (Mutant::LastReceiverMarksLate, "a_message_meets_the_end_of_the_last_receiver"),
             (Mutant::ChanFilledEndsNobody, "receivers_hear_of_the_end_when_the_last_promise_is_kept"),
             (Mutant::ChanGivenBackEndsNobody, "receivers_hear_of_the_end_when_the_last_promise_is_withdrawn"),
         ],

@@ -1,5 +1,10 @@
 //! The run queue of a P: each G is taken once, by its owner or a thief, and no look finds the queue empty while it is
 //! not. Rings of four; all positions wrap on the way.
+//!
+//! *Modelled*: one owner or two, and up to two thieves, without a scheduler. *Left out*: the wake-ups that follow
+//! (`models/submit_vs_idle.rs`). *The mutants* take out the Acquires and Releases of `runnext`, heads and tail, the order in
+//! which thieves and looks read these, the exchanges (a store in their place), and the computation of room. *Failures*: a lost
+//! or doubled G fails an assertion; a slot that is read and overwritten at once is a causality violation.
 
 use super::caught;
 use super::cover::{Gs, Runq};
@@ -183,7 +188,7 @@ fn several_become_the_next_beside_a_thief() {
     });
 }
 
-/// Fails when the thief goes away without the only G that there is.
+/// Fails when the thief leaves without the only G that there is.
 #[test]
 fn runnext_is_stolen_from_an_owner_who_does_not_come() {
     Model::new().unbounded().check("runq_runnext_stolen", || {
@@ -263,7 +268,7 @@ fn a_drain_takes_nothing_that_the_owner_takes() {
     });
 }
 
-/// Has another thread look at a queue which is never empty, after `before` and while the queue's owner does `moves`.
+/// Makes another thread look at a queue that is never empty, after `before` and while the queue's owner does `moves`.
 fn looked_at(name: &str, before: fn(&Runq), moves: fn(&Runq, &Runq)) {
     Model::new().unbounded().check(name, move || {
         let [own, thiefs] = queues(5);
@@ -384,6 +389,7 @@ fn mutants() {
             (Mutant::RingTailStoreRelaxed, "a_batch_is_seen_whole_by_a_thief"),
             (Mutant::RingTailLoadRelaxed, pop),
             (Mutant::RingTailReadFirst, pop),
+            (Mutant::RingTailReadFirst, "the_newer_half_of_a_ring_goes_beside_a_thief"),
             (Mutant::RingHeadLoadRelaxed, pop),
             (Mutant::RingHeadStore, pop),
             (Mutant::RingPopRelaxed, pop),
@@ -397,6 +403,8 @@ fn mutants() {
             (Mutant::RunnextPutRelaxed, next),
             (Mutant::RunnextPutRelaxed, several),
             (Mutant::RingTailStoreRelaxed, several),
+            (Mutant::RingTailStoreRelaxed, "all_of_a_ring_goes_beside_a_thief"),
+            (Mutant::RingTailStoreRelaxed, "a_drain_takes_nothing_that_the_owner_takes"),
             (Mutant::RunnextTakenByStore, next),
             (Mutant::RunnextPopRelaxed, kicked),
             (Mutant::RunnextStealRelaxed, next),

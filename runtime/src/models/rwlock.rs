@@ -1,4 +1,7 @@
 //! `sync::RwLock`: readers together, a writer alone, and each waiter that was held back goes on.
+//!
+//! *The mutants* take out the orderings of the word, each rule about who may be let in beside whom, and each step by which a
+//! waiter that gives up, or is left behind, lets others in.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -13,7 +16,7 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// Another thread, with the lock.
+/// Starts another thread, which gets the lock.
 fn beside<R: 'static>(
     lock: &Arc<RwLock<u32>>,
     does: impl FnOnce(&RwLock<u32>) -> R + 'static,
@@ -84,8 +87,8 @@ fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     });
 }
 
-/// A goroutine gives up by its limit what the goroutine `waits` for, while a reader waits behind it, and another one reads
-/// on. Fails by deadlock when the waiting reader is not let in.
+/// A goroutine calls `waits`, which its limit ends, while a reader waits behind it, and another reader keeps the lock. Fails by
+/// deadlock when the waiting reader is not let in.
 fn one_times_out(name: &'static str, waits: fn(&RwLock<u32>) -> bool) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -114,7 +117,7 @@ fn an_upgrade_that_times_out_lets_the_reader_go_on() {
     });
 }
 
-/// As `a_writer_that_times_out_lets_the_reader_go_on`, and the writer is unwound. Fails by deadlock.
+/// As `a_writer_that_times_out_lets_the_reader_go_on`, but the writer is unwound. Fails by deadlock.
 #[test]
 fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     Model::new().check("rwlock_interrupt", || {
@@ -133,8 +136,8 @@ fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     });
 }
 
-/// The runtime of a goroutine that `waits` ends, before or after the lock is granted to the goroutine. Fails by deadlock when
-/// the reader, or the thread that `comes` last, waits for the abandoned goroutine.
+/// The runtime of a goroutine that waits in `waits` ends, before or after the lock is granted to the goroutine. Fails by
+/// deadlock when the reader, or `comes` at the end, waits for the abandoned goroutine.
 fn one_is_left(name: &'static str, waits: fn(&RwLock<u32>), comes: fn(&RwLock<u32>)) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -160,8 +163,8 @@ fn a_writer_that_is_left_holds_nobody_back() {
     one_is_left("rwlock_left", |lock| *lock.write() = 1, |lock| drop(lock.write()));
 }
 
-/// The runtime of a reader ends, before or after the reader is to try. Fails when the reader gives back what it never had, or
-/// keeps what others wait for.
+/// The runtime of a reader ends, before or after the reader is told to try. Fails when the reader gives back a lock that it
+/// never had, or keeps the lock from others.
 #[test]
 fn a_reader_that_is_left_holds_nobody_back() {
     Model::new().check("rwlock_reader_left", || {
@@ -182,7 +185,7 @@ fn a_reader_that_is_left_holds_nobody_back() {
     });
 }
 
-/// That the upgradable read stays with its goroutine is no failure.
+/// It is no failure that the upgradable read stays with its goroutine.
 #[test]
 fn an_upgrade_that_is_left_holds_no_reader_back() {
     let upgrades = |lock: &RwLock<u32>| *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) = 1;
@@ -261,8 +264,8 @@ fn an_upgradable_read_lets_the_next_one_and_a_writer_go_on() {
     });
 }
 
-/// A reader reads again while a writer waits, and another reader beside. Fails by deadlock when the second read waits for
-/// the writer, by a causality violation when the writer is let in beside a reader.
+/// A reader reads again while a writer waits, and another reader reads. Fails by deadlock when the second read waits for the
+/// writer, by a causality violation when the writer is let in beside a reader.
 #[test]
 fn a_recursive_read_passes_the_writer_that_waits() {
     Model::new().check("rwlock_recursive", || {
@@ -295,7 +298,7 @@ fn a_future_that_is_dropped_beside_its_grant_keeps_nothing() {
     });
 }
 
-/// A task that waits to write holds a reader back, and is dropped. Fails by deadlock when the reader waits on.
+/// A task that waits to write holds a reader back, and is dropped. Fails by deadlock when the reader goes on waiting.
 #[test]
 fn a_writing_future_that_is_dropped_lets_readers_go() {
     Model::new().check("rwlock_task_dropped", || {
@@ -310,12 +313,58 @@ fn a_writing_future_that_is_dropped_lets_readers_go() {
     });
 }
 
+/// A writer leaves, while a reader and another writer wait. The reader goes first, and is unwound just as the lock is about to
+/// be granted to it. Fails by deadlock when the lock is granted to nobody.
+#[test]
+fn a_reader_that_is_interrupted_beside_its_grant_lets_the_writer_go_on() {
+    Model::new().check("rwlock_reader_interrupt", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let lock = Arc::new(RwLock::new(0));
+        let (context, cancel) = Context::background().with_cancel();
+        let writes = lock.write();
+        let theirs = Arc::clone(&lock);
+        let reader = runtime.go(move || context.run(|| *theirs.read()).is_ok());
+        // This goroutine has the P once the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        let (mut next, task) = (Box::pin(lock.write_async()), Foreign::new());
+        assert!(poll(next.as_mut(), &task).is_pending());
+        loom::explore();
+        let cuts = thread::spawn(move || cancel.cancel());
+        drop(writes);
+        *run(next.as_mut(), &task) += 1;
+        cuts.join().unwrap();
+        let _read = reader.join().unwrap();
+        assert_eq!(*lock.read(), 1);
+        done();
+    });
+}
+
+/// As above, but the reader is a task that is dropped.
+#[test]
+fn a_reading_future_that_is_dropped_beside_its_grant_lets_the_writer_go_on() {
+    Model::new().check("rwlock_reader_dropped", || {
+        let lock = Arc::new(RwLock::new(0));
+        let writes = lock.write_arc();
+        let (mut reads, mut next) = (Box::pin(lock.read_async()), Box::pin(lock.write_async()));
+        let task = Foreign::new();
+        assert!(poll(reads.as_mut(), &Foreign::new()).is_pending());
+        assert!(poll(next.as_mut(), &task).is_pending());
+        let ends = thread::spawn(move || drop(writes));
+        drop(reads);
+        *run(next.as_mut(), &task) += 1;
+        ends.join().unwrap();
+        assert!(!lock.is_locked());
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::RwLockTakeRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockTakeRelaxed, "a_downgrade_keeps_writers_out_and_lets_readers_in"),
             (Mutant::RwLockReadRelaxed, "a_reader_and_a_writer"),
             (Mutant::RwLockWriteRelaxed, "a_reader_and_a_writer"),
             (Mutant::RwLockGrantRelaxed, "a_writer_comes_after_two_readers"),
@@ -323,6 +372,15 @@ fn mutants() {
             (Mutant::RwLockDropsTheGrant, "a_future_that_is_dropped_beside_its_grant_keeps_nothing"),
             (Mutant::RwLockDropsQuietly, "a_writing_future_that_is_dropped_lets_readers_go"),
             (Mutant::RwLockLeavesQuietly, "a_writer_that_times_out_lets_the_reader_go_on"),
+            (
+                Mutant::RwLockLeavesQuietly,
+                "a_reader_that_is_interrupted_beside_its_grant_lets_the_writer_go_on",
+            ),
+            (Mutant::RwLockLeavesQuietly, "a_writer_that_is_interrupted_lets_the_reader_go_on"),
+            (
+                Mutant::RwLockDropsQuietly,
+                "a_reading_future_that_is_dropped_beside_its_grant_lets_the_writer_go_on",
+            ),
             (Mutant::RwLockUpgradeForgotten, "an_upgrade_comes_after_the_readers_and_before_the_writer"),
             (Mutant::RwLockLeftKeepsTheGrant, "an_upgrade_that_is_left_holds_no_reader_back"),
             (Mutant::RwLockUpgradableRelaxed, "an_upgradable_read_lets_the_next_one_and_a_writer_go_on"),
@@ -331,6 +389,7 @@ fn mutants() {
             (Mutant::RwLockReadsBesideUpgrade, "an_upgrade_is_let_in_before_the_reader_that_waits"),
             (Mutant::RwLockRecursiveBesideGrant, "a_recursive_read_passes_the_writer_that_waits"),
             (Mutant::RwLockTakesATryForAGrant, "a_reader_and_two_writers"),
+            (Mutant::RwLockTakesATryForAGrant, "a_writer_that_is_left_holds_nobody_back"),
             (Mutant::RwLockReadersTryBesideAWriter, "a_reader_and_two_writers"),
             (Mutant::RwLockLeftTakesATryForAGrant, "a_reader_that_is_left_holds_nobody_back"),
         ],

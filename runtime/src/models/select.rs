@@ -1,4 +1,7 @@
 //! Selects over two channels, against closes, sends and other selects.
+//!
+//! *The mutants* take out the one critical section of look and queue, the second look after an arm was claimed elsewhere, and
+//! each wake of a watcher.
 
 use super::caught;
 use super::task::{Foreign, run};
@@ -290,6 +293,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SelectQueuesLate, "a_close_meets_a_select_over_two_channels"),
+            (Mutant::SelectQueuesLate, "two_selects_that_cross_each_other_meet"),
             (Mutant::SelectKeepsItsPlace, "a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm"),
             (Mutant::ChanRoomPassesWatchers, "a_ready_hears_of_a_message_in_the_buffer"),
             (Mutant::SendComesInSilence, "a_ready_hears_of_a_sender_that_comes"),

@@ -1,4 +1,4 @@
-//! `sync::Semaphore`: a released permit reaches the waiter, also when the waiter before gives up.
+//! `sync::Semaphore`: a released permit reaches the waiter, also when the waiter before it gives up.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -103,6 +103,28 @@ fn a_request_that_is_left_holds_nobody_back() {
     });
 }
 
+/// A goroutine waits for permits, and its runtime ends while the semaphore is closed. Fails by the count when the goroutine's
+/// request counts as granted.
+#[test]
+fn a_request_that_was_refused_and_is_left_gives_nothing_back() {
+    Model::new().check("semaphore_left_closed", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let permits = Arc::new(Semaphore::new(2));
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        drop(runtime.go(move || drop(theirs.acquire_guard(2))));
+        // This goroutine has the P once the first one has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
+        let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
+        permits.close();
+        ends.join().unwrap();
+        assert_eq!(permits.available_permits(), 1);
+        done();
+    });
+}
+
 /// A context ends while its request is granted. Fails by the count when the permit goes with the request.
 #[test]
 fn a_context_that_ends_beside_a_release_loses_no_permit() {
@@ -177,7 +199,12 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SemaphoreGrantsNobody, "one_permit_goes_from_one_to_the_next"),
+            (Mutant::SemaphoreGrantsNobody, "a_task_gets_the_permit_that_is_released"),
             (Mutant::SemaphoreKeepsTheGrant, "a_context_that_ends_beside_a_release_loses_no_permit"),
+            (
+                Mutant::SemaphoreLeftTakesARefusalForAGrant,
+                "a_request_that_was_refused_and_is_left_gives_nothing_back",
+            ),
             (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
             (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_those_behind_it_go"),
             (Mutant::SemaphoreDropsTheGrant, "a_future_that_is_dropped_beside_a_release_loses_no_permit"),

@@ -1,4 +1,4 @@
-//! Broadcast and watch channels: what is sent beside the beginning of a wait, or of a bell, is seen.
+//! Broadcast and watch channels: a message or value that is sent beside the beginning of a wait, or of a bell, is seen.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -7,6 +7,37 @@ use crate::model::{Model, Mutant, at_rest, done};
 use loom::thread;
 use std::pin::pin;
 use std::task::Poll;
+
+/// A change meets a close. Fails when a receiver is told of the end, and then of the change; or when a `send` succeeds, and no
+/// receiver is told.
+fn a_change_meets_a_close(name: &str, change: fn(&watch::Sender<u32>) -> bool, fails: bool) {
+    Model::new().check(name, move || {
+        let (sender, mut receiver) = watch::channel(0);
+        let theirs = sender.clone();
+        let changes = thread::spawn(move || change(&theirs));
+        assert!(sender.close());
+        let told = receiver.changed().is_ok();
+        let changed = changes.join().unwrap();
+        assert_eq!(receiver.changed(), Err(watch::RecvError));
+        assert_eq!((changed, *receiver.borrow() == 7), (told || !fails, told || !fails));
+    });
+}
+
+#[test]
+fn a_send_meets_a_close() {
+    a_change_meets_a_close("watch_close", |sender| sender.send(7).is_ok(), true);
+}
+
+#[test]
+fn a_change_in_place_meets_a_close() {
+    let change = |sender: &watch::Sender<u32>| {
+        sender.send_if_modified(|value| {
+            *value = 7;
+            true
+        })
+    };
+    a_change_meets_a_close("watch_modify_close", change, false);
+}
 
 /// Fails by deadlock when the value and the receiver miss each other.
 #[test]
@@ -111,7 +142,7 @@ fn a_future_that_is_dropped_beside_a_message_takes_nothing_with_it() {
     });
 }
 
-/// As before, with a `watch` and its one receiver, whose next future has to be told of the change. Fails by the same.
+/// As above, with a `watch` and its one receiver, whose next future has to be told of the change. Fails in the same ways.
 #[test]
 fn a_future_that_is_dropped_while_a_message_comes_leaves_it() {
     Model::new().check("watch_future_dropped", || {
@@ -151,8 +182,11 @@ fn mutants() {
             (Mutant::SeveralTaskLooksOnce, "a_message_meets_a_future_that_begins_to_wait"),
             (Mutant::SeveralTaskLooksOnce, "a_value_meets_a_future_that_begins_to_wait"),
             (Mutant::SeveralTaskLooksOnce, "the_last_receiver_meets_a_future_that_waits_for_its_end"),
+            (Mutant::SeveralTaskLooksOnce, "a_future_that_is_dropped_while_a_message_comes_leaves_it"),
             (Mutant::SeveralTellsOne, "a_future_that_is_dropped_beside_a_message_takes_nothing_with_it"),
             (Mutant::WatchCountsLate, "a_value_meets_a_goroutine_that_begins_to_wait"),
+            (Mutant::WatchCountsAfterTheEnd, "a_send_meets_a_close"),
+            (Mutant::WatchCountsAfterTheEnd, "a_change_in_place_meets_a_close"),
             (Mutant::BellHangsLate, "a_message_meets_a_bell_that_is_asked_for"),
         ],
     );

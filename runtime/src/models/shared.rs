@@ -1,4 +1,4 @@
-//! A value with a count of its owners: the last owner frees the value, once, after all that the others did to it.
+//! A value with a count of its owners: the last owner frees the value, once, after all accesses of the others.
 
 use super::caught;
 use super::cover::Shared;
@@ -76,6 +76,11 @@ fn mutants() {
     const TWO: &str = "two_owners_go_at_the_same_time";
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::SharedAloneRelaxed, TWO), (Mutant::SharedNoAcquire, TWO), (Mutant::SharedNoRelease, TWO)],
+        &[
+            (Mutant::SharedAloneRelaxed, TWO),
+            (Mutant::SharedAloneRelaxed, "an_owner_makes_another_while_one_goes"),
+            (Mutant::SharedNoAcquire, TWO),
+            (Mutant::SharedNoRelease, TWO),
+        ],
     );
 }

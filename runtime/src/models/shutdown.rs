@@ -1,10 +1,17 @@
 //! The end of a runtime: each goroutine that parks is unwound, once, and the end comes.
+//!
+//! *Modelled*: the ender, Ms, threads that spawn or wake, and a dump, around goroutines that park, start others, or keep their
+//! threads. *Left out*: Ms that go idle as the runtime ends (`models/submit_vs_idle.rs`), and bound goroutines
+//! (`models/locked.rs`). *The mutants* take out the second look and the second snapshot, the claims of waits, the order in
+//! which the ender reads Ms and goroutines, each place that the ender empties, and the orderings in between. *Failures*: a
+//! missed goroutine is a deadlock, a wrong count of drops, or a report that is not clean; one that is unwound too early is a
+//! causality violation.
 
 use super::caught;
 use super::cover::{Handle, Looker, Made, park_looking};
 use crate::context::Context;
-use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
-use crate::sync::Event;
+use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, runtime};
+use crate::sync::{Event, Mutex};
 use crate::{Priority, Runtime, chan, scope};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -133,9 +140,9 @@ fn who_is_called_in_has_its_hook_behind_it() {
     });
 }
 
-/// The end begins while a goroutine is queued behind another one, and it parks then. Fails by a causality violation when
-/// the ender interrupts the goroutine before its hook is over, having read too early, or too little, which goroutine the M
-/// has at hand.
+/// The end begins while a goroutine is queued behind another one, and it parks then. Fails by a causality violation when the
+/// ender interrupts the goroutine before its hook is over, because the ender read too early, or too little, which goroutine the
+/// M has at hand.
 #[test]
 fn who_parks_as_the_end_looks_has_its_hook_behind_it() {
     Model::new().preemptions(2).weighing_single_writers().check("shutdown_vs_late_hook", || {
@@ -291,8 +298,8 @@ impl Drop for ParksWhenDropped {
     }
 }
 
-/// A goroutine starts its last one, which parks while its closure is dropped; a thread wakes it. Fails by a goroutine
-/// that is left although there was time, or by a closure that the ender drops.
+/// A goroutine starts its last one, which parks while its closure is dropped; a thread wakes it. Fails when a goroutine is left
+/// behind although there was time, or when the ender drops a closure.
 fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
     Model::new().preemptions(1).check(name, move || {
         let runtime = runtime(1, 1);
@@ -348,8 +355,9 @@ impl Drop for DropsBeside {
     }
 }
 
-/// A plain thread starts a goroutine by a handle as the end begins. Fails when the ender drops the closure, for which no limit
-/// counts; by deadlock, when the ender waits for a goroutine that is gone; or when the report counts one that its thread drops.
+/// A plain thread starts a goroutine by a handle as the end begins. Fails when the ender drops the closure, which would escape
+/// the time limit; by deadlock when the ender waits for a goroutine that is gone; or when the report counts a goroutine that
+/// the thread drops.
 #[test]
 fn what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender() {
     Model::new().preemptions(2).check("shutdown_vs_handle", || {
@@ -367,7 +375,7 @@ fn what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender() {
     });
 }
 
-/// The child ends by itself as the end begins, and wakes its parent. Fails by a parent that is left: the ender saw the
+/// The child ends by itself as the end begins, and wakes its parent. Fails when the parent is left behind: the ender saw the
 /// parent asleep with others, and then saw that the others had ended.
 #[test]
 fn a_parent_woken_late_is_waited_for() {
@@ -508,8 +516,8 @@ fn what_stands_in_a_p_that_is_given_away_at_the_end_is_left() {
     });
 }
 
-/// A goroutine starts another as its runtime is left, and then keeps its thread. Fails by deadlock when the joiner is not
-/// told: the other stands in a queue at which no thread looks again.
+/// A goroutine starts another as its runtime leaves its goroutines behind, and then keeps its thread. Fails by deadlock when
+/// the joiner is not told: the other stands in a queue at which no thread looks again.
 #[test]
 fn what_is_started_as_the_runtime_is_left_is_told_to_its_joiner() {
     Model::new().preemptions(1).check("left_while_started", || {
@@ -538,8 +546,8 @@ fn what_is_started_as_the_runtime_is_left_is_told_to_its_joiner() {
     });
 }
 
-/// A goroutine starts another as its runtime is left, or when the ender has gone, and then keeps its thread. Fails by the count
-/// when the other's closure is not dropped: no other thread drops it.
+/// A goroutine starts another as its runtime leaves its goroutines behind, or when the ender has gone, and then keeps its
+/// thread. Fails by the count when the other's closure is not dropped: no other thread drops it.
 #[test]
 fn what_is_started_when_the_ender_has_gone_is_dropped() {
     Model::new().preemptions(1).check("started_late", || {
@@ -613,6 +621,31 @@ fn one_in_a_mailbox_is_dropped_by_the_end() {
     is_dropped_by_the_end("mail_vs_end", |handle, made| drop(handle.mail(0, made)));
 }
 
+/// A goroutine parks with a limit as its runtime is left, and another stands in its P's queue. The order of the
+/// locks is checked: the other is not set aside while the lock of the mutex's queue is held.
+#[test]
+fn who_parks_with_a_limit_sets_nobody_aside() {
+    Model::new().preemptions(2).check("left_beside_a_limit", || {
+        let runtime = runtime(1, 1);
+        let queued = Flag::default();
+        let lock = std::sync::Arc::new(Mutex::new(()));
+        let _held = lock.lock();
+        let theirs = std::sync::Arc::clone(&lock);
+        drop(runtime.go({
+            let queued = queued.clone();
+            move || {
+                drop(crate::go(|| ()));
+                loom::explore();
+                queued.raise();
+                drop(theirs.try_lock_for(LONG));
+            }
+        }));
+        queued.wait_on_thread();
+        assert_eq!(super::cover::leave(runtime, SECOND).threads_left(), 0);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -628,6 +661,10 @@ fn mutants() {
             (Mutant::SubmitLeavesTheEnd, "what_is_started_as_the_runtime_is_left_is_told_to_its_joiner"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
             (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
+            (Mutant::ShutdownNotTold, "two_who_wake_each_other_are_unwound"),
+            (Mutant::ShutdownNotTold, "a_child_is_unwound_before_its_parent"),
+            (Mutant::ShutdownNotTold, "a_dump_holds_a_g_that_is_called_in"),
+            (Mutant::ShutdownNotTold, "what_is_started_while_the_end_begins_is_dropped_or_unwound"),
             (Mutant::ShutdownReadsHandsFirst, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
             (Mutant::PeekAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
             (Mutant::SetAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),

@@ -1,14 +1,13 @@
-//! Signals on their way from the handler to the thread that serves receivers: each that comes is delivered by a later wait.
+//! Signals on their way from the handler to the thread that serves receivers: a later wait delivers each signal that comes.
 
 use super::caught;
-use crate::host::Active;
 use crate::model::{Model, Mutant, done};
 use crate::os::signal::pending::Pending;
 use loom::thread;
 use std::sync::Arc;
 
-/// Has the thread that serves wait until it has been told of `all`.
-fn serve(pending: &Pending<Active>, all: u64) {
+/// Makes the thread that serves wait until it has been told of `all`.
+fn serve(pending: &Pending, all: u64) {
     let mut came = 0;
     while came != all {
         came |= pending.wait();
@@ -20,7 +19,7 @@ fn serve(pending: &Pending<Active>, all: u64) {
 #[test]
 fn a_signal_beside_another_is_delivered() {
     Model::new().unbounded().check("signal", || {
-        let pending = Arc::new(Pending::<Active>::new());
+        let pending = Arc::new(Pending::new());
         let handlers = [1, 2].map(|signal| {
             let pending = Arc::clone(&pending);
             thread::spawn(move || pending.raise(signal))
@@ -36,7 +35,7 @@ fn a_signal_beside_another_is_delivered() {
 #[test]
 fn a_signal_beside_a_stir_is_delivered() {
     Model::new().unbounded().check("signal_stir", || {
-        let pending = Arc::new(Pending::<Active>::new());
+        let pending = Arc::new(Pending::new());
         let raises = Arc::clone(&pending);
         let handler = thread::spawn(move || {
             raises.raise(1);

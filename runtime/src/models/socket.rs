@@ -1,5 +1,9 @@
 //! A socket's read against a kernel that the model plays: no data and no end of the stream is missed, although a
 //! short read spares the system call that would say `EAGAIN`.
+//!
+//! *Left out*: the order of waiters (`models/io_lock.rs`). *The mutants* take out the order of clear and system call, the
+//! conditions under which a short read counts as drained, the watch for writes, the wakes of a close and of a deadline, and the
+//! orderings of the count of users.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -7,6 +11,7 @@ use crate::model::{Model, Mutant, at_rest, done, note};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::io;
 use std::sync::Arc;
 
@@ -54,7 +59,7 @@ enum Begun {
     No,
 }
 
-/// Has a goroutine read while the model's own thread plays the kernel and the M that comes back from the poller.
+/// Makes a goroutine read while the model's own thread plays the kernel and the M that comes back from the poller.
 fn exchange(
     name: &str,
     most: usize,
@@ -255,6 +260,37 @@ fn room_that_comes_as_a_write_asks_for_it_is_seen() {
     });
 }
 
+/// The writes of a Unix socket end beside a write that finds no room. Fails by deadlock when the writer is not told, or when
+/// the end of the writes and the writer's watch miss each other.
+#[test]
+fn the_end_of_writes_is_told_to_who_waits_for_room() {
+    Model::new().check("end_of_writes", || {
+        let runtime = at_rest::<1>();
+        let handle = Handle::of(&runtime);
+        handle.fill();
+        // It orders nothing: the protocol has to do that.
+        let (socket, ended) = (Arc::new(Socket::new()), Arc::new(AtomicBool::new(false)));
+        let writer = runtime.go({
+            let (socket, ended) = (Arc::clone(&socket), Arc::clone(&ended));
+            move || {
+                let sent = socket.write(|| match ended.load(Relaxed) {
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                    true => Err(io::ErrorKind::BrokenPipe.into()),
+                });
+                assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+                done();
+            }
+        });
+        socket
+            .end_writes(|| {
+                ended.store(true, Relaxed);
+                Ok(())
+            })
+            .unwrap();
+        writer.join().unwrap();
+    });
+}
+
 /// A descriptor that a close takes away.
 struct Descriptor(UnsafeCell<()>);
 
@@ -276,8 +312,8 @@ impl Descriptor {
     }
 }
 
-/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when the close takes
-/// the descriptor away under the system call.
+/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when the close takes the
+/// descriptor away during the system call.
 fn a_close_meets(name: &str, operation: fn(&Socket, &Descriptor) -> io::Result<usize>) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -303,7 +339,7 @@ fn a_close_ends_a_write() {
     a_close_meets("close_vs_write", |socket, descriptor| socket.write(|| descriptor.call()));
 }
 
-/// As `a_close_meets`, for a call without an I/O lock; and of two closes one returns that it closed the socket.
+/// As `a_close_meets`, for a call without an I/O lock; and only one of two closes returns that it closed the socket.
 #[test]
 fn a_close_comes_after_all_calls_and_happens_once() {
     Model::new().preemptions(3).check("close_vs_users", || {
@@ -320,8 +356,8 @@ fn a_close_comes_after_all_calls_and_happens_once() {
     });
 }
 
-/// Of two calls the one that ends last wakes the closer. Fails by two accesses that nothing orders when the last one speaks for
-/// itself alone.
+/// The last of two calls wakes the closer. Fails by two accesses that nothing orders when the closer then comes only after that
+/// call, and not after the other.
 #[test]
 fn a_close_comes_after_both_of_two_calls() {
     Model::new().preemptions(3).check("close_vs_two_users", || {
@@ -336,8 +372,36 @@ fn a_close_comes_after_both_of_two_calls() {
     });
 }
 
-/// Fails by deadlock when the reader sleeps on as its deadline is moved to now; or, with the deadline removed again,
-/// through the data that came meanwhile.
+/// A goroutine is left parked in a function that was given the value, while a thread closes the socket. Fails by deadlock when
+/// the closer waits for the goroutine, which never comes back.
+#[test]
+fn a_use_that_is_left_behind_is_given_up() {
+    Model::new().check("use_left_behind", || {
+        let runtime = at_rest::<1>();
+        let socket = Arc::new(Socket::new());
+        drop(runtime.go({
+            let socket = Arc::clone(&socket);
+            move || {
+                socket.lend(|| {
+                    super::cover::park_for_ever();
+                    Ok(())
+                })
+            }
+        }));
+        // One M and one queue: the goroutine is parked when this one has run.
+        runtime.run(|| ());
+        let closer = loom::thread::spawn({
+            let socket = Arc::clone(&socket);
+            move || socket.close().unwrap()
+        });
+        super::cover::leave(runtime, std::time::Duration::from_secs(1));
+        closer.join().unwrap();
+        done();
+    });
+}
+
+/// Fails by deadlock when the reader sleeps on although its deadline was moved to now, or although data came after the deadline
+/// was removed again.
 #[test]
 fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
     Model::new().check("deadline_vs_read", || {
@@ -367,6 +431,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SocketClearsLate, "an_event_right_after_a_short_read_is_kept"),
+            (Mutant::SocketClearsLate, "a_second_piece_arrives_after_a_short_read"),
             (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
             (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
             (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
@@ -375,11 +440,16 @@ fn mutants() {
             (Mutant::SocketFullReadDrains, "what_a_full_read_leaves_is_read_at_once"),
             (Mutant::PollTakesTheEvent, "an_event_outlives_the_read_that_found_it_and_gave_up"),
             (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),
+            (Mutant::SocketEndsInSilence, "the_end_of_writes_is_told_to_who_waits_for_room"),
+            (Mutant::SocketMissesTheEnd, "the_end_of_writes_is_told_to_who_waits_for_room"),
+            (Mutant::SocketLooksBeforeItWatches, "the_end_of_writes_is_told_to_who_waits_for_room"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLastLooksRelaxed, "a_close_comes_after_both_of_two_calls"),
             (Mutant::UsersLastIsSilent, "a_close_comes_after_all_calls_and_happens_once"),
+            (Mutant::UsersLeftBehind, "a_use_that_is_left_behind_is_given_up"),
             (Mutant::PollSeenLate, "data_and_the_end_in_one_event_arrive"),
+            (Mutant::PollSeenLate, "a_piece_and_the_end_arrive"),
         ],
     );
 }

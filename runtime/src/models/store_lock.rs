@@ -1,12 +1,15 @@
 //! A lock that is let go by a store: one holder at a time, and no sleeper is forgotten.
 //!
 //! loom has no barrier that one thread asks for and another passes. Here each thread has a word, which its light barrier
-//! exchanges, and a heavy one exchanges those of all: so each light barrier comes before or after each heavy one, and neither
-//! light ones nor fences are ordered with a light one, as on a machine.
+//! exchanges, and a heavy one exchanges those of all: so each light barrier comes before or after each heavy one, but a light
+//! one is not ordered with other light ones or with fences, as on a machine.
+//!
+//! *Left out*: the futex; a sleeper waits for a `Condvar` of loom's. *The mutants* take out the barrier, the fences, the wake,
+//! and the orderings of the lock.
 
 use super::caught;
 use crate::model::{Model, Mutant};
-use crate::prim::store_lock::{Beds, PASSED, StoreLock};
+use crate::prim::store_lock::{Buckets, PASSED, StoreLock};
 use crate::prim::{AcqRel, AtomicU32};
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
@@ -18,10 +21,10 @@ const ANOTHER_SLEEPS: u32 = PASSED | 1;
 /// How many threads there are; the first one makes the others.
 const THREADS: usize = 3;
 
-/// Two locks, and one bed for both.
+/// Two locks, and one bucket for both.
 struct Locks {
     all: AtomicU32,
-    bed: AtomicU32,
+    bucket: AtomicU32,
     barriers: [AtomicU32; THREADS],
     /// No sleeper needs a barrier.
     spared: bool,
@@ -40,13 +43,13 @@ unsafe impl Sync for Locks {}
 #[derive(Clone)]
 struct On(Arc<Locks>, usize);
 
-impl Beds for On {
+impl Buckets for On {
     fn all(&self) -> &AtomicU32 {
         &self.0.all
     }
 
-    fn bed(&self, _lock: usize) -> &AtomicU32 {
-        &self.0.bed
+    fn bucket(&self, _lock: usize) -> &AtomicU32 {
+        &self.0.bucket
     }
 
     fn light_barrier(&self) {
@@ -87,11 +90,11 @@ impl Beds for On {
 }
 
 impl On {
-    /// The first thread, with this word of all.
+    /// The locks on the first thread; `all` is the word of all threads at the beginning.
     fn new(all: u32) -> Self {
         let locks = Locks {
             all: AtomicU32::new(all),
-            bed: AtomicU32::new(0),
+            bucket: AtomicU32::new(0),
             barriers: [(); THREADS].map(|()| AtomicU32::new(0)),
             spared: all == ANOTHER_SLEEPS,
             queues: [(); 2].map(|()| (Mutex::new(()), Condvar::new())),
@@ -133,20 +136,21 @@ impl On {
         loom::thread::spawn(move || f(&theirs))
     }
 
-    /// All have let go. Where nothing needs a barrier an unlock has taken PASSED back, or no thread has slept.
+    /// Asserts the sum once all have let go. If no sleeper needs a barrier, an unlock has taken PASSED back, or no thread has
+    /// slept.
     fn assert_sum(&self, sum: u32) {
         self.take(0);
         // SAFETY: under the lock.
         assert_eq!(self.0.count.with(|count| unsafe { *count }), sum);
         self.let_go(0);
-        let counts = [&self.0.all, &self.0.bed].map(|count| count.load(Ordering::Relaxed));
+        let counts = [&self.0.all, &self.0.bucket].map(|count| count.load(Ordering::Relaxed));
         let all = if self.0.spared { ANOTHER_SLEEPS } else { 0 };
         assert_eq!(counts, [all, 0], "a sleeper is counted that is not there, or PASSED is kept");
     }
 }
 
-/// Fails by deadlock where a sleeper is forgotten, by a causality violation where two have the lock, or a holder does not see
-/// what the one before has done.
+/// Fails by deadlock when a sleeper is forgotten, by a causality violation when two threads have the lock, or a holder does not
+/// see what the holder before it has done.
 #[test]
 fn a_holder_lets_go_while_another_falls_asleep() {
     Model::new().unbounded().check("store_lock", || {
@@ -158,7 +162,7 @@ fn a_holder_lets_go_while_another_falls_asleep() {
     });
 }
 
-/// As `a_holder_lets_go_while_another_falls_asleep`, while a thread sleeps for another lock of the same bed's number.
+/// As `a_holder_lets_go_while_another_falls_asleep`, while a thread sleeps for another lock of the same bucket's number.
 #[test]
 fn a_holder_lets_go_while_others_sleep_elsewhere() {
     Model::new().unbounded().check("store_lock_elsewhere", || {
@@ -170,8 +174,8 @@ fn a_holder_lets_go_while_others_sleep_elsewhere() {
     });
 }
 
-/// A thread sleeps for the second lock until the sleeper of the first lock is done; the latter may rely on the former's
-/// barrier. Fails by deadlock where the latter does not see what came before that barrier.
+/// A thread sleeps for the second lock until the sleeper of the first lock is done; the sleeper of the first lock may rely on
+/// the barrier of the second's. Fails by deadlock when it does not see what came before that barrier.
 #[test]
 fn a_sleeper_relies_on_the_barrier_of_another() {
     Model::new().check("store_lock_passed", || {
@@ -188,7 +192,7 @@ fn a_sleeper_relies_on_the_barrier_of_another() {
     });
 }
 
-/// Two sleepers. Fails by deadlock where one of them is forgotten.
+/// Two sleepers. Fails by deadlock when one of them is forgotten.
 #[test]
 fn two_sleepers_are_woken() {
     Model::new().check("store_lock_two", || {
@@ -201,7 +205,7 @@ fn two_sleepers_are_woken() {
     });
 }
 
-/// PASSED stands, and no thread sleeps. Fails by a deadlock or a wrong count where the thread that takes PASSED back forgets a
+/// PASSED stands, and no thread sleeps. Fails by deadlock or a wrong count when the thread that takes PASSED back forgets a
 /// sleeper that has relied on it.
 #[test]
 fn a_sleeper_comes_as_the_barrier_is_forgotten() {
@@ -223,6 +227,7 @@ fn mutants() {
         &[
             (Mutant::StoreLockTakenRelaxed, ONE),
             (Mutant::StoreLockFreedRelaxed, ONE),
+            (Mutant::StoreLockFreedRelaxed, "two_sleepers_are_woken"),
             (Mutant::StoreLockWakesNobody, ONE),
             (Mutant::StoreLockSleepsNoBarrier, ONE),
             (Mutant::StoreLockSleepsNoFence, ELSEWHERE),

@@ -2,6 +2,11 @@
 //!
 //! A missing wake-up rarely loses work, only parallelism. So in most of these models a goroutine keeps its M, and with
 //! it the P, until the submitted goroutine has run elsewhere: a lost wake-up is a deadlock.
+//!
+//! *Modelled*: submissions by goroutines and threads, and the end of the runtime, against Ms that spin, steal, give up, stand
+//! by, or do not start. *Left out*: visits and sleepers (`models/visits.rs`), the limit of threads (`models/summons.rs`), and
+//! changes of the number of Ps (`models/procs.rs`). *The mutants* take out SubmitFence, IdleFence, SpinnerFence and StopFence,
+//! each re-check of the queues, the order of a count and the look after it, and each correction of the count of spinning Ms.
 
 use super::caught;
 use super::cover::{Handle, Made, blocking_here};
@@ -211,8 +216,9 @@ fn what_is_left_to_a_spinner_that_finds_work_is_run() {
     });
 }
 
-/// As `what_is_left_to_a_spinner_that_finds_work_is_run`, by a goroutine that keeps its M: the second stands in that M's ring.
-/// Fails by deadlock when the M that finds the first reads the ring before others see that it spins no more.
+/// As `what_is_left_to_a_spinner_that_finds_work_is_run`, but a goroutine that keeps its M submits the second one, which stands
+/// in that M's ring. Fails by deadlock when the M that finds the first reads the ring before others see that it no longer
+/// spins.
 #[test]
 fn what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run() {
     Model::new().preemptions(1).check("spinner_finds_work_vs_ring", || {
@@ -233,10 +239,9 @@ fn what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run() {
     });
 }
 
-/// Two goroutines are injected while one M sleeps and the other gives up. The sleeper is woken, takes both, and finds
-/// no idle P for the second goroutine; meanwhile the other M has seen it spin, and so not begun to spin itself. That M
-/// has to look again all the same, and to spin then: else it finds that one spins already, gives up, sees the work,
-/// and so on.
+/// Two goroutines are injected while one M sleeps and the other gives up. The sleeper is woken, takes both, and finds no idle P
+/// for the second goroutine; meanwhile the other M has seen it spin, and so has not begun to spin itself. The other M has to
+/// look again all the same, and to spin then: else it finds that an M spins already, gives up, sees the work, and so on.
 #[test]
 fn an_m_that_did_not_spin_looks_again() {
     Model::new().preemptions(1).check("no_spinner_gives_up", || {
@@ -275,9 +280,9 @@ fn a_goroutine_that_yields_is_run_elsewhere() {
     });
 }
 
-/// An M gives up while a goroutine of another comes back from a blocking call, takes the idle P, and submits: it finds
-/// the first M spinning and leaves the submitted goroutine to that M. Fails by deadlock when that M passes the P over,
-/// because the P was idle a moment before.
+/// An M gives up while a goroutine of another comes back from a blocking call, takes the idle P, and submits: it finds the
+/// first M spinning and leaves the submitted goroutine to that M. Fails by deadlock when the first M passes the P over, because
+/// the P was idle a moment before.
 #[test]
 fn work_of_a_p_that_was_idle_is_seen() {
     Model::new().check("idle_p_snapshot", || {
@@ -306,9 +311,9 @@ fn work_of_a_p_that_was_idle_is_seen() {
     });
 }
 
-/// A submitter has seen an idle P and counts the M that it is about to wake as spinning; a goroutine that comes back
-/// from a blocking call takes that P, ends, and leaves the P idle. Fails by deadlock when the count stays, or stays for
-/// longer: the next submitter, a thread, believes that an M looks for work.
+/// A submitter has seen an idle P and counts the M that it is about to wake as spinning; a goroutine that comes back from a
+/// blocking call takes that P, ends, and leaves the P idle. Fails by deadlock when the count stays, or stays too long: the next
+/// submitter, a thread, believes that an M looks for work.
 #[test]
 fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     Model::new().preemptions(2).check("claim_in_vain", || {
@@ -349,9 +354,9 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     });
 }
 
-/// There are more Ps than Ms: one P is always idle, so that each submitter looks for an M to bring it to, also for the M
-/// that has just stood by and sees work after all. Fails by deadlock when that M takes another P than it was given, or
-/// when the P for which no M was found is neither held nor idle.
+/// There are more Ps than Ms: one P is always idle, so each submitter looks for an M to bring it to, also beside an M that has
+/// just stood by and sees work after all. Fails by deadlock when that M takes another P than it was given, or when the P for
+/// which no M was found is neither held nor idle.
 #[test]
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {
@@ -605,6 +610,7 @@ fn mutants() {
             (Mutant::RunnextNeverStolen, SPINNER),
             (Mutant::EmptyIgnoresRunnext, SPINNER),
             (Mutant::SubmitNoWake, ONE),
+            (Mutant::SubmitNoWake, "work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle"),
             (Mutant::IdleSkipsGlobal, ONE),
             (Mutant::ArrivalsUnseen, LEFT),
             (Mutant::InjectWakesNobody, FOUND),

@@ -1,10 +1,15 @@
 //! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and no goroutine is left.
+//!
+//! *The mutants* take out SummonedInVainFence, the order of the count and the lock, the critical sections in which an M stands
+//! by, and each take-over of a claim to spin.
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
 use super::procs::{First, one_on, one_p};
 use crate::Runtime;
-use crate::model::{Body, Flag, Model, Mutant, Parts, done, runtime, together};
+use crate::model::{
+    Body, Flag, Model, Mutant, Parts, done, grant_threads, pass, refuse_threads, runtime, together,
+};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -260,6 +265,61 @@ fn an_m_that_is_being_started_keeps_no_m_on_its_note() {
     });
 }
 
+/// There is a second P, and no M for it: a thread is refused. Then one could be had again, and the pause has begun.
+fn refuse_a_thread() {
+    refuse_threads();
+    crate::set_procs(2);
+    drop(crate::go(|| ()));
+    grant_threads();
+    assert_eq!(crate::handle().refused().threads(), 1);
+}
+
+/// A goroutine is submitted in the pause after a refused thread, and the monitor looks when the pause is over. Fails by an
+/// assertion when the submission asks for a thread all the same; by deadlock when the monitor does not.
+#[test]
+fn what_a_pause_has_kept_waiting_is_run_when_it_is_over() {
+    Model::new().preemptions(1).check("refused_thread_pause", || {
+        let runtime = runtime(1, 2);
+        let handle = Handle::of(&runtime);
+        let [waits, ran] = <[Flag; 2]>::default();
+        let keeps = runtime.go({
+            let [waits, raised] = [&waits, &ran].map(Flag::clone);
+            move || {
+                refuse_a_thread();
+                refuse_threads();
+                drop(crate::go(move || raised.raise()));
+                assert_eq!(crate::handle().refused().threads(), 1, "no thread is asked for in the pause");
+                grant_threads();
+                loom::explore();
+                waits.raise();
+                ran.wait_on_thread();
+                done();
+            }
+        });
+        waits.wait_on_thread();
+        // For longer than the pause.
+        pass(Duration::from_secs(1));
+        handle.monitor_looks(Duration::ZERO);
+        keeps.join().unwrap();
+    });
+}
+
+/// A thread is refused, and the only M's goroutine ends with its thread, in the pause, beside another goroutine. Fails by
+/// deadlock when no thread is asked for then.
+#[test]
+fn where_no_m_lives_there_is_no_pause() {
+    Model::new().preemptions(1).check("refused_thread_without_an_m", || {
+        let runtime = runtime(1, 2);
+        let left = runtime.go(|| {
+            crate::lock_os_thread();
+            refuse_a_thread();
+            loom::explore();
+            crate::go(done)
+        });
+        left.join().unwrap().join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -275,6 +335,9 @@ fn mutants() {
             (Mutant::NoteLeavesTheClaim, "an_m_that_is_being_started_keeps_no_m_on_its_note"),
             (Mutant::RelievedStartCountsNot, "an_m_that_is_being_started_keeps_no_m_asleep"),
             (Mutant::LimitForgetsTheAsked, "no_more_threads_are_started_than_there_may_be"),
+            (Mutant::RefusedThreadIsAskedForAgain, "what_a_pause_has_kept_waiting_is_run_when_it_is_over"),
+            (Mutant::PauseStrandsItsWork, "what_a_pause_has_kept_waiting_is_run_when_it_is_over"),
+            (Mutant::PauseWithoutAnM, "where_no_m_lives_there_is_no_pause"),
         ],
     );
 }

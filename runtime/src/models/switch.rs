@@ -1,6 +1,7 @@
 //! Functions around the switches: a goroutine that publishes its wait and sleeps later loses no ready, no cancel, no timer.
 
 use super::caught;
+use super::cover::refuse_beside_the_timer;
 use super::interrupt::cancel_and_notify;
 use super::park::Place;
 use crate::context::{Context, ContextError};
@@ -145,6 +146,18 @@ fn the_end_of_the_runtime_finds_a_goroutine_before_its_switch() {
     });
 }
 
+/// As the model of the same name in `models/timer.rs`: here the goroutine calls its commit hook itself, with the timer armed.
+#[test]
+fn a_wait_that_was_refused_meets_its_timer() {
+    Model::new().preemptions(2).check("hooks_vs_refusal", || {
+        let calls = Calls::register();
+        let _runtime = refuse_beside_the_timer();
+        let (suspended, resumed) = calls.seen();
+        assert_eq!(suspended, resumed);
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     let cancel = "a_cancel_before_the_switch_unwinds";
@@ -153,6 +166,7 @@ fn mutants() {
         &[
             (Mutant::AnnounceUnsaved, cancel),
             (Mutant::AnnounceForgetsInterrupts, cancel),
+            (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::ParkAgainBlind, "a_ready_before_the_switch_is_not_lost"),
         ],
     );

@@ -12,8 +12,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A waker of another executor's, whose thread sleeps in `until_woken`. It is never woken for nothing, unlike loom's
-/// `Notify`: a poll that no wake has asked for would hide that the wake is lost.
+/// A waker of another executor, whose thread sleeps in `until_woken`. It is never woken for nothing, unlike loom's `Notify`: a
+/// poll that no wake has asked for would hide that the wake is lost.
 pub(super) struct Foreign(Mutex<bool>, Condvar);
 
 impl Foreign {
@@ -40,7 +40,7 @@ pub(super) fn poll<F: Future>(future: Pin<&mut F>, task: &Arc<Foreign>) -> Poll<
     future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 
-/// Polls until the future is ready, when woken.
+/// Polls the future, each time after a wake, until it is ready.
 pub(super) fn run<F: Future>(mut future: Pin<&mut F>, task: &Arc<Foreign>) -> F::Output {
     loop {
         match poll(future.as_mut(), task) {
@@ -78,7 +78,7 @@ fn the_task_that_has_polled_last_is_woken() {
     });
 }
 
-/// Fails by deadlock when the one notification goes with a future that is dropped; by a causality violation when the record
+/// Fails by deadlock when the one notification is lost with a future that is dropped; by a causality violation when the record
 /// is let go while the notifier reads it.
 #[test]
 fn a_future_that_is_dropped_takes_no_notification_with_it() {
@@ -106,8 +106,8 @@ impl Wake for Drops {
     }
 }
 
-/// One release grants two requests, and the waker of the first drops the second. Fails by a drop that waits for ever, or by
-/// the count.
+/// One release grants two requests, and the waker of the first drops the second. Fails when the drop waits for ever, or by the
+/// count.
 #[test]
 fn a_waker_may_drop_another_future_that_is_notified() {
     Model::new().check("task_drops_another", || {
@@ -137,8 +137,8 @@ fn a_waker_may_drop_another_future_that_is_notified() {
     });
 }
 
-/// One change of a `watch` readies a task that waits to read the value and one that waits for the change; the waker of the one
-/// drops the future of the other. Fails by a drop that waits for ever.
+/// One change of a `watch` readies a task that waits to read the value and one that waits for the change; the waker of one of
+/// them drops the future of the other. Fails when the drop waits for ever.
 #[test]
 fn a_readers_waker_may_drop_who_waits_for_the_change() {
     Model::new().check("task_drops_a_watcher", || {
@@ -188,6 +188,7 @@ fn mutants() {
             (Mutant::TaskLooksFirst, "the_task_that_has_polled_last_is_woken"),
             (Mutant::TaskKeepsTheOldWaker, "the_task_that_has_polled_last_is_woken"),
             (Mutant::TaskIsCalledEarly, "a_task_is_woken"),
+            (Mutant::TaskIsCalledEarly, "a_goroutine_that_polls_is_woken_by_one_that_notifies"),
             (Mutant::TaskLeavesBesideTheReady, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::EventForgetsItsNotification, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::NotifiedCallsInBetween, "a_waker_may_drop_another_future_that_is_notified"),

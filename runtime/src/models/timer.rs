@@ -1,9 +1,14 @@
 //! Callbacks: stop, reset and firing agree on how often a callback is called, no M sleeps past a callback that a
 //! thread sets, and none is lost with its runtime.
+//!
+//! *Modelled*: one or two heaps, the M in the poller, the timer thread and its callback threads. *The mutants* take out
+//! IdleFence and TimerFence, the one critical section of a firing, the wake-ups of an M or thread that would sleep past an
+//! earlier time, and the moves of callbacks at the end of a runtime.
 
 use super::caught;
 use super::cover::{
-    Handle, Held, InlineCall, leave_call, refuse_after, timer_thread_ends, timer_thread_is_quiet,
+    Handle, Held, InlineCall, ask_for_the_timer_thread, leave_call, refuse_beside_the_timer,
+    timer_thread_ends, timer_thread_is_quiet,
 };
 use super::task::{Foreign, poll, run};
 use crate::model::{
@@ -336,26 +341,13 @@ fn the_timers_thread_goes_with_its_last_callback() {
 #[test]
 fn a_wait_that_was_refused_meets_its_timer() {
     Model::new().preemptions(2).check("refused_vs_timer", || {
-        let runtime = runtime(1, 1);
-        let (handle, armed) = (Handle::of(&runtime), Flag::default());
-        let raises = armed.clone();
-        let owner = runtime.go(move || {
-            refuse_after(|| {
-                loom::explore();
-                raises.raise();
-            });
-            // The next wait is not readied by that timer.
-            refuse_after(|| ());
-        });
-        armed.wait_on_thread();
-        handle.serve_timers();
-        owner.join().unwrap();
+        let _runtime = refuse_beside_the_timer();
         done();
     });
 }
 
-/// The start of the timers' thread is refused once. Fails by deadlock when the next setter asks for none, as its callback is
-/// not the earliest.
+/// The start of the timer thread is refused once. Fails by deadlock when the next setter does not ask for it again, as its
+/// callback is not the earliest.
 #[test]
 fn a_timers_thread_that_was_refused_is_asked_for_again() {
     Model::new().check("timer_thread_refused", || {
@@ -370,6 +362,45 @@ fn a_timers_thread_that_was_refused_is_asked_for_again() {
         drop(calls);
         timer_thread_ends();
         done();
+    });
+}
+
+/// A call is left while the timer thread is refused. Fails when the thread that leaves the call makes it, and by deadlock when
+/// a look does not ask for the timer thread again.
+#[test]
+fn a_call_that_is_left_without_a_thread_waits_for_one() {
+    Model::new().check("left_refused", || {
+        let count = Count::default();
+        refuse_threads();
+        let calls = count.clone();
+        leave_call(move || calls.add());
+        ask_for_the_timer_thread();
+        assert_eq!(count.get(), 0, "called by a thread that leaves it, or asks");
+        assert!(!timer_thread_is_quiet(), "a call waits");
+        grant_threads();
+        ask_for_the_timer_thread();
+        count.reaches(1);
+        done();
+        timer_thread_ends();
+    });
+}
+
+/// A call waits for the timer thread, and the monitors of two runtimes look. Fails when both start that thread: then one thread
+/// still runs when the state says that there is none.
+#[test]
+fn two_looks_start_one_timer_thread() {
+    Model::new().preemptions(2).check("left_vs_looks", || {
+        let count = Count::default();
+        refuse_threads();
+        let calls = count.clone();
+        leave_call(move || calls.add());
+        grant_threads();
+        let looks = loom::thread::spawn(ask_for_the_timer_thread);
+        ask_for_the_timer_thread();
+        count.reaches(1);
+        done();
+        looks.join().unwrap();
+        timer_thread_ends();
     });
 }
 
@@ -449,7 +480,7 @@ fn a_turn_goes_on_beside_the_beat() {
         fall_asleep::<1>(&runtime);
         pass(LONG);
         loom::explore();
-        // Has the M look at the time.
+        // Makes the M look at the time.
         drop(runtime.go(|| ()));
         // The first may have the time, and be gone.
         let _sent = s.send(());
@@ -461,8 +492,8 @@ fn a_turn_goes_on_beside_the_beat() {
     });
 }
 
-/// The goroutine that has the turn is left behind by its runtime, and one of another runtime waits behind it. Fails by deadlock
-/// when that does not hear of it.
+/// The goroutine that has the turn is left behind by its runtime, and a goroutine of another runtime waits behind it. Fails by
+/// deadlock when the second does not hear that the turn is its own.
 #[test]
 fn a_turn_goes_on_from_a_goroutine_that_is_left_behind() {
     Model::new().preemptions(1).check("turn_left_behind", || {
@@ -492,7 +523,7 @@ fn a_task_that_sleeps_is_given_an_earlier_time() {
         // Before the next poll, which would see by the clock that the time has come.
         task.until_woken();
         run(Pin::new(&mut sleep), &task);
-        // The clock has not come to the time of before.
+        // The clock has not come to the time that was set before.
         assert!(sleep_async(Duration::ZERO).deadline() < before, "woken late");
         done();
         timer_thread_ends();
@@ -571,9 +602,13 @@ fn mutants() {
             (Mutant::OrphanStaysHome, END),
             (Mutant::UnrunFiringLost, DUE),
             (Mutant::LeftInSilence, "a_call_is_left_to_a_timer_thread_that_goes_to_sleep"),
-            (Mutant::CallerEndsLate, "a_callback_thread_does_not_end_before_a_call_that_waits"),
+            (Mutant::LeaverCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
+            (Mutant::MonitorLeavesCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
+            (Mutant::LookStartsAnother, "two_looks_start_one_timer_thread"),
+            (Mutant::CallbackThreadEndsLate, "a_callback_thread_does_not_end_before_a_call_that_waits"),
             (Mutant::TimerThreadEndsLate, "the_timers_thread_does_not_end_before_a_callback"),
             (Mutant::TimerThreadLooksEarly, "the_timers_thread_does_not_sleep_past_a_callback"),
+            (Mutant::TimerThreadLooksEarly, "a_sleep_is_dropped_beside_the_firing"),
             (Mutant::TimerThreadRefusedForGood, "a_timers_thread_that_was_refused_is_asked_for_again"),
             (Mutant::TimerThreadNotTold, "the_timers_thread_goes_with_its_last_callback"),
         ],

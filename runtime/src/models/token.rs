@@ -43,7 +43,7 @@ fn a_wait_that_times_out_leaves_the_token() {
         let (gives, takes) = (Arc::clone(&token), Arc::clone(&token));
         let owner = runtime.go(move || {
             let giver = thread::spawn(move || gives.unpark());
-            let limit = Active::now().saturating_add(AT_ONCE);
+            let limit = Active::after(AT_ONCE);
             if !Arc::clone(&takes).park(Some(limit)) {
                 takes.park(None);
             }

@@ -40,6 +40,9 @@ fn a_stack_cache_is_emptied_while_its_p_retires() {
 fn mutants() {
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::TrimEmptiesBusyCaches, "a_stack_cache_is_emptied_while_its_p_comes_and_goes")],
+        &[
+            (Mutant::TrimEmptiesBusyCaches, "a_stack_cache_is_emptied_while_its_p_comes_and_goes"),
+            (Mutant::TrimEmptiesBusyCaches, "a_stack_cache_is_emptied_while_its_p_retires"),
+        ],
     );
 }

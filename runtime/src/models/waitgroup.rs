@@ -107,8 +107,8 @@ fn one_who_is_interrupted_leaves_the_others_to_be_called() {
     });
 }
 
-/// A task waits beside the last `done`, and another future that waited is dropped. Fails by deadlock when the dropped future
-/// takes the task's wake with it, or when the task is not woken; by a causality violation when the task does not see what was
+/// A task waits beside the last `done`, and another future that waited is dropped. Fails by deadlock when the task's wake is
+/// lost with the dropped future, or when the task is not woken; by a causality violation when the task does not see what was
 /// done.
 #[test]
 fn a_task_sees_what_was_done_when_another_is_dropped() {
@@ -144,7 +144,7 @@ fn a_zero_that_others_wait_for_shows_what_was_done() {
     });
 }
 
-/// As `a_zero_shows`, of a future that finds the zero as it is polled first.
+/// As `a_zero_shows`, with a future that finds the zero at its first poll.
 #[test]
 fn a_future_that_finds_zero_shows_what_was_done() {
     Model::new().preemptions(3).check("waitgroup_polled", || {
@@ -160,6 +160,7 @@ fn mutants() {
         &[
             (Mutant::WaitGroupWakesNobody, model),
             (Mutant::WaitGroupNoRecheck, model),
+            (Mutant::WaitGroupNoRecheck, "a_zero_counts_whatever_is_added_after_it"),
             (Mutant::WaitGroupDoneRelaxed, model),
             (Mutant::WaitGroupLeavesUnmarked, "a_task_sees_what_was_done_when_another_is_dropped"),
             (Mutant::WaitGroupLeavesUnmarked, "one_who_is_interrupted_leaves_the_others_to_be_called"),

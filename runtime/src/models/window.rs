@@ -1,4 +1,10 @@
 //! The hand-off word: at every moment exactly one M, or retaker, owns a P.
+//!
+//! *Modelled*: owners of a P that enter and leave the runtime, or block outside it, and a retaker, on a kernel with the barrier
+//! on all threads, without it, and with one that is refused. *Left out*: which Ps the monitor chooses
+//! (`sched/threads/retake.rs`). *The mutants* take out EntryBarrier, EntryFence and RetakeBarrier, the looks of both sides at
+//! the word, the generation of a lease, and the orderings of the word. *Failures*: two owners are a causality violation at the
+//! P's ghost; a lost P is a deadlock.
 
 use super::caught;
 use super::cover::{Held, switch_point};
@@ -22,23 +28,22 @@ fn enters_beside_a_retaker(retake: fn(Held) -> bool) {
     done();
 }
 
-/// A goroutine enters and leaves the runtime while a retaker takes its M to be away. The owner of the P touches the
-/// P's ghost: fails by a causality violation when two threads do and nothing orders them, by deadlock when the P is
-/// lost.
+/// A goroutine enters and leaves the runtime while a retaker takes its M to be away. The owner of the P touches the P's ghost:
+/// fails by a causality violation when two threads touch it and nothing orders them, by deadlock when the P is lost.
 #[test]
 fn a_p_has_one_owner_while_it_is_retaken() {
     Model::new().with_retaker().check("retake_vs_enter", || enters_beside_a_retaker(Held::retake));
 }
 
-/// As `a_p_has_one_owner_while_it_is_retaken`, where the kernel has no barrier on all threads: the retaker fences,
-/// and so does each entry.
+/// As `a_p_has_one_owner_while_it_is_retaken`, on a kernel without a barrier on all threads: the retaker fences, and so does
+/// each entry.
 #[test]
 fn a_p_has_one_owner_where_both_sides_fence() {
     let scene = || enters_beside_a_retaker(Held::retake);
     Model::new().with_retaker_that_fences().check("retake_by_fences", scene);
 }
 
-/// As `a_p_has_one_owner_while_it_is_retaken`, of a goroutine that has had its time: it cedes the P if it enters meanwhile.
+/// As `a_p_has_one_owner_while_it_is_retaken`, with a goroutine that has had its time: it cedes the P if it enters meanwhile.
 #[test]
 fn a_p_has_one_owner_while_it_is_demanded() {
     Model::new().with_retaker().check("demand_vs_enter", || enters_beside_a_retaker(Held::demand));
@@ -96,8 +101,8 @@ fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
     (retaker, over)
 }
 
-/// As `a_p_has_one_owner_while_it_is_retaken`, where the kernel refuses the retaker the barrier on all threads, for
-/// an M that counts on it: the retaker waits until that M's thread was switched out.
+/// As `a_p_has_one_owner_while_it_is_retaken`, but the kernel refuses the retaker the barrier on all threads, and the M counts
+/// on it: the retaker waits until that M's thread was switched out.
 #[test]
 fn a_p_has_one_owner_when_the_barrier_is_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_refused", || {
@@ -262,6 +267,7 @@ fn mutants() {
             (Mutant::WindowNoEntryBarrier, model),
             (Mutant::WindowNoRetakeBarrier, model),
             (Mutant::WindowBlind, model),
+            (Mutant::WindowBlind, "a_p_has_one_owner_where_it_is_demanded_by_fences"),
             (Mutant::WindowEnterBlind, model),
             (Mutant::WindowSameGeneration, model),
             (Mutant::WindowLeaveRelaxed, model),

@@ -18,14 +18,14 @@
 //! deadline), and then exchanges the slot. The owner announces itself in the slot, and then reads the mark. One of the
 //! two exchanges comes first: either the owner sees the mark, or the closer finds the announcement.
 //!
-//! *A time limit that fires at once.* The wait's timer is armed before O3, and may ready the owner while the M that
-//! parked it has O3 still to do. O3 would then put the ticket into the slot when the owner does not wait under it any
-//! more, or into the announcement of its next wait. So in a wait with a limit the parking M holds the side's gate
-//! until O3 is over, and the owner, when it runs again, first passes that gate.
+//! *A time limit that fires at once.* The wait's timer is armed before O3, and can ready the owner while the M that parked it
+//! still has O3 to do. O3 would then put the ticket into the slot when the owner does not wait under that ticket any more, or
+//! into the announcement of the owner's next wait. So in a wait with a limit the parking M holds the side's gate until O3 is
+//! over, and the owner, when it runs again, first passes that gate.
 //!
-//! Each park on this slot has a new ticket. E2 reads `owner` and `number` before E1's exchange; if the exchange
-//! succeeds, the slot still had the same ticket, so the two were not written in between. A claim under a wait number
-//! that is over fails, and touches only the owner's status word, which stays mapped (`g/mod.rs`, invariant 3).
+//! Each park on this slot has a new ticket. E2 reads `owner` and `number` before E1's exchange; if the exchange succeeds, the
+//! slot still had the same ticket, so `owner` and `number` were not written in between. A claim under a wait number that is
+//! over fails, and touches only the owner's status word, which stays mapped (`g/mod.rs`, invariant 3).
 //!
 //! `seen` keeps the events that are reported once only: the peer has closed, an error, urgent data (at whose mark a
 //! read stops short). As long as none of them was seen, a read that filled less than its buffer has drained the
@@ -46,7 +46,6 @@ use crate::prim::{
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
 use crate::wait::status::{Then, WaitNumber};
-use crate::wait::task::FoundTasks;
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_netpoll::{Block, Cause, Commit as SlotCommit, Leave, Readiness, Slot, Ticket, Unblock};
 use gmp_timers::Nanos;
@@ -57,8 +56,9 @@ mod tasks;
 pub(crate) use tasks::{Begun, Kept, Turn};
 use tasks::{TaskWord, Wakers};
 
-/// For a look that finds more than one goroutine. Where a thousand connections are served, the frames have left the cache since
-/// the last event; a goroutine that is found alone is resumed at once, and fetches them itself.
+/// Fetches the frames of both goroutines, for a look that finds more than one. With a thousand connections, a goroutine's
+/// frames have left the cache since its last event; a goroutine that is found alone is resumed at once, and fetches its frames
+/// itself.
 ///
 /// # Safety
 /// As `GRef::fetch_frames`, of both.
@@ -127,8 +127,8 @@ impl<H: Host> Side<H> {
 
     /// Exchanges the word. The error is the current value.
     fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
-        // AcqRel, each exchange the partner of the others: what either side wrote before is seen by the other after.
-        // Acquire: likewise.
+        // AcqRel, each exchange the partner of the others: what one side wrote before its exchange, the other side sees after
+        // its own. Acquire: likewise.
         match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(now) => Err(Slot::from_bits(now)),
@@ -173,7 +173,7 @@ impl<H: Host> Side<H> {
             let next = match seen.block() {
                 // The event stays in the slot for `clear`, before the system call, as the operation may give up
                 // instead.
-                Block::Take(_) => {
+                Block::Ready => {
                     mutant!(PollTakesTheEvent: { let _taken = self.exchange(seen, Slot::NIL); });
                     wait.withdraw();
                     return Waited::Ready;
@@ -302,7 +302,7 @@ pub(crate) struct PollDesc<H: Host> {
     /// Whether the poller reports room to write. Written by the thread that registers the descriptor, and then under the
     /// lock of the socket's registrations.
     watches_writes: AtomicBool,
-    /// Those of the tasks that wait, of both sides.
+    /// The wakers of the tasks that wait, of both sides.
     wakers: Wakers,
 }
 
@@ -332,12 +332,21 @@ impl<H: Host> PollDesc<H> {
 
     /// Returns `true` if a short read proves the socket drained: no event was seen that is reported once only.
     pub(crate) fn may_trust_a_short_read(&self) -> bool {
+        let seen = self.seen();
+        mutant!(SocketTrustsAfterHup: return true);
+        seen.short_read_drains()
+    }
+
+    /// Returns `true` if an event has reported the end of reads.
+    pub(crate) fn has_told_of_an_end(&self) -> bool {
+        self.seen().intersects(Readiness::READ_HUP | Readiness::HUP)
+    }
+
+    fn seen(&self) -> Readiness {
         // Relaxed: an event is in `seen` before it is in the slot. An owner that has taken the event out of the slot, by an
         // exchange that acquires it, sees the bits. An owner that has not taken it finds the event in the slot when it waits,
         // and makes the system call again.
-        let seen = Readiness::from_bits(self.seen.load(Relaxed) as u8);
-        mutant!(SocketTrustsAfterHup: return true);
-        seen.short_read_drains()
+        Readiness::from_bits(self.seen.load(Relaxed) as u8)
     }
 
     /// Parks the calling goroutine, the holder of this direction's I/O lock, until an event comes. `look`, called
@@ -355,9 +364,9 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).wait(wait, How::new(reason).ends(OnInterrupt::Returning), look)
     }
 
-    /// Delivers an event: appends the goroutines that are readied to `found`, and the wakers of tasks to `tasks`.
+    /// Delivers an event: appends the goroutines that are readied to `found`, and calls `tasks` with the wakers of tasks.
     #[inline(always)]
-    pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>, tasks: &mut FoundTasks) {
+    pub(crate) fn unblock(&self, readiness: Readiness, found: &mut GList<H>, tasks: &mut impl FnMut(Waker)) {
         unless!(PollSeenLate, self.see(readiness));
         for (wakes, side) in [(readiness.wakes_reader(), &self.read), (readiness.wakes_writer(), &self.write)]
         {

@@ -6,20 +6,21 @@
 //!   user:    U1 count += 1, unless closed · its system call · U2 count -= 1; closed, and the last?  wake the closer
 //!   closer:  C1 closed := true · … · C4 the count is zero?  else wait
 //! ```
-//! A read or write does not count here: each holds its direction's I/O lock, for which the closer waits (`io_lock.rs`).
-//! The closer checks the count and registers its wait under the lock in which a user that has counted down looks for the
-//! closer. The second of the two sees what the first has done.
+//! A read or write does not count here: each holds its direction's I/O lock, for which the closer waits (`io_lock.rs`). The
+//! closer checks the count and registers its wait under a lock. A user that has counted down looks for the closer under the
+//! same lock. So the second of the two sees what the first has done.
 //!
-//! A descriptor that was lent out (`AsFd`) may be in use by a borrower as long as the socket lives. The closer
-//! replaces such a descriptor by a dead socket under the same number, so that the kernel does not give the number to
-//! another descriptor meanwhile. The process has one dead socket, made at the first loan, so that a close needs no
-//! new descriptor. If the dead socket could not be made, the descriptor stays open until the socket is dropped, and
-//! the closer shuts the connection down so that the peer sees the end; unless the connection may have other
-//! descriptors, which are to go on. A goroutine that its runtime has left behind in a function of the user's, which was given
-//! the socket's value, counts as such a borrower (`io_lock.rs`).
+//! A descriptor that was lent out (`AsFd`) may be in use by a borrower as long as the socket lives. The closer replaces such a
+//! descriptor by a dead socket under the same number, so that the kernel does not give the number to another descriptor
+//! meanwhile. The process has one dead socket, made at the first loan, so that a close needs no new descriptor. If the dead
+//! socket could not be made, the descriptor stays open until the socket is dropped, and the closer shuts the connection down so
+//! that the peer sees the end; unless the connection may have other descriptors, which must go on working. A goroutine that its
+//! runtime has left behind in a program's function, to which the socket's value was lent, counts as such a borrower
+//! (`io_lock.rs`), and no longer as a user: the function may wait, so while it runs, a standing hook stands for U2 (`apart`),
+//! and no closer waits for a function that never returns.
 //!
-//! Invariants: one closer finds the closed bit unset and sets it. The descriptor is closed once the count is zero
-//! after that, and the count does not grow any more.
+//! Invariants: exactly one closer finds the closed bit unset and sets it. The count does not grow after that, and the
+//! descriptor is closed once the count is zero.
 //!
 //! Checked by `models/socket.rs`.
 
@@ -27,6 +28,7 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed, Release};
 use crate::sched::park::{Commit, WaitReason};
+use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Waiter};
 
@@ -67,8 +69,8 @@ impl Users {
         None
     }
 
-    /// Notes that the descriptor is lent out, as long as the socket lives. The caller is a user, or releases the I/O lock of a
-    /// goroutine that never runs again.
+    /// Notes that the descriptor is lent out for the rest of the socket's life. The caller is a user, or releases the I/O lock
+    /// or the use of a goroutine that never runs again.
     pub(crate) fn lend(&self) {
         if self.word.load(Relaxed) & LENT == 0 {
             // Relaxed: before U2's Release, or that of the I/O lock.
@@ -92,7 +94,7 @@ impl Users {
     pub(crate) fn wait_idle(&self) {
         let mut wait = Wait::begin();
         let mut closer = self.closer.lock();
-        // Acquire: their system calls are over: partner U2.
+        // Acquire: the users' system calls are over: partner U2.
         if self.word.load(Acquire.unless(UsersIdleRelaxed)) & !LENT == CLOSED {
             drop(closer);
             return wait.withdraw();
@@ -105,9 +107,21 @@ impl Users {
     }
 }
 
-impl Drop for Use<'_> {
-    fn drop(&mut self) {
-        // U2. Release: partner `wait_idle`. Acquire: partner U2 of the others, for all of which the last one speaks.
+impl Use<'_> {
+    /// Calls `f`, a function of the program's, which may wait, and may lend what it is given. U2 comes after that.
+    pub(crate) fn apart<R>(self, f: impl FnOnce() -> R) -> R {
+        let stands = Stands { hook: StandingHook::new(Stands::give_up), open: self };
+        let hook = (&raw const stands).cast();
+        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `_ends` takes it back before
+        // `stands` is dropped.
+        unsafe { StandingHook::note(hook) };
+        let _ends = StandEnds(hook);
+        f()
+    }
+
+    /// U2.
+    fn leave(&self) {
+        // Release: partner `wait_idle`. Acquire: partner U2 of the other users, on whose behalf the last one wakes the closer.
         let ordering = both(Acquire.unless(UsersLastLooksRelaxed), Release.unless(UsersLeaveRelaxed));
         let left = self.0.word.fetch_sub(1, ordering) - 1;
         if (left & !LENT == CLOSED).unless(UsersLastIsSilent) {
@@ -117,5 +131,40 @@ impl Drop for Use<'_> {
                 closer.wake();
             }
         }
+    }
+}
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Stands for a user that is in a function of the program's.
+#[repr(C)]
+struct Stands<'a> {
+    hook: StandingHook,
+    open: Use<'a>,
+}
+
+impl Stands<'_> {
+    /// # Safety
+    /// `hook` is that of a `Stands` whose goroutine never runs again.
+    unsafe fn give_up(hook: *const AbandonHook) {
+        mutant!(UsersLeftBehind: return);
+        // SAFETY: by this function's contract: the frame that has the value stays, and never drops it.
+        let it = unsafe { &*hook.cast::<Self>() };
+        it.open.0.lend();
+        it.open.leave();
+    }
+}
+
+/// The return, or the unwind, from the program's function.
+struct StandEnds(*const StandingHook);
+
+impl Drop for StandEnds {
+    fn drop(&mut self) {
+        // SAFETY: `apart` has noted the hook, and its frame still has the value.
+        unsafe { StandingHook::take_back(self.0) };
     }
 }

@@ -26,12 +26,12 @@
 //! over. So a closer waits for system calls and for threads in `poll(2)`, but never for a goroutine that is parked or
 //! waits for a P.
 //!
-//! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine
-//! parked in the middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using
-//! the socket. A function of the user's may wait, and take and release other locks, whose hooks take that one's place: while
+//! A goroutine notes the I/O lock that it holds as its abandon hook. If the runtime ends and leaves the goroutine parked in the
+//! middle of an operation, the hook releases the lock, so that other runtimes and threads can go on using the socket. A
+//! function of the program's may wait, and take and release other locks, whose hooks take the place of this lock's hook: while
 //! such a function runs, a standing hook stands for the lock (`apart`). The function may have lent the socket's value to
-//! goroutines that run on. So that hook notes the descriptor as lent out before it releases the lock, and a closer, which then
-//! gets the lock, leaves the value to the drop of the socket: the frame that stays has the socket for good.
+//! goroutines that run on. So the standing hook notes the descriptor as lent out before it releases the lock, and a closer that
+//! then gets the lock leaves the value to the drop of the socket: the frame that was left behind borrows the socket for good.
 //!
 //! Invariants: `resting` is false while the word is Free, and true when the lock is handed to a waiter, until that
 //! waiter goes on. A record's fields are touched under the queue's lock, or after a won claim.
@@ -123,11 +123,11 @@ impl<H: Host> IoLock<H> {
         if let Some(m) = m
             && m.bars_windows()
         {
-            // Also where no goroutine holds the lock: the goroutine has one abandon hook, which is that of the wait it is in.
+            // Even if the lock is free: a goroutine has one abandon hook, and here that is the hook of the wait that it is in.
             switch::refuse_in_hook(m, "what may park");
         }
         let g = m.and_then(M::g);
-        // Acquire: what the last holder did in this direction: partners `pass` and `hand_over`. For loom, IoLockFence says as
+        // Acquire: what the last holder did in this direction: partners `pass` and `hand_over`. In loom, IoLockFence orders as
         // much.
         let got = match self.word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
             Ok(_) => Got::Free,
@@ -283,7 +283,7 @@ impl<H: Host> IoLock<H> {
         drop(waiters);
         if let Some(next) = next {
             mutant!(IoLockHandedBlindly: if !next.claim() { return });
-            next.ready();
+            next.claimed().ready();
         }
     }
 
@@ -301,15 +301,15 @@ impl<H: Host> IoLock<H> {
         self.word.load(Acquire) == FREE
     }
 
-    /// Calls `f`, a function of the user's, which may wait, and lend what it is given. The caller holds this lock, and does not
-    /// rest; `users` are the socket's.
+    /// Calls `f`, a function of the program's, which may wait, and may lend what it is given. The caller holds this lock, and
+    /// does not rest; `users` are the socket's.
     pub(crate) fn apart<R>(&self, users: &Users, f: impl FnOnce() -> R) -> R {
         let Some(g) = M::<H>::current().and_then(M::g) else { return f() };
         let stands = Stands { hook: StandingHook::new(Stands::<H>::give_up), io_lock: self, users };
         // Relaxed: as in `note_holder`. One hook releases the lock, and no more than one.
         g.on_abandon.store(std::ptr::null_mut(), Relaxed);
         let hook = (&raw const stands).cast();
-        // SAFETY: the first field of what `Stands::give_up` expects; taken back by the drop below.
+        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `_ends` takes it back.
         unsafe { StandingHook::note(hook) };
         let _ends = StandEnds { io_lock: self, g, hook };
         f()
@@ -386,7 +386,7 @@ impl<H: Host> IoLock<H> {
     }
 }
 
-/// Stands for the abandon hook of an I/O lock whose holder is in a function of the user's.
+/// Stands for the abandon hook of an I/O lock whose holder is in a function of the program's.
 #[repr(C)]
 struct Stands<'a, H: Host> {
     hook: StandingHook,
@@ -396,18 +396,18 @@ struct Stands<'a, H: Host> {
 
 impl<H: Host> Stands<'_, H> {
     /// # Safety
-    /// `hook` is that of such a value, whose goroutine never runs again.
+    /// `hook` is that of a `Stands` whose goroutine never runs again.
     unsafe fn give_up(hook: *const AbandonHook) {
         // SAFETY: by this function's contract: the frame that has the value stays.
         let it = unsafe { &*hook.cast::<Self>() };
-        // Before the lock's Release: partner `wait_idle` of the closer, which looks after that.
+        // Before the lock's Release, whose partner is the closer's `wait_idle`: the closer looks at the mark after that.
         it.users.lend();
         // SAFETY: by this function's contract.
         unsafe { IoLock::<H>::give_up((&raw const *it.io_lock).cast()) };
     }
 }
 
-/// The return, or the unwind, from the user's function.
+/// The return, or the unwind, from the program's function.
 struct StandEnds<'a, H: Host> {
     io_lock: &'a IoLock<H>,
     g: GRef<H>,
@@ -416,7 +416,7 @@ struct StandEnds<'a, H: Host> {
 
 impl<H: Host> Drop for StandEnds<'_, H> {
     fn drop(&mut self) {
-        // SAFETY: it was noted by `apart`, which still has it.
+        // SAFETY: `apart` has noted the hook, and its frame still has the value.
         unsafe { StandingHook::take_back(self.hook) };
         self.io_lock.note_holder(self.g);
     }
@@ -426,17 +426,17 @@ impl<H: Host> Holder<'_, H> {
     /// The holder rests: the system calls are over, and the holder is about to wait.
     pub(crate) fn rest(&self) {
         if let Some(g) = self.g {
-            // The operation's function may have waited, or held another lock, and has taken that hook back.
+            // The operation's function may have waited, or held another lock, and has taken the hook of that back.
             unless!(IoLockRestsUnnoted, self.io_lock.note_holder(g));
         }
-        // Release: partner `wait_idle`: what was done in them comes before the descriptor is closed.
+        // Release: partner `wait_idle`: what was done in the system calls comes before the descriptor is closed.
         self.io_lock.resting.store(true, Release.unless(IoLockRestRelaxed));
     }
 
     /// H1 and IoLockFence, after a rest. The holder calls `look` before its next system call.
     pub(crate) fn go_on(&self) {
         // An exchange, so that IoLockFence costs nothing more. AcqRel: on x86 the exchange stands for H2
-        // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows nothing rests on it.
+        // (`fence_after_exchange`), whose partner is SocketFence; where a fence follows, nothing depends on this ordering.
         self.io_lock.resting.swap(false, AcqRel);
         // SeqCst: partner SocketFence.
         unless!(IoLockGoesOnNoFence, fence_after_exchange());
@@ -464,8 +464,8 @@ fn may_be_handed<H: Host>(waiter: &Waiter<H>) -> bool {
     waiter.claim()
 }
 
-/// SocketFence: between the caller's change (closed, or a deadline) and the caller's look for the operations that have
-/// to see the change.
+/// SocketFence: between the caller's change (closed, or a deadline) and the caller's look for the operations that must see the
+/// change.
 pub(crate) fn socket_fence() {
     // SeqCst: partner IoLockFence; and in `wake_fd.rs` each other's.
     fence(Ordering::SeqCst.unless(SocketNoFence));

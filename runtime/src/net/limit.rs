@@ -64,7 +64,7 @@ impl Limit {
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
         let length = self.timeout.load(Relaxed);
-        Begun((length != NONE).then(|| Active::now().saturating_add(Duration::from_nanos(length))))
+        Begun((length != NONE).then(|| Active::after(Duration::from_nanos(length))))
     }
 
     /// Returns until when the operation may last.
@@ -85,10 +85,16 @@ impl Limit {
 
 #[cold]
 pub(crate) fn timed_out() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the deadline or timeout of this socket operation has passed")
+    io::Error::new(io::ErrorKind::TimedOut, "the deadline or timeout of this operation has passed")
 }
 
 #[cold]
 pub(crate) fn no_zero() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a socket's timeout of zero is no timeout; use None for none")
+    io::Error::new(io::ErrorKind::InvalidInput, "a timeout of zero is no timeout; use None for none")
+}
+
+/// Does the same as `no_zero`, for a dial, whose timeout is a plain `Duration`.
+#[cold]
+pub(crate) fn no_time_to_connect() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "connect: a timeout of zero leaves no time")
 }

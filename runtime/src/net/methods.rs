@@ -1,9 +1,10 @@
-//! Methods that several socket types share: the limits of both directions, the options of IP, reading and writing.
+//! Methods that several socket types share: `close`, the limits of each direction, the options of IP, reading and writing.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build, where a dump would
-/// show the library's inner function instead of the caller, which the user has called. Costs no instruction.
+/// Returns `result`. Keeps the caller's last call from becoming a tail call in an optimised build: after a tail call a dump
+/// would show the library's inner function instead of the caller, which is the function that the user has called. Costs no
+/// instruction.
 #[inline(always)]
 pub(crate) fn with_a_frame<T>(result: T) -> T {
     // SeqCst: for the compiler, without a partner.
@@ -11,92 +12,126 @@ pub(crate) fn with_a_frame<T>(result: T) -> T {
     result
 }
 
-/// Implements `close`, and the limits of both directions.
-macro_rules! limits {
-    ($name:ident) => {
-        crate::net::methods::limits!([] $name);
-    };
-    ([$($of:tt)*] $name:ty) => {
+/// Implements `close`. The literals are parts of its documentation: what is closed, and in further lines what becomes of it.
+macro_rules! closes {
+    ([$($of:tt)*] $name:ty, $what:literal, $($then:literal),+) => {
         impl<$($of)*> $name {
-            /// Closes the socket. Every call that waits to read or write, on any goroutine or thread, and every later
-            /// call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`. A
-            /// duplicate, made by `try_clone`, lives on; the peer of a stream sees the end when the last handle is closed or
-            /// dropped. Blocks the goroutine, or the plain thread, until system calls of other goroutines on this
-            /// socket have returned; then the descriptor's number is free, unless the descriptor was lent out by
-            /// `AsFd`.
+            #[doc = concat!("Closes ", $what, ". Every call that waits to read or write, on any goroutine or thread, and")]
+            /// every later call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`.
+            $(#[doc = $then])+
             ///
             /// # Unwinds
             /// Never: an interrupt does not end the wait.
             ///
             /// # Errors
-            /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
+            #[doc = concat!("If ", $what, " was closed before, as every call after that: one of several calls returns `Ok`.")]
             pub fn close(&self) -> std::io::Result<()> {
                 self.0.close()
             }
+        }
+    };
+}
 
-            /// Sets until when reads wait; `None` for ever. The deadline holds for every call that takes data out of
-            /// the socket, or peeks, until the next deadline is set, also for calls that wait already. After the
-            /// deadline they return `TimedOut`, even if there is data. With a [timeout](Self::set_read_timeout) as well,
-            /// the earlier end counts.
+/// Implements the limits of reads.
+macro_rules! read_limits {
+    ([$($of:tt)*] $name:ty) => {
+        impl<$($of)*> $name {
+            /// Sets until when reads wait; `None` for ever. The deadline holds for every call that takes data out, or peeks,
+            /// until the next deadline is set, also for calls that wait already. After the deadline they return `TimedOut`,
+            /// even if there is data; a read of a stream into an empty buffer, which takes nothing out, returns `Ok(0)` then,
+            /// too. With a [timeout](Self::set_read_timeout) as well, the earlier end counts.
             ///
             /// # Errors
-            /// If the socket is closed.
+            /// If this is closed.
             pub fn set_read_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
                 self.0.set_deadline(Direction::Read, at)
             }
 
-            /// Sets until when writes wait; otherwise as [`set_read_deadline`](Self::set_read_deadline). A call that
-            /// writes in several steps, as `write_all` of a stream, may have written a part when it times out.
-            ///
-            /// # Errors
-            /// If the socket is closed.
-            pub fn set_write_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
-                self.0.set_deadline(Direction::Write, at)
-            }
-
-            /// Sets both deadlines.
-            ///
-            /// # Errors
-            /// If the socket is closed.
-            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
-                self.0.set_deadline(Direction::Read, at)?;
-                self.0.set_deadline(Direction::Write, at)
-            }
-
             /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for
             /// reads that begin after this call, and includes the time spent behind other readers of the same handle.
-            /// A `try_clone` has timeouts of its own.
+            /// Another handle, as `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors
-            /// `InvalidInput` for zero, as with std; and if the socket is closed.
+            /// `InvalidInput` for zero, as with std; and if this is closed.
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
                 self.0.set_timeout(Direction::Read, timeout)
-            }
-
-            /// Sets how long a write waits; otherwise as [`set_read_timeout`](Self::set_read_timeout).
-            ///
-            /// # Errors
-            /// As [`set_read_timeout`](Self::set_read_timeout).
-            pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
-                self.0.set_timeout(Direction::Write, timeout)
             }
 
             /// Returns the read timeout.
             ///
             /// # Errors
-            /// If the socket is closed.
+            /// If this is closed.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 self.0.timeout(Direction::Read)
+            }
+        }
+    };
+}
+
+/// Implements the limits of writes.
+macro_rules! write_limits {
+    ([$($of:tt)*] $name:ty) => {
+        impl<$($of)*> $name {
+            /// Sets until when writes wait; `None` for ever. The deadline holds for every call that writes, until the next
+            /// deadline is set, also for calls that wait already. After the deadline they return `TimedOut`, even if there is
+            /// room. With a [timeout](Self::set_write_timeout) as well, the earlier end counts. A call that writes in several
+            /// steps, as `write_all` of a stream, may have written a part when it times out.
+            ///
+            /// # Errors
+            /// If this is closed.
+            pub fn set_write_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Write, at)
+            }
+
+            /// Sets how long a write waits, from the beginning of the write; `None` for ever. The timeout counts for
+            /// writes that begin after this call, and includes the time spent behind other writers of the same handle.
+            /// Another handle, as `try_clone` makes, has timeouts of its own.
+            ///
+            /// # Errors
+            /// `InvalidInput` for zero, as with std; and if this is closed.
+            pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> std::io::Result<()> {
+                self.0.set_timeout(Direction::Write, timeout)
             }
 
             /// Returns the write timeout.
             ///
             /// # Errors
-            /// If the socket is closed.
+            /// If this is closed.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 self.0.timeout(Direction::Write)
             }
         }
+    };
+}
+
+/// Implements the limits of both directions.
+macro_rules! both_limits {
+    ([$($of:tt)*] $name:ty) => {
+        crate::net::methods::read_limits!([$($of)*] $name);
+        crate::net::methods::write_limits!([$($of)*] $name);
+        impl<$($of)*> $name {
+            /// Sets both deadlines.
+            ///
+            /// # Errors
+            /// If this is closed.
+            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Read, at)?;
+                self.0.set_deadline(Direction::Write, at)
+            }
+        }
+    };
+}
+
+/// Implements `close`, and the limits of both directions, for a socket.
+macro_rules! limits {
+    ($name:ident) => {
+        crate::net::methods::closes!(
+            [] $name, "the socket",
+            "A duplicate, made by `try_clone`, lives on; the peer of a stream sees the end when the last handle is closed or",
+            "dropped. Blocks the goroutine, or the plain thread, until system calls of other goroutines on this socket have",
+            "returned; then the descriptor's number is free, unless the descriptor was lent out by `AsFd`."
+        );
+        crate::net::methods::both_limits!([] $name);
     };
 }
 
@@ -139,12 +174,46 @@ macro_rules! ip_options {
     };
 }
 
+/// Implements the deadline, the address and the duplicate of a listener.
+macro_rules! listens {
+    ($name:ident, $inner:ty, $addr:ty) => {
+        impl $name {
+            /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until the next
+            /// one is set, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is a
+            /// connection to accept.
+            ///
+            /// # Errors
+            /// If the listener is closed.
+            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> std::io::Result<()> {
+                self.0.set_deadline(Direction::Read, at)
+            }
+
+            /// Returns the address on which the listener listens.
+            ///
+            /// # Errors
+            /// As with std.
+            pub fn local_addr(&self) -> std::io::Result<$addr> {
+                self.0.with(|socket| socket.local_addr())
+            }
+
+            /// Makes a second handle to the same socket.
+            ///
+            /// # Errors
+            /// If the table of descriptors is full.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                Ok($name(self.0.try_clone(<$inner>::try_clone)?))
+            }
+        }
+    };
+}
+
 /// Implements `incoming` of a listener, and the iterator.
 macro_rules! incoming {
     ($incoming:ident of $listener:ident gives $stream:ident, $(#[$doc:meta])*) => {
         impl $listener {
-            /// Returns an iterator over the connections, until the listener is closed, or the context is done under which the
-            /// caller runs, also while connections wait: after one error that says so. Each step is an [`accept`](Self::accept), and may unwind as that does.
+            /// Returns an iterator over the connections, until the listener is closed or the context under which the caller
+            /// runs is done, even if connections wait; an error that says so comes last. Each step is an
+            /// [`accept`](Self::accept), and may unwind as that does.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming { listener: self, ended: false, canceled: false }
             }
@@ -163,9 +232,9 @@ macro_rules! incoming {
             type Item = std::io::Result<$stream>;
 
             fn next(&mut self) -> Option<Self::Item> {
-                // Not by `accept` alone, which is ended where it waits: under load it always finds a connection. The first step
-                // under a context that is done gives the error, and the next one the end: the first may have had a context of
-                // its own.
+                // Asked here because a context ends `accept` only where that waits, and under load it always finds a
+                // connection. The first step under a context that is done returns the error, and the next step the end: the
+                // first may have had a context of its own.
                 let canceled = crate::net::canceled_here();
                 self.ended |= self.canceled && canceled.is_some();
                 if self.ended {
@@ -195,8 +264,8 @@ macro_rules! incoming {
     };
 }
 
-/// Implements `Read`, for the reference, and by that for the value. `$run` is the socket's method for such a
-/// read, with its first argument; `$read` and `$read_vectored` make the system calls.
+/// Implements `Read` for the reference, and by means of that for the value. `$run` is the socket's method for such a read, with
+/// its first argument; `$read` and `$read_vectored` make the system calls.
 macro_rules! reads {
     ($name:ident, $run:ident $(($short:expr))?, $read:expr, $read_vectored:expr) => {
         impl std::io::Read for &$name {
@@ -237,7 +306,8 @@ macro_rules! reads {
     };
 }
 
-/// Implements `Write`, for the reference, and by that for the value. `$write` and `$write_vectored` make the system calls.
+/// Implements `Write` for the reference, and by means of that for the value. `$write` and `$write_vectored` make the system
+/// calls.
 macro_rules! writes {
     ($name:ident, $write:expr, $write_vectored:expr) => {
         impl std::io::Write for &$name {
@@ -288,15 +358,15 @@ macro_rules! writes {
 macro_rules! stream_polls {
     ($name:ident, $poll:ident, $read:expr, $read_vectored:expr, $send:expr, $send_vectored:expr) => {
         impl $name {
-            /// Reads what there is into `buf`, or has the task woken when there may be something: as a future does in its
-            /// poll. Zero bytes are the end of the stream. Never blocks; the deadlines and timeouts of the socket are for
-            /// calls that block, and do not end a task's wait.
+            /// Reads the bytes that have come into `buf`, or has the task woken when there may be some: for a future's `poll`.
+            /// Zero bytes are the end of the stream. Never blocks; the deadlines and timeouts of the socket are for calls that
+            /// block, and do not end a task's wait.
             ///
             /// The task that was last told `Pending` is woken, one for reads and one for writes of a handle. A goroutine may
-            /// wait in `read` meanwhile: both are woken, and the first to come gets the bytes. A future that is dropped
-            /// between two polls has taken nothing. The poller of the runtime whose goroutine polls tells the task, so
-            /// poll within [`block_on`](crate::block_on); a thread outside of a runtime, with an executor of its own, is told
-            /// by a runtime whose goroutines have waited for this socket before.
+            /// wait in `read` meanwhile: both are woken, and the first to come gets the bytes. A future that is dropped between
+            /// two polls has taken nothing. The task is woken by the poller of the runtime whose goroutine polls, so poll
+            /// within [`block_on`](crate::block_on); a task that is polled by a thread outside of a runtime is woken by the
+            /// poller of a runtime whose goroutines have waited for this socket before.
             ///
             /// ```
             #[doc = concat!("use gmp::net::", stringify!($name), ";")]
@@ -346,8 +416,8 @@ macro_rules! stream_polls {
                 self.poll_read_uninit(cx, unsafe { std::slice::from_raw_parts_mut(start, len) })
             }
 
-            /// As [`poll_read`](Self::poll_read), into bytes that need not be initialised: as many as it returns are, from the
-            /// first on.
+            /// Does the same as [`poll_read`](Self::poll_read), into bytes that need not be initialised: the call initialises
+            /// as many as it returns, from the first on.
             ///
             /// # Errors
             /// As [`poll_read`](Self::poll_read).
@@ -359,7 +429,7 @@ macro_rules! stream_polls {
                 self.0.$poll(cx, buf.len(), |stream| $read(stream, buf))
             }
 
-            /// As [`poll_read`](Self::poll_read), into several buffers, one after the other.
+            /// Does the same as [`poll_read`](Self::poll_read), into several buffers, one after the other.
             ///
             /// # Errors
             /// As [`poll_read`](Self::poll_read).
@@ -385,7 +455,7 @@ macro_rules! stream_polls {
                 self.0.poll(cx, Direction::Write, |stream| $send(stream, buf))
             }
 
-            /// As [`poll_write`](Self::poll_write), from several buffers, one after the other.
+            /// Does the same as [`poll_write`](Self::poll_write), from several buffers, one after the other.
             ///
             /// # Errors
             /// As [`poll_write`](Self::poll_write).
@@ -412,4 +482,7 @@ macro_rules! pair_for_docs {
     };
 }
 
-pub(crate) use {error_option, incoming, ip_options, limits, pair_for_docs, reads, stream_polls, writes};
+pub(crate) use {
+    both_limits, closes, error_option, incoming, ip_options, limits, listens, pair_for_docs, read_limits,
+    reads, stream_polls, write_limits, writes,
+};

@@ -4,8 +4,8 @@
 //! callers may use one socket through `&self`: each direction serves one call at a time, in the order in which the
 //! calls came. Two concurrent `write_all` interleave, but only at the boundaries of their single writes.
 //!
-//! The addresses are std's own types. A program that looks a name up by itself (`to_socket_addrs`) blocks the thread; the
-//! calls here that take a name block the goroutine.
+//! The addresses are std's own types. The calls here that take a name block the goroutine, and so does [`lookup`]; std's
+//! `to_socket_addrs` blocks the thread.
 //!
 //! ```
 //! use gmp::net::{TcpListener, TcpStream};
@@ -52,6 +52,7 @@ mod wake_fd;
 
 #[cfg(feature = "net-config")]
 pub use config::{DialConfig, ListenConfig};
+pub use lookup::{lookup, lookup_deadline};
 pub use poll_stream::PollStream;
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
@@ -67,13 +68,13 @@ use crate::wait::interrupt::{Interrupt, first_done_here};
 use std::fmt;
 use std::io;
 
-/// The error of every call on a socket that was closed.
+/// The error of every call on a socket, an end of a pipe or another handle that was closed.
 #[derive(Debug)]
 struct Closed;
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the socket was closed")
+        f.write_str("the handle was closed")
     }
 }
 
@@ -84,9 +85,9 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, Closed)
 }
 
-/// Returns `true` if an error says that the socket was closed by its own `close`: what every method returns from then
-/// on, and what the calls return that waited. The error's kind is [`NotConnected`](io::ErrorKind::NotConnected), which
-/// other errors have as well.
+/// Returns `true` if an error says that the socket, the end of a pipe, or the [`Watched`](crate::io::Watched) value was closed
+/// by its own `close`: every later call returns such an error, and so do the calls that waited then. The error's kind is
+/// [`NotConnected`](io::ErrorKind::NotConnected), which other errors have as well.
 ///
 /// ```
 /// let listener = gmp::net::TcpListener::bind("127.0.0.1:0")?;
@@ -100,12 +101,12 @@ pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
 }
 
-/// Returns the error of a call that a context has ended, where the caller runs under a context that is done.
-fn canceled_here() -> Option<io::Error> {
+/// Returns the error of a call that a context has ended, if the caller runs under a context that is done.
+pub(crate) fn canceled_here() -> Option<io::Error> {
     first_done_here::<Active>().map(|done| interrupted::<Active>(Interrupt::Context(done)).into())
 }
 
 /// Returns `true` if a context has ended the call.
-fn is_canceled(error: &io::Error) -> bool {
+pub(crate) fn is_canceled(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<ContextError>())
 }

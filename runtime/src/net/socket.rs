@@ -1,4 +1,4 @@
-//! What all sockets share: a descriptor that is never blocking, an I/O lock and a time limit for each direction, and a
+//! The parts that all sockets share: a non-blocking descriptor, an I/O lock and a time limit for each direction, and a
 //! registration in the poller of each runtime whose goroutines have waited for it.
 //!
 //! An operation takes its direction's I/O lock, calls `look`, makes the system call, and waits if the kernel answers
@@ -11,44 +11,70 @@
 //! `look` again: waiters in the queue of the I/O lock by a nudge, the owner in pollDesc's slot by `Cause::Look`, a
 //! thread in `poll(2)` by its wake fd.
 //!
-//! *Close.* C1 mark · C2 SocketFence · C3 make all operations call `look`, and wait until no system call is under
-//! way, in either direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the
-//! descriptor · wake the tasks that wait. The closer does not wait for a parked goroutine, which has its I/O lock, but is in
-//! no system call, and calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a
-//! goroutine that wakes from its slot later still reads it.
+//! *Close.* C1 mark · C2 SocketFence · C3 make all operations call `look`, and wait until no system call is under way, in
+//! either direction (`io_lock.rs`) or beside them (`fd.rs`) · deregister in every runtime · close the descriptor · wake the
+//! tasks that wait. The closer does not wait for a parked goroutine: that goroutine has its I/O lock, but is in no system call,
+//! and calls `look` before it goes on. The list of registrations stays until the socket is dropped, as a goroutine that wakes
+//! from its slot later still reads it.
 //!
-//! *Drained without asking.* On a stream a read that filled less than its buffer has emptied the socket, but for what
-//! `net/unix/stream.rs` says of Unix streams. The next read then waits for an event first, which saves a system call
-//! that would only answer `EAGAIN`. The read does not wait first if the peer's end, or an error, was seen: that may
-//! have come in the same event as the data, and no other event will follow. The event slot is emptied before each
-//! system call, never after it; a drained read that finds an event in the slot takes it and makes the system call.
+//! *Drained without asking.* On a stream a read that filled less than its buffer has emptied the socket, with the exceptions
+//! that `net/unix/stream.rs` names for Unix streams. The next read then waits for an event first, which saves a system call
+//! that would only answer `EAGAIN`. The read does not wait first if the peer's end, or an error, was seen: that may have come
+//! in the same event as the data, and no other event will follow. The event slot is emptied before each system call, never
+//! after it; a drained read that finds an event in the slot takes it and makes the system call.
 //!
-//! *Reads alone.* A socket that waits for data has room to write nearly always, and the kernel would report that room with
-//! each event, and make an event of its own for each datagram that was sent. So a registration that a read has made is for
-//! reads, until a write has to wait: W1 the write's system call gets `EAGAIN` · W2 the poller watches both directions · W3
-//! wait. At W2 the kernel reports the room that it has; so room that came between W1 and W2 is reported, too.
+//! *Reads alone.* A socket that waits for data nearly always has room to write. The kernel would report that room with each
+//! event, and make an event of its own for each datagram that was sent. So a registration that a read has made is for reads
+//! alone until a write has to wait: W1 the write's system call gets `EAGAIN` · W2 the poller watches both directions · W3 wait.
+//! At W2 the kernel reports room that is there already, so room that came between W1 and W2 is reported, too.
 //!
-//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's. It
-//! wakes the tasks that wait when all else is done, and has a foreign waker called elsewhere: that may wait for the closer,
-//! or for the peer, which is to see the end.
+//! *The end of a Unix socket's writes* (`Shutdown::Write`) makes each later write fail, but is no event: epoll finds neither
+//! room nor the end of both directions. So the goroutine or thread that shuts the socket down wakes the writers.
+//!
+//! ```text
+//!   writer                                             who shuts down
+//!
+//!   X1  system call: EAGAIN                            Y1  system call
+//!   X2  under the registrations' lock: register,       Y2  mark the writes as ended
+//!       if there is no registration                    Y3  SocketFence
+//!   X3  registered just now, and the mark is there?    Y4  under the registrations' lock: which there are
+//!       from X1                                        Y5  in each: the event that there is room
+//!   X4  wait
+//! ```
+//! If the registration comes before Y4, the event of Y5 is kept for X4, as is any event that comes after a system call; else X3
+//! sees the mark of Y2. A plain thread has no registration, and looks for the mark in B3 (`wake_fd.rs`). X3 looks for the mark
+//! once in an operation, so that an operation on a socket of some other kind, whose writes go on to get `EAGAIN`, waits for its
+//! events. A writer through a duplicate of the descriptor is not known here, and waits until there is room.
+//!
+//! *Tasks* poll, and take no I/O lock: `net/socket/task.rs`. A closer waits for a task's system call as for any user's. When
+//! all else is done, the closer wakes the tasks that wait, and has foreign wakers called on another thread: a foreign waker may
+//! wait for the closer, or for the peer, which must have seen the end by then. The goroutine or thread that ends the writes
+//! wakes tasks when it is no user of the descriptor any more: a waker may close the socket, and the waking thread calls the
+//! waker itself if no other thread can be had.
 
+use crate::g::list::GList;
 use crate::host::Active;
-use crate::net::desc::Direction;
+use crate::net::desc::{Direction, PollDesc};
 use crate::net::fd::{Use, Users};
 use crate::net::io_lock::{IoLock, socket_fence};
 use crate::net::limit::{Begun, Limit};
 use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, Arc, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
+use crate::prim::{Acquire, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
 use crate::runtime::lines::WaitInLine;
-use crate::wait::task::Discarded;
+use crate::sched::Sched;
+use crate::sched::watch::told::Refusal;
+use crate::wait::task::{Discarded, FoundTasks};
+use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 mod operation;
@@ -86,6 +112,8 @@ struct Lane {
     wake_fd: WakeFd,
     /// Read and written by the holder of the I/O lock only.
     drained: AtomicBool,
+    /// Whether this direction has ended, and no event says so.
+    ended: AtomicBool,
 }
 
 impl Lane {
@@ -95,7 +123,14 @@ impl Lane {
             limit: Limit::new(),
             wake_fd: WakeFd::new(),
             drained: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         }
+    }
+
+    /// Whether an operation that is about to wait must make its system call again, as no event will report the outcome.
+    fn has_ended(&self) -> bool {
+        // Relaxed: ordered by the registrations' lock, or SocketFence: partner Y2.
+        self.ended.load(Relaxed)
     }
 }
 
@@ -107,8 +142,8 @@ pub(crate) struct Socket<S: AsFd> {
     /// Whether other descriptors may refer to the same connection: made by `try_clone`, or before the socket came
     /// here. Duplicates that a borrower makes are not known.
     shared: AtomicBool,
-    /// Whether the descriptor was made outside, and is of another kind than its type says: no short read says that there is
-    /// nothing left.
+    /// Whether the descriptor was made outside, and is of another kind than its type says: a short read does not say that
+    /// nothing is left.
     foreign: bool,
     /// Whether the descriptor may be borrowed from code that goes on using it, so that its number is not ours to take.
     borrowed: bool,
@@ -158,7 +193,7 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// As `new`, for a descriptor which may have duplicates.
+    /// Does the same as `new`, for a descriptor that can have duplicates.
     pub(crate) fn of_shared(inner: S) -> Self {
         let socket = Self::new(inner);
         // Relaxed: no other thread has the socket yet.
@@ -166,28 +201,38 @@ impl<S: AsFd> Socket<S> {
         socket
     }
 
-    /// As `of_shared`, for a descriptor that was made outside. `known`: the socket is of the kind that its type says.
+    /// Does the same as `of_shared`, for a descriptor that was made outside. `known`: the socket is of the kind that its type
+    /// says.
     pub(crate) fn of_outside(inner: S, known: bool) -> Self {
         let mut socket = Self::of_shared(inner);
         socket.foreign = !known;
         socket
     }
 
-    /// As `new`, for a connection of `listener`: a socket of the same kind.
+    /// Sets the timeouts of reads and writes that the descriptor's earlier owner has set.
+    pub(crate) fn with_timeouts(self, timeouts: [Option<Duration>; 2]) -> Self {
+        for (lane, timeout) in [&self.read, &self.write].into_iter().zip(timeouts) {
+            // Never refused: a timeout of zero, which is the kernel's for none, is `None` here.
+            let _none = lane.limit.set_timeout(timeout);
+        }
+        self
+    }
+
+    /// Does the same as `new`, for a connection of `listener`: a socket of the same kind.
     pub(crate) fn of_accepted<L: AsFd>(listener: &Socket<L>, inner: S) -> Self {
         let mut socket = Self::new(inner);
         socket.foreign = listener.foreign;
         socket
     }
 
-    /// As `of_shared`, for a value that may have borrowed its descriptor.
+    /// Does the same as `of_shared`, for a value that may have borrowed its descriptor.
     pub(crate) fn of_borrowed(inner: S) -> Self {
         let mut socket = Self::of_shared(inner);
         socket.borrowed = true;
         socket
     }
 
-    /// As `of_borrowed`, for a descriptor that others use as long as the process lives: no close ends it.
+    /// Does the same as `of_borrowed`, for a descriptor that others use as long as the process lives: no close ends it.
     pub(crate) fn of_lent(inner: S) -> Self {
         let socket = Self::of_borrowed(inner);
         // No closer has the socket yet.
@@ -230,9 +275,17 @@ impl<S: AsFd> Socket<S> {
         call(&self.inner)
     }
 
+    /// Does the same as `with`, for a function of the program's, to which the value is lent, and which may wait.
+    ///
+    /// # Errors
+    /// As `with`.
+    pub(crate) fn lend<R>(&self, call: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
+        self.enter()?.apart(|| call(&self.inner))
+    }
+
     /// Returns the descriptor's number; -1 if the socket is closed.
     pub(crate) fn raw_fd(&self) -> RawFd {
-        // A user, as the number may be asked of another library's value, which the closer is not to drop meanwhile.
+        // As a user: the number may come from another library's value, which the closer must not drop meanwhile.
         self.users.enter().map_or(-1, |_open| self.fd())
     }
 
@@ -246,7 +299,7 @@ impl<S: AsFd> Socket<S> {
     /// # Panics
     /// When the socket is closed.
     pub(crate) fn into_inner(self) -> S {
-        assert!(!self.users.is_closed(), "the socket was closed: there is no descriptor to take over");
+        assert!(!self.users.is_closed(), "the handle was closed: there is no descriptor to take over");
         self.deregister();
         // Relaxed, here and below: the caller owns the socket.
         self.freed.store(true, Relaxed);
@@ -285,8 +338,9 @@ impl<S: AsFd> Socket<S> {
         }
         // Relaxed: read by `drop` and `into_inner`, whose caller owns the socket.
         self.freed.store(true, Relaxed);
-        // SAFETY: no call uses `inner` any more, and none will: each has a direction's I/O lock, for which C3 waits, and
-        // checks the closed bit in there, or is one of the users, of which `wait_idle` has seen the last.
+        // SAFETY: no call uses `inner` any more, and none will: each call holds a direction's I/O lock, for which C3 has
+        // waited, and checks the closed bit under that lock; or it is one of the users, the last of which `wait_idle` has seen
+        // leave.
         drop(unsafe { std::ptr::read(&*self.inner) });
         Ok(())
     }
@@ -336,19 +390,50 @@ impl<S: AsFd> Socket<S> {
             return;
         }
         lane.io_lock.nudge_waiters();
-        let watches = self.watches.lock();
-        // SAFETY: entries live as long as the socket.
-        let live = |watch: &Watch| Some((watch.sched.upgrade()?, Arc::clone(&unsafe { &*watch.entry }.desc)));
-        let live: Vec<_> = watches.iter().filter_map(live).collect();
-        drop(watches);
-        // Not under the lock: the upgraded reference may be the last to a runtime.
-        for (sched, desc) in live {
+        for (sched, desc) in self.live() {
             mutant!(SocketLooksAtNoSlot: continue);
             if let Some(g) = desc.look(direction) {
                 sched.submit(g);
             }
         }
         lane.wake_fd.wake();
+    }
+
+    /// Shuts a Unix socket down by `shuts`.
+    pub(crate) fn shut_down(
+        &self,
+        how: Shutdown,
+        shuts: impl FnOnce(&S) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let open = self.enter()?;
+        shuts(&self.inner)?;
+        // The kernel reports the other ends of this socket by events.
+        if how == Shutdown::Write {
+            let tasks = self.tell_writers();
+            // This thread may have to call a waker, which may close the socket, and a close waits for the socket's users.
+            drop(open);
+            tasks.wake_elsewhere::<Active>();
+        }
+        Ok(())
+    }
+
+    /// Y2 to Y5. The caller is a user of the descriptor, and wakes the tasks when it is no user any more.
+    #[cold]
+    fn tell_writers(&self) -> FoundTasks {
+        // Relaxed: the lock and the fence order the mark: partner `has_ended`.
+        self.write.ended.store(true, Relaxed);
+        socket_fence();
+        let mut tasks = FoundTasks::None;
+        for (sched, desc) in self.live() {
+            mutant!(SocketEndsInSilence: continue);
+            let mut found = GList::new();
+            desc.unblock(Readiness::WRITABLE, &mut found, &mut |waker| tasks.push(waker));
+            while let Some(g) = found.pop() {
+                sched.submit(g);
+            }
+        }
+        self.write.wake_fd.wake();
+        tasks
     }
 
     /// Makes the system call `call` under the direction's I/O lock, and waits each time the call would block.
@@ -358,11 +443,57 @@ impl<S: AsFd> Socket<S> {
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
         let begun = self.lane(direction).limit.begin();
-        self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
+        self.operate((direction, begun), || call(&self.inner), |_| false)
     }
 
-    /// As `run` for writing to the address that `find` returns. The time that `find` takes counts. `find` is given what waits
-    /// in line for the turn to look a name up.
+    /// Does the same as `run`, for a call that receives, or accepts, on a kind of socket for which the kernel reports the end
+    /// of reads only to a call that waits: a call that does not wait gets `EAGAIN`, and no event follows. Returns the result of
+    /// `end` then. A holder of a duplicate of the descriptor, in any process, may have ended the reads, too.
+    pub(crate) fn run_receive<R>(
+        &self,
+        mut receives: impl FnMut(&S) -> io::Result<R>,
+        end: impl Fn() -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.run(Direction::Read, |socket| self.receive(|| receives(socket), &end))
+    }
+
+    /// Does the same as `run_receive`, for one poll of a task.
+    pub(crate) fn poll_receive<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut receives: impl FnMut(&S) -> io::Result<R>,
+        end: impl Fn() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll(cx, Direction::Read, |socket| self.receive(|| receives(socket), &end))
+    }
+
+    /// One try of `run_receive`. The caller is a user of the descriptor, or has the I/O lock.
+    fn receive<R>(
+        &self,
+        mut receives: impl FnMut() -> io::Result<R>,
+        end: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let has_ended = || self.may_have_ended() && sys::has_ended_reads(self.inner.as_fd());
+        match receives() {
+            Err(nothing) if nothing.kind() == io::ErrorKind::WouldBlock && has_ended() => {}
+            received => return received,
+        }
+        // A datagram may have come since the call, and before the end.
+        match receives() {
+            Err(nothing) if nothing.kind() == io::ErrorKind::WouldBlock => end(),
+            received => received,
+        }
+    }
+
+    /// Returns `false` if the poller of the caller's runtime works and watches the descriptor, and has reported no end.
+    fn may_have_ended(&self) -> bool {
+        let told = Sched::<Active>::current().filter(|sched| !sched.was_refused(Refusal::Poll));
+        let desc = told.and_then(|sched| self.registered(sched));
+        desc.is_none_or(PollDesc::has_told_of_an_end)
+    }
+
+    /// Does the same as `run` for writing to the address that `find` returns. The time that `find` takes counts. `find` is
+    /// given a function that waits in line for a turn to look the name up.
     pub(crate) fn run_to<R, T>(
         &self,
         find: impl FnOnce(WaitsForName<'_>) -> io::Result<T>,
@@ -373,15 +504,15 @@ impl<S: AsFd> Socket<S> {
         // Before the I/O lock is taken: a close, and other writers, do not wait for a name.
         let to = find(&|wait| self.wait_for_name(begun, wait))?;
         let call = || call(&self.inner, &to);
-        self.operate((Direction::Write, begun), ShortRead::Unknown, call, |_| false)
+        self.operate((Direction::Write, begun), call, |_| false)
     }
 
-    /// Waits in line until a close or a limit ends that. When the deadline was moved, and has not passed, the caller waits
-    /// again, behind the others.
+    /// Waits in line until the turn comes, or a close or a limit ends the wait. If the deadline was moved, and has not passed,
+    /// the caller waits again, behind the others.
     fn wait_for_name(&self, begun: Begun, wait: WaitInLine<'_>) -> io::Result<()> {
         loop {
             let present = self.present.context();
-            // A change that this does not see ends the context.
+            // A change that this look does not see ends the context.
             let until = self.look(&self.write, begun)?;
             match present.under(|| wait(until)) {
                 Err(_) if present.err().is_some() => {}
@@ -390,12 +521,12 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// Calls `f`, a function of the user's, within an operation in this direction.
+    /// Calls `f`, a function of the program's, within an operation in this direction.
     pub(crate) fn apart<R>(&self, direction: Direction, f: impl FnOnce() -> R) -> R {
         self.lane(direction).io_lock.apart(&self.users, f)
     }
 
-    /// As `run`, with a time limit of this call alone.
+    /// Does the same as `run`, with a time limit of this call alone.
     pub(crate) fn run_until<R>(
         &self,
         direction: Direction,
@@ -403,7 +534,7 @@ impl<S: AsFd> Socket<S> {
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
         let begun = Begun::until(until);
-        self.operate((direction, begun), ShortRead::Unknown, || call(&self.inner), |_| false)
+        self.operate((direction, begun), || call(&self.inner), |_| false)
     }
 
     /// Returns until when a read that begins now may last.
@@ -414,15 +545,14 @@ impl<S: AsFd> Socket<S> {
         self.read.limit.until(self.read.limit.begin())
     }
 
-    /// As `run` for writing, for a call after which no event says that another try is worth it: connecting to a Unix
-    /// listener whose queue is full, sending to a Unix socket that is not the connected peer. Such a call is tried again
-    /// after pauses.
+    /// Does the same as `run` for writing, for a call that no event tells to try again: connecting to a Unix listener whose
+    /// queue is full, sending to a Unix socket that is not the connected peer. Such a call is made again after pauses.
     pub(crate) fn run_unannounced<R>(&self, mut call: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         let begun = self.write.limit.begin();
         self.operate_unannounced(begun, || call(&self.inner))
     }
 
-    /// As `run`, for a read into `len` bytes.
+    /// Does the same as `run`, for a read into `len` bytes.
     pub(crate) fn run_read(
         &self,
         kind: ShortRead,
@@ -433,10 +563,16 @@ impl<S: AsFd> Socket<S> {
             return self.read_nothing();
         }
         let begun = self.read.limit.begin();
-        // Zero bytes are the end of the stream, and all later reads return zero as well.
         mutant!(SocketFullReadDrains: let len = len + 1);
-        let short = |&got: &usize| got > 0 && got < len && !self.foreign;
-        self.operate((Direction::Read, begun), kind, || call(&self.inner), short)
+        let drains = |&got: &usize| kind == ShortRead::Drained && self.is_short(got, len);
+        self.operate((Direction::Read, begun), || call(&self.inner), drains)
+    }
+
+    /// Returns `true` if a read from a stream, of `got` bytes into `len`, says that nothing is left. Zero bytes are the end of
+    /// the stream, and all later reads return zero as well.
+    #[inline(always)]
+    fn is_short(&self, got: usize, len: usize) -> bool {
+        got > 0 && got < len && !self.foreign
     }
 
     /// A read of zero bytes from a stream, which makes no system call and never waits.
@@ -444,8 +580,8 @@ impl<S: AsFd> Socket<S> {
         if self.users.is_closed() { Err(closed()) } else { Ok(0) }
     }
 
-    /// As `run_read` of a stream, for a call that tells by its second value whether the kernel may have ended the read short
-    /// although there is more.
+    /// Does the same as `run_read` of a stream, for a call whose second value says whether the kernel may have ended the read
+    /// short although more is there.
     pub(crate) fn run_read_of_messages(
         &self,
         len: usize,
@@ -455,10 +591,8 @@ impl<S: AsFd> Socket<S> {
             return self.read_nothing();
         }
         let begun = self.read.limit.begin();
-        let short =
-            |&(got, rest): &(usize, Rest)| got > 0 && got < len && rest == Rest::AsTold && !self.foreign;
-        self.operate((Direction::Read, begun), ShortRead::Drained, || call(&self.inner), short)
-            .map(|(got, _)| got)
+        let drains = |&(got, rest): &(usize, Rest)| rest == Rest::AsTold && self.is_short(got, len);
+        self.operate((Direction::Read, begun), || call(&self.inner), drains).map(|(got, _)| got)
     }
 }
 
@@ -478,8 +612,8 @@ impl<S: AsFd> Drop for Socket<S> {
         if !freed {
             self.deregister();
         }
-        // What tasks have left here is foreign code, too, and goes after `inner`: the drop of a waker may wait for the peer,
-        // which is to see the end.
+        // The tasks' wakers are dropped after `inner`: dropping a waker runs foreign code, which may wait for the peer, and the
+        // peer must have seen the end by then.
         let mut wakers = Discarded::<Active>::new();
         // Acquire: partner `register`.
         let mut at = self.registrations.load(Acquire);
@@ -502,7 +636,7 @@ impl<S: AsFd> AsFd for Socket<S> {
     /// When the socket is closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         let _open =
-            self.users.enter().expect("as_fd: the socket was closed, there is no descriptor to borrow");
+            self.users.enter().expect("as_fd: the handle was closed, there is no descriptor to borrow");
         self.users.lend();
         // Makes the dead socket now rather than at the close, when the table of descriptors may be full.
         let _not_yet = sys::dead();

@@ -20,7 +20,12 @@ mod listener;
 pub(super) mod race;
 
 pub use listener::{Incoming, TcpListener};
-use race::Pace;
+use race::{NotBegun, Pace};
+
+/// Begins to connect, without options.
+fn begin(addr: &SocketAddr) -> Result<OwnedFd, NotBegun> {
+    Ok(sys::begin_connect(addr)?)
+}
 
 /// A TCP connection.
 ///
@@ -57,10 +62,11 @@ use race::Pace;
 pub struct TcpStream(Socket<net::TcpStream>);
 
 impl TcpStream {
-    /// Connects to `addr`, and of several addresses to the first that answers: the attempts begin one after the other,
-    /// each 250 ms after the one before, or at once when that one has failed; IPv6 and IPv4 take turns. The first
-    /// connection counts, and the other attempts are closed: Happy Eyeballs (RFC 8305). Blocks the goroutine, or the
-    /// plain thread, and looking a name up does as well.
+    /// Connects to `addr`, or, if `addr` has several addresses, to the first that answers. The attempts begin one after the
+    /// other, each 250 ms after the one before, or at once when that one has failed; IPv6 and IPv4 take turns, for which up to
+    /// 4096 addresses are asked for before the first attempt, and more when these have been tried. The first connection counts,
+    /// and the other attempts are closed: Happy Eyeballs (RFC 8305). When eight attempts are under way, the oldest makes way
+    /// for the next one. Blocks the goroutine, or the plain thread, also while a name is looked up.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -85,17 +91,18 @@ impl TcpStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// That of the kernel for a single address. If every one of several addresses fails, an error that says what became of
-    /// each, of the kind of the last that could be asked. `InvalidInput` if `addr` has no address. A connection that the kernel
-    /// makes to itself, where nobody listens, is `ConnectionRefused`.
+    /// The kernel's error for a single address. If all of several addresses fail, the error says what became of each, and its
+    /// kind is that of the last address that could be asked. `InvalidInput` if `addr` has no address. `ConnectionRefused` also
+    /// if nobody listens and the kernel has connected the socket to itself.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut addrs = lookup::resolve(&addr)?;
-        with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut sys::begin_connect))
+        with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut begin))
     }
 
-    /// As [`connect`](Self::connect), and gives up at `deadline`, which holds for all addresses together. The time that a
-    /// name's resolution takes counts, but a resolution that is under way is not ended; the wait for a turn to resolve the
-    /// name is ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). With a deadline that has passed no name server is asked.
+    /// Connects as [`connect`](Self::connect), and gives up at `deadline`, which holds for all addresses together. The time
+    /// that a name's resolution takes counts. The deadline ends the wait for a turn to resolve the name
+    /// ([`max_lookups`](crate::RuntimeBuilder::max_lookups)), but not a resolution that is under way. If the deadline has
+    /// passed, no name server is asked.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -119,12 +126,12 @@ impl TcpStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `TimedOut` after `deadline`, with every descriptor closed; of several addresses the error says what became of each.
+    /// `TimedOut` after `deadline`, with every descriptor closed; for several addresses the error says what became of each.
     /// Otherwise as [`connect`](Self::connect).
     pub fn connect_deadline<A: ToSocketAddrs>(addr: A, deadline: Instant) -> io::Result<Self> {
         let pace = Pace::until(Some(Active::nanos(deadline)));
         let mut addrs = lookup::resolve_until(&addr, pace.until)?;
-        with_a_frame(race::connect(&mut addrs, pace, &mut sys::begin_connect))
+        with_a_frame(race::connect(&mut addrs, pace, &mut begin))
     }
 
     /// Connects to `addr`, and gives up after `timeout`. Blocks the goroutine, or the plain thread.
@@ -138,10 +145,10 @@ impl TcpStream {
     /// otherwise as [`connect`](Self::connect).
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         if timeout.is_zero() {
-            return Err(limit::no_zero());
+            return Err(limit::no_time_to_connect());
         }
-        let pace = Pace::until(Some(Active::now().saturating_add(timeout)));
-        with_a_frame(race::connect(&mut iter::once(*addr), pace, &mut sys::begin_connect))
+        let pace = Pace::until(Some(Active::after(timeout)));
+        with_a_frame(race::connect(&mut iter::once(*addr), pace, &mut begin))
     }
 
     /// Returns the peer's address.
@@ -199,8 +206,8 @@ impl TcpStream {
         self.0.with(|socket| socket.nodelay())
     }
 
-    /// Sets whether small writes are sent at once (TCP_NODELAY). They are not, unless this sets it, as with std: the second
-    /// of two writes may wait for the peer's acknowledgement of the first, some 40 ms. `writeln!` makes several writes.
+    /// Sets whether small writes are sent at once (TCP_NODELAY). Default: `false`, as with std: the second of two writes can
+    /// then wait for the peer's acknowledgement of the first, for some 40 ms. `writeln!` makes several writes.
     ///
     /// # Errors
     /// As with std.
@@ -208,7 +215,7 @@ impl TcpStream {
         self.0.with(|socket| socket.set_nodelay(nodelay))
     }
 
-    /// Returns `true` if the kernel acknowledges what comes at once, for now (TCP_QUICKACK).
+    /// Returns `true` if the kernel, for now, acknowledges incoming data at once (TCP_QUICKACK).
     ///
     /// # Errors
     /// As with std, where the trait `TcpStreamExt` has this call.
@@ -216,7 +223,7 @@ impl TcpStream {
         self.0.with(|socket| socket.quickack())
     }
 
-    /// Sets whether the kernel acknowledges what comes at once rather than with the next segment that is sent
+    /// Sets whether the kernel acknowledges incoming data at once rather than with the next segment that is sent
     /// (TCP_QUICKACK). The kernel may change the mode at any time, so a program that needs it sets it before each read.
     ///
     /// # Errors

@@ -42,8 +42,8 @@ use std::task::{Context, Poll};
 pub struct UdpSocket(Socket<net::UdpSocket>);
 
 impl UdpSocket {
-    /// Makes a socket with the first of `addr`'s addresses that can be bound. Looking a name up blocks
-    /// the goroutine.
+    /// Makes a socket with the first of `addr`'s addresses that can be bound; no further address is asked for then. Looking a
+    /// name up blocks the goroutine, or the plain thread.
     ///
     /// ```
     /// use gmp::net::UdpSocket;
@@ -59,10 +59,9 @@ impl UdpSocket {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The error of the last address, if none can be bound.
+    /// The error of the last address, if none can be bound; `InvalidInput` if `addr` has no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
-        let socket = net::UdpSocket::bind(&addrs[..])?;
+        let socket = lookup::first_of(addr, |addr| net::UdpSocket::bind(addr))?;
         socket.set_nonblocking(true)?;
         Ok(Self::of_new(socket))
     }
@@ -73,8 +72,8 @@ impl UdpSocket {
         UdpSocket(Socket::new(socket))
     }
 
-    /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain
-    /// thread, until a datagram is there; at most until the read deadline or timeout.
+    /// Receives a datagram, and returns its length and its sender. Bytes that do not fit into `buf` are lost. Blocks the
+    /// goroutine, or the plain thread, until a datagram is there; at most until the read deadline or timeout.
     ///
     /// ```
     /// use gmp::net::UdpSocket;
@@ -92,12 +91,13 @@ impl UdpSocket {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std; an expired limit is `TimedOut`.
+    /// As with std; an expired limit is `TimedOut`. `InvalidInput` if another holder of the socket has shut its reads down;
+    /// [`recv`](Self::recv) returns 0 then.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv_from(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.recv_from(buf), nobody))
     }
 
-    /// As [`recv_from`](Self::recv_from), and leaves the datagram in the socket.
+    /// Receives as [`recv_from`](Self::recv_from), but leaves the datagram in the socket.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -106,12 +106,12 @@ impl UdpSocket {
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.peek_from(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.peek_from(buf), nobody))
     }
 
     /// Sends a datagram to the first of `addr`'s addresses. Blocks the goroutine, or the plain thread, while the socket's
-    /// buffer is full, and while a name is looked up. The write deadline and timeout count from the call on, and end the wait
-    /// in line for a look-up, as a close does; a look-up that is under way is not ended.
+    /// buffer is full, and while a name is looked up. The write deadline and timeout count from the call on. They end the wait
+    /// in line for a look-up, as a close does, but not a look-up that is under way.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -137,10 +137,10 @@ impl UdpSocket {
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.recv(buf), || Ok(0)))
     }
 
-    /// As [`recv`](Self::recv), and leaves the datagram in the socket.
+    /// Receives as [`recv`](Self::recv), but leaves the datagram in the socket.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -149,7 +149,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.peek(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.peek(buf), || Ok(0)))
     }
 
     /// Sends a datagram to the connected peer. Blocks as [`send_to`](Self::send_to).
@@ -164,10 +164,11 @@ impl UdpSocket {
         with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
     }
 
-    /// Receives a datagram, and tells who sent it, or has the task woken when there may be one. What does not fit into `buf` is
-    /// lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was last told `Pending`
-    /// is woken, one for receiving and one for sending; a goroutine may wait in [`recv_from`](Self::recv_from) meanwhile.
-    /// Whose poller tells the task: as with [`TcpStream::poll_read`](super::TcpStream::poll_read).
+    /// Receives a datagram, and returns its length and its sender, or has the task woken when there may be one. Bytes that do
+    /// not fit into `buf` are lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was
+    /// last told `Pending` is woken, one for receiving and one for sending; a goroutine may wait in
+    /// [`recv_from`](Self::recv_from) meanwhile. [`TcpStream::poll_read`](super::TcpStream::poll_read) says whose poller wakes
+    /// the task.
     ///
     /// ```
     /// use gmp::net::UdpSocket;
@@ -196,7 +197,7 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buf: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        self.0.poll(cx, Direction::Read, |socket| socket.recv_from(buf))
+        self.0.poll_receive(cx, |socket| socket.recv_from(buf), nobody)
     }
 
     /// Receives a datagram, as [`poll_recv_from`](Self::poll_recv_from); on a connected socket from the peer only.
@@ -204,7 +205,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`poll_recv_from`](Self::poll_recv_from).
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Direction::Read, |socket| socket.recv(buf))
+        self.0.poll_receive(cx, |socket| socket.recv(buf), || Ok(0))
     }
 
     /// Sends a datagram to the connected peer, or has the task woken when there may be room; otherwise as
@@ -216,7 +217,7 @@ impl UdpSocket {
         self.0.poll(cx, Direction::Write, |socket| socket.send(buf))
     }
 
-    /// As [`poll_send`](Self::poll_send), to `addr`.
+    /// Does the same as [`poll_send`](Self::poll_send), to `addr`.
     ///
     /// # Errors
     /// As [`poll_send`](Self::poll_send).
@@ -230,7 +231,7 @@ impl UdpSocket {
     }
 
     /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine, or the
-    /// plain thread; otherwise nothing blocks, as nothing is sent.
+    /// plain thread; the call does not block otherwise, as it sends nothing.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -239,9 +240,8 @@ impl UdpSocket {
     /// # Errors
     /// As with std.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        // The names are looked up before the socket is in use, so that a `close` does not wait for them.
-        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
-        self.0.with(|socket| socket.connect(&addrs[..]))
+        // The socket is in use for one address after the other, so that a `close` does not wait for a look-up.
+        lookup::first_of(addr, |addr| self.0.with(|socket| socket.connect(addr)))
     }
 
     /// Returns the peer's address.
@@ -299,6 +299,13 @@ impl UdpSocket {
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.with(|socket| socket.leave_multicast_v6(group, interface))
     }
+}
+
+/// The result of a receive that returns the sender, when reads were shut down: std finds no address in the kernel's answer.
+#[cold]
+fn nobody() -> io::Result<(usize, SocketAddr)> {
+    let why = "the socket's reads were shut down: there is no datagram, and no sender";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Implements the getter and the setter of each option.

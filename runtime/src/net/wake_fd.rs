@@ -1,5 +1,5 @@
-//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *wake fd*, an eventfd by which a close, or a
-//! deadline that was moved, ends the thread's wait.
+//! How a plain thread waits for a socket: `poll(2)` on the descriptor and on a *wake fd*, an eventfd by which a close, a
+//! deadline that was moved, or the end of a Unix socket's writes ends the thread's wait.
 //!
 //! ```text
 //!   thread:  B1 the wake fd is there · B2 SocketFence · B3 look · B4 poll both; wake fd readable?  drain it, and again from B3
@@ -8,12 +8,10 @@
 //! One of the fences comes first: B3 sees the change, or R3 sees the wake fd, which stays readable until the thread drains
 //! it. A direction's wake fd is made at the first wait of a thread, by the holder of the I/O lock, and used by holders only.
 
-use crate::context::interrupted;
 use crate::host::{Active, Clock, Threads};
 use crate::net::io_lock::socket_fence;
-use crate::net::sys;
+use crate::net::{canceled_here, sys};
 use crate::prim::{AtomicU32, Relaxed};
-use crate::wait::interrupt::{Interrupt, first_done};
 use gmp_timers::Nanos;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -23,7 +21,7 @@ use std::time::Duration;
 /// context writes to no wake fd.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The descriptor plus one; zero if there is none.
+/// The descriptor's number plus one; zero if there is none.
 pub(crate) struct WakeFd(AtomicU32);
 
 impl WakeFd {
@@ -72,20 +70,19 @@ impl WakeFd {
         socket_fence();
         loop {
             let mut until = look()?;
-            let frame = Active::thread_frame().cast();
-            if let Some(done) = first_done(frame, std::ptr::null()) {
-                return Err(interrupted::<Active>(Interrupt::Context(done)).into());
+            if let Some(canceled) = canceled_here() {
+                return Err(canceled);
             }
-            if wake_fd.is_none() || !frame.is_null() {
-                let next_poll = Active::now().saturating_add(POLL_INTERVAL);
+            if wake_fd.is_none() || !Active::thread_frame().is_null() {
+                let next_poll = Active::after(POLL_INTERVAL);
                 until = Some(until.map_or(next_poll, |until| until.min(next_poll)));
             }
             let limit = until.map(|until| until.saturating_since(Active::now()));
             let (ready, woken) = sys::poll(socket.map(|socket| socket.as_raw_fd()), events, wake_fd, limit)?;
             if woken && let Some(wake_fd) = wake_fd {
                 sys::drain(wake_fd);
-                // No model: one would have to play `poll(2)`. The kernel's lock of the eventfd orders drain and write as well;
-                // the fence stays, as no document says so, and a drain is rare.
+                // No model checks this fence: the model would have to imitate `poll(2)`. The kernel's lock of the eventfd
+                // orders drain and write as well; the fence stays, as no document says so, and a drain is rare.
                 socket_fence();
             }
             if ready {

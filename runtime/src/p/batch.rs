@@ -1,10 +1,10 @@
-//! The batch of a P: goroutines of one class other than `Normal`, which the owner has taken out of the queue of that class
-//! under one acquisition of the lock, or from the batch of another P.
+//! The batch of a P: goroutines of one class other than `Normal`, which the owner has taken out of the queue of that class at
+//! one acquisition of the lock, or from the batch of another P.
 //!
-//! The batch is a ring like that of the `Normal` goroutines (`runq.rs`), without `runnext`: so thieves take from the
-//! batch by the same protocol, and every last look at a P's ring is a look at its batch as well (`sched/run/classes.rs`).
-//! The owner fills the batch only when it is empty, so all its goroutines are of the class that it shows, and stand in
-//! the order of their age. That class is a hint for thieves: the owner may have filled the batch anew meanwhile.
+//! The batch is a ring like that of the `Normal` goroutines (`runq.rs`), without `runnext`. So thieves take from the batch by
+//! the same protocol, and every last look at a P's ring is a look at its batch as well (`sched/run/classes.rs`). The owner
+//! fills the batch only when it is empty, so all its goroutines are of the class that it shows, and stand in the order of their
+//! age. For thieves that class is a hint: the owner might have filled the batch anew meanwhile.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -19,7 +19,7 @@ use std::cell::Cell;
 
 /// See the module's header.
 pub(crate) struct Batch<H: Host> {
-    /// Boxed, as a runtime may be built on a small stack.
+    /// Boxed, because a runtime can be built on a small stack.
     ring: Box<Runq<H>>,
     /// The code of the class. Written by the owner.
     class: SingleWriterByte,
@@ -34,7 +34,7 @@ pub(crate) struct Batch<H: Host> {
     pub(crate) locks: Cell<usize>,
 }
 
-/// Which class has its turn although a higher one waits.
+/// Which class has the next turn: the highest that waits, or a lower class that is due its share.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
     /// The highest goes first.
@@ -54,8 +54,8 @@ impl Turns {
         Turns { normal: Cell::new(0), low: Cell::new(0) }
     }
 
-    /// Returns whose turn is next, when the lower classes have one in `share`. The caller asks once for each goroutine, while
-    /// one of a class other than `Normal` waits.
+    /// Returns which class has the next turn, if the lower classes have one turn in `share`. The caller asks once for each
+    /// goroutine, while a goroutine of a class other than `Normal` waits.
     pub(crate) fn next(&self, share: u32) -> Turn {
         let [normal, low] = [&self.normal, &self.low].map(|turn| {
             turn.set(turn.get().saturating_add(1));
@@ -70,14 +70,14 @@ impl Turns {
         }
     }
 
-    /// For models: the next turn is one of `Normal`.
+    /// For models: makes the next turn one of `Normal`.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn normal_comes_next(&self, share: u32) {
         self.normal.set(share);
         self.low.set(0);
     }
 
-    /// A goroutine of this class is to run; or none was there when the class had its turn.
+    /// Called when a goroutine of this class is to run, or when the class had its turn and no goroutine.
     pub(crate) fn ran(&self, class: Priority) {
         match class {
             Priority::High | Priority::Background => {}
@@ -100,19 +100,19 @@ impl<H: Host> Batch<H> {
         }
     }
 
-    /// The class of those in the batch: for the owner, or a hint.
+    /// Returns the class of the goroutines in the batch. Exact for the owner; otherwise a hint.
     pub(crate) fn class(&self) -> Priority {
         Priority::of_code(u32::from(self.class.get()))
     }
 
-    /// Owner: a goroutine of this class is about to have a turn.
+    /// Owner: counts a goroutine of this class, which is about to have a turn.
     pub(crate) fn count(&self, class: Priority) {
         if let Some(ran) = at(class).map(|at| &self.ran[at]) {
             ran.set(ran.get() + 1);
         }
     }
 
-    /// Any thread: how many of this class had a turn; none of `Normal`. A hint.
+    /// Any thread: returns how many goroutines of this class have had a turn; zero for `Normal`. A hint.
     pub(crate) fn ran(&self, class: Priority) -> u64 {
         at(class).map_or(0, |at| self.ran[at].get())
     }
@@ -127,7 +127,8 @@ impl<H: Host> Batch<H> {
         self.ring.len()
     }
 
-    /// Owner: takes the oldest, if the batch is of this class.
+    /// Owner: takes the oldest goroutine, if the batch is of this class.
+    #[inline]
     pub(crate) fn pop(&self, class: Priority) -> Option<GRef<H>> {
         if self.class() == class { self.ring.pop() } else { None }
     }
@@ -143,23 +144,25 @@ impl<H: Host> Batch<H> {
         self.ring.push_from(gs);
     }
 
-    /// Owner: takes all, in order, for a caller that queues them before anything else. `None` while a thief is in the ring.
+    /// Owner: takes all goroutines, in order, for a caller that queues them before anything else. Returns `None` while a thief
+    /// is in the ring.
     pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
         self.ring.take_all()
     }
 
-    /// Owner of `self`; `victim` is the batch of another P. Takes half of it, or one if the own batch is not empty: the oldest
-    /// is returned to be run.
+    /// Owner of `self`; `victim` is the batch of another P. Takes half of it, or one goroutine if the own batch is not empty.
+    /// Returns the oldest, which is to run.
     pub(crate) fn steal_from(&self, victim: &Self) -> Option<GRef<H>> {
         mutant!(BatchNeverStolen: return None);
         let own = self.is_empty();
-        // An owner that fills its batch anew between the looks and the theft: the higher class, so that none waits too long.
+        // The owner might fill its batch anew between the looks and the theft: then the higher class counts, so that no
+        // goroutine waits too long.
         let before = victim.class();
         let g =
             self.ring.steal_from(&victim.ring, if own { Steal::Half } else { Steal::One }, StealNext::No)?;
         if own {
-            // Read once: any thread may change it, also now. Not if that one became `Normal` while it stood there: no owner
-            // looks for a batch of `Normal` ones.
+            // Read once: any thread can change it at any time. It does not count if `g` became `Normal` while it stood there:
+            // no owner looks for a batch of `Normal` goroutines.
             let class = g.class();
             let of_g = if class == Priority::Normal { before } else { class };
             mutant!(BatchReadsTheClassTwice: let of_g = if class == Priority::Normal { before } else { g.class() });

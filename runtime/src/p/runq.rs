@@ -1,8 +1,8 @@
 //! The run queue of a P: a ring of goroutines, and `runnext`, the one that runs before them.
 //!
-//! One thread at a time is the *owner*, the M that holds the P; any other that takes from the queue is a *thief*. The
-//! queue is Go's, except that the ring has two heads, as in the multi-thread scheduler of tokio. All positions count
-//! up freely and wrap; the slot of a position is its remainder by the ring's size.
+//! One thread at a time is the *owner*, the M that holds the P; any other thread that takes from the queue is a *thief*. The
+//! queue is Go's, except that the ring has two heads, as in the multi-thread scheduler of tokio. All positions count up freely
+//! and wrap; the slot of a position is the position modulo the ring's size.
 //!
 //! ```text
 //!            a thief copies these     these can be taken
@@ -22,72 +22,53 @@
 //!    overflow  one exchange: steal and real += half; while a thief is in the ring only the new G goes
 //!    turn      overflow, tail += half, overflow: the older half stays, behind the old tail (`spill_newer`)
 //!    pick      the owner's own claim, up to the G that it wants; steal and real then are one more than before (`pick.rs`)
-//!    steal     T1 read the heads · T2 read the tail · T3 exchange: real += n, the claim
+//!    steal     T1 read the heads · T2 read the tail · T3 exchange: real += n, the claim (`thief.rs`)
 //!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
 //! ```
-//! A slot is read after O3 and T2, and written again after T5 and O1. Each pair is a Release and an Acquire, so that
-//! slots are plain memory. `runnext` changes by exchanges only: to a G by the owner's, to null by the owner's or a thief's.
+//! A slot is read after O3 and T2, and written again after T5 and O1. Each pair is a Release and an Acquire, so slots can be
+//! plain memory. `runnext` changes only by exchanges: the owner's exchange sets it to a G, the owner's or a thief's sets it to
+//! null.
 //!
 //! Invariants:
 //! 1. steal ≤ real ≤ tail ≤ steal + size. The owner alone moves tail, and writes only slots from tail on.
-//! 2. steal ≠ real exactly while a [`Claim`] lives, or the owner picks; no other thread moves steal meanwhile.
-//! 3. Heads never overtake a tail that is read after them: every exchange of the heads is a Release, and follows the
-//!    store of the tail that it relies on; `claim` and `is_empty` read them by Acquire.
+//! 2. steal ≠ real exactly while a `Claim` (`thief.rs`) lives, or the owner picks; no other thread moves steal meanwhile.
+//! 3. Heads never overtake a tail that is read after them: every exchange of the heads is a Release, and follows the store of
+//!    the tail on which it relies; `claim` and `is_empty` read the heads by Acquire.
 //! 4. The heads can't return to an old value under a thief's exchange, short of 2³² Gs between T1 and T3.
 //!
-//! Why not Go's single head, which a thief moves only *after* it has copied: the owner may then overwrite what the
-//! thief reads, so that slots have to be atomics, and a copy may be for nothing. The price of the claim: a thief that
-//! the kernel preempts between T3 and T5 keeps other thieves out of this ring. That thief never blocks the owner, but
-//! the ring gives no slot back meanwhile, and goroutines that do not fit go to the global queue one by one.
+//! Why not Go's single head, which a thief moves only *after* it has copied? The owner could then overwrite a slot while the
+//! thief reads it, so slots would have to be atomics, and a copy could be in vain. The price of the claim: a thief that the
+//! kernel preempts between T3 and T5 keeps other thieves out of this ring. That thief never blocks the owner, but the ring
+//! gives no slot back meanwhile, and goroutines that do not fit go to the global queue one by one.
 //!
-//! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap; `runnext` beside an M that
-//! goes idle by `models/submit_vs_idle.rs`.
+//! Checked by `models/runq.rs`, over rings of four that begin just before their positions wrap, and, for `runnext` beside an M
+//! that goes idle, by `models/submit_vs_idle.rs`.
 
 mod head;
 #[cfg(gmp_loom)]
 mod mutants;
 
-mod claim;
 #[cfg(gmp_policies)]
 mod locked;
 mod pick;
+mod thief;
 
 use crate::g::list::GList;
 use crate::g::{G, GRef};
 use crate::host::Host;
 use crate::prim::capacity::RUNQ;
 use crate::prim::hooks::*;
-use crate::prim::{
-    Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell, relax, stays_the_same,
-};
-use crate::runtime::policy::{Policy, Steal};
-use claim::Claim;
+use crate::prim::{Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell};
+use crate::runtime::policy::Policy;
 use head::Head;
-pub(crate) use pick::Picked;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
+pub(crate) use pick::Picked;
+pub(crate) use thief::StealNext;
+
 const HALF: u32 = RUNQ / 2;
 const _: () = assert!(RUNQ.is_power_of_two() && RUNQ >= 2, "positions wrap only with a power of two");
-
-/// Whether a thief may take a victim's `runnext`.
-#[derive(Copy, Clone)]
-pub(crate) enum StealNext<'a> {
-    /// Only if the ring is empty and the owner's count of goroutines, read by this closure, does not change during
-    /// the grace period.
-    IfLeft(&'a dyn Fn() -> u32),
-    /// The thief leaves `runnext` to the owner.
-    No,
-}
-
-/// Why a thief gets nothing from a ring.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Refused {
-    /// There is nothing.
-    Empty,
-    /// Another thief is in the ring, or the owner picks a G out of it.
-    Busy,
-}
 
 /// The run queue of a P. Its owner is the M that holds the P; a hand-over of the P orders one owner after another.
 #[doc(alias = "runq")]
@@ -98,7 +79,7 @@ pub(crate) struct Runq<H: Host> {
     /// In place of the ring.
     #[cfg(gmp_policies)]
     locked: Option<locked::Locked<H>>,
-    /// How many Gs the ring holds: its size, or none, where the policy has all Gs in the global queue.
+    /// How many Gs the ring can hold: its size, or zero if the policy keeps all Gs in the global queue.
     most: u32,
     /// Null for none.
     runnext: AtomicPtr<G<H>>,
@@ -111,7 +92,7 @@ unsafe impl<H: Host> Send for Runq<H> {}
 unsafe impl<H: Host> Sync for Runq<H> {}
 
 impl<H: Host> Runq<H> {
-    /// An empty queue. Where the policy has all Gs in the global queue each one that is pushed here finds the ring full.
+    /// Returns an empty queue. If the policy keeps all Gs in the global queue, each push finds the ring full.
     pub(crate) fn new(policy: Policy) -> Self {
         Runq {
             most: if policy.has_one_queue() { 0 } else { RUNQ },
@@ -121,7 +102,7 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// An empty queue, whose first G will be at position `start`.
+    /// Returns an empty queue, whose first G will be at position `start`.
     pub(crate) fn starting_at(start: u32) -> Self {
         Runq {
             most: RUNQ,
@@ -145,21 +126,21 @@ impl<H: Host> Runq<H> {
         (tail.wrapping_sub(head.real()) as i32).clamp(0, RUNQ as i32) as u32
     }
 
-    /// Owner only. Makes `g` the next to run; the G that was in `runnext` goes to the tail of the ring. Returns that G if it
-    /// does not fit: it is for [`spill`](Self::spill), under the scheduler's lock.
+    /// Owner only. Makes `g` the next to run; the G that was in `runnext` goes to the tail of the ring. If that G does not fit,
+    /// returns it, for [`spill`](Self::spill) under the central lock.
     ///
-    /// Between the two steps the displaced G is in the owner's hand, and a thief may take `g`: the queue then seems
-    /// empty until this returns. The owner looks for an M to wake after that.
+    /// Between the two steps the displaced G is in neither place, and a thief can take `g`: then the queue seems empty until
+    /// this returns. After that the owner looks for an M to wake.
     ///
-    /// `fence` is SubmitFence (`sched/run/wake.rs`): the last store that queues a G is an exchange, of `runnext` or of
-    /// the tail, and `fence` follows at once, so that it costs nothing on x86, where an exchange is a fence. If the
-    /// tail were stored after the fence, an M that goes idle might see neither `g`, which a thief has run, nor the
-    /// displaced G, and the owner no idle P.
+    /// `fence` is SubmitFence (`sched/run/wake.rs`). The last store that queues a G is an exchange, of `runnext` or of the
+    /// tail, and `fence` follows at once: so it costs nothing on x86, where an exchange is a fence. If the tail were stored
+    /// after the fence, an M that goes idle could see neither `g`, which a thief has run, nor the displaced G, while the owner
+    /// sees no idle P.
     #[must_use]
     #[inline]
     #[doc(alias = "runqput")]
     pub(crate) fn push_next(&self, g: GRef<H>, fence: impl FnOnce()) -> Option<GRef<H>> {
-        // Release: what the G holds is published to `steal_next`, its partner.
+        // Release: publishes the contents of the G to `steal_next`, the partner.
         let displaced = self.runnext.swap(g.to_raw(), Release.unless(RunnextPutRelaxed));
         if displaced.is_null() {
             fence();
@@ -176,7 +157,7 @@ impl<H: Host> Runq<H> {
         full
     }
 
-    /// Owner only. As `push_next` for each of the list, in order, by one exchange of `runnext` and one of the tail. There is
+    /// Owner only. As `push_next` for each G of the list, in order, by one exchange of `runnext` and one of the tail. There is
     /// room for all.
     pub(crate) fn push_next_each(&self, list: &mut GList<H>, fence: impl FnOnce()) {
         #[cfg(gmp_policies)]
@@ -186,7 +167,7 @@ impl<H: Host> Runq<H> {
             return fence();
         }
         let (count, Some(last)) = (list.len(), list.last()) else { return };
-        // Release: as in `push_next`, with the same partner. From here on `last` may run, and is read no more.
+        // Release: as in `push_next`, with the same partner. From here on `last` can run, and this thread no longer reads it.
         let displaced = self.runnext.swap(last.to_raw(), Release.unless(RunnextPutRelaxed));
         let mut end = self.owners_tail();
         let mut put = |g| {
@@ -205,7 +186,7 @@ impl<H: Host> Runq<H> {
         fence();
     }
 
-    /// Owner only. Puts `g` at the tail of the ring; returns `g` if the ring is full: it is for [`spill`](Self::spill).
+    /// Owner only. Puts `g` at the tail of the ring. If the ring is full, returns `g`, for [`spill`](Self::spill).
     #[must_use]
     #[inline]
     pub(crate) fn push(&self, g: GRef<H>) -> Option<GRef<H>> {
@@ -229,8 +210,8 @@ impl<H: Host> Runq<H> {
         None
     }
 
-    /// Owner only. `g` found the ring full: its older half goes `out`, in order, and then `g`; or `g` alone while a thief is in
-    /// the ring.
+    /// Owner only. For a `g` that found the ring full: passes the ring's older half to `out`, in order, and then `g`; only `g`
+    /// while a thief is in the ring.
     #[cold]
     #[doc(alias = "runqputslow")]
     pub(crate) fn spill(&self, g: GRef<H>, mut out: impl FnMut(GRef<H>)) {
@@ -243,8 +224,8 @@ impl<H: Host> Runq<H> {
         out(g);
     }
 
-    /// As `spill`, with the newer half. Returns the position at which the ring began, if that half has gone; the older one
-    /// then begins one size of the ring later.
+    /// As `spill`, with the newer half. If that half has gone, returns the position at which the ring began; the older half
+    /// then begins one ring size later.
     ///
     /// The older half is taken out and appended, and then the newer half is taken out: there is no moment at which the
     /// ring seems empty. The slot behind the tail of a full ring is that of its head: no slot is written.
@@ -265,8 +246,8 @@ impl<H: Host> Runq<H> {
         gone
     }
 
-    /// Owner only. Takes all Gs of the ring, in order, to be gone through once and before anything else is queued. `None`
-    /// while a thief is in the ring.
+    /// Owner only. Takes all Gs of the ring, in order. The caller goes through them once, before it queues anything else.
+    /// Returns `None` while a thief is in the ring.
     #[cfg(not(gmp_policies))]
     #[must_use]
     pub(crate) fn take_all(&self) -> Option<impl Iterator<Item = GRef<H>>> {
@@ -278,14 +259,14 @@ impl<H: Host> Runq<H> {
         self.take_out(head, self.owners_tail().wrapping_sub(head.real()))
     }
 
-    /// Owner only. Takes the first `n` Gs of the ring, which has as many, with its heads as the owner has read them; `None`
-    /// if there is a thief.
+    /// Owner only. Takes the first `n` Gs of the ring, which has at least that many; `head` is what the owner has read. Returns
+    /// `None` if a thief is in the ring.
     #[inline]
     fn take_out(&self, head: Head, n: u32) -> Option<impl Iterator<Item = GRef<H>>> {
         if head.has_thief() {
             return None;
         }
-        // Release: invariant 3; partners `claim` and `is_empty`. When the exchange fails a thief has come in just now.
+        // Release: invariant 3; partners `claim` and `is_empty`. If the exchange fails, a thief has just come in.
         let ordering = Release.unless(RingSpillRelaxed);
         self.head.compare_exchange(head.0, head.taken(n).0, ordering, Relaxed).ok()?;
         // SAFETY: the first `n` Gs lie below the tail, so owners wrote them, and the exchange has taken them from the thieves.
@@ -293,8 +274,8 @@ impl<H: Host> Runq<H> {
         Some((0..n).map(move |at| unsafe { self.read(head.real().wrapping_add(at)) }))
     }
 
-    /// Owner only. As many Gs of `list` as there is room for go to the tail of the ring, in order and in one
-    /// publication; the others stay.
+    /// Owner only. Moves as many Gs of `list` as there is room for to the tail of the ring, in order and in one publication;
+    /// the others stay in the list.
     #[doc(alias = "runqputbatch")]
     pub(crate) fn push_batch(&self, list: &mut GList<H>) {
         self.push_from(|| list.pop());
@@ -320,11 +301,11 @@ impl<H: Host> Runq<H> {
         }
     }
 
-    /// Owner only. Returns for how many Gs there is room. Slots that a thief copies are no room.
+    /// Owner only. Returns for how many Gs there is room. Slots that a thief is copying do not count as room.
     pub(crate) fn room(&self) -> u32 {
         #[cfg(gmp_policies)]
         if let Some(locked) = &self.locked {
-            // More than there are goroutines.
+            // More than there can be goroutines.
             return u32::MAX >> locked.len().min(1);
         }
         let (head, tail) = (self.owners_head(), self.owners_tail());
@@ -348,20 +329,20 @@ impl<H: Host> Runq<H> {
         self.publish(tail.wrapping_add(count));
     }
 
-    /// Owner only: the positions of the next G to be popped, and of the next to be pushed.
+    /// Owner only: returns the positions of the next G to be popped, and of the next G to be pushed.
     pub(crate) fn ends(&self) -> (u32, u32) {
         #[cfg(gmp_policies)]
         if let Some(locked) = &self.locked {
             return locked.ends();
         }
-        // Relaxed: for a count. A thief may move the head meanwhile, up to the tail.
+        // Relaxed: for a count. A thief can move the head meanwhile, up to the tail.
         (Head(self.head.load(Relaxed)).real(), self.owners_tail())
     }
 
     /// Owner only. Takes runnext.
     #[inline]
     pub(crate) fn pop_next(&self) -> Option<GRef<H>> {
-        // Relaxed: the owner put it, or it is null.
+        // Relaxed: this owner put it there, or it is null.
         let next = self.runnext.load(Relaxed);
         if next.is_null() {
             return None;
@@ -375,6 +356,20 @@ impl<H: Host> Runq<H> {
         Some(unsafe { GRef::from_raw(next) })
     }
 
+    /// Any thread: returns `true` if a G stands in runnext, which `len` does not count. A hint.
+    pub(crate) fn has_next(&self) -> bool {
+        // Relaxed: a hint.
+        !self.runnext.load(Relaxed).is_null()
+    }
+
+    /// Owner only. Returns `true` if `is_it` returns `true` for the G in runnext. A hint, because a thief can take that G.
+    pub(crate) fn is_next(&self, is_it: impl Fn(GRef<H>) -> bool) -> bool {
+        // Relaxed: this owner put it there, or it is null.
+        let next = self.runnext.load(Relaxed);
+        // SAFETY: put there by `push_next`. Nothing is read of the G.
+        !next.is_null() && is_it(unsafe { GRef::from_raw(next) })
+    }
+
     /// Owner only. Takes the G at the head of the ring.
     #[inline]
     #[doc(alias = "runqget")]
@@ -384,12 +379,12 @@ impl<H: Host> Runq<H> {
             return locked.pop();
         }
         let tail = self.owners_tail();
-        // Relaxed: the owner wrote the slots, and an out-of-date value fails the exchange. Nor does such a value make
-        // the ring look empty: real never passes the tail.
+        // Relaxed: the owner wrote the slots, and with an out-of-date value the exchange fails. Such a value does not make the
+        // ring look empty either: real never passes the tail.
         let mut head = Head(self.head.load(Relaxed));
         while head.real() != tail {
             let rest = head.taken(1).0;
-            // Release: invariant 3; partner `claim`. And an M that sees the G gone in `is_empty`, a partner as well, sees the
+            // Release: invariant 3; partner `claim`. `is_empty` is a partner as well: an M that sees the G gone there sees the
             // runnext that was put before.
             let ordering = Release.unless(RingPopRelaxed);
             mutant!(RingHeadStore: return Some(self.pop_by_a_store(head)));
@@ -399,7 +394,7 @@ impl<H: Host> Runq<H> {
             }
             let after = head.real().wrapping_add(1);
             if after != tail {
-                // SAFETY: below the tail, so an owner wrote it, and only owners write.
+                // SAFETY: `after` is below the tail, so an owner wrote the slot, and only owners write.
                 unsafe { self.read(after) }.fetch();
             }
             // SAFETY: an owner wrote the slot, below the tail; the exchange has taken the G from the thieves, and
@@ -412,10 +407,10 @@ impl<H: Host> Runq<H> {
     /// Any thread. Returns `true` if at one moment during the call both the ring and `runnext` were empty; `false` if at one
     /// moment there was a G.
     ///
-    /// The order of the three loads matters, since Gs move meanwhile. Heads before `runnext`: for a G that is put
-    /// there before the ring's last one is popped. `runnext` before the tail: for a G that is displaced from there
-    /// into the ring before the G that displaced it is popped. And real, read early, equals the tail, read late, only
-    /// if the ring was empty all the time between, when `runnext` was read. (Go reads the tail before and after.)
+    /// The order of the three loads matters, because Gs move meanwhile. The heads are read before `runnext` because of a G that
+    /// is put there before the ring's last G is popped. `runnext` is read before the tail because of a G that is displaced from
+    /// there into the ring before the G that displaced it is popped. And real, read early, equals the tail, read late, only if
+    /// the ring was empty all the time between, when `runnext` was read. (Go reads the tail before and after.)
     #[doc(alias = "runqempty")]
     pub(crate) fn is_empty(&self) -> bool {
         #[cfg(gmp_policies)]
@@ -426,159 +421,31 @@ impl<H: Host> Runq<H> {
         mutant!(EmptyTailReadFirst: keep early = self.tail.load(Relaxed));
         // Acquire: partners the exchanges of `pop` and of `claim`.
         let head = Head(self.head.load(Acquire.unless(EmptyHeadRelaxed)));
-        // Acquire: partner the exchange of `pop_next`. A thief's exchange of `runnext` is not a Release: that thief has
+        // Acquire: partner the exchange of `pop_next`. A thief's exchange of `runnext` need not be a Release: that thief has
         // found the ring empty.
         let next = self.runnext.load(Acquire.unless(EmptyNextRelaxed));
-        // Relaxed: ordered by the two before.
+        // Relaxed: the two loads before order this one.
         let tail = self.tail.load(Relaxed);
         mutant!(EmptyTailReadFirst: let tail = early.unwrap_or(tail));
         mutant!(EmptyIgnoresRunnext: return head.real() == tail);
         head.real() == tail && next.is_null()
     }
 
-    /// Owner only, of `self`; `victim` is the queue of another P. Takes half of the victim's ring, rounded up, as far
-    /// as there is room, or one G, as the policy has it: the oldest G is returned to be run, the others go to the tail of
-    /// this ring, in order.
-    #[must_use]
-    #[doc(alias = "runqsteal")]
-    #[doc(alias = "runqgrab")]
-    pub(crate) fn steal_from(&self, victim: &Runq<H>, steal: Steal, next: StealNext<'_>) -> Option<GRef<H>> {
-        #[cfg(gmp_policies)]
-        if let (Some(own), Some(of)) = (&self.locked, &victim.locked) {
-            return own.steal_from(of, steal).or_else(|| match next {
-                StealNext::IfLeft(ran) => victim.steal_next(ran),
-                StealNext::No => None,
-            });
-        }
-        let (head, tail) = (self.owners_head(), self.owners_tail());
-        let begin = head.steal();
-        mutant!(StealReckonsFromReal: let begin = head.real());
-        let most = RUNQ - tail.wrapping_sub(begin) + 1;
-        mutant!(StealBeyondTheRoom: let most = RUNQ);
-        let most = if steal == Steal::One { 1 } else { most };
-        let claim = match victim.claim(|waiting| (waiting - waiting / 2).min(most)) {
-            Ok(claim) => claim,
-            Err(Refused::Busy) => {
-                // The thief that is in the ring is about to leave.
-                relax();
-                return None;
-            }
-            Err(Refused::Empty) => {
-                return match next {
-                    StealNext::IfLeft(ran) => victim.steal_next(ran),
-                    StealNext::No => None,
-                };
-            }
-        };
-        let mut gs = claim.gs();
-        let (oldest, mut end) = (gs.next(), tail);
-        for g in gs {
-            // SAFETY: the owner's call, and the slot is free: no more than `room` are written.
-            unsafe { self.write(end, g) };
-            end = end.wrapping_add(1);
-        }
-        // Before the publication: other thieves wait for it.
-        drop(claim);
-        if end != tail {
-            self.publish(end);
-        }
-        oldest
-    }
-
-    /// Any thread. Takes all Gs that a thief can take: the ring, then `runnext`. Waits for a thief that is in the ring;
-    /// Gs that the owner queues meanwhile may stay.
-    pub(crate) fn drain(&self, mut out: impl FnMut(GRef<H>)) {
-        #[cfg(gmp_policies)]
-        if let Some(locked) = &self.locked {
-            locked.take_all().into_iter().for_each(&mut out);
-        }
-        loop {
-            match self.claim(|waiting| waiting) {
-                Ok(claim) => claim.gs().for_each(&mut out),
-                Err(Refused::Empty) => break,
-                Err(Refused::Busy) => {
-                    mutant!(DrainLeavesToTheThief: break);
-                    relax();
-                }
-            }
-        }
-        if let Some(g) = self.steal_next(&|| 0) {
-            out(g);
-        }
-    }
-
-    /// T1 to T3. `want` returns how many to claim of the Gs that wait.
-    fn claim(&self, want: impl Fn(u32) -> u32) -> Result<Claim<'_, H>, Refused> {
-        mutant!(RingTailReadFirst: keep early = self.tail.load(Acquire));
-        // Acquire: invariant 3; partners the exchanges of the heads.
-        let look = Acquire.unless(RingHeadLoadRelaxed);
-        let mut head = Head(self.head.load(look));
-        loop {
-            // Acquire: partner `publish`, so that the slots below the tail can be read.
-            let tail = self.tail.load(Acquire.unless(RingTailLoadRelaxed));
-            mutant!(RingTailReadFirst: let tail = early.unwrap_or(tail));
-            let waiting = tail.wrapping_sub(head.real());
-            let n = want(waiting);
-            if n == 0 {
-                return Err(Refused::Empty);
-            }
-            if head.has_thief() {
-                return Err(Refused::Busy);
-            }
-            // Release: invariant 3; partners `is_empty` and other claims.
-            let ordering = Release.unless(RingClaimRelaxed);
-            match self.head.compare_exchange(head.0, head.claimed(n).0, ordering, look) {
-                Ok(_) => {
-                    // Else the head was out of date, and the exchange would have failed.
-                    assert!(
-                        waiting <= RUNQ,
-                        "claim: the heads are ahead of the tail ({head:?}, tail {tail})"
-                    );
-                    return Ok(Claim { ring: self, first: head.real(), n });
-                }
-                Err(now) => head = Head(now),
-            }
-        }
-    }
-
-    /// Takes `runnext` from its owner, unless the owner has changed it, or run a goroutine, during the grace period. Two
-    /// goroutines that wake each other are in `runnext` in turn: that it holds the same G as before proves nothing, so
-    /// the owner's count decides as well.
-    fn steal_next(&self, ran: &dyn Fn() -> u32) -> Option<GRef<H>> {
-        // Relaxed: the value is only compared, until the exchange has it.
-        let next = self.runnext.load(Relaxed);
-        mutant!(RunnextNeverStolen: return None);
-        if next.is_null() {
-            return None;
-        }
-        // Relaxed: only compared.
-        if !stays_the_same(|| (self.runnext.load(Relaxed), ran())) {
-            return None;
-        }
-        // Acquire: partner the exchange of `push_next`, the last one: the same G may have been run and put again
-        // since the load. Then the thief takes it earlier than it might, and that is all; the thief read nothing of
-        // the earlier turn.
-        let ordering = Acquire.unless(RunnextStealRelaxed);
-        self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
-        // SAFETY: put there by `push_next`, and taken out by this exchange alone.
-        Some(unsafe { GRef::from_raw(next) })
-    }
-
     /// Returns the heads, for an owner that is about to write slots from the tail on.
     #[inline]
     fn owners_head(&self) -> Head {
-        // Acquire: partner the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since
-        // then continue its release sequence.
+        // Acquire: partner the end of a `Claim`, whose reads of the slots come before. The owner's exchanges since then
+        // continue the release sequence of the claim.
         Head(self.head.load(Acquire.unless(RingPushHeadRelaxed)))
     }
 
     #[inline]
     fn owners_tail(&self) -> u32 {
-        // Relaxed: the word is the owner's own; an earlier owner's value came with the P.
+        // Relaxed: only owners write the word; the hand-over of the P has published an earlier owner's value.
         self.tail.load(Relaxed)
     }
 
-    /// O3, for all slots that were written below the new tail.
+    /// O3, for all newly written slots below the new tail.
     #[inline]
     fn publish(&self, tail: u32) {
         // Release: partner the load of the tail in `claim`.
@@ -593,8 +460,8 @@ impl<H: Host> Runq<H> {
     /// The caller is the owner; `at` is not below the tail, and below `owners_head().steal()` + the size.
     #[inline]
     unsafe fn write(&self, at: u32, g: GRef<H>) {
-        // SAFETY: by this function's contract. A thief that comes reads below the tail only (`claim`); an earlier
-        // thief has read before its release, which `owners_head` has met.
+        // SAFETY: by this function's contract. A new thief reads only below the tail (`claim`); an earlier thief has read
+        // before its release, which `owners_head` has acquired.
         self.slot(at).with_mut(|slot| unsafe { (*slot).write(g) });
     }
 

@@ -21,7 +21,7 @@ pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
 /// Whether a thief naps after short thefts. A model's Ms look at any time.
 pub(crate) const NAPS: bool = !cfg!(gmp_loom);
-/// How many goroutines run between two looks at the timers while sleepers stand in the ring. A model's M looks before each.
+/// How many goroutines run between two looks at the timers while sleepers are in the ring. A model's M looks before each.
 pub(crate) const TIMERS_EVERY: u32 = if cfg!(gmp_loom) { 1 } else { 16 };
 /// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
 pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
@@ -35,12 +35,12 @@ pub(crate) const STARVED: std::time::Duration =
 pub(crate) const POOL_SHARDS: usize = if cfg!(gmp_loom) { 2 } else { 32 };
 /// Whether a spinning M begins its rounds at a random P. A model's schedule must depend on loom alone.
 pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
-/// At most so many goroutines of a class come into the batch of a P at a time: few enough that the last of them does not wait
+/// How many goroutines of a class come into the batch of a P at a time, at most: few enough that the last of them does not wait
 /// long while another P has nothing to do, and enough that the lock is seldom taken.
 pub(crate) const CLASS_BATCH: usize = if cfg!(gmp_loom) { 2 } else { 16 };
 /// How often an owner that runs goroutines below `Normal` looks beyond its P. In a model, whose clock stands still, each time.
 pub(crate) const LOOK_BEYOND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 20 });
-/// How many goroutines in a row may come from `runnext`. Two that wake each other share a P with the others in the
+/// How many goroutines in a row may come from `runnext`. Two goroutines that wake each other share a P with the others in the
 /// proportion of this number to one round of the queue.
 pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
 /// How often a future that was woken in its own poll is polled again without a turn for others, while none is seen to wait.
@@ -50,17 +50,17 @@ pub(crate) const KEEP_ALIVE: Option<Duration> =
     if cfg!(gmp_loom) { None } else { Some(Duration::from_secs(10)) };
 /// The time from one look at another P to the next. In a model, whose clock stands still, an M looks each time.
 pub(crate) const LOOK_AROUND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 50 });
-/// No queue that is younger is helped. In a model an M helps every queue that looks no younger than its own.
+/// A queue that is younger gets no help. In a model an M helps every queue that looks no younger than its own.
 pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 200 });
-/// As `HELP_FLOOR`, where the kernel runs another of our Ms in place of the owner: longer than the kernel's slice,
-/// which is 4 ms with twice as many busy threads as CPUs.
+/// As `HELP_FLOOR`, if the kernel runs another of our Ms in place of the owner: longer than the kernel's slice, which is 4 ms
+/// with twice as many busy threads as CPUs.
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
 /// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
 /// How many threads there are at a time, at most, for the callbacks that no runtime runs.
-pub(crate) const MOST_CALLERS: usize = if cfg!(gmp_loom) { 1 } else { 32 };
-/// So many goroutines are spawned in a row before a spawner without a P takes an idle one.
-pub(crate) const SPREE: u32 = if cfg!(gmp_loom) { 0 } else { 64 };
-/// How long so many may take, and how far apart those are that follow.
-pub(crate) const SPREE_WITHIN: Duration =
+pub(crate) const MOST_CALLBACK_THREADS: usize = if cfg!(gmp_loom) { 1 } else { 32 };
+/// How many goroutines a spawner without a P spawns in a row before it takes an idle P.
+pub(crate) const BURST: u32 = if cfg!(gmp_loom) { 0 } else { 64 };
+/// How long these spawns may take, and how far apart the following ones may be.
+pub(crate) const BURST_WITHIN: Duration =
     if cfg!(gmp_loom) { Duration::MAX } else { Duration::from_millis(1) };

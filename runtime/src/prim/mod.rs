@@ -2,16 +2,16 @@
 //!
 //! Natively these are std's atomics, the lock of `store_lock.rs` and crossbeam-utils' padding; under the cfg `gmp_loom` they
 //! are loom's, and loom then explores the very code that ships. Nothing above the host names `std::sync` or a clock;
-//! `tests/sources/facade.rs` reads the files and refuses one that does. That test lists the files that choose by the cfg: this
-//! one, which chooses between `native.rs` and `model.rs`, a few beside it, and the hosts. A few other files hold an item that
-//! only the models have.
+//! `tests/sources/facade.rs` reads the files and fails for a file that does. That test lists the files that choose by the cfg:
+//! this one, which chooses between `native.rs` and `model.rs`, a few beside it, and the hosts. A few other files have an item
+//! that only the models use.
 //!
-//! The annotations of [`hooks`] are in shipped code so that loom can be shown to find each mutant.
+//! The annotations of [`hooks`] are in shipped code to prove that loom finds each mutant.
 //!
-//! A [`Ghost`] is state of the proof alone: a zero-sized nothing natively, a checked cell under loom.
+//! A [`Ghost`] is state for the proof alone: zero-sized natively, a checked cell under loom.
 
 #[cfg(not(gmp_loom))]
-mod beds;
+mod buckets;
 pub(crate) mod capacity;
 pub(crate) mod hooks;
 mod lock;
@@ -40,7 +40,7 @@ pub(crate) use std::sync::{Arc, Weak};
 
 pub(crate) use crossbeam_utils::CachePadded;
 
-/// A constructor that is `const`, for statics; except in models, whose atomics and locks can't be made in one.
+/// Defines a constructor that is `const`, for statics; except in models, whose atomics and locks have no `const` constructor.
 macro_rules! const_fn {
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
         #[cfg(not(gmp_loom))]

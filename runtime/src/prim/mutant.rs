@@ -48,6 +48,12 @@ pub enum Mutant {
     RecheckTakesAnyP,
     /// A starter whose thread was refused wakes no M for what was left to the new one.
     RefusedStartWakesNobody,
+    /// A refused thread begins no pause.
+    RefusedThreadIsAskedForAgain,
+    /// No thread is asked for in the pause after a refused one, although no M lives.
+    PauseWithoutAnM,
+    /// The monitor does not ask for the threads that a pause has kept from work.
+    PauseStrandsItsWork,
     /// An M that stands by leaves the claim to spin to an M that is being started.
     StartKeepsItsClaim,
     /// The same, where the M goes to the poller.
@@ -407,6 +413,8 @@ pub enum Mutant {
     ForbidsAnMThatCame,
     /// A woken M does not allow its thread the CPU that was forbidden.
     WokenStaysForbidden,
+    /// An M that has come asks for the CPUs that it had, and so never gets one that comes later.
+    WokenLacksWhatComes,
     /// A starter does not count the threads that were asked for and have not started.
     LimitForgetsTheAsked,
     /// An M gives a P away as an idle one although its queue is not empty.
@@ -416,24 +424,24 @@ pub enum Mutant {
     /// A goroutine that comes back overtakes those in the global queue.
     ExitOvertakes,
 
-    // Goroutines that are about to block, on an M without a P (`models/callers.rs`).
-    /// An M queues a caller, and does not wake the M that it has chosen.
-    CallerWakesNobody,
-    /// An M that queues a caller leaves it to an M that is being started, although another M sleeps.
-    CallerAwaitsTheStart,
-    /// An M that stands by leaves the callers to an M that is being started.
-    SleeperLeavesTheCallers,
-    /// An M queues a caller although there is no M for it.
-    CallerQueuedAtTheLimit,
-    /// An M that takes a caller sends no M for those that are left.
-    CallerLeavesTheRest,
-    /// An M that has come for the callers is counted on for longer than it looks.
-    CallerCountedOnLate,
-    /// Callers for which no thread can be had stay where they are.
-    CallersStay,
-    /// An M that sends callers back to the global queue does not look for an idle P afterwards.
-    CallersGoBackUnseen,
-    /// An M that sees work, and is sent for a caller meanwhile, summons no other M.
+    // Goroutines that are about to block, on an M without a P (`models/blockers.rs`).
+    /// An M queues a blocker, and does not wake the M that it has chosen.
+    BlockerWakesNobody,
+    /// An M that queues a blocker leaves it to an M that is being started, although another M sleeps.
+    BlockerAwaitsTheStart,
+    /// An M that stands by leaves the blockers to an M that is being started.
+    SleeperLeavesTheBlockers,
+    /// An M queues a blocker although there is no M for it.
+    BlockerQueuedAtTheLimit,
+    /// An M that takes a blocker sends no M for those that are left.
+    BlockerLeavesTheRest,
+    /// An M that has come for the blockers is counted on for longer than it looks.
+    BlockerCountedOnLate,
+    /// Blockers for which no thread can be had stay where they are.
+    BlockersStay,
+    /// An M that sends blockers back to the global queue does not look for an idle P afterwards.
+    BlockersGoBackUnseen,
+    /// An M that sees work, and is sent for a blocker meanwhile, summons no other M.
     SentLeavesTheWork,
 
     // Bound goroutines, and threads that end (`models/locked.rs`).
@@ -519,7 +527,7 @@ pub enum Mutant {
     CallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.
     CallUnmasked,
-    /// A caller puts a callback into another P's heap without the scheduler's lock.
+    /// A caller puts a callback into another P's heap without the central lock.
     CallWithoutTheLock,
     /// The end of a runtime does not tell the timer thread of its callbacks.
     OrphansForgotten,
@@ -529,8 +537,14 @@ pub enum Mutant {
     UnrunFiringLost,
     /// A call is left to the timer thread, which sleeps on.
     LeftInSilence,
+    /// A thread that leaves a call makes it, where the timer thread is refused.
+    LeaverCalls,
+    /// The monitor asks for no timer thread for calls that wait.
+    MonitorLeavesCalls,
+    /// The monitor starts a timer thread for calls that wait, beside one that is there.
+    LookStartsAnother,
     /// A callback thread finds that no call waits, and is counted out in another critical section.
-    CallerEndsLate,
+    CallbackThreadEndsLate,
     /// The timer thread ends after it has said so.
     TimerThreadEndsLate,
     /// The timer thread looks at its heaps, and says in another critical section how long it sleeps.
@@ -757,6 +771,10 @@ pub enum Mutant {
     DeadlockIgnoresGs,
     /// The judge does not ask whether a timer is armed.
     DeadlockIgnoresTimers,
+    /// The judge does not ask whether a task waits for a descriptor.
+    DeadlockIgnoresTasks,
+    /// An M that has taken the waker of a task out of the poller's table does not say so.
+    CarriedTasksUnseen,
     /// The judge does not ask whether an M serves timers.
     DeadlockIgnoresServing,
     /// An M stops serving timers without Release.
@@ -835,6 +853,10 @@ pub enum Mutant {
     ChanFillsReservedPlaces,
     /// A send goes to a receiver that waits for a promised message, past the promise.
     ChanSendPassesAPromise,
+    /// A promised message comes into a channel whose last receiver has gone.
+    ChanFilledForNobody,
+    /// The last receiver says that it has gone after it has emptied the buffer.
+    LastReceiverMarksLate,
     /// The last promise of a closed channel is kept, and receivers wait on.
     ChanFilledEndsNobody,
     /// The last promise of a closed channel is withdrawn, and receivers wait on.
@@ -937,6 +959,8 @@ pub enum Mutant {
     SeveralTellsOne,
     /// A sender counts its value when the receivers have been told.
     WatchCountsLate,
+    /// A sender counts its value, and tells of it, after the end was told.
+    WatchCountsAfterTheEnd,
     /// A receiver asks for what is new before its bell stands in the list.
     BellHangsLate,
     /// A select that keeps a place, and takes another arm, leaves its record in that place.
@@ -957,10 +981,12 @@ pub enum Mutant {
     MutexWokenParks,
     /// A holder lets a mutex go that it is to hand over.
     MutexNoHandOver,
-    /// The end of a runtime loses what a waiter of a mutex was notified of.
+    /// The end of a runtime loses the notification of a waiter of a mutex.
     MutexLeftBehind,
     /// An unlock notifies a waiter although another one has done so meanwhile.
     MutexCallsTwo,
+    /// A caller passes on, without the lock of the queue, that a waiter of a mutex was notified to try.
+    MutexSettlesWithoutTheLock,
 
     // Condvar (`models/condvar.rs`).
     /// A waiter of a Condvar unlocks the mutex before it has locked the queue.
@@ -1005,6 +1031,8 @@ pub enum Mutant {
     SemaphoreLeavesQuietly,
     /// A request whose context ends beside the grant keeps the permits.
     SemaphoreKeepsTheGrant,
+    /// The end of a runtime releases what a request was refused by a close.
+    SemaphoreLeftTakesARefusalForAGrant,
 
     // WaitGroup (`models/waitgroup.rs`).
     /// The last `done` of a WaitGroup wakes no waiter.
@@ -1029,6 +1057,8 @@ pub enum Mutant {
     OnceLookRelaxed,
     /// A waiter for a Once looks at it only before the waiter has the lock of the queue.
     OnceNoRecheck,
+    /// A future that waits for a Once looks at it only before it has the lock of the queue.
+    OncePollNoRecheck,
 
     // Barrier (`models/barrier.rs`).
     /// An interrupt unwinds a waiter that was counted when its round opened.
@@ -1039,6 +1069,16 @@ pub enum Mutant {
     // Event (`models/event.rs`).
     /// A notifier that finds no waiter leaves no permit.
     EventLeavesNoPermit,
+    /// The one notification for a goroutine that is left behind in its wait goes to nobody.
+    EventStaysWithTheLeft,
+
+    // ErrGroup (`models/group.rs`).
+    /// A task of an ErrGroup that has ended is counted off before its permit is given back.
+    ErrGroupCountsBeforeThePermit,
+    /// A task without a result is counted off before it has said so.
+    ErrGroupCountsBeforeItTells,
+    /// A task that has failed is counted off before its error is noted.
+    ErrGroupCountsBeforeTheError,
 
     // The token of `park` (`models/token.rs`).
     /// A giver that finds no waiter leaves no token.
@@ -1095,6 +1135,8 @@ pub enum Mutant {
     ContextSecondEndTellsItsOwn,
     /// A call that is asked for while an ender walks starts at once.
     ContextCallsInTheWalk,
+    /// A caller that asks for a call looks whether the context is done before it takes the lock.
+    ContextCallsAsksEarly,
     /// An ender readies the tasks that wait for the end, and wakes none.
     ContextWakesNoTask,
 
@@ -1178,6 +1220,8 @@ pub enum Mutant {
     TaskCloseTellsNobody,
     /// A task that waits to write does not have the poller watch a descriptor for writes that is watched for reads.
     TaskWatchesReadsAlone,
+    /// A task that has its descriptor watched to write does not look whether writes have ended meanwhile.
+    TaskMissesTheShutdown,
 
     // The I/O lock (`models/io_lock.rs`).
     /// A holder of an I/O lock passes it on without Release.
@@ -1234,6 +1278,12 @@ pub enum Mutant {
     SocketFullReadDrains,
     /// A writer that waits does not have the poller watch a descriptor for writes that is watched for reads.
     SocketWatchesReadsAlone,
+    /// The end of the writes of a Unix socket makes no event for the goroutines that wait for room.
+    SocketEndsInSilence,
+    /// A writer that has its descriptor watched does not look whether writes have ended meanwhile.
+    SocketMissesTheEnd,
+    /// A writer looks whether writes have ended before it has its descriptor watched.
+    SocketLooksBeforeItWatches,
     /// A closer looks without Acquire whether the descriptor is used.
     UsersIdleRelaxed,
     /// A user of the descriptor leaves without Release.
@@ -1242,6 +1292,8 @@ pub enum Mutant {
     UsersLastLooksRelaxed,
     /// The last user of a closed descriptor does not wake the closer.
     UsersLastIsSilent,
+    /// The end of a runtime leaves a use of the descriptor with its abandoned goroutine.
+    UsersLeftBehind,
 
     // Locks that are let go by a store (`models/store_lock.rs`).
     /// A lock is taken without Acquire.
@@ -1250,7 +1302,7 @@ pub enum Mutant {
     StoreLockFreedRelaxed,
     /// A thread that lets a lock go wakes no sleeper.
     StoreLockWakesNobody,
-    /// A thread that lets a lock go beside sleepers looks into the lock's bed without a fence.
+    /// A thread that lets a lock go beside sleepers looks into the lock's bucket without a fence.
     StoreLockWakesNoFence,
     /// A sleeper has no other thread pass a barrier.
     StoreLockSleepsNoBarrier,

@@ -1,4 +1,4 @@
-//! What ships: std's atomics, locks whose unlock is a store, and the machine's own means.
+//! The facade of shipped builds: std's atomics, locks whose unlock is a store, and the machine's own means.
 
 use super::Ordering;
 /// The identity of a plain thread, in a lock that the holder may take again.
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
-    use crate::prim::beds::OfProcess;
+    use crate::prim::buckets::OfProcess;
     #[cfg(debug_assertions)]
     use crate::prim::lock::Ranks;
     use crate::prim::store_lock::StoreLock;
@@ -72,7 +72,7 @@ pub(crate) mod plain {
     impl<T> Drop for MutexGuard<'_, T> {
         #[inline(always)]
         fn drop(&mut self) {
-            // SAFETY: the guard has the lock, and goes.
+            // SAFETY: the guard has the lock, and is dropped.
             unsafe { self.mutex.lock.unlock(&OfProcess) };
         }
     }
@@ -89,8 +89,7 @@ pub(crate) mod plain {
         static RANKS: Ranks = const { Ranks::new() };
     }
 
-    /// Calls `f` with the calling thread's ranks. Never inlined: a goroutine that was switched may be on another
-    /// thread.
+    /// Calls `f` with the calling thread's ranks. Never inlined: after a switch a goroutine may be on another thread.
     #[cfg(debug_assertions)]
     #[inline(never)]
     pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
@@ -98,7 +97,7 @@ pub(crate) mod plain {
     }
 }
 
-/// std's cell with loom's interface: access through closures, so that loom can see where one ends.
+/// std's cell with loom's interface: access through closures, so that loom sees where an access ends.
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
@@ -112,7 +111,7 @@ impl<T> UnsafeCell<T> {
 }
 
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Shared access. The pointer is good for reads as long as no thread is in `with_mut`.
+    /// Shared access. The pointer is valid for reads as long as no thread is in `with_mut`.
     #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
@@ -143,9 +142,9 @@ pub(crate) fn fence_after_exchange() {
     fence(Ordering::SeqCst);
 }
 
-/// Returns `true` if `peek` gives the same value again after 3 µs, the time that an owner gets to run a G that it
-/// has just put into `runnext` (Go sleeps 3 µs here). `peek` is not called in between, as each call takes the
-/// cache line away from the owner.
+/// Returns `true` if `peek` returns the same value again after 3 µs, the time that an owner gets to run a G that it has just
+/// put into `runnext` (Go sleeps 3 µs here). `peek` is not called in between, as each call takes the cache line away from the
+/// owner.
 pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
     let (start, seen) = (Instant::now(), peek());
     while start.elapsed() < Duration::from_micros(3) {
@@ -154,7 +153,7 @@ pub(crate) fn stays_the_same<T: PartialEq>(peek: impl Fn() -> T) -> bool {
     peek() == seen
 }
 
-/// Returns `true` if busy Ps help each other, unless they are told not to.
+/// Returns `true` if busy Ps help each other by default.
 #[inline(always)]
 pub(crate) const fn may_help() -> bool {
     true
@@ -170,15 +169,16 @@ static PAUSES: AtomicU32 = AtomicU32::new(MOST_PAUSES);
 
 /// The pause between two looks at a lock or a queue that another thread may change in a moment.
 pub(crate) fn pause() {
-    // Relaxed: a number, which tells of no other memory.
+    // Relaxed: a number, which publishes no other memory.
     for _ in 0..PAUSES.load(Ordering::Relaxed) {
         std::hint::spin_loop();
     }
 }
 
 /// Settles how long a pause is. The instruction took some 10 cycles on Intel's processors before Skylake, and takes some 140
-/// since (Intel's optimization manual), so that a moment on one machine would be longer than a sleep and a wake on another.
-/// (.NET measures it for the same reason.) The shortest of a few tries counts, as others may take the core away in between.
+/// since (Intel's optimization manual), so a fixed number of them would be short on one machine, and longer than a sleep and a
+/// wake on another. (.NET measures it for the same reason.) The shortest of a few tries counts, as the kernel may take the core
+/// away in between.
 pub(crate) fn settle_pause() {
     const TRIES: u32 = 4;
     let try_once = || {
@@ -191,13 +191,13 @@ pub(crate) fn settle_pause() {
     PAUSES.store(pauses_within(shortest), Ordering::Relaxed);
 }
 
-/// How many instructions fit into a pause, when `MOST_PAUSES` of them take `all`.
+/// Returns how many instructions fit into a pause if `MOST_PAUSES` of them take `all`.
 fn pauses_within(all: Duration) -> u32 {
     let fit = u128::from(MOST_PAUSES) * LONGEST_PAUSE.as_nanos() / all.as_nanos().max(1);
     fit.clamp(1, MOST_PAUSES.into()) as u32
 }
 
-/// Has the cache load what lies at `at`, which is read soon. A hint: any address will do.
+/// Asks the cache to load the line at `at`, which is read soon. A hint: any address will do.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -210,12 +210,12 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// As `prefetch`, of what is written soon: the cache gets the line for itself. To load it first and ask for it at the write is
-/// two ways to the core that wrote the line last.
+/// Does the same as `prefetch`, for a line that is written soon: the cache gets the line for itself. Loading it first and
+/// claiming it at the write would take two trips to the core that wrote the line last.
 #[inline(always)]
 pub(crate) fn prefetch_to_write<T>(at: *const T) {
-    // SAFETY: as in `prefetch`. A processor that does not know the instruction takes it for a `nop`, but for Intel's first ones
-    // with 64 bits, of 2004.
+    // SAFETY: as in `prefetch`. A processor that does not know the instruction takes it for a `nop`, except for Intel's first
+    // ones with 64 bits, of 2004.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));

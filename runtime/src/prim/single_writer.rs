@@ -1,18 +1,21 @@
 //! Words that one thread at a time writes, and other threads `peek`, as a trace does. The accesses are Relaxed and
 //! order nothing, except for `set_after`. std's atomics in both builds: loom need not weigh these words, except where a
-//! model asks for that. The writer's own `get` is a plain load, which the compiler may merge with others as that of a
-//! `Cell`.
+//! model asks for that.
+//!
+//! `own` is for the writer alone: a plain load, which the compiler may merge with others, as with a `Cell`. If another thread
+//! stored at the same time, that load would be a data race, which neither loom nor a test sees. `peek`, and the `get` of a
+//! number, are for any thread.
 
 use super::hooks::*;
 use super::{Acquire, Relaxed, Release};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64};
 
-/// A pointer. A reader other than the writer only compares it, or knows that the value which it names stays alive.
+/// A pointer. A reader other than the writer only compares the pointer, or knows that its target stays alive.
 #[derive(Debug)]
 pub(crate) struct SingleWriter<T>(AtomicPtr<T>, #[cfg(gmp_loom)] Shown<T>);
 
-/// What `peek_after` reads in a model that asks for this: there loom weighs which value the reader sees.
+/// The word that `peek_after` reads in a model that asks for this: there loom explores which value the reader sees.
 #[cfg(gmp_loom)]
 type Shown<T> = Option<loom::sync::atomic::AtomicPtr<T>>;
 
@@ -27,7 +30,7 @@ impl<T> SingleWriter<T> {
     }
     /// Called by the writer.
     #[inline(always)]
-    pub(crate) fn get(&self) -> Option<NonNull<T>> {
+    pub(crate) fn own(&self) -> Option<NonNull<T>> {
         // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time; reads by others
         // don't matter.
         NonNull::new(unsafe { *self.0.as_ptr() })
@@ -65,13 +68,13 @@ impl<T> SingleWriter<T> {
     /// Called by the writer.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NonNull<T>> {
-        let value = self.get();
+        let value = self.own();
         self.set(None);
         value
     }
 }
 
-/// A number.
+/// A number. Several threads at a time may write it if it does not matter whose store is the last, as with the coarse time.
 #[derive(Debug)]
 pub(crate) struct SingleWriterWord(AtomicU64);
 
@@ -79,6 +82,7 @@ impl SingleWriterWord {
     pub(crate) fn new(value: u64) -> Self {
         SingleWriterWord(AtomicU64::new(value))
     }
+    /// Called by any thread.
     #[inline(always)]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -97,6 +101,7 @@ impl SingleWriterByte {
     pub(crate) fn new(value: u8) -> Self {
         SingleWriterByte(AtomicU8::new(value))
     }
+    /// Called by any thread.
     #[inline(always)]
     pub(crate) fn get(&self) -> u8 {
         self.0.load(Relaxed)
@@ -117,7 +122,7 @@ impl SingleWriterFlag {
     }
     /// Called by the writer.
     #[inline(always)]
-    pub(crate) fn get(&self) -> bool {
+    pub(crate) fn own(&self) -> bool {
         // SAFETY: by the type's contract the caller is the one writer, so no thread writes at the same time.
         unsafe { *self.0.as_ptr() }
     }
@@ -133,7 +138,7 @@ impl SingleWriterFlag {
     /// Called by the writer.
     #[inline(always)]
     pub(crate) fn replace(&self, value: bool) -> bool {
-        let old = self.get();
+        let old = self.own();
         self.set(value);
         old
     }

@@ -1,4 +1,4 @@
-//! The settings of a runtime: the builder, the environment, and what is refused.
+//! The settings of a runtime: the builder, the environment, and the checks.
 
 use super::lines::{MAX_FILE_CALLS, MAX_LOOKUPS};
 use super::{DROP_LIMIT, MAX_THREADS, Runtime, STACK_SIZE};
@@ -13,37 +13,37 @@ use crate::sched::{Config, Sched};
 use std::io;
 use std::time::Duration;
 
-/// Of so many goroutines one is of a lower class, while such ones wait: as often as a visit comes.
+/// While goroutines of a lower class wait, one in this many goroutines is of a lower class: as often as a visit comes.
 const LOW_SHARE: u32 = 61;
 
 /// The settings of a runtime before it starts; made by [`Runtime::builder`].
 ///
-/// An operator may change more settings from outside, by the variable `GMPDEBUG` of the environment: `name=value`s, separated
-/// by commas. The variable is read when a runtime is built, and holds for each runtime of the process. A variable of this
-/// crate whose value is empty or blank is taken as not set.
+/// An operator can change more settings from outside, by the environment variable `GMPDEBUG`: `name=value`s, separated by
+/// commas. The variable is read when a runtime is built, and holds for each runtime of the process. A variable of this crate
+/// whose value is empty or blank counts as not set.
 ///
 /// | knob | what it does | default |
 /// | --- | --- | --- |
-/// | `schedtrace=MS` | every so many milliseconds a line about the scheduler on standard error, in Go's format | off |
-/// | `scheddetail=1` | with `schedtrace`, and not alone, also a line for each P, M and goroutine | off |
+/// | `schedtrace=MS` | prints a line about the scheduler on standard error every `MS` milliseconds, in Go's format | off |
+/// | `scheddetail=1` | only with `schedtrace`: also prints a line for each P, M and goroutine | off |
 /// | `migrate=1` | a goroutine that parks resumes on another thread, unless bound to one, so that a breach of [`gmp::migration`](crate::migration) shows | off |
 /// | `panic=abort` | a panic that leaves its goroutine, main's too, ends the process by SIGABRT, after the message | `unwind` |
-/// | `handoff=0` | no goroutine loses a P by running for long, or by an unmarked blocking call: as many of them as there are Ps stall the rest | `1` |
-/// | `helping=0` | a thread whose P has goroutines does not read the clock to look elsewhere. So such a P takes no goroutine from another P whose goroutines have waited far longer (a P without goroutines still does); goroutines that sockets or plain threads have readied have no turns of their own before the P's queue, and sockets are not polled for such turns; no half millisecond brings the next [look](crate::policy::WorkStealing::tick) at the global queue forward; and a woken thread that waits for its waker's CPU is not moved to another one | `1` |
-/// | `naps=0` | a thread without work looks at the other Ps' queues at once, also when what it took from them last kept it busy for less than 100 µs: up to 16 µs sooner, and goroutines that exchange messages go from core to core | `1` |
+/// | `handoff=0` | no goroutine loses its P by running for long, or by an unmarked blocking call: as many such goroutines as there are Ps stall the rest | `1` |
+/// | `helping=0` | a thread whose P has goroutines does not read the clock to look elsewhere. So such a P takes no goroutine from another P whose goroutines have waited far longer (a P without goroutines still does); goroutines that sockets or plain threads have readied have no turns of their own before the P's queue, and sockets are not polled for such turns; a P [looks](crate::policy::WorkStealing::tick) at the global queue by count alone, not also after half a millisecond; and a woken thread that waits for its waker's CPU is not moved to another CPU | `1` |
+/// | `naps=0` | a thread without work looks at the other Ps' queues at once, even if the goroutines that it took from them last kept it busy for less than 100 µs: it finds work up to 16 µs sooner, but goroutines that exchange messages move from core to core | `1` |
 /// | `policy=fifo` | the [policy](crate::policy) of each runtime whose builder has set none: `fifo`, `random:SEED`, or `stealing` with its variants, as in `policy=stealing:steal=one:tick=7` | `stealing` |
 /// | `sigquit=dump` | the process goes on after SIGQUIT; `sigquit=off` does not catch the signal. See [`dump`](crate::dump) | `exit` |
 /// | `dumpsignal=0` | a dump does not interrupt the threads of goroutines that run, and shows no calls of them. See [`dump`](crate::dump#goroutines-that-run) | `1` |
-/// | `refusals=all` | each time that a goroutine should have been unwound but waits on, because a panic there might end the process: a line on standard error, which names the frame that is to blame | `first` in the process |
-/// | `stackuse=1` | a dump says how many bytes of its stack each goroutine that does not run has touched since its beginning, in whole pages: what to ask [`Builder::stack_size`](crate::Builder::stack_size) for. Costs a system call for each goroutine | off |
+/// | `refusals=all` | prints a line on standard error, which names the frame that is to blame, each time that a goroutine should have been unwound but continues to wait, because a panic there might end the process | `first` in the process |
+/// | `stackuse=1` | a dump shows how many bytes of its stack each goroutine that does not run has touched since its beginning, in whole pages: a guide for [`Builder::stack_size`](crate::Builder::stack_size). Costs a system call for each goroutine | off |
 /// | `deadlock=always` | reports that all goroutines are asleep, see [`run`](crate::run), also when other threads might wake one | `alone` |
 ///
-/// The line of `schedtrace` begins with the milliseconds since the first one. Then come the number of Ps (`gomaxprocs`), how
-/// many of them are idle, the threads, the monitor among them, those that look for work and those that sleep, the length of the
-/// global queue, which includes those that wait for a thread for a [`blocking`](crate::blocking) call, of each P's own in
-/// brackets, and how many goroutines each P has run so far (`schedticks`). In the lines of `scheddetail` a P's `status` is 0
-/// for idle and 1 for running; a goroutine's is 1 for runnable, 2 for running, and 4 for waiting, with the reason. Fields of
-/// what there is none of here say 0, `false` or `nil`.
+/// The line of `schedtrace` begins with the milliseconds since the first line. Then come the number of Ps (`gomaxprocs`) and of
+/// idle Ps; the numbers of threads (the monitor included), of threads that look for work and of threads that sleep; the length
+/// of the global queue, which includes goroutines that wait for a thread for a [`blocking`](crate::blocking) call; in brackets
+/// the length of each P's own queue; and how many goroutines each P has run so far (`schedticks`). In the lines of
+/// `scheddetail` a P's `status` is 0 for idle and 1 for running; a goroutine's is 1 for runnable, 2 for running, and 4 for
+/// waiting, with the reason. Fields of Go that have no counterpart here say 0, `false` or `nil`.
 ///
 /// ```
 /// use gmp::Runtime;
@@ -74,22 +74,22 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the variable `GMPMAXPROCS` of the environment,
-    /// else what the machine allows the process, by the affinity mask and by the CPU quotas of the cgroup and those above
-    /// ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). The machine is asked again about once a
-    /// second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs). While the process can
-    /// no longer read the quotas, as it has no descriptor left, or has left `/proc` or `/sys` behind since, the number does not
-    /// rise.
+    /// Sets how many goroutines may run at the same time, 1 to 1024. Default: the environment variable `GMPMAXPROCS`, otherwise
+    /// the number that the machine allows the process, by the affinity mask and by the CPU quotas of the cgroup and the cgroups
+    /// above it ([`std::thread::available_parallelism`]; rounded down, where Go rounds up). That number is read again about
+    /// once a second while goroutines run, until the program sets the number by [`set_procs`](crate::set_procs). While the
+    /// process can't read the quotas any more, because it has no descriptor left, or has since lost access to `/proc` or
+    /// `/sys`, the number does not rise.
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
         self
     }
 
-    /// Sets the share of goroutines of a lower [class](crate::Priority) while such ones wait: one in so many goroutines that a P
-    /// runs is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At least 3,
-    /// so that `High` ones have a share, too; default: 61. The number has no effect where all goroutines are `Normal`, and
-    /// none on `Background` ones, which have no share.
+    /// Sets the share of goroutines of a lower [class](crate::Priority) while such goroutines wait: one in this many goroutines
+    /// that a P runs is [`Low`](crate::Priority::Low), and, beside [`High`](crate::Priority::High) ones, one is `Normal`. At
+    /// least 3, so that `High` ones have a share, too; default: 61. The number has no effect if all goroutines are `Normal`,
+    /// nor on `Background` goroutines, which have no share.
     ///
     /// ```
     /// use gmp::Priority;
@@ -114,9 +114,9 @@ impl RuntimeBuilder {
     }
 
     /// Sets the bytes of stack of a goroutine that asks for no size, 16 KiB to 64 MiB, rounded up to a power of two. Default:
-    /// the variable `GMPSTACK` of the environment, a number of bytes, which `K` or `M` behind it makes KiB or MiB; else 64 KiB,
-    /// or 256 KiB where this crate is built with debug assertions: code that is not optimised has larger frames.
-    /// See [`Builder::stack_size`](crate::Builder::stack_size).
+    /// the environment variable `GMPSTACK`, a number of bytes, or of KiB or MiB with `K` or `M` behind it; otherwise 64 KiB, or
+    /// 256 KiB if this crate is built with debug assertions: code that is not optimised has larger frames. See
+    /// [`Builder::stack_size`](crate::Builder::stack_size).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -126,11 +126,11 @@ impl RuntimeBuilder {
     /// rounded up to pages. Default: 16 KiB.
     ///
     /// A fault in the guard is reported as a stack overflow. Functions of Rust touch every page of their frames, so the
-    /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` may write beyond the
-    /// guard at once, into the stack of another goroutine, if its frame is larger than the guard: see
-    /// [`migration`](crate::migration). The guard's highest page is the lowest of the stack's size, and the others come on top
-    /// of that size; they take no memory but page tables, 8 bytes for each 4 KiB. A kernel older than 6.13 needs two mappings
-    /// for each guard, however large. The `generator` backend has guards of one page.
+    /// smallest guard stops them. A function of C that was compiled without `-fstack-clash-protection` can skip the guard and
+    /// write into the stack of another goroutine, if its frame is larger than the guard: see [`migration`](crate::migration).
+    /// The guard's highest page is the lowest page of the stack's size, and its other pages come on top of that size; they take
+    /// no memory but page tables, 8 bytes for each 4 KiB. A kernel older than 6.13 needs two mappings for each guard, however
+    /// large. The `generator` backend has guards of one page.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call, and no C function that is called has a
@@ -144,9 +144,11 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the most bytes of stack that goroutines which have not ended have together, each counted with the whole size of the
-    /// stack, however little of that is touched. The next spawn is refused then: [`Builder::go`](crate::Builder::go) gives an
-    /// error, [`go`](crate::go) panics. Default: as many as the kernel gives.
+    /// Sets the most bytes of stack that all goroutines which have not ended may have together, each counted with the whole
+    /// size of its stack, however little of that is touched. At the limit the next spawn is refused:
+    /// [`Builder::go`](crate::Builder::go) returns an error, [`go`](crate::go) panics. The stacks of
+    /// [`with_stack`](crate::with_stack) count, and those of 256 KiB on which names are [looked up](crate::net::lookup).
+    /// Default: as many as the kernel gives.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -165,23 +167,22 @@ impl RuntimeBuilder {
     }
 
     /// Sets the most threads that run goroutines, at least one; the monitor is one more. Default: 10,000. At the limit the
-    /// runtime says so once, on standard error, and goes on with the threads at hand. A goroutine that keeps a thread then
-    /// keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on, or [locked
-    /// to it](crate::lock_os_thread). If that goroutine waits for one of them, the wait never ends. So leave more than the
-    /// number of Ps and of locked goroutines.
+    /// runtime reports that once, on standard error, and continues with the threads that it has. A goroutine that keeps a
+    /// thread then keeps others waiting: in [`blocking`](crate::blocking), in an unmarked blocking call, by running on and on,
+    /// or [locked to it](crate::lock_os_thread). If that goroutine waits for one of the others, the wait never ends. So allow
+    /// more threads than there are Ps and locked goroutines.
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = Some(threads);
         self
     }
 
-    /// Sets the most calls on files that goroutines have under way at once, at least one. Default: 64. A call of
-    /// [`fs`](crate::fs) that may have to wait for a disk takes a thread for as long as that lasts. The goroutines beyond the
-    /// bound wait in line, parked, so that 10,000 of them that read a slow disk are not 10,000 threads. More calls at once than
-    /// a disk can queue only wait in the kernel instead; for a file system behind a network a larger bound has more answers on
-    /// their way.
+    /// Sets the most file calls that goroutines have under way at once, at least one. Default: 64. A call of [`fs`](crate::fs)
+    /// that may have to wait for a disk takes a thread while it lasts. Goroutines beyond the bound wait in line, parked, so
+    /// that 10,000 goroutines that read a slow disk do not take 10,000 threads. Calls beyond what a disk can queue would only
+    /// wait in the kernel instead; for a network file system a larger bound keeps more requests under way.
     ///
-    /// Reads of up to 256 KiB that find their data in the page cache do not count, nor do the calls of plain threads, nor what
-    /// may wait for another process for ever: see [`fs`](crate::fs#the-line).
+    /// Reads of up to 256 KiB that find their data in the page cache do not count, nor do the calls of plain threads, nor calls
+    /// that may wait for another process for ever: see [`fs`](crate::fs#the-line).
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -196,8 +197,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the most name look-ups that goroutines have under way at once, at least one. Default: 64. A look-up (`getaddrinfo`)
-    /// takes a thread, and a descriptor or two, until the server has answered; the goroutines beyond the bound wait in line,
-    /// parked. Addresses that are no names are not looked up: a `SocketAddr`, and a text of std's types that is an address, as
+    /// takes a thread, and a descriptor or two, until the server has answered; goroutines beyond the bound wait in line,
+    /// parked. Addresses that are not names are not looked up: a `SocketAddr`, and a text that is an address, such as
     /// `"127.0.0.1:80"` or `("::1", 80)`.
     ///
     /// ```
@@ -211,16 +212,16 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how long a thread stays that has nothing to do, before it ends; one thread always stays. Default: 10 s. What a
+    /// Sets how long a thread that has nothing to do stays before it ends; one thread always stays. Default: 10 s. Data that a
     /// thread keeps in the kernel and in `thread_local!`s goes with the thread.
     pub fn thread_keep_alive(mut self, limit: Duration) -> Self {
         self.keep_alive = Some(limit);
         self
     }
 
-    /// Sets how long the end of the runtime waits for goroutines that do not park: when [`run`](crate::run) or an attribute
-    /// of the feature `macros` returns, or the runtime is dropped. Default: three seconds. With zero no goroutine is unwound,
-    /// and no thread waited for. [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
+    /// Sets how long the end of the runtime waits for goroutines that do not park: when [`run`](crate::run) or an attribute of
+    /// the feature `macros` returns, or the runtime is dropped. Default: three seconds. With zero no goroutine is unwound, and
+    /// the end waits for no thread. [`Runtime::shutdown_timeout`] has a limit of its own, and says what happens within it.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -228,7 +229,7 @@ impl RuntimeBuilder {
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     /// let runtime = unsafe { gmp::Runtime::builder().shutdown_timeout(Duration::from_millis(20)).build()? };
     /// runtime.run(|| {
-    ///     // Blocks its thread, and is left there.
+    ///     // Blocks its thread, and is left behind there.
     ///     gmp::go(|| std::thread::sleep(Duration::from_secs(3600)));
     ///     gmp::time::sleep(Duration::from_millis(1));
     /// });
@@ -242,8 +243,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how goroutines are queued and taken: see [`policy`](crate::policy). Default: what `GMPDEBUG=policy=..` says, else
-    /// [`WorkStealing`](crate::policy::WorkStealing), Go's scheduler with the additions of this crate.
+    /// Sets how goroutines are queued and taken: see [`policy`](crate::policy). Default: the policy in `GMPDEBUG=policy=..`,
+    /// otherwise [`WorkStealing`](crate::policy::WorkStealing), Go's scheduler with the additions of this crate.
     ///
     /// ```
     /// use gmp::policy::Policy;
@@ -265,31 +266,30 @@ impl RuntimeBuilder {
 
     /// Binds each P to CPUs: while a thread runs goroutines with P number i, it runs on the CPUs of set i alone.
     ///
-    /// Without [`procs`](Self::procs) there are as many Ps as sets. Where there are more Ps than sets, from `procs` or later by
-    /// [`set_procs`](crate::set_procs), the next P begins again with the first set; after `set_procs` of fewer, the first sets
-    /// are in use. A set may lie outside of the CPUs with which the process was started (`taskset(1)`), but not outside of its
+    /// Without [`procs`](Self::procs) there are as many Ps as sets. If there are more Ps than sets, from `procs` or later by
+    /// [`set_procs`](crate::set_procs), the next P begins again with the first set; with fewer Ps than sets, the first sets are
+    /// in use. A set may lie outside of the CPUs with which the process was started (`taskset(1)`), but not outside of its
     /// cgroup's.
     ///
-    /// What it buys is that no other P's goroutines come to these CPUs, and that the caches stay warm; it costs the kernel's
-    /// freedom to move a thread to a CPU that has nothing to do. Prefer sets of all CPUs under one last-level cache to single
-    /// CPUs. A thread that comes to another P's set, or leaves one, makes two system calls; one that takes the same P again,
-    /// none. See `docs/threads.md`, "Bound to CPUs".
+    /// The benefit is that no other P's goroutines come to these CPUs, and that the caches stay warm; the cost is that the
+    /// kernel can't move a thread to a CPU that has nothing to do. Prefer sets of all CPUs under one last-level cache to single
+    /// CPUs. A thread that comes to another P's set, or leaves one, makes two system calls; a thread that takes the same P
+    /// again makes none. See `docs/threads.md`, "Bound to CPUs".
     ///
     /// # Which thread has which CPUs
-    /// * **The set follows the P.** Goroutines move between Ps as ever, and so between sets.
-    /// * **A thread that loses its P gets back what it had before**, as soon as it goes on with the program's code: in
+    /// * **The set follows the P.** Goroutines move between Ps as usual, and so between sets.
+    /// * **A thread that loses its P gets its previous CPUs back**, as soon as it continues with the program's code: in
     ///   [`blocking`](crate::blocking), in calls of this library that block a thread, and when the monitor has taken the P from
-    ///   a goroutine that runs on and on, or blocks its thread unmarked. For threads of the runtime that is what the thread had
-    ///   that called `build`; for the caller of [`run_locked`](crate::Runtime::run_locked), what that thread had before the
-    ///   call, and it has that again when the call returns.
-    /// * **A [locked](crate::lock_os_thread) goroutine** runs on the set of the P that its thread has at the moment, as any
-    ///   other.
-    /// * **What the program sets on a thread by itself stays**: before each change the runtime reads what the thread has, and
-    ///   if that is not what the runtime has given it, the thread keeps it until the program puts back what it found. The same
-    ///   goes for a change by the kernel, when a CPU goes offline or the cgroup changes: start the runtime anew then.
-    /// * **What a goroutine starts inherits the set** of its P: threads of std, other runtimes, and children that are not
-    ///   started by [`process`](crate::process). On a goroutine [`std::thread::available_parallelism`] counts the CPUs of that
-    ///   set. Within [`blocking`](crate::blocking) both are as elsewhere in the process.
+    ///   a goroutine that runs on and on, or blocks its thread unmarked. For threads of the runtime these are the CPUs of the
+    ///   thread that called `build`; for the caller of [`run_locked`](crate::Runtime::run_locked), the CPUs that it had before
+    ///   the call, which it also has when the call returns.
+    /// * **A [locked](crate::lock_os_thread) goroutine** runs on the set of its thread's current P, like any other.
+    /// * **CPUs that the program sets on a thread by itself stay**: before each change the runtime reads the thread's CPUs, and
+    ///   if they are not those that the runtime has set, the thread keeps them until the program restores those that it found.
+    ///   The same holds for a change by the kernel, when a CPU goes offline or the cgroup changes: then start the runtime anew.
+    /// * **Threads and processes that a goroutine starts inherit the set** of its P: threads of std, other runtimes, and
+    ///   children that are not started by [`process`](crate::process). On a goroutine [`std::thread::available_parallelism`]
+    ///   counts the CPUs of that set. Within [`blocking`](crate::blocking) both behave as elsewhere in the process.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -304,9 +304,9 @@ impl RuntimeBuilder {
     /// ```
     ///
     /// # Errors
-    /// Of [`build`](Self::build), `InvalidInput`: no set, an empty one, more sets than `procs`, a CPU above 1023, and a CPU that
-    /// the machine does not have, that is offline, or that the process may not use. The kernel's error where it refuses to bind
-    /// threads at all. A refusal later is reported on standard error and counted
+    /// [`build`](Self::build) returns `InvalidInput` for no set, an empty set, more sets than `procs`, a CPU above 1023, and a
+    /// CPU that the machine does not have, that is offline, or that the process may not use; and the kernel's error if the
+    /// kernel refuses to bind threads at all. A later refusal is reported on standard error and counted
     /// ([`Refused::affinities`](crate::Refused::affinities)).
     #[doc(alias = "affinity")]
     pub fn cpu_sets<S>(mut self, sets: impl IntoIterator<Item = S>) -> Self
@@ -317,23 +317,24 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets what the runtime's threads are called, followed by their number. Default: `gmp-`. Linux shows 15 bytes of the name.
+    /// Sets the name of the runtime's threads, which is followed by their number. Default: `gmp-`. Linux shows 15 bytes of the
+    /// name.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = Some(name.into());
         self
     }
 
-    /// Has each thread that is to run goroutines call `f` before the first of them, and drop what `f` has returned after the
-    /// last of them, on the same thread. For what belongs to a thread and what goroutines rely on: the context of another
+    /// Makes each thread that runs goroutines call `f` before the first of them, and drop the value of `f` after the last of
+    /// them, on the same thread. For state that belongs to a thread and that goroutines rely on: the context of another
     /// library, which hands out a guard that is not `Send`; the thread's priority; its registration with a profiler. Several
     /// functions are called in the order in which they were set, and the guards are dropped in the opposite order.
     ///
-    /// Each such thread calls `f` once, on the thread's own stack: the first one, those that are started when there is more
-    /// work, and those that take over from a thread that blocks, or make a goroutine's [`blocking`](crate::blocking) call, to
-    /// which the goroutine goes over when others wait. A goroutine's change of threads calls nothing. A thread that calls
-    /// [`Runtime::run_locked`] is one of them for as long as that call lasts: it calls `f` first, and has dropped the guard
-    /// when the call returns, or unwinds. Threads that run no goroutine do not call `f`: the monitor, the thread that ends a
-    /// runtime, and those for timers outside of runtimes.
+    /// Each such thread calls `f` once, on the thread's own stack: the first thread, threads that are started when there is
+    /// more work, and threads that take over from a thread that blocks, or to which a goroutine goes over for a
+    /// [`blocking`](crate::blocking) call while others wait. When a goroutine changes threads, `f` is not called. A thread that
+    /// calls [`Runtime::run_locked`] is one of these threads for as long as that call lasts: it calls `f` first, and has
+    /// dropped the guard when the call returns, or unwinds. Threads that run no goroutine do not call `f`: the monitor, the
+    /// thread that ends a runtime, and those for timers outside of runtimes.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -366,23 +367,23 @@ impl RuntimeBuilder {
     /// In an attribute of the feature `macros`: `#[gmp::main(unsafe, on_thread_start = Entered::new)]`.
     ///
     /// # What the function may do
-    /// In `f`, and in the drop of what it returns, the thread is a plain one: [`current`](crate::current) returns `None`, and
-    /// what would park a goroutine blocks the thread. While `f` runs, a P and the goroutines in its queue may wait for this
+    /// In `f`, and in the drop of its value, the thread is a plain one: [`current`](crate::current) returns `None`, and a call
+    /// that would park a goroutine blocks the thread. While `f` runs, a P and the goroutines in its queue may wait for this
     /// thread: keep `f` short, and do not wait for a goroutine of the same runtime, which may be one of them. The end of the
-    /// runtime waits for functions and drops like for goroutines, within its time limit. At its end it drops `f` itself, on the
-    /// thread that ends the runtime, or beside it if that is one of the runtime's own.
+    /// runtime waits for functions and drops as for goroutines, within its time limit. At the end of the runtime `f` itself is
+    /// dropped, on the thread that ends the runtime, or on another thread if that one belongs to the runtime.
     ///
     /// # Panics
-    /// A panic of `f` on a thread of the runtime ends the process by SIGABRT, after the panic's message: goroutines rely on
-    /// what `f` does, and the runtime has counted on the thread. An `f` that may fail returns what says so, and goroutines ask.
-    /// In `run_locked` such a panic unwinds that call, before its function has run. A panic in the drop of a guard is printed,
-    /// and changes nothing else.
+    /// A panic of `f` on a thread of the runtime ends the process by SIGABRT, after the panic's message: goroutines rely on the
+    /// effect of `f`, and the runtime has counted on the thread. An `f` that can fail should record the failure, for goroutines
+    /// to check. In `run_locked` such a panic unwinds that call, before its function has run. A panic in the drop of a guard is
+    /// printed, and has no other effect.
     ///
     /// # When a thread ends
-    /// When it has had nothing to do for [`thread_keep_alive`](Self::thread_keep_alive), with a goroutine that
+    /// A thread ends when it has had nothing to do for [`thread_keep_alive`](Self::thread_keep_alive), with a goroutine that
     /// [has locked itself](crate::lock_os_thread) to the thread, and with the runtime. Threads that the end of the runtime
-    /// leaves behind, and those that are there when the program's `main` returns, drop nothing. A drop that waits for the end
-    /// of its own runtime waits for its own thread, for the whole limit. While a drop takes longer than a second, a deadlock of
+    /// leaves behind, and threads that exist when the program's `main` returns, drop nothing. A drop that waits for the end of
+    /// its own runtime waits for its own thread, for the whole limit. While a drop takes longer than a second, a deadlock of
     /// the goroutines may go unreported.
     pub fn on_thread_start<F, T>(mut self, f: F) -> Self
     where
@@ -404,25 +405,25 @@ impl RuntimeBuilder {
     /// descriptors.
     ///
     /// # Descriptors
-    /// A runtime has three for the poller, and one for each of its threads, by which the monitor sees that a goroutine blocks
-    /// the thread. Of the latter a process has as many as a quarter of `RLIMIT_NOFILE` at most, and none of the last quarter:
-    /// threads that would need more do without, which is reported on standard error and counted
-    /// ([`Refused::descriptors`](crate::Refused::descriptors)). Of such a thread the monitor opens a file at each look; while
-    /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for some 40 ms, where it is for
-    /// 10 ms at most else. All are closed at the runtime's end.
+    /// A runtime has three descriptors for the poller, and one for each of its threads, by which the monitor sees that a
+    /// goroutine blocks the thread. The latter take at most a quarter of `RLIMIT_NOFILE` in a process, and none of the last
+    /// quarter: further threads do without, which is reported on standard error and counted
+    /// ([`Refused::descriptors`](crate::Refused::descriptors)). For such a thread the monitor opens a file at each look; while
+    /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for some 40 ms, instead of 10 ms
+    /// at most. All are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;
         let config = self.settle()?;
-        let sched = Sched::start(host::active(max_stack_bytes, guard)?, config)?;
+        let sched = Sched::start(Active::new(max_stack_bytes, guard)?, config)?;
         Ok(Runtime { sched, stopped: false })
     }
 
-    pub(super) fn guard(&self) -> io::Result<usize> {
+    fn guard(&self) -> io::Result<usize> {
         in_range("guard_size", self.guard_size.unwrap_or(host::GUARD), 1, host::MAX_GUARD)
     }
 
-    pub(super) fn settle(self) -> io::Result<Config> {
+    fn settle(self) -> io::Result<Config> {
         let cpu_sets = self.cpu_sets.map(|sets| CpuSets::settle(&sets, self.procs)).transpose()?;
         let (procs, procs_follow) = match self.procs.or(cpu_sets.as_ref().map(CpuSets::len)) {
             Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
@@ -458,7 +459,6 @@ impl RuntimeBuilder {
             thread_name,
             thread_starts: self.thread_starts,
             policy,
-            has_one_queue: policy.has_one_queue(),
             low_share: in_range(
                 "low_share",
                 self.low_share.unwrap_or(LOW_SHARE) as usize,
@@ -471,19 +471,19 @@ impl RuntimeBuilder {
     }
 }
 
-pub(super) fn knobs() -> io::Result<Knobs> {
+fn knobs() -> io::Result<Knobs> {
     let text = variable("GMPDEBUG").unwrap_or_default();
     Knobs::parse(&text).map_err(|unknown| invalid(format!("GMPDEBUG: {unknown}")))
 }
 
-/// Returns a variable of the environment; `None` if it is not set, or blank: scripts have no other way to set it to nothing.
-pub(super) fn variable(name: &str) -> Option<String> {
+/// Returns a variable of the environment; `None` if it is not set, or blank, which is how a script sets a variable to nothing.
+fn variable(name: &str) -> Option<String> {
     let text = std::env::var_os(name)?.to_string_lossy().into_owned();
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// Returns how many Ps there are by default, and whether their number follows the machine. `text`: the value of `GMPMAXPROCS`.
-pub(super) fn default_procs(text: Option<&str>) -> io::Result<(u32, bool)> {
+/// Returns the default number of Ps, and whether that number follows the machine. `text` is the value of `GMPMAXPROCS`.
+fn default_procs(text: Option<&str>) -> io::Result<(u32, bool)> {
     let Some(text) = text else {
         let (Ok(procs) | Err(procs)) = Active::parallelism();
         return Ok((procs.clamp(1, capacity::PROCS) as u32, true));
@@ -494,8 +494,8 @@ pub(super) fn default_procs(text: Option<&str>) -> io::Result<(u32, bool)> {
     }
 }
 
-/// Returns the bytes of a stack by default. `text`: the value of `GMPSTACK`.
-pub(super) fn default_stack_size(text: Option<&str>) -> io::Result<u32> {
+/// Returns the default size of a stack in bytes. `text` is the value of `GMPSTACK`.
+fn default_stack_size(text: Option<&str>) -> io::Result<u32> {
     let Some(text) = text else { return Ok(STACK_SIZE) };
     let (number, unit) = match text.trim() {
         kib if kib.ends_with(['K', 'k']) => (&kib[..kib.len() - 1], 1 << 10),
@@ -514,7 +514,7 @@ pub(crate) fn check_stack_size(bytes: usize) -> io::Result<u32> {
     in_range("stack_size", bytes, host::MIN_STACK, host::MAX_STACK).map(|bytes| bytes as u32)
 }
 
-pub(super) fn in_range(what: &str, value: usize, least: usize, most: usize) -> io::Result<usize> {
+fn in_range(what: &str, value: usize, least: usize, most: usize) -> io::Result<usize> {
     if (least..=most).contains(&value) {
         Ok(value)
     } else {

@@ -1,7 +1,7 @@
-//! The CPUs to which Ps are bound: which P has which set, and what is refused when the runtime is built.
+//! The CPUs to which Ps are bound: the set of each P, and the checks when the runtime is built.
 //!
-//! P number i has set i; where there are fewer sets than Ps, the P with the next number begins again with the first set. What
-//! a set does to a thread is in `m/bound.rs`.
+//! P number i has set i; if there are fewer sets than Ps, the P with the next number begins again with the first set.
+//! `m/bound.rs` applies a set to a thread.
 
 use super::builder::invalid;
 use crate::host::{Active, Threads};
@@ -18,6 +18,8 @@ pub(crate) struct CpuSet(pub(crate) [u64; CPUS / BITS]);
 
 impl CpuSet {
     pub(crate) const EMPTY: CpuSet = CpuSet([0; CPUS / BITS]);
+    /// All CPUs that there are or will be.
+    pub(crate) const ALL: CpuSet = CpuSet([u64::MAX; CPUS / BITS]);
 
     /// Adds a CPU, whose number is below `CPUS`.
     pub(crate) fn add(&mut self, cpu: usize) {
@@ -43,7 +45,7 @@ impl CpuSet {
     }
 }
 
-/// As the kernel writes it: `0-3,8`.
+/// Writes the set as the kernel does: `0-3,8`.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut cpu, mut comma) = (0, "");
@@ -74,15 +76,16 @@ impl fmt::Debug for CpuSet {
 /// The sets of a runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuSets {
-    /// The CPUs of the thread that has built the runtime: where a thread of the runtime begins.
+    /// The CPUs of the thread that has built the runtime, with which a thread of the runtime begins.
     pub(crate) base: CpuSet,
     sets: Box<[CpuSet]>,
-    /// For each set the first one that is equal.
+    /// For each set the number of the first equal set.
     first: Box<[u32]>,
 }
 
 impl CpuSets {
-    /// Checks what the builder was given, and asks the kernel whether each set can be had. `procs`: how many Ps were asked for.
+    /// Checks the builder's sets, and asks the kernel for each set whether it grants it. `procs` is the number of Ps that the
+    /// builder was given.
     pub(super) fn settle(lists: &[Vec<usize>], procs: Option<usize>) -> io::Result<CpuSets> {
         let sets = parse(lists, procs)?;
         for (number, set) in sets.iter().enumerate() {
@@ -135,7 +138,7 @@ fn parse(lists: &[Vec<usize>], procs: Option<usize>) -> io::Result<Box<[CpuSet]>
     lists.iter().enumerate().map(set).collect()
 }
 
-/// `tried`: the CPUs that a thread had which asked for `set`, or the refusal.
+/// `tried` has the CPUs of a thread that asked for `set`, or the refusal.
 fn check(number: usize, set: &CpuSet, tried: io::Result<CpuSet>) -> io::Result<()> {
     match tried {
         Ok(had) if had == *set => Ok(()),
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(shown(&(0..CPUS).collect::<Vec<_>>()), "0-1023");
     }
 
-    /// Fails by another error, or none; each names what was asked for.
+    /// Fails if there is another error, or none; each error names what was asked for.
     #[test]
     fn what_is_no_list_of_sets_is_an_error_that_names_it() {
         let refusal = |lists: &[Vec<usize>], procs| {
@@ -192,7 +195,7 @@ mod tests {
         assert_eq!(*parse(&[vec![1, 0, 1]], Some(2)).unwrap(), [set(&[0, 1])]);
     }
 
-    /// Fails where a set is taken of which the kernel leaves something out, or a refusal does not say what was tried.
+    /// Fails if a set is accepted from which the kernel leaves CPUs out, or if a refusal does not say what was tried.
     #[test]
     fn what_the_kernel_does_not_give_is_an_error_that_names_it() {
         let asked = set(&[0, 6, 7]);
@@ -213,7 +216,7 @@ mod tests {
         assert!(refused.to_string().contains("bound to set 1 (CPUs 0,6-7)"), "{refused}");
     }
 
-    /// Fails where a P beyond the list has none, or two Ps with equal sets seem to differ.
+    /// Fails if a P beyond the list has no set, or if two Ps with equal sets seem to differ.
     #[test]
     fn ps_beyond_the_sets_begin_again_and_equal_sets_are_one() {
         let sets = CpuSets::of(set(&[0]), Box::new([set(&[0]), set(&[1]), set(&[0])]));

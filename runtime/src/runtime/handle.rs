@@ -1,10 +1,11 @@
-//! [`Handle`]: a runtime as plain threads and other runtimes use it.
+//! [`Handle`]: the use of a runtime by plain threads and other runtimes.
 
 use crate::goroutine::{self, Builder, JoinHandle};
 use crate::host::{Active, Clock};
+use crate::impls::unwind_safe;
 use crate::prim::{Arc, Weak};
 use crate::runtime::priority::{ClassLoad, Priority};
-use crate::sched::Sched;
+use crate::sched::{Refused, Sched};
 use crate::time::Timer;
 use std::fmt;
 use std::io;
@@ -12,12 +13,12 @@ use std::panic::Location;
 use std::time::Duration;
 
 /// A way to start goroutines in a runtime from anywhere: from plain threads, from callbacks of C, from goroutines of other
-/// runtimes. [`handle`](crate::handle) and [`Runtime::handle`](crate::Runtime::handle) give one; clones are the same.
+/// runtimes. [`handle`](crate::handle) and [`Runtime::handle`](crate::Runtime::handle) return one; clones are the same.
 ///
 /// A handle keeps no runtime alive. When the runtime has begun to end, each call that needs the runtime returns an error of
-/// kind `NotConnected`, and no call waits for the end. Goroutines that were accepted before go on as
-/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout) says: joining a goroutine that the end has unwound, or
-/// that has not begun, returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown) returns `true`.
+/// kind `NotConnected`, and no call waits for the end. Goroutines that were accepted before are treated as
+/// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout) says: joining a goroutine that the end has unwound, or that
+/// has not begun, returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown) returns `true`.
 ///
 /// To exchange messages, a goroutine and a plain thread need no handle: channels, the types of [`sync`](crate::sync), contexts
 /// and [`JoinHandle`]s work on both, and across all runtimes of the process. A wait blocks the goroutine, or the thread.
@@ -31,7 +32,7 @@ use std::time::Duration;
 ///     gmp::run(|| {
 ///         let handle = gmp::handle();
 ///         let outside = std::thread::spawn(move || {
-///             // A plain thread starts a goroutine, waits for it, and has a deadline end another.
+///             // A plain thread starts a goroutine, waits for it, and ends another by a deadline.
 ///             assert_eq!(handle.go(|| 6 * 7)?.join().unwrap(), 42);
 ///             let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(1));
 ///             let sleeper = handle.go(move || context.run(|| gmp::time::sleep(Duration::MAX)))?;
@@ -56,17 +57,20 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Handle(Weak<Sched<Active>>);
 
+// A `Handle` guards no user data that an unwinding could leave half changed.
+unwind_safe!(Handle);
+
 impl Handle {
     pub(crate) fn of(sched: &Sched<Active>) -> Self {
         Handle(sched.weak())
     }
 
-    /// Starts a goroutine in the runtime, as [`go`](crate::go) does for a goroutine of its own. Does not block.
-    /// [`Builder::go_in`](crate::Builder::go_in) gives it a name or a stack size.
+    /// Starts a goroutine in the runtime, as [`go`](crate::go) does for a goroutine of that runtime. Does not block.
+    /// [`Builder::go_in`](crate::Builder::go_in) can give it a name or a stack size.
     ///
     /// # Errors
     /// `NotConnected` when the runtime has begun to end; as [`Builder::go`](crate::Builder::go) when the goroutine can get no
-    /// stack. `f` is dropped then, on the calling thread.
+    /// stack. In both cases `f` is dropped, on the calling thread.
     #[track_caller]
     pub fn go<F, T>(&self, f: F) -> io::Result<JoinHandle<T>>
     where
@@ -77,9 +81,9 @@ impl Handle {
         goroutine::spawn_in(&*self.sched("Handle::go")?, Builder::new(), site, f)
     }
 
-    /// Calls `f`, `dur` from now, in a goroutine of the runtime: [`time::after_func`](crate::time::after_func), as if a
-    /// goroutine of that runtime had called it. If the runtime ends before the timer is due, `f` runs on a thread of the
-    /// library. Does not block.
+    /// Calls `f`, `dur` from now, in a goroutine of the runtime, as [`time::after_func`](crate::time::after_func) does when a
+    /// goroutine of that runtime calls it. If the runtime ends before the timer is due, `f` runs on a thread of the library.
+    /// Does not block.
     ///
     /// ```
     /// use gmp::chan;
@@ -102,7 +106,7 @@ impl Handle {
     #[track_caller]
     pub fn after_func(&self, dur: Duration, f: impl Fn() + Send + Sync + 'static) -> io::Result<Timer> {
         let sched = self.sched("Handle::after_func")?;
-        Ok(Timer::calls_in(&sched, Active::now().saturating_add(dur), f))
+        Ok(Timer::calls_in(&sched, Active::after(dur), f))
     }
 
     /// Returns how many goroutines of the runtime have not ended; 0 if the runtime has begun to end.
@@ -110,9 +114,21 @@ impl Handle {
         self.sched("").map_or(0, |sched| sched.num_goroutines())
     }
 
-    /// Returns how many goroutines of a class wait for their turn, and how many had one; zeros if the runtime has begun to end.
-    /// The numbers are of this moment, and change while they are added up. Takes the lock of the global queue, and looks at
-    /// each P: for a gauge that is read now and then. Does not block otherwise.
+    /// Returns what the system has refused the runtime so far, and the runtime did without; zeros if the runtime has begun to
+    /// end, whose report then has the numbers. Does not block.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let refused = unsafe { gmp::run(|| gmp::handle().refused()) };
+    /// assert_eq!(refused.threads(), 0);
+    /// ```
+    pub fn refused(&self) -> Refused {
+        self.sched("").map_or_else(|_| Refused::default(), |sched| sched.refused())
+    }
+
+    /// Returns how many goroutines of a class wait for their turn, and how many turns there were; zeros if the runtime has
+    /// begun to end. The numbers are of this moment, and change while they are added up. Takes the lock of the global queue,
+    /// and looks at each P: suited for a gauge that is read now and then. Does not block otherwise.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
@@ -130,12 +146,12 @@ impl Handle {
         self.sched("").map_or(none, |sched| sched.class_load(class))
     }
 
-    /// Returns `true` if the runtime has begun to end: no goroutine starts in it any more.
+    /// Returns `true` if the runtime has begun to end: no further goroutine starts in it.
     pub fn is_ended(&self) -> bool {
         self.sched("").is_err()
     }
 
-    /// Returns the runtime, which is not freed while the caller has the `Arc`. `call` is for the error's text.
+    /// Returns the runtime, which lives while the caller has the `Arc`. `call` is for the error's text.
     pub(crate) fn sched(&self, call: &str) -> io::Result<Arc<Sched<Active>>> {
         match self.0.upgrade() {
             Some(sched) if !sched.is_ending() => Ok(sched),

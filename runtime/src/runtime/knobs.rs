@@ -1,9 +1,9 @@
-//! `GMPDEBUG`: what an operator may ask of a runtime from outside, read once, at the build.
+//! `GMPDEBUG`: settings that an operator gives a runtime from outside, read once, at the build.
 
 use crate::runtime::policy::Policy;
 use std::time::Duration;
 
-/// For the error about a name that is none of these.
+/// For the error about an unknown name.
 const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, naps, policy, deadlock, sigquit, dumpsignal, refusals, stackuse";
 
 /// The knobs. Their names and meanings stand in the table of [`RuntimeBuilder`](crate::RuntimeBuilder).
@@ -11,7 +11,7 @@ const NAMES: &str = "schedtrace, scheddetail, migrate, panic, handoff, helping, 
 pub(crate) struct Knobs {
     /// `schedtrace=MS`: how often to print a line.
     pub(crate) schedtrace: Option<Duration>,
-    /// `scheddetail=1`: that line says more.
+    /// `scheddetail=1`: further lines for each P, M and goroutine.
     pub(crate) scheddetail: bool,
     /// `migrate=1`: each park resumes on another M.
     pub(crate) migrate: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Knobs {
     pub(crate) helping: bool,
     /// `naps=0`: no thief naps.
     pub(crate) naps: bool,
-    /// `policy=`: how goroutines are queued and taken, unless the program says.
+    /// `policy=`: how goroutines are queued and taken, unless the program sets that.
     pub(crate) policy: Option<Policy>,
     /// `deadlock=always`: other threads of the process do not count.
     pub(crate) deadlock_always: bool,
@@ -40,12 +40,12 @@ pub(crate) struct Knobs {
 /// What SIGQUIT does.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Sigquit {
-    /// A dump is printed, and the process ends.
+    /// Prints a dump, and ends the process.
     #[default]
     Exit,
-    /// A dump is printed, and the process goes on.
+    /// Prints a dump, and continues.
     Dump,
-    /// The signal is not caught.
+    /// Does not catch the signal.
     Off,
 }
 
@@ -70,10 +70,10 @@ impl Default for Knobs {
 }
 
 impl Knobs {
-    /// Reads `name=value`s, separated by commas, as in Go. The last one of a name counts.
+    /// Reads `name=value`s, separated by commas, as in Go. Of several values for a name the last one counts.
     ///
     /// # Errors
-    /// A text that names the unknown knob, or the knob with an unknown value, and what there is.
+    /// A text that names the unknown knob, or the knob with an unknown value, and the known names or values.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut knobs = Knobs::default();
         for knob in text.split(',').map(str::trim).filter(|knob| !knob.is_empty()) {
@@ -84,7 +84,7 @@ impl Knobs {
                         knobs.schedtrace = (ms > 0).then(|| Duration::from_millis(ms));
                         Ok(())
                     }
-                    Err(_) => Err("a number of milliseconds".to_owned()),
+                    Err(_) => Err("a number of milliseconds, such as 1000".to_owned()),
                 },
                 "scheddetail" => switch(&mut knobs.scheddetail, value),
                 "migrate" => switch(&mut knobs.migrate, value),
@@ -96,7 +96,7 @@ impl Knobs {
                         knobs.policy = Some(policy);
                         Ok(())
                     }
-                    // Its text has what there is, and the limits of the numbers.
+                    // Its text has the known values, and the limits of the numbers.
                     Err(refused) => return Err(format!("{knob:?}: {refused}")),
                 },
                 "stackuse" => switch(&mut knobs.stack_use, value),
@@ -126,7 +126,7 @@ fn switch(knob: &mut bool, value: &str) -> Result<(), String> {
 /// Sets `knob` by `value`, `on` or `off`.
 ///
 /// # Errors
-/// A text that names the two known values, for any other.
+/// For any other value, a text that names the two known ones.
 fn one_of(knob: &mut bool, value: &str, on: &str, off: &str) -> Result<(), String> {
     *knob = match value {
         _ if value == on => true,
@@ -176,6 +176,9 @@ mod tests {
         let tick = refused("policy=stealing:steal=one:tick=1");
         assert!(tick.ends_with(":tick=2..=1048576"), "{tick}");
         assert_eq!(refused("panic"), "\"panic\": panic is abort or unwind");
-        assert_eq!(refused("schedtrace"), "\"schedtrace\": schedtrace is a number of milliseconds");
+        assert_eq!(
+            refused("schedtrace"),
+            "\"schedtrace\": schedtrace is a number of milliseconds, such as 1000"
+        );
     }
 }

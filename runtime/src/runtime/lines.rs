@@ -1,19 +1,19 @@
 //! The lines in which goroutines wait for their turn to block a thread.
 //!
-//! *Problem.* A file call or a name look-up takes a thread for as long as it lasts. Ten thousand goroutines that read a slow
-//! disk would be ten thousand threads.
+//! *Problem.* A file call or a name look-up takes a thread while it lasts. Ten thousand goroutines that read a slow disk would
+//! take ten thousand threads.
 //!
-//! *Here* each runtime has a [`Line`] for each of the two kinds: a semaphore, whose permits are the calls that may be
-//! under way. Further goroutines wait for a permit as at any semaphore, parked, in the order in which they came. A permit
-//! is held from before the P is given away until a P is back. So each thread that serves a call holds a permit, and a
-//! goroutine that was granted one comes from an M that is at hand. Were the permit given back first, the next call would
-//! start another thread while the last one's is still on its way back.
+//! *Here* each runtime has a [`Line`] for each of the two kinds: a semaphore, whose permits are the calls that may be under
+//! way. Further goroutines wait for a permit as at any semaphore, parked, in the order in which they came. A goroutine holds
+//! its permit from before it gives its P away until it has a P again. So each thread that serves a call has a permit, and the M
+//! that gives a permit back is there to run the goroutine that is granted it. If the permit were given back first, the next
+//! call would start another thread while the last call's thread is still on its way back.
 //!
-//! A call within a call, by a destructor or an argument of the outer one, needs no second turn: goroutines that hold all
-//! turns would wait for another one for ever. The inner call blocks the thread of the outer one.
+//! A call within a call, by a destructor or an argument of the outer call, needs no second turn: goroutines that hold all turns
+//! would wait for another turn for ever. The inner call blocks the thread of the outer call.
 //!
-//! A call for which another process has to do something, which may never come, does not wait in line: such calls might take
-//! all permits, and the call that would end them would wait behind.
+//! A call that waits for another process, perhaps for ever, does not wait in line: such calls might take all permits, and the
+//! call that would end them would wait behind them.
 
 use crate::context::interrupted;
 use crate::goroutine::blocking;
@@ -27,7 +27,7 @@ use std::io;
 
 /// A disk with a queue of commands works best with some tens of them, and few queues are much longer.
 pub(crate) const MAX_FILE_CALLS: usize = 64;
-/// Each look-up has a socket or two. A resolver that takes 10 ms answers 6,400 a second at that.
+/// Each look-up has a socket or two. With this bound a resolver that takes 10 ms answers 6,400 look-ups a second.
 pub(crate) const MAX_LOOKUPS: usize = 64;
 
 /// The lines of a runtime.
@@ -44,34 +44,34 @@ impl Lines {
         }
     }
 
-    /// For dumps: a text for each line that is not empty.
+    /// Returns, for dumps, a text for each line that is not empty.
     pub(crate) fn tell(&self) -> Vec<String> {
         [&self.files, &self.lookups].into_iter().filter_map(Line::tell).collect()
     }
 }
 
-/// Goroutines that wait until fewer than so many calls of a kind are under way.
+/// Goroutines that wait until fewer than `bound` calls of a kind are under way.
 pub(crate) struct Line {
     bound: usize,
     permits: Semaphore,
     /// The goroutines that have a turn, by their numbers: at most `bound`.
     callers: Mutex<Vec<u64>>,
     reason: WaitReason,
-    /// What the calls are called in dumps.
+    /// The name of the calls in dumps.
     calls: &'static str,
 }
 
-/// Waits in line, until then at most. It has the turn when it returns `Ok`.
+/// Waits in line, until the given time at most. When it returns `Ok`, its caller has the turn.
 pub(crate) type WaitInLine<'a> = &'a mut dyn FnMut(Option<Nanos>) -> io::Result<()>;
 
 /// The right to have a call under way.
 pub(crate) struct Turn<'a> {
-    // Dropped first: a goroutine that is among the callers has a turn.
+    // Dropped first, so that a goroutine among the callers has a turn.
     _caller: Option<Caller<'a>>,
     _permit: SemaphorePermit<'a>,
 }
 
-/// A goroutine that has a turn. The drop says that it has none any more.
+/// An entry for a goroutine that has a turn. The drop removes the entry.
 struct Caller<'a>(&'a Line, u64);
 
 impl<'a> Caller<'a> {
@@ -96,32 +96,33 @@ impl Line {
         Line { bound, permits: Semaphore::new(bound), callers, reason, calls }
     }
 
-    /// Makes a call that blocks the thread, as the calling goroutine, when it is that goroutine's turn. `call` may give the
-    /// turn back earlier, for a part that may last for ever.
+    /// Makes a call that blocks the thread, on the calling goroutine, when that goroutine has its turn. `call` may give the
+    /// turn back early, for a part that may last for ever.
     ///
     /// # Errors
-    /// Those of `call`; and the context's, under which the caller runs, when the context ends the wait in line.
+    /// Those of `call`; and the error of a context under which the caller runs, when the context ends the wait in line.
     pub(crate) fn call<'a, R>(
         &'a self,
         call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.call_until(None, call)
+        self.call_behind(|wait| wait(None), call)
     }
 
-    /// As `call`, if the turn comes by then. The call itself has no limit.
+    /// Does the same as `call`. If there is no turn yet, a call for which `is_out_of_line` returns `true` does not wait in
+    /// line, and is made without a turn.
     ///
     /// # Errors
-    /// As `call`; `TimedOut` after that time.
-    pub(crate) fn call_until<'a, R>(
+    /// As `call`.
+    pub(crate) fn call_unless<'a, R>(
         &'a self,
-        until: Option<Nanos>,
+        is_out_of_line: impl FnOnce() -> bool,
         call: impl FnOnce(&mut Option<Turn<'a>>) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.call_behind(|wait| wait(until), call)
+        self.call_behind(|wait| if is_out_of_line() { Ok(()) } else { wait(None) }, call)
     }
 
-    /// As `call`. Where there is no turn yet, `waits` calls the function that it is given until that returns `Ok`. The function
-    /// waits in line, at most until the time that it is given.
+    /// As `call`. If there is no turn yet, `waits` calls the function that it is given until the function returns `Ok`, or not
+    /// at all for a call that needs no turn. The function waits in line, at most until the time that it is given.
     ///
     /// # Errors
     /// As `call`, and those of `waits`.
@@ -144,10 +145,11 @@ impl Line {
                 Ok(())
             })?;
         }
-        let permit = permit.expect("call_behind: it has waited for a turn");
-        let mut turn =
-            Some(Turn { _caller: caller.map(|caller| Caller::enter(self, caller)), _permit: permit });
-        // Given back by an unwind of `call` as well.
+        let mut turn = permit.map(|permit| Turn {
+            _caller: caller.map(|caller| Caller::enter(self, caller)),
+            _permit: permit,
+        });
+        // An unwind of `call` gives the turn back as well.
         blocking(|| call(&mut turn))
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Which goroutines go first: the class of a goroutine. A goroutine is [`Normal`](Self::Normal) unless its spawner says
-/// otherwise, by [`Builder::priority`](crate::Builder::priority) or
+/// The class of a goroutine, which says which goroutines go first. A goroutine is [`Normal`](Self::Normal) unless its spawner
+/// says otherwise, by [`Builder::priority`](crate::Builder::priority) or
 /// [`Context::with_priority`](crate::context::Context::with_priority).
 ///
-/// A class decides which of the goroutines that are ready runs next; no goroutine is stopped for another. `docs/priorities.md`
-/// says how long each class may wait, and what a class costs; `docs/choosing.md`, when one is worth that.
+/// A class decides which of the ready goroutines runs next; no goroutine is stopped for another. `docs/priorities.md` says how
+/// long each class may wait, and what a class costs; `docs/choosing.md` says when a class is worth that.
 ///
 /// ```
 /// use gmp::{Builder, Priority};
@@ -26,21 +26,21 @@ use std::fmt;
 /// ```
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Priority {
-    /// Runs when its P finds nothing else that is ready. There is no bound on how long such a goroutine waits: while it holds a
-    /// lock, the others may wait for that lock as long.
+    /// Runs when its P finds no other ready goroutine. There is no bound on how long such a goroutine waits: while it holds a
+    /// lock, others may wait for that lock as long.
     Background,
-    /// Runs when its P finds no `Normal` or `High` one that is ready, and has one turn in
+    /// Runs when its P finds no ready `Normal` or `High` goroutine, and has one turn in
     /// [`low_share`](crate::RuntimeBuilder::low_share) beside them.
     Low,
-    /// What a goroutine is by default.
+    /// The default class of a goroutine.
     #[default]
     Normal,
-    /// Runs before all others that are ready: as soon as one of the Ps takes its next goroutine.
+    /// Runs before all other ready goroutines: as soon as one of the Ps takes its next goroutine.
     High,
 }
 
 impl Priority {
-    /// For the bits of a word; zero for `Normal`.
+    /// Returns the code for the bits of a word; zero for `Normal`.
     pub(crate) const fn code(self) -> u32 {
         match self {
             Priority::Normal => 0,
@@ -50,7 +50,7 @@ impl Priority {
         }
     }
 
-    /// What `code` has returned.
+    /// Returns the class for a value of `code`.
     pub(crate) const fn of_code(code: u32) -> Self {
         match code {
             1 => Priority::High,
@@ -59,33 +59,28 @@ impl Priority {
             _ => Priority::Normal,
         }
     }
+}
 
-    /// For dumps.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
+/// Writes `high`, `normal`, `low` or `background`.
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
             Priority::High => "high",
             Priority::Normal => "normal",
             Priority::Low => "low",
             Priority::Background => "background",
-        }
+        })
     }
 }
 
-/// `high`, `normal`, `low` or `background`.
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// What [`Handle::class_load`](crate::Handle::class_load) returns of a class.
+/// The load of a class, as [`Handle::class_load`](crate::Handle::class_load) returns it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ClassLoad {
-    /// How many goroutines of the class are ready and wait for their turn, in whatever queue; without those that
+    /// How many goroutines of the class are ready and wait for their turn, in any queue, without those that
     /// [`go_lifo`](crate::go_lifo) has put aside.
     pub waiting: usize,
     /// How often a goroutine was taken out of the queue of the class for a turn since the runtime began. `None` for `Normal`,
-    /// whose turns are not counted: that would be a price for programs without classes.
+    /// whose turns are not counted: the count would cost programs without classes.
     pub turns: Option<u64>,
 }

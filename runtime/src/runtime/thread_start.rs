@@ -1,21 +1,23 @@
-//! What the program has each thread of a runtime do at its beginning and its end: `RuntimeBuilder::on_thread_start`.
+//! The program's functions at the beginning and the end of each thread of a runtime: `RuntimeBuilder::on_thread_start`.
 //!
 //! ```text
-//!   thread ── the functions, in their order ── is an M ── is an M no more ── the guards, the last one first ── ends
+//!   thread ── functions, in their order ── becomes an M ── no longer an M ── drops of the guards, last one first ── ends
 //! ```
-//! The functions, and the drops of what they return, are user code, on the thread's own stack. So they run where the thread is
-//! no M: to the library it is a plain thread there, which blocks where a goroutine would park. The thread counts in `alive`
-//! from before the functions until after the drops, so that the end of the runtime waits for both.
+//! The functions, and the drops of their values, are user code, on the thread's own stack. So they run while the thread is no
+//! M: to the library it is then a plain thread, which blocks where a goroutine would park. The thread counts in `alive` from
+//! before the functions until after the drops, so that the end of the runtime waits for both.
 //!
-//! The ender drops the functions, when no thread begins any more. The last owner of the scheduler may be a waker, on an M of
-//! another runtime, with a goroutine of that one parked: there no code of the user's may run.
+//! The ender drops the functions, once no further thread begins. The last owner of the scheduler may be a waker, on an M of
+//! another runtime that has a goroutine of its own parked: no user code may run there.
 
 use crate::g::call_undisturbed;
-use crate::host::{Host, Process};
+use crate::host::Host;
+use crate::impls::unwind_safe;
 use crate::prim::{Arc, Mutex, Rank};
+use crate::sched::calls::run_aside;
 use std::any::Any;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::marker::PhantomData;
 
 type Start = dyn Fn() -> Box<dyn Any> + Send + Sync;
 
@@ -26,8 +28,9 @@ pub(crate) struct ThreadStarts(Vec<Arc<Start>>);
 /// The functions of a runtime, until its end.
 pub(crate) struct UntilTheEnd(Mutex<ThreadStarts>);
 
-/// What the functions have returned. The drop, on the same thread, drops the last one first.
-pub(crate) struct ThreadGuards(Vec<Box<dyn Any>>);
+/// The values of the functions. The drop, on the same thread, which is no longer an M, drops the last value first. A panic of a
+/// guard's drop is printed by the hook, and stops there, also while another panic unwinds.
+pub(crate) struct ThreadGuards<H: Host>(Vec<Box<dyn Any>>, PhantomData<fn(H)>);
 
 impl ThreadStarts {
     /// Adds a function behind the others.
@@ -35,17 +38,19 @@ impl ThreadStarts {
         self.0.push(Arc::new(move || Box::new(f())));
     }
 
-    /// Calls the functions. Unwinds with the panic of one, and then drops what those before have returned.
-    pub(crate) fn call(&self) -> ThreadGuards {
-        let mut guards = ThreadGuards(Vec::with_capacity(self.0.len()));
+    /// Calls the functions. If a function panics, unwinds with that panic, and drops the values of the functions before it.
+    pub(crate) fn call<H: Host>(&self) -> ThreadGuards<H> {
+        let mut guards = ThreadGuards(Vec::with_capacity(self.0.len()), PhantomData);
         self.0.iter().for_each(|start| guards.0.push(start()));
         guards
     }
 
-    /// As `call`, on a thread of the runtime's: goroutines rely on what the functions do, so a panic of one ends the process.
-    pub(crate) fn call_on_m<H: Host>(&self) -> ThreadGuards {
+    /// As `call`, on a thread of the runtime: goroutines rely on the functions, so a panic of one ends the process.
+    pub(crate) fn call_on_m<H: Host>(&self) -> ThreadGuards<H> {
         let mut guards = None;
-        if H::catch(|| guards = Some(self.call())).is_err() {
+        if let Err(payload) = H::catch(|| guards = Some(self.call())) {
+            // Forgotten, as its drop might unwind from here, before the process ends.
+            std::mem::forget(payload);
             H::fatal(
                 "a function of RuntimeBuilder::on_thread_start panicked, and its thread can run no goroutine without it",
             );
@@ -64,18 +69,18 @@ impl UntilTheEnd {
         self.0.lock().clone()
     }
 
-    /// Drops the functions. The end of the runtime is over.
+    /// Drops the functions, when the end of the runtime is over.
     pub(crate) fn end<H: Host>(&self) {
         let starts = self.take();
-        // Without the lock: what the functions have captured is the user's.
+        // Without the lock: the drops of the functions' captures are user code.
         call_undisturbed::<H>(|| drop(starts));
     }
 
-    /// As `end`, for a caller that no M resumes: on another thread.
+    /// As `end`, but on another thread, for a caller that no M would resume after a park.
     pub(crate) fn end_aside<H: Host>(&self) {
         let starts = self.take();
         if !starts.0.is_empty() {
-            H::run_aside(move || call_undisturbed::<H>(|| drop(starts)));
+            run_aside::<H>(move || call_undisturbed::<H>(|| drop(starts)));
         }
     }
 
@@ -84,29 +89,16 @@ impl UntilTheEnd {
     }
 }
 
-impl ThreadGuards {
-    /// Drops the guards on a thread of the runtime's. A panic of a drop was printed by the hook, and ends there.
-    pub(crate) fn drop_on_m<H: Process>(mut self) {
-        while let Some(guard) = self.0.pop() {
-            if let Err(payload) = H::catch(|| drop(guard)) {
-                // The payload's own drop may panic again: leak the payload instead.
-                std::mem::forget(payload);
-            }
-        }
-    }
-}
-
-impl Drop for ThreadGuards {
+impl<H: Host> Drop for ThreadGuards<H> {
     fn drop(&mut self) {
         while let Some(guard) = self.0.pop() {
-            drop(guard);
+            call_undisturbed::<H>(|| drop(guard));
         }
     }
 }
 
-// What a panic leaves of a function's own state is the function's affair: the next thread calls it all the same.
-impl UnwindSafe for ThreadStarts {}
-impl RefUnwindSafe for ThreadStarts {}
+// The state in which a panic leaves a function is the function's responsibility: the next thread calls it all the same.
+unwind_safe!(ThreadStarts);
 
 impl fmt::Debug for ThreadStarts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! The scheduler: one value, everything that a runtime is, above the line.
+//! The scheduler: one value that holds everything of a runtime above the line.
 //!
 //! | file | concept |
 //! | --- | --- |
@@ -12,44 +12,50 @@
 //! | `run/turn` | `yield_to`: a turn that is given to one goroutine |
 //! | `run/help` | work of other Ps that waits too long |
 //! | `run/steal`, `run/nap` | work of other Ps; when a thief waits before it looks |
-//! | `run/jobs` | forks: what is put aside for Ms that have nothing else to do |
+//! | `run/jobs` | forks: work that is put aside for Ms that have nothing else to do |
 //! | `run/place`, `run/mail` | where a new goroutine stands; goroutines that are to run on a certain P |
-//! | `run/inject`, `run/globq` | new goroutines; the global queue |
-//! | `run/spree` | a spawner that has lost its P, and takes an idle one |
+//! | `run/spawn` | new goroutines |
+//! | `run/inject`, `run/globq` | goroutines that move to and from the global queue; that queue |
+//! | `run/gqueue` | the array of which queues of many goroutines are made |
+//! | `run/spawn_burst` | a spawner that has lost its P, and takes an idle one |
 //! | `run/classes`, `run/class_queues` | goroutines of other classes than `Normal` |
 //! | `run/idle`, `run/idle_set`, `run/mask` | idle Ps, Ms that stand by |
 //! | `threads/newm`, `threads/mexit` | starting threads, ending them |
-//! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that; where they lie |
+//! | `threads/procs`, `threads/ps` | how many Ps there are, and changing that number; where the Ps lie in memory |
 //! | `park` | how a goroutine leaves its M, and the commit hook |
 //! | `switch` | the user's functions around each switch of a goroutine |
 //! | `poll` | the poller: which M waits in it, breaking the wait |
-//! | `timers` | which goroutine sleeps until when; what is due |
+//! | `poll/table` | the descriptors that the poller watches |
+//! | `timers` | which goroutine sleeps until when; which timers are due |
+//! | `timers/heap` | a heap of timers, with its lock |
 //! | `timers/callback` | timers that call a function |
 //! | `timers/timer_thread` | the callbacks that no runtime runs |
 //! | `threads/blocking` | giving a P away, and coming back without one |
-//! | `threads/callers` | a goroutine that is about to block goes to an M without a P |
+//! | `threads/blockers` | a goroutine that is about to block goes to an M without a P |
 //! | `threads/retake` | taking a P from an M that does not come back |
 //! | `threads/locked` | goroutines that are bound to an M |
 //! | `threads/bound` | the Ms that wait for such goroutines |
 //! | `threads/attach` | a thread of the program as an M |
 //! | `stacks` | a stack for each goroutine, reserved at its spawn |
 //! | `watch/trim` | unused stacks go back to the system |
+//! | `watch/coarse` | the time that a park records |
 //! | `watch/dump` | what all goroutines are doing |
 //! | `watch/sysmon` | the monitor, backstop of the poller |
 //! | `watch/deadlock` | whether all goroutines of the process are asleep |
 //! | `watch/quit` | which monitor answers SIGQUIT |
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
-//! | `watch/told` | what the system has refused |
+//! | `watch/told` | refusals of the system that the operator is told of |
 //! | `watch/ending` | for which goroutines the end waits, told to the operator |
 //! | `stop` | the end of a runtime |
 //! | `process` | what all runtimes of the process share |
 //!
 //! The order of the locks is in `prim/lock.rs`.
 //!
-//! A submitter on an M queues a goroutine at that M's P without a lock; by the census and two fences an M that goes idle
-//! and a submitter can't miss each other (`wake`). Which Ps are idle, which Ms stand by and which M waits in the poller
+//! A submitter on an M queues a goroutine at that M's P without a lock; the census and two fences ensure that an M that goes
+//! idle and a submitter can't miss each other (`wake`). Which Ps are idle, which Ms stand by and which M waits in the poller
 //! changes under one lock, `central`. `docs/go-names.md` has Go's names for all of these.
 
+pub(crate) mod calls;
 #[cfg(gmp_loom)]
 mod mutants;
 pub(crate) mod park;
@@ -87,13 +93,13 @@ use crate::sched::run::classes::ONE_QUEUE;
 use crate::sched::run::globq::{GlobalLen, GlobalQueue};
 use crate::sched::run::idle_set::IdleSet;
 use crate::sched::run::mask::Mask;
-use crate::sched::stacks::Stacks;
 use crate::sched::switch::{AtSwitch, Duties};
+use crate::sched::threads::blockers::BlockerM;
 use crate::sched::threads::bound::BoundMs;
-use crate::sched::threads::callers::CallerM;
 use crate::sched::threads::ps::Ps;
 use crate::sched::watch::sysmon::Monitor;
 use crate::sched::watch::told::Told;
+use gmp_timers::Nanos;
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -125,65 +131,68 @@ pub(crate) struct Config {
     pub(crate) thread_name: String,
     /// What each thread of an M calls first. `Sched::thread_starts` takes it.
     pub(crate) thread_starts: ThreadStarts,
-    /// How goroutines are queued and taken. Read in cold places only.
+    /// How goroutines are queued and taken.
     pub(crate) policy: Policy,
-    /// `policy` keeps all goroutines in the global queue.
-    pub(crate) has_one_queue: bool,
-    /// In so many goroutines one is of a lower class, while such ones wait: see `run/classes`.
+    /// While goroutines of lower classes wait, one in this many goroutines is of a lower class: see `run/classes`.
     pub(crate) low_share: u32,
-    /// The CPUs to which Ps are bound, if they are. Read for each P that is acquired or given away.
+    /// The CPUs to which Ps are bound, if any. Read whenever a P is acquired or given away.
     pub(crate) cpu_sets: Option<CpuSets>,
     /// What `GMPDEBUG` says.
     pub(crate) knobs: Knobs,
 }
 
-/// What lies under the scheduler's lock.
+/// The state that the central lock protects.
 pub(crate) struct Central<H: Host> {
     /// The global run queue.
     globq: GlobalQueue<H>,
     /// Goroutines that wait for a stack to come back.
     stackless: GList<H>,
-    /// Goroutines that are about to block their thread, and wait for an M without a P; see `threads/callers`.
-    callers: GList<H>,
-    /// Whether an M is on its way for the callers.
-    caller_m: CallerM,
-    /// Goroutines that no M will run, as the runtime ends.
+    /// Goroutines that are about to block their thread, and wait for an M without a P; see `threads/blockers`.
+    blockers: GList<H>,
+    /// Whether an M is on its way for the blockers.
+    blocker_m: BlockerM,
+    /// Goroutines that no M will run, because the runtime ends.
     aside: GList<H>,
+    /// The threads that are setting goroutines aside; `true` if the thread has queued more goroutines meanwhile. See `stop`.
+    aside_by: Vec<(H::ThreadId, bool)>,
     idle: IdleSet<H>,
-    /// Ps that no M may take: see `procs`.
+    /// Ps that no M can take: see `procs`.
     retired_ps: Vec<NonNull<P<H>>>,
-    /// How many Ps there are to be, or were to be when the runtime began to end.
+    /// The wanted number of Ps; after the runtime has begun to end, the number that was wanted then.
     procs: u32,
-    /// The number of Ps follows the machine's, as the program has not set one.
+    /// The number of Ps follows the machine's, because the program has not set one.
     procs_follow: bool,
     /// Ms that wait for the goroutines that are bound to them; see `locked`.
     bound_ms: BoundMs<H>,
     poller: PollerSpot<H>,
-    /// Every M that was ever made. They stay until the scheduler goes: a retaker may read them.
+    /// Every M that was ever made. Ms are freed only with the scheduler: a retaker might read them.
     ms: Vec<NonNull<M<H>>>,
     /// The Ms without a thread; see `mexit`.
     spare_ms: Vec<NonNull<M<H>>>,
-    /// How many Ms are threads of the program; see `attach`. They do not count towards `max_threads`.
+    /// How many Ms are threads of the program; see `attach`. These Ms do not count towards `max_threads`.
     attached: u32,
-    /// Threads that are no Ms.
-    threads: Vec<H::Thread>,
+    /// The monitor's thread.
+    monitor_thread: Option<H::Thread>,
     /// Threads of Ms that have ended, or are about to.
     ended: Vec<H::Thread>,
-    /// Threads that have not left, and starts that are under way.
+    /// The number of threads that have not left, plus that of starts that are under way.
     alive: u32,
-    /// The ender waits for no M any more.
+    /// The ender no longer waits for any M.
     ender_left: bool,
     /// Ms that a `Wake` is on its way to start.
     asked_for: u32,
-    /// Ms that are being started: their threads have not come for what was assigned.
+    /// Ms that are being started: their threads have not yet taken their assignments.
     starting: u32,
     /// An M that is being started counts in `nmspinning`; see `newm`.
     start_claims: bool,
+    /// A thread was refused: until this time the runtime asks for no thread; then the monitor looks whether it needs one. See
+    /// `newm`.
+    pause_until: Option<Nanos>,
     monitor: Monitor,
     /// A goroutine that was seen waiting for a descriptor; see `deadlock`.
     waits_for_io: Option<GRef<H>>,
-    /// An M could not be started, and the operator was told.
-    warned: bool,
+    /// The operator was told that as many threads as are allowed are in use.
+    limit_told: bool,
 }
 
 // SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
@@ -195,9 +204,10 @@ impl<H: Host> Central<H> {
         Central {
             globq: GlobalQueue::new(config.policy, config.knobs.helping),
             stackless: GList::new(),
-            callers: GList::new(),
-            caller_m: CallerM::None,
+            blockers: GList::new(),
+            blocker_m: BlockerM::None,
             aside: GList::new(),
+            aside_by: Vec::new(),
             idle: IdleSet::of(idle_ps),
             retired_ps: Vec::new(),
             procs,
@@ -207,16 +217,17 @@ impl<H: Host> Central<H> {
             ms: Vec::new(),
             spare_ms: Vec::new(),
             attached: 0,
-            threads: Vec::new(),
+            monitor_thread: None,
             ended: Vec::new(),
             alive: 0,
             ender_left: false,
             asked_for: 0,
             starting: 0,
             start_claims: false,
+            pause_until: None,
             monitor: Monitor::Looking,
             waits_for_io: None,
-            warned: false,
+            limit_told: false,
         }
     }
 }
@@ -225,21 +236,20 @@ impl<H: Host> Central<H> {
 pub(crate) struct Sched<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
-    /// No other scheduler of the process has this number, also after this one's end.
+    /// No other scheduler of the process ever has this number, not even after the end of this one.
     pub(crate) number: u64,
-    /// By itself, as is what Ms without work, or with a batch to fetch, write: what stands beside is read for each goroutine.
+    /// Padded, like each field that Ms write when they have no work or fetch a batch: the neighbouring fields are read for each
+    /// goroutine.
     central: CachePadded<Mutex<Central<H>>>,
     /// Read at each submission, written when an M begins or ends to spin or sleep.
     census: CachePadded<Census>,
-    /// The runtime ends: no M takes work any more. Set once, under the lock.
-    stopping: AtomicBool,
-    /// What each goroutine that parks or yields has to do besides; see `switch`.
+    /// The additional duties of each goroutine that parks or yields; see `switch`.
     at_switch: AtSwitch,
-    /// How long the M in the poller waits; see `poll`. By itself: written by each M that goes to the poller.
+    /// Until when the M in the poller waits; see `poll`. Padded: each M that goes to the poller writes it.
     poll_until: CachePadded<AtomicU64>,
-    /// How many goroutines are in the global queue; see `inject`. By itself: written whenever that changes.
-    globq_len: CachePadded<GlobalLen>,
-    /// Of which classes goroutines wait in the queues of the classes.
+    /// How many goroutines are in the global queue; see `run/globq`. Padded: written whenever that number changes.
+    pub(crate) globq_len: CachePadded<GlobalLen>,
+    /// The classes whose queues have waiting goroutines.
     waiting_classes: WaitingClasses,
     /// Whether some goroutines are queued globally wherever they come from: see `run/classes`. Written under the lock.
     detours: SingleWriterByte,
@@ -247,37 +257,36 @@ pub(crate) struct Sched<H: Host> {
     attention: AtomicU32,
     idle_mask: Mask,
     timer_mask: Mask,
-    /// A job was put in; see `run/jobs`. Set before SubmitFence, and never taken back.
+    /// A job was ever put in; see `run/jobs`. Set before SubmitFence, and never cleared.
     forks: AtomicBool,
-    /// A P that no M has may have jobs; see `run/jobs`.
+    /// A P that no M holds might have jobs; see `run/jobs`.
     left_jobs: AtomicBool,
     /// How many jobs are on the way from a slot to a goroutine.
-    starting: CachePadded<AtomicU32>,
-    /// How many Ps there are to be; none when the runtime ends. See `procs`. Written under the lock.
+    starting_jobs: CachePadded<AtomicU32>,
+    /// The wanted number of Ps; zero from step 2 of `stop` on, when the runtime ends. See `procs`. Written under the lock.
     wanted: AtomicU32,
-    /// When the machine was last asked for the number of Ps.
-    procs_read: AtomicU64,
     ps: Ps<H>,
     pool: NonNull<GPool<H>>,
     pub(crate) descs: PollTable<H>,
     next_id: CachePadded<AtomicU64>,
-    stacks: Stacks,
-    /// Goroutines made, less those dropped, by threads that are no M; the others count at their Ms.
+    /// Goroutines wait for a stack; see `stacks`.
+    stacks_wanted: AtomicBool,
+    /// Goroutines that threads that are no M have made, less those that such threads have dropped. Ms count their own.
     live: AtomicI64,
-    /// How many goroutines were not unwound, as an unwinding might have ended the process.
+    /// How many goroutines were not unwound, because unwinding might have ended the process.
     refusals: AtomicU64,
     /// Counts the looks at the poller, for the monitor.
     polls: CachePadded<AtomicU64>,
     /// How many threads without an M serve timers; see `deadlock`.
     serving: AtomicU64,
-    /// See `dump`.
+    /// Nanoseconds; see `watch/coarse`.
     coarse_now: SingleWriterWord,
     told: Told,
     pub(crate) thread_starts: UntilTheEnd,
     /// Where goroutines wait for their turn to block a thread.
     pub(crate) lines: Lines,
     pub(crate) monitor_note: Note<H>,
-    /// The ender sleeps here; an alarm has the ender look again.
+    /// The ender sleeps here; an alarm makes it look again.
     ender: Note<H>,
 }
 
@@ -293,11 +302,11 @@ impl<H: Host> Sched<H> {
     /// The host's, when the host refuses the thread.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
         let sched = Arc::new_cyclic(|weak| {
-            // Not below the frame of `new`, which is large in a debug build: a goroutine may start a runtime.
+            // Made here and not inside `new`, whose frame is large in a debug build: a goroutine can start a runtime.
             let ps = Self::new_ps(weak, &config);
             Self::new(weak, host, config, ps)
         });
-        // The first M's thread starts meanwhile, on another CPU. It finds no goroutine before this function has returned.
+        // The first M's thread starts meanwhile, on another CPU. That M finds no goroutine before this function has returned.
         if let Err(refused) = sched.start_first().map(|()| H::prepare()).and_then(|()| sched.start_monitor())
         {
             sched.stop(Duration::ZERO);
@@ -310,13 +319,13 @@ impl<H: Host> Sched<H> {
             runtimes.begin(&sched);
         }
         if H::has_switch_hooks() {
-            // `register` may have looked for runtimes before this one was known.
+            // `register` might have looked for runtimes before this one was known.
             sched.at_switch.add(Duties::HOOKS);
         }
         Ok(sched)
     }
 
-    /// Returns the Ps, and which are idle: all.
+    /// Returns the Ps, and the list of idle Ps, which has all of them.
     fn new_ps(weak: &Weak<Self>, config: &Config) -> (Ps<H>, Vec<NonNull<P<H>>>) {
         let ps = Ps::new();
         let mut idle: Vec<_> =
@@ -334,7 +343,7 @@ impl<H: Host> Sched<H> {
     ) -> Self {
         let procs = config.procs;
         let central = Central::new(&config, idle_ps);
-        let detours = if config.has_one_queue { ONE_QUEUE } else { 0 };
+        let detours = if config.policy.has_one_queue() { ONE_QUEUE } else { 0 };
         let lines = Lines::new(config.max_file_calls, config.max_lookups);
         let thread_starts = UntilTheEnd::new(std::mem::take(&mut config.thread_starts));
         Sched {
@@ -343,7 +352,6 @@ impl<H: Host> Sched<H> {
             number: H::shared().number_sched(),
             central: CachePadded::new(Mutex::new(Rank::Central, central)),
             census: CachePadded::new(Census::new(procs)),
-            stopping: AtomicBool::new(false),
             at_switch: AtSwitch::new(),
             poll_until: CachePadded::new(AtomicU64::new(NO_POLLER)),
             globq_len: CachePadded::new(GlobalLen::new(detours != 0)),
@@ -354,14 +362,13 @@ impl<H: Host> Sched<H> {
             timer_mask: Mask::new(0),
             forks: AtomicBool::new(false),
             left_jobs: AtomicBool::new(false),
-            starting: CachePadded::new(AtomicU32::new(0)),
+            starting_jobs: CachePadded::new(AtomicU32::new(0)),
             wanted: AtomicU32::new(procs),
-            procs_read: AtomicU64::new(H::now().as_nanos()),
             ps,
             pool: GPool::new(weak.clone()),
             descs: PollTable::new(),
             next_id: CachePadded::new(AtomicU64::new(1)),
-            stacks: Stacks::new(),
+            stacks_wanted: AtomicBool::new(false),
             live: AtomicI64::new(0),
             refusals: AtomicU64::new(0),
             polls: CachePadded::new(AtomicU64::new(0)),
@@ -375,7 +382,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// How often the central lock was taken, goroutines were stolen, and an M was woken by an M.
+    /// Returns how often the central lock was taken, goroutines were stolen, and an M was woken by an M.
     #[cfg(gmp_policies)]
     pub(crate) fn counters(&self) -> [u64; 3] {
         let of = |f: fn(&P<H>) -> u64| self.ps.iter().map(|p| f(p)).sum();
@@ -383,30 +390,48 @@ impl<H: Host> Sched<H> {
         [self.central.taken(), thefts, of(|p| p.wakes())]
     }
 
-    /// How many goroutines have not ended.
+    /// Returns the pool of the Gs of this scheduler only; `G::is_of` compares it.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> NonNull<GPool<H>> {
+        self.pool
+    }
+
+    /// Returns a handle to this scheduler that does not keep it alive.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        // SAFETY: the pool lives as long as the scheduler.
+        unsafe { self.pool.as_ref() }.sched().clone()
+    }
+
+    /// Returns a counted handle to this scheduler; `None` while the last one is dropped.
+    pub(crate) fn arc(&self) -> Option<Arc<Self>> {
+        // SAFETY: the pool lives as long as the scheduler.
+        unsafe { self.pool.as_ref() }.sched().upgrade()
+    }
+
+    /// Returns how many goroutines have not ended.
     pub(crate) fn num_goroutines(&self) -> usize {
         let central = self.central.lock();
         // SAFETY: Ms live as long as their scheduler.
         let counted: i64 = central.ms.iter().map(|m| unsafe { m.as_ref() }.live()).sum();
-        // Relaxed: a sum, exact for what the caller was told of. Others begin and end meanwhile.
+        // Relaxed: the sum includes every begin and end that the caller knows of. Other goroutines begin and end meanwhile.
         (self.live.load(Relaxed) + counted).max(0) as usize
     }
 
-    /// Returns `true` if the runtime ends. Exact under the lock; Relaxed elsewhere, ordered by SubmitFence
-    /// (`wake.rs`) where that matters.
+    /// Returns `true` if the runtime is ending and Ms take no more work. Exact under the lock; elsewhere the load is Relaxed,
+    /// and SubmitFence (`wake.rs`) orders it where that matters.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
+        self.wanted.load(Relaxed) == 0
     }
 
-    /// Returns `true` if the runtime has begun to end, and goroutines end where they park. Exact under the lock;
-    /// elsewhere a hint, as goroutines that did not see the flag are found by the sweeps of `stop`.
+    /// Returns `true` if the runtime has begun to end, and goroutines end where they park. Exact under the lock; elsewhere a
+    /// hint, because the sweeps of `stop` find the goroutines that did not see the flag.
     #[inline(always)]
     pub(crate) fn is_ending(&self) -> bool {
         self.duties().ends()
     }
 
-    /// Returns what a goroutine that parks or yields now has to do besides.
+    /// Returns the additional duties of a goroutine that parks or yields now.
     #[inline(always)]
     pub(crate) fn duties(&self) -> Duties {
         self.at_switch.read()
@@ -419,9 +444,10 @@ impl<H: Host> Sched<H> {
         self.all_idle(&central) && self.census.read().nmspinning() == 0
     }
 
-    /// The scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on other threads.
+    /// Returns the scheduler of the calling goroutine, which lives as long as the goroutine runs; `None` on a thread that is no
+    /// M.
     pub(crate) fn current<'a>() -> Option<&'a Self> {
-        // A goroutine may change its M, never its scheduler.
+        // A goroutine can change its M, never its scheduler.
         M::current().map(M::sched)
     }
 }
@@ -434,7 +460,7 @@ impl<H: Host> Drop for Sched<H> {
         for p in self.ps.iter() {
             p.with_stack_cache(|cache| self.host.empty(cache));
         }
-        // SAFETY: once, and no handle to this scheduler is left that could spawn.
+        // SAFETY: `close` is called once, and no handle to this scheduler is left that could spawn.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {
             // SAFETY: each M came from a box, and the M's thread, which held this scheduler, has left.

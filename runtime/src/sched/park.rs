@@ -1,7 +1,7 @@
-//! Leaving an M: park, yield, end. What a goroutine says on giving the M back, and what the M does then.
+//! Leaving an M: park, yield, end. What a goroutine tells the M when it gives the M back, and what the M then does.
 //!
-//! A parker that published its record and suspended itself after that could be readied in between, and run on a second M before
-//! the context is saved. So the M publishes:
+//! If a parker published its record and then suspended itself, a waker could ready it in between, and a second M could run it
+//! before its context is saved. So the M publishes the record:
 //!
 //! ```text
 //!   goroutine                        M, on its own stack
@@ -10,15 +10,21 @@
 //!                                    K2 arms the wait's timer; commit hook: publishes the record (unlocks its queue)
 //!                                       Refuse: K3 status := Running, resume at once
 //! ```
-//! A goroutine that may be interrupted has two steps more: between K1 and K2 a look for an interrupt (`wait/interrupt.rs`),
-//! after K2 the permission to nudge the goroutine. No nudge may wake the goroutine before K2 is over, as the hook writes down
-//! where the wait's timer stands.
+//! For a goroutine that can be interrupted the M takes two more steps: between K1 and K2 it looks for an interrupt
+//! (`wait/interrupt.rs`), and after K2 it permits nudges (`make_known`). No nudge of an interrupter may wake the goroutine
+//! before K2 is over, because K2 stores the place of the wait's timer.
 //!
-//! K1 comes before K2: a waker that finds the record may ready the goroutine at once, on another M, and the context is saved by
-//! then. The M moves the hook to the M's own stack before running the hook, and neither the hook nor the M touches the G after
-//! the record was published, except for the G's word: the G may have run on and ended.
+//! K2 arms the timer while the lock of the wait queue is still held. So `arm` sets no queued goroutine aside if the runtime
+//! ends: the abandon hooks of queued goroutines take such locks. `arm` need not do that, because it queues no goroutine: the
+//! submitter of a goroutine looks for the end of the runtime after SubmitFence, or else the ender sees that goroutine after
+//! StopFence.
 //!
-//! Where the user has functions around each switch, a goroutine does K2 by itself, and suspends itself later: `switch.rs`.
+//! K1 comes before K2: a waker that finds the record can ready the goroutine at once, for another M, and by then the context is
+//! saved. The M moves the hook to its own stack before it runs the hook. After the record is published neither the hook nor the
+//! M touches anything of the G but its status word: the goroutine might have run on and ended.
+//!
+//! If the user has registered functions around each switch, a goroutine does K2 by itself, and suspends itself later:
+//! `switch.rs`.
 //!
 //! Checked by `models/park.rs`.
 
@@ -27,131 +33,114 @@ use crate::host::{EXIT, Host};
 use crate::m::{M, Window};
 use crate::prim::hooks::*;
 use crate::sched::Sched;
-use crate::sched::timers::Alarm;
+use crate::sched::timers::WaitTimer;
 use crate::wait::interrupt;
 use crate::wait::status::{Again, CancelPark, Run, Then, WaitNumber};
 use gmp_timers::Nanos;
 use std::mem::ManuallyDrop;
 
-/// Why a goroutine waits, for dumps. The texts are Go's where Go has the same reason.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
-pub(crate) enum WaitReason {
+/// Declares `WaitReason`: each reason with its text.
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])* $(#[cfg($when:meta)])? $reason:ident = $text:literal,)*) => {
+        /// Why a goroutine waits, for dumps. The texts are Go's where Go has the same reason.
+        #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+        pub(crate) enum WaitReason {
+            $($(#[doc = $doc])* $(#[cfg($when)])? $reason,)*
+        }
+
+        impl WaitReason {
+            /// The text of each reason, in the order of the enum; debuggers read this, too.
+            pub(crate) const TEXTS: &[&str] = &[$($(#[cfg($when)])? $text,)*];
+        }
+    };
+}
+
+reasons! {
     /// The goroutine does not wait.
-    None,
+    None = "running",
     /// `JoinHandle::join`.
-    Join,
+    Join = "join",
     /// `time::sleep`.
-    Sleep,
+    Sleep = "sleep",
     /// A socket has nothing to read, or no connection to accept.
-    IoRead,
+    IoRead = "IO wait, read",
     /// A socket takes no more, or is not connected yet.
-    IoWrite,
+    IoWrite = "IO wait, write",
     /// Another goroutine or thread is reading or writing the same socket.
-    IoLock,
+    IoLock = "IO wait, turn",
     /// The close of a socket waits for system calls that others make.
-    IoClose,
+    IoClose = "IO wait, close",
     /// `sync::Event`.
-    Event,
+    Event = "event",
     /// `gmp::park`.
-    Park,
+    Park = "park",
     /// `gmp::block_on`: a future is pending.
-    Future,
+    Future = "future",
     /// A channel has no message.
-    ChanReceive,
+    ChanReceive = "chan receive",
     /// A channel has no room.
-    ChanSend,
+    ChanSend = "chan send",
     /// `select!`, or `chan::Select`.
-    Select,
+    Select = "select",
     /// A disabled channel, for ever.
-    Never,
+    Never = "chan receive (never)",
     /// `scope`, for its children.
-    Scope,
+    Scope = "scope",
     /// `join` and `fork_scope`, for a job that another has taken.
-    Fork,
+    Fork = "fork",
     /// `Runtime::run`, when the main goroutine has called `goexit`.
-    Main,
+    Main = "main goroutine has exited",
     /// For nothing: the runtime ends, and the goroutine could not be unwound.
-    End,
+    End = "left by the end of its runtime",
     /// `sync::Mutex`: a lock, or the second half of a wait in a Condvar.
-    Mutex,
+    Mutex = "sync.Mutex.Lock",
     /// `sync::RwLock`, a read.
-    RwLockRead,
+    RwLockRead = "sync.RWMutex.RLock",
     /// `sync::RwLock`, a write.
-    RwLockWrite,
+    RwLockWrite = "sync.RWMutex.Lock",
     /// `sync::Condvar`.
-    Condvar,
+    Condvar = "sync.Cond.Wait",
     /// `sync::Once` and what is built on that.
-    Once,
+    Once = "sync.Once.Do",
     /// `sync::Barrier`.
-    Barrier,
+    Barrier = "barrier",
     /// `sync::WaitGroup`.
-    WaitGroup,
+    WaitGroup = "sync.WaitGroup.Wait",
     /// `sync::Semaphore`.
-    Semaphore,
+    Semaphore = "semacquire",
     /// As many file calls are under way as may be.
-    FileLine,
+    FileLine = "file call, in line",
     /// As many name look-ups are under way as may be.
-    LookupLine,
+    LookupLine = "name look-up, in line",
     /// A user's own wait, through `gmp::model`.
     #[cfg(gmp_loom)]
-    Model,
+    Model = "model",
 }
 
 impl WaitReason {
     /// For dumps.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            WaitReason::None => "running",
-            WaitReason::Join => "join",
-            WaitReason::Sleep => "sleep",
-            WaitReason::IoRead => "IO wait, read",
-            WaitReason::IoWrite => "IO wait, write",
-            WaitReason::IoLock => "IO wait, turn",
-            WaitReason::IoClose => "IO wait, close",
-            WaitReason::Event => "event",
-            WaitReason::Park => "park",
-            WaitReason::Future => "future",
-            WaitReason::ChanReceive => "chan receive",
-            WaitReason::ChanSend => "chan send",
-            WaitReason::Select => "select",
-            WaitReason::Never => "chan receive (never)",
-            WaitReason::Scope => "scope",
-            WaitReason::Fork => "fork",
-            WaitReason::Main => "main goroutine has exited",
-            WaitReason::End => "left by the end of its runtime",
-            WaitReason::Mutex => "sync.Mutex.Lock",
-            WaitReason::RwLockRead => "sync.RWMutex.RLock",
-            WaitReason::RwLockWrite => "sync.RWMutex.Lock",
-            WaitReason::Condvar => "sync.Cond.Wait",
-            WaitReason::Once => "sync.Once.Do",
-            WaitReason::Barrier => "barrier",
-            WaitReason::WaitGroup => "sync.WaitGroup.Wait",
-            WaitReason::Semaphore => "semacquire",
-            WaitReason::FileLine => "file call, in line",
-            WaitReason::LookupLine => "name look-up, in line",
-            #[cfg(gmp_loom)]
-            WaitReason::Model => "model",
-        }
+    pub(crate) fn as_str(self) -> &'static str {
+        Self::TEXTS[self as usize]
     }
 }
 
 /// The commit hook's answer.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Commit {
-    /// The wait is published: sleep.
+    /// The wait is published: the goroutine sleeps.
     Park,
-    /// What the caller waits for has come: go on.
+    /// The event for which the caller waits has come: the goroutine goes on.
     Refuse,
 }
 
-/// The commit hook, with the type erased: a closure on the goroutine's stack that the M moves out and calls.
+/// The commit hook, type-erased: a closure on the goroutine's stack, which the M moves out and calls.
 pub(crate) struct Hook {
     closure: *const (),
     call: unsafe fn(*const ()) -> Commit,
 }
 
 impl Hook {
-    /// `closure` is not used otherwise, and stays where it is until the hook is called.
+    /// Makes a hook of `closure`, which has no other use, and stays where it is until the hook is called.
     pub(crate) fn new<F: FnOnce() -> Commit>(closure: &ManuallyDrop<F>) -> Self {
         Hook { closure: (&raw const *closure).cast(), call: Self::call_moved::<F> }
     }
@@ -173,7 +162,7 @@ impl Hook {
     }
 }
 
-/// What a goroutine says to the M on leaving.
+/// What a goroutine asks of the M when it leaves the M.
 pub(crate) enum Yield {
     /// Sleep until readied.
     Park(WaitNumber, Hook),
@@ -181,25 +170,25 @@ pub(crate) enum Yield {
     ParkAgain(WaitNumber),
     /// Run others first.
     Requeue,
-    /// The M has lost the P meanwhile: take one, or wait for one.
+    /// The M has lost the P meanwhile: take a P, or wait for one.
     Return,
-    /// The end. The stack is not needed any more.
+    /// The end. The stack is no longer needed.
     Exit,
-    /// What is said seldom, so that the others are told apart by fewer comparisons.
+    /// A rare request. Kept apart so that fewer comparisons tell the common ones apart.
     Seldom(Seldom),
 }
 
 /// See [`Yield::Seldom`].
 pub(crate) enum Seldom {
-    /// Go on: the goroutine has bound itself to this M. May be said without a P, and outside of the runtime.
+    /// Go on: the goroutine has bound itself to this M. Allowed without a P, and outside of the runtime.
     Tie,
-    /// As `Requeue`, and before the others the goroutine at this address, which is only compared: `run/turn.rs`.
+    /// As `Requeue`, and run the goroutine at this address before the others; the address is only compared: `run/turn.rs`.
     Turn(*const ()),
-    /// The goroutine is about to block its thread, and others wait for the P: another M is to go on with it, without a P.
+    /// The goroutine is about to block its thread, and others wait for the P: another M is to continue it, without a P.
     Call,
 }
 
-/// What a goroutine has said: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on that.
+/// A goroutine's request: a pointer to a `Yield` on the goroutine's own stack. Read by the M that acts on it.
 #[must_use]
 pub(crate) struct Said(usize);
 
@@ -217,13 +206,13 @@ impl Said {
         if self.0 == EXIT {
             return Yield::Exit;
         }
-        // SAFETY: `M::suspend` left a `Yield` there and does not touch it; by this function's contract the stack is as it
-        // was, and as `self` goes this is the only read.
+        // SAFETY: `M::suspend` left a `Yield` there and does not touch it; by this function's contract the stack is unchanged,
+        // and this is the only read, because it consumes `self`.
         unsafe { std::ptr::with_exposed_provenance::<Yield>(self.0).read() }
     }
 }
 
-/// Notes for dumps why the calling goroutine waits, and since when.
+/// Records, for dumps, why the calling goroutine waits, and since when.
 #[inline(always)]
 pub(crate) fn note<H: Host>(window: &Window<H>, reason: WaitReason) {
     let g = window.g();
@@ -243,13 +232,14 @@ pub(crate) fn gopark_until<H: Host>(
     window: Window<H>,
     number: WaitNumber,
     reason: WaitReason,
-    (due, alarm): (Nanos, *const Alarm<H>),
+    (due, timer): (Nanos, *const WaitTimer<H>),
     commit: impl FnOnce() -> Commit,
 ) {
     let (g, p, sched) = (window.g(), window.p(), window.m().sched());
     let commit = ManuallyDrop::new(move || {
-        // Before the rest is published: no waker but the timer may wake the goroutine until the timer's place is noted.
-        sched.arm(p, alarm, due, (g, number));
+        // Before the rest of the wait is published: no waker but the timer can wake the goroutine until the timer's place is
+        // noted.
+        sched.arm(p, timer, due, (g, number));
         commit()
     });
     gopark(window, number, reason, Hook::new(&commit));
@@ -270,19 +260,20 @@ impl<H: Host> Sched<H> {
             Commit::Park => {
                 let looks = listens && g.word.make_known(number, interrupted) == Then::Queue;
                 mutant!(InterruptedIsQueued: if looks { self.submit(g); return false });
-                // At once: see `wait/interrupt.rs`. A holder that came first queues the goroutine (`unhold`).
+                // The M resumes it at once: see `wait/interrupt.rs`. If a holder came first, the holder queues the goroutine
+                // (`unhold`).
                 looks && g.word.run() == Run::Go
             }
             Commit::Refuse => g.word.cancel_park(number) == CancelPark::Resume,
         }
     }
 
-    /// The goroutine sleeps on in a wait that was published before. Returns `true` if the M is to resume `g` at once.
+    /// Makes `g` sleep on in a wait that was already published. Returns `true` if the M is to resume `g` at once.
     pub(crate) fn park_again(&self, g: GRef<H>, number: WaitNumber) -> bool {
         g.word.park_again(number) == Again::Awake
     }
 
-    /// The end of a goroutine, on the goroutine's M.
+    /// Ends a goroutine, on its M.
     #[inline(always)]
     pub(crate) fn goexit0(&self, m: &M<H>, g: GRef<H>) {
         m.set_g(None);

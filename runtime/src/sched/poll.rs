@@ -1,18 +1,18 @@
-//! The poller: which M waits there, what that M finds, and how the wait is broken.
+//! The poller: which M waits in it, what that M finds, and how another thread breaks the wait.
 //!
 //! At most one M blocks in the poller, without a P; busy Ms, and the monitor, only look. The blocked M's wait ends by a
 //! descriptor, by the time of the earliest timer, or by a *break*:
 //!
 //! ```text
-//!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with an assignment; an earlier timer)──▶ Broken(m)
+//!   Nobody ──(an M stands by)──▶ Blocked(m) ──(a break is sent: work, with an assignment; an earlier timer)──▶ Broken
 //!      ▲                            │                                                                     │
-//!      └───────────────── m comes back, for any reason ─────────────────────────────────────────────────┘
+//!      └───────────────── m comes back, for any reason ───────────────────────────────────────────────────┘
 //! ```
-//! The state changes under the scheduler's lock, so one break is sent at most. A break is an edge in the kernel, which the
-//! first M that polls consumes. A busy M that consumes a break while another M is in the poller sends another break.
+//! The state changes under the central lock, so at most one break is sent. A break is an edge in the kernel, which the first M
+//! that polls consumes. A busy M that consumes a break while another M is in the poller sends another break.
 //!
-//! A goroutine that goes to sleep may set a timer that is earlier than the end of the poller's wait. To ask for that end
-//! under the lock would have each sleep take the lock. `poll_until` tells without the lock how long the wait is to last:
+//! A goroutine that goes to sleep can set a timer that is earlier than the end of the poller's wait. If the sleeper's M read
+//! that end under the lock, each sleep would take the lock. So `poll_until` says, without the lock, until when the wait lasts:
 //!
 //! ```text
 //!   M that saves a sleeper                         M that enters the poller
@@ -25,67 +25,48 @@
 //! One of the fences comes first: B3 sees the timer, or T3 sees B1. B2 is IdleFence (`sched/run/wake.rs`), or
 //! SummonedInVainFence of an M that was summoned in vain.
 //!
-//! Where the kernel refuses all calls that wait, or a break, waits are short. Refused waits find no event: after each such
-//! wait every goroutine that waits for a socket is readied, and makes its system call again.
+//! If the kernel refuses every call that waits, or refuses a break, the poller's waits are short. A refused wait reports no
+//! event: so after each refused wait the poller readies all goroutines that wait for a socket, and they make their system calls
+//! again.
 //!
 //! Checked by `models/poll.rs`.
+
+mod table;
 
 use crate::g::list::GList;
 use crate::host::{Broken, Host, PollWait};
 use crate::m::M;
-use crate::net::desc::PollDesc;
 use crate::prim::hooks::*;
-use crate::prim::{
-    Arc, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering, Rank, Relaxed, Release, event, fence,
-};
+use crate::prim::{AtomicU32, Ordering, Relaxed, Release, event, fence};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
-use crate::wait::task::FoundTasks;
-use gmp_netpoll::{Key, Readiness};
+use crate::wait::task::Carried;
 use gmp_timers::Nanos;
-use std::collections::{HashMap, hash_map};
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
-use std::task::Waker;
 use std::time::Duration;
 
-/// `poll_until` while no M waits: no timer is earlier.
+pub(crate) use table::PollTable;
+
+/// `poll_until` while no M waits: no timer is earlier than this.
 pub(crate) const NO_POLLER: u64 = 0;
 /// `poll_until` of a wait without a time limit.
 const FOREVER: u64 = u64::MAX;
 
-/// How long a wait lasts that no break can end, or that sees no event.
+/// The length of a wait that no break can end, or that sees no event.
 const BLIND: Duration = Duration::from_millis(1);
 
 /// Which M is in the poller.
-#[derive(Debug)]
-pub(crate) enum Poller<H: Host> {
+enum Poller<H: Host> {
     /// No M.
     Nobody,
     /// An M that waits, or is about to.
     Blocked(NonNull<M<H>>),
-    /// An M that will come back soon, as the wait was broken.
-    Broken(NonNull<M<H>>),
+    /// An M that will come back soon, because its wait was broken.
+    Broken,
 }
 
-impl<H: Host> Clone for Poller<H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<H: Host> Copy for Poller<H> {}
-impl<H: Host> PartialEq for Poller<H> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Poller::Nobody, Poller::Nobody) => true,
-            (Poller::Blocked(a), Poller::Blocked(b)) | (Poller::Broken(a), Poller::Broken(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
-/// The place of the M in the poller, under the scheduler's lock. This file alone fills and empties it, with `poll_until`.
+/// The place of the M in the poller, under the central lock. Only this file fills and empties it, together with `poll_until`.
 pub(crate) struct PollerSpot<H: Host>(Poller<H>);
 
 impl<H: Host> PollerSpot<H> {
@@ -93,13 +74,19 @@ impl<H: Host> PollerSpot<H> {
         PollerSpot(Poller::Nobody)
     }
 
-    pub(crate) fn get(&self) -> Poller<H> {
-        self.0
+    /// Returns `true` if no M is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.0, Poller::Nobody)
     }
 
-    /// The M that waits, or is about to, and that no break was sent.
+    /// Returns the M that waits, or is about to, if no break was sent to it.
     pub(crate) fn blocked(&self) -> Option<NonNull<M<H>>> {
         if let Poller::Blocked(m) = self.0 { Some(m) } else { None }
+    }
+
+    /// Returns `true` if an M is there that will come back soon, because its wait was broken.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.0, Poller::Broken)
     }
 }
 
@@ -108,28 +95,29 @@ impl<H: Host> Sched<H> {
     pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
         central.poller.0 = Poller::Blocked(NonNull::from(m));
         mutant!(PollerSaysNothing: return);
-        self.poll_until.swap(FOREVER, Relaxed);
+        // Relaxed: partner TimerFence, by B2.
+        self.poll_until.store(FOREVER, Relaxed);
     }
 
-    /// The M that was to wait is taken back, before the wait has begun. Under the lock.
+    /// Takes the M out of the poller, before or after its wait. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
         central.poller.0 = Poller::Nobody;
         self.nobody_waits();
     }
 
-    /// The M that waits is to come back; the caller breaks the wait after the lock. Under the lock.
+    /// Marks the wait of the M in the poller as broken; the caller breaks it after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
-        if let Some(m) = central.poller.blocked() {
-            central.poller.0 = Poller::Broken(m);
+        if central.poller.blocked().is_some() {
+            central.poller.0 = Poller::Broken;
             self.nobody_waits();
         }
     }
 
     /// Under the lock.
     fn nobody_waits(&self) {
-        // Release: partner `call_is_next`: a spinner that has seen the poller under the lock, and so wakes none (L3 of
+        // Release: partner `call_is_next`: a spinner that has seen the poller occupied under the lock, and so wakes no M (L3 of
         // `run/spin.rs`), has left the census.
-        self.poll_until.swap(NO_POLLER, Release);
+        self.poll_until.store(NO_POLLER, Release);
     }
 
     /// Waits until there is something to do. `m` has entered the poller and passed IdleFence or SummonedInVainFence. `m`
@@ -138,7 +126,7 @@ impl<H: Host> Sched<H> {
         let until = self.earliest_timer();
         mutant!(PollerSkipsTimers: let until = None);
         if let Some(until) = until {
-            // Fails when the wait was broken already.
+            // The exchange fails if the wait was already broken.
             let _broken = self.poll_until.compare_exchange(FOREVER, until.as_nanos(), Relaxed, Relaxed);
         }
         let wait = match until {
@@ -154,9 +142,9 @@ impl<H: Host> Sched<H> {
         self.refresh_coarse_clock();
 
         let mut central = self.central.lock();
-        // The state decides, not the reason for which the wait ended: an event may have come at the same moment. The
-        // break then ends the next wait, which returns at once.
-        let was_broken = matches!(central.poller.get(), Poller::Broken(_));
+        // The state, not the reason for which the wait ended, decides whether there is an assignment: an event can have ended
+        // the wait although a break was sent. Then that break ends the next wait of the poller at once.
+        let was_broken = central.poller.is_broken();
         mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
         self.leave_poller(&mut central);
         if was_broken {
@@ -182,7 +170,7 @@ impl<H: Host> Sched<H> {
         let mut found = GList::new();
         if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
             // The break was meant for the M that waits, if there is one.
-            let waiting = self.central.lock().poller.get() != Poller::Nobody;
+            let waiting = !self.central.lock().poller.is_empty();
             if waiting {
                 mutant!(SwallowedBreakKept: return found);
                 self.break_poll();
@@ -199,14 +187,15 @@ impl<H: Host> Sched<H> {
 
     #[inline(always)]
     fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
-        let mut tasks = FoundTasks::None;
+        let mut tasks = Carried::nothing();
+        let mut take = |waker| tasks.push(self, waker);
         // The table is locked once for all events.
         let lock = || self.descs.lock();
         let polled = self.host.poll(local, self.within_reach(wait), lock, |entries, key, readiness| {
-            entries.unblock(key, readiness, found, &mut tasks);
+            entries.unblock(key, readiness, found, &mut take);
         });
         tasks.wake(self, found);
-        // Relaxed: a hint for the monitor; two Ms that count at once may count as one.
+        // Relaxed: a hint for the monitor; two Ms that count at the same time might count only once.
         self.polls.store(self.polls.load(Relaxed).wrapping_add(1), Relaxed);
         match polled {
             Ok(broken) => broken,
@@ -214,7 +203,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// A wait that can't be broken is short.
+    /// Shortens a wait that can't be broken.
     fn within_reach(&self, wait: PollWait) -> PollWait {
         match wait {
             PollWait::Never => PollWait::Never,
@@ -224,9 +213,9 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The kernel refuses every call by which a poller waits: a sandbox, or the program has closed the epoll
-    /// descriptor. Each goroutine that waits for a socket looks at that socket now and then instead. A break is not
-    /// seen, so the wait is short.
+    /// Waits although the kernel refuses every call by which a poller waits, because of a sandbox, or because the program has
+    /// closed the epoll descriptor. Each goroutine that waits for a socket looks at that socket now and then instead. The sleep
+    /// does not see a break, so it is short.
     #[cold]
     fn poll_blindly(&self, wait: PollWait, found: &mut GList<H>, refused: &io::Error) -> Broken {
         self.tell_refused(Refusal::Poll, || {
@@ -238,16 +227,16 @@ impl<H: Host> Sched<H> {
             PollWait::Forever => BLIND,
         };
         if !pause.is_zero() {
-            // A sleep that is never woken.
+            // A sleep that no waker ends.
             H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(pause));
         }
-        let mut tasks = FoundTasks::None;
-        self.descs.unblock_all(found, &mut tasks);
+        let mut tasks = Carried::nothing();
+        self.descs.unblock_all(found, &mut |waker| tasks.push(self, waker));
         tasks.wake(self, found);
         Broken::No
     }
 
-    /// Ends the wait of the M in the poller. Where that is refused the M's next waits are short.
+    /// Ends the wait of the M in the poller. If the kernel refuses that, the next waits are short.
     pub(crate) fn break_poll(&self) {
         if let Err(refused) = self.host.break_poll() {
             self.tell_refused(Refusal::Break, || {
@@ -259,7 +248,7 @@ impl<H: Host> Sched<H> {
     /// T2 and T3: a timer was inserted. Makes sure that the poller does not sleep past that timer.
     #[doc(alias = "wakeNetPoller")]
     pub(crate) fn wake_poller_before(&self, due: Nanos) {
-        // TimerFence. SeqCst: a store to a heap's `earliest`, then a load from here; partners: IdleFence in `go_idle` and
+        // TimerFence. SeqCst: a store to a heap's `earliest`, then a load of `poll_until`; partners: IdleFence in `go_idle` and
         // SummonedInVainFence.
         fence(Ordering::SeqCst.unless(TimerNoFence));
         if due.as_nanos() >= self.poll_until.load(Relaxed) {
@@ -271,158 +260,6 @@ impl<H: Host> Sched<H> {
             drop(central);
             mutant!(TimerNoBreak: return);
             self.break_poll();
-        }
-    }
-}
-
-struct Entry<H: Host> {
-    generation: u32,
-    /// The number under which the descriptor is watched.
-    fd: RawFd,
-    desc: Option<Arc<PollDesc<H>>>,
-}
-
-pub(crate) struct Entries<H: Host> {
-    all: Vec<Entry<H>>,
-    free: Vec<u32>,
-    /// The entries by their number, the last one behind; `None` until `heed_numbers`. There are several when a descriptor was
-    /// closed underneath: the kernel has given its number to another, which is the last one.
-    by_number: Option<HashMap<RawFd, Vec<Key>>>,
-    /// Whether no M polls any more.
-    is_over: bool,
-}
-
-/// The descriptors that a runtime's poller watches, by the index that the kernel hands back. The generation tells an
-/// event of a descriptor that is gone from an event of the successor.
-pub(crate) struct PollTable<H: Host> {
-    /// In a cache line of its own: the lock is written for each event, and its neighbours are read at each look for work.
-    entries: CachePadded<Mutex<Entries<H>>>,
-    /// How many there are: a hint, read without the lock.
-    watched: AtomicU64,
-}
-
-impl<H: Host> PollTable<H> {
-    pub(crate) fn new() -> Self {
-        PollTable {
-            entries: CachePadded::new(Mutex::new(
-                Rank::PollTable,
-                Entries { all: Vec::new(), free: Vec::new(), by_number: None, is_over: false },
-            )),
-            watched: AtomicU64::new(0),
-        }
-    }
-
-    /// Returns `true` if there is a descriptor. Relaxed: an M that misses a new descriptor meets it in the next look, or wait.
-    #[inline]
-    fn watches_any(&self) -> bool {
-        self.watched.load(Relaxed) > 0
-    }
-
-    /// Which entry has a number last is known of all that are watched from here on. The caller is about to insert a descriptor
-    /// that others may close; programs in which there is none do not pay for it.
-    #[cold]
-    pub(crate) fn heed_numbers(&self) {
-        self.entries.lock().by_number.get_or_insert_default();
-    }
-
-    /// Calls `change`, which changes what the poller does with the number under which the entry was inserted, unless the number
-    /// is that of another descriptor by now. Under the lock: an entry that is inserted meanwhile is watched after `change`.
-    pub(crate) fn if_its_own<R>(&self, key: Key, change: impl FnOnce() -> R) -> Option<R> {
-        let entries = self.entries.lock();
-        let fd = entries.all[key.index as usize].fd;
-        let of_number = entries.by_number.as_ref().and_then(|by_number| by_number.get(&fd));
-        (of_number?.last() == Some(&key)).then(change)
-    }
-
-    /// Makes room for the descriptor `fd`, under the key that the poller is to report. Returns the key, and whether numbers are
-    /// heeded, so that the watch has to claim the number.
-    pub(crate) fn insert(&self, desc: Arc<PollDesc<H>>, fd: RawFd) -> (Key, bool) {
-        let mut entries = self.entries.lock();
-        if entries.is_over {
-            // No task waits there yet, and `reset` has taken what an earlier one has left.
-            let _none = desc.end_for_tasks();
-        }
-        let index = entries.free.pop().unwrap_or_else(|| {
-            entries.all.push(Entry { generation: 0, fd, desc: None });
-            (entries.all.len() - 1) as u32
-        });
-        let entry = &mut entries.all[index as usize];
-        entry.desc = Some(desc);
-        entry.fd = fd;
-        self.watched.fetch_add(1, Relaxed);
-        (Key { index, generation: entry.generation }, entries.by_number.is_some())
-    }
-
-    /// Calls `watch`, which has the poller watch the number under which the entry was inserted. If that succeeds the number is
-    /// the entry's. Under the lock, so that no other entry's change of the number comes between.
-    pub(crate) fn claim_number(&self, key: Key, watch: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut entries = self.entries.lock();
-        watch()?;
-        let fd = entries.all[key.index as usize].fd;
-        entries.by_number.get_or_insert_default().entry(fd).or_default().push(key);
-        Ok(())
-    }
-
-    /// Takes a descriptor off the table. Events that are still on their way find another generation.
-    pub(crate) fn remove(&self, key: Key) {
-        let mut entries = self.entries.lock();
-        let entry = &mut entries.all[key.index as usize];
-        assert!(entry.generation == key.generation, "remove: the descriptor is gone already ({key:?})");
-        entry.generation = entry.generation.wrapping_add(1);
-        let (gone, fd) = (entry.desc.take(), entry.fd);
-        entries.free.push(key.index);
-        if let Some(by_number) = &mut entries.by_number
-            && let hash_map::Entry::Occupied(mut of_number) = by_number.entry(fd)
-        {
-            of_number.get_mut().retain(|&other| other != key);
-            if of_number.get().is_empty() {
-                of_number.remove();
-            }
-        }
-        self.watched.fetch_sub(1, Relaxed);
-        drop(entries);
-        drop(gone);
-    }
-
-    /// Something may have happened to each descriptor: each parker makes its system call again.
-    fn unblock_all(&self, found: &mut GList<H>, tasks: &mut FoundTasks) {
-        let entries = self.entries.lock();
-        for desc in entries.all.iter().filter_map(|entry| entry.desc.as_ref()) {
-            desc.unblock(Readiness::READABLE | Readiness::WRITABLE, found, tasks);
-        }
-    }
-
-    /// No M polls any more: returns the wakers of the tasks that would wait for ever. A task that comes later finds its
-    /// descriptor over.
-    pub(crate) fn end(&self) -> Vec<Waker> {
-        let mut entries = self.entries.lock();
-        entries.is_over = true;
-        let descs = entries.all.iter().filter_map(|entry| entry.desc.as_ref());
-        descs.flat_map(|desc| desc.end_for_tasks()).flatten().collect()
-    }
-
-    /// Locks the table, for the events of one look.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Entries<H>> {
-        self.entries.lock()
-    }
-}
-
-impl<H: Host> Entries<H> {
-    /// Wakes the parkers that wait for this readiness; goroutines that become runnable go to `found`, the wakers of tasks to
-    /// `tasks`.
-    #[inline(always)]
-    pub(crate) fn unblock(
-        &self,
-        key: Key,
-        readiness: Readiness,
-        found: &mut GList<H>,
-        tasks: &mut FoundTasks,
-    ) {
-        if let Some(entry) = self.all.get(key.index as usize)
-            && entry.generation == key.generation
-            && let Some(desc) = &entry.desc
-        {
-            desc.unblock(readiness, found, tasks);
         }
     }
 }

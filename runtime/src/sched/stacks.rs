@@ -1,74 +1,65 @@
-//! A goroutine's stack: reserved at the spawn, taken at the first run, given back at the end; and what an M does when
-//! the host has none all the same.
+//! A goroutine's stack is reserved at the spawn, taken at the first run, and given back at the end. This file also says what an
+//! M does if the host has no stack in spite of the reservation.
 //!
 //! The host keeps to its reservations as long as there is memory for page tables. So this is for a host that lacks such memory,
-//! and for a host that can't ask the kernel beforehand, as on the `generator` backend:
+//! and for a host that can't ask the kernel beforehand, such as that of the `generator` backend:
 //!
 //! ```text
 //!   M of a goroutine without a stack       M of a goroutine that ends          M that idles a P
 //!
 //!   W1  the goroutine to `stackless`       R1  the stack to the P's cache      I1  `stackless` not empty?
-//!   W2  `wanted` := true                   R2  `wanted`?  empty the cache,         empty the P's cache: was a
-//!   W3  empty the caches of idle Ps            all try again                       stack there?  all try again
+//!   W2  `stacks_wanted` := true            R2  `stacks_wanted`?  empty the         empty the P's cache: was a
+//!   W3  empty the caches of idle Ps            cache, all try again                stack there?  all try again
 //!   W4  ask once more: got a stack?
 //!       put it back; all try again
 //!   W5  else tell the operator, once, and call the monitor
 //!
-//!   monitor, 1 and 10 ms after it has seen `wanted`, and then every 100 ms:  L1  all try again
+//!   monitor, 1 and 10 ms after it has seen `stacks_wanted`, and then every 100 ms:  L1  all try again
 //! ```
-//! No other M can reach into the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: a stack may lie in that
-//! cache while neither M knows. The next goroutine that ends on that P sees W2, or the P becomes idle.
+//! No other M may touch the cache of a busy P, and nothing orders R1 and R2 against W2 and W4: so a stack might lie in that
+//! cache, and R2 might have missed W2. The next goroutine that ends on that P sees W2, or the P becomes idle (I1).
 //!
-//! * I1 and W1, as I1 and W3, are in the scheduler's lock. If I1 comes first, W3 empties the cache; if W1 does, I1 finds the
-//!   goroutine in `stackless`.
-//! * Where there is no cache, as on the `generator` backend, R1 and W4 meet in the host's lock: if R1 comes first, W4 finds the
-//!   stack; if W4 does, R2 sees W2.
+//! * I1, W1 and W3 are each under the central lock. If I1 comes before W1, W3 finds the P idle and empties its cache; if W1
+//!   comes before I1, I1 finds the goroutine in `stackless`.
+//! * If there are no caches, as on the `generator` backend, R1 and W4 both take the host's lock: if R1 comes first, W4 finds
+//!   the stack; if W4 comes first, R2 sees W2.
 //!
-//! W4 puts back the stack alone. The goroutine, which may run on another M by now, keeps its reservation, and gives that back
-//! at its end: a host that counts less than what is reserved refuses spawns for good once the count has wrapped.
+//! W4 puts back only the stack. The goroutine, which might already run on another M, keeps its reservation, and gives that back
+//! at its end: if the host counted fewer reservations than there are, its count would wrap, and it would refuse spawns for
+//! good.
 //!
-//! Where what was short comes back without a goroutine that ends, as memory for page tables does, only L1 asks again. While the
-//! monitor sees `wanted` it does not sleep for good; W5 comes after W2, so a monitor that has missed `wanted` is called, and
-//! looks again before it sleeps for good.
+//! If the missing resource comes back without the end of a goroutine, as memory for page tables does, only L1 asks again. While
+//! the monitor sees `stacks_wanted`, it does not sleep for good; W5 comes after W2, so a monitor that has missed the word is
+//! called, and looks again before it sleeps for good.
 //!
-//! A goroutine waits for a stack for as long as it takes, also where no goroutine has one that could come back: memory is
-//! shared with plain threads, and with other processes. Such a goroutine is runnable, so the judge of deadlocks takes it for
-//! awake. *An M that idles the last busy P and has all try again* would do so in a circle. Checked by `models/stacks.rs`.
+//! A goroutine waits for a stack for as long as it takes, even if no goroutine has a stack that could come back: plain threads
+//! and other processes use the memory, too. Such a goroutine is runnable, so the judge of deadlocks takes it for awake. *Not
+//! done*: letting all try again when an M idles the last busy P. They would be refused again, and that M would idle its P
+//! again, without end. Checked by `models/stacks.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::{Host, Stack};
 use crate::m::M;
 use crate::p::P;
+use crate::prim::Relaxed;
 use crate::prim::hooks::*;
-use crate::prim::{AtomicBool, Relaxed};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::io;
 use std::time::Duration;
 
-/// L1: how long goroutines have waited when they try again; and again after as long as the last one says.
+/// L1: the pauses after which the waiting goroutines try again; the last one repeats.
 const LOOKS: [Duration; 3] =
     [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
-/// When none has waited for so long, the looks begin anew.
+/// If no goroutine has waited for this long, the looks begin anew.
 const OVER: Duration = Duration::from_secs(1);
 
-/// Whether goroutines wait for a stack.
-pub(crate) struct Stacks {
-    wanted: AtomicBool,
-}
-
-impl Stacks {
-    pub(crate) fn new() -> Self {
-        Stacks { wanted: AtomicBool::new(false) }
-    }
-}
-
-/// The monitor's state of L1.
+/// The monitor's state for L1, and for L1 of `sched/calls.rs`.
 #[derive(Default)]
 pub(crate) struct StackWatch {
-    /// When all try again; `None` while none waits.
+    /// When all try again; `None` while no goroutine waits.
     due: Option<Nanos>,
     /// How many looks there were, and when the last one was.
     looks: usize,
@@ -76,8 +67,14 @@ pub(crate) struct StackWatch {
 }
 
 impl StackWatch {
-    /// Returns how soon the monitor has to look again, which sees whether goroutines wait now; zero: all are to try again.
-    fn look(&mut self, wanted: bool, now: Nanos) -> Option<Duration> {
+    /// Returns `true` if the last look has found waiting goroutines, or calls.
+    pub(crate) fn waits(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Makes a look of the monitor, which has read `wanted`. Returns how soon it has to look again; zero: all are to try again
+    /// now.
+    pub(crate) fn look(&mut self, wanted: bool, now: Nanos) -> Option<Duration> {
         if !wanted {
             self.due = None;
             return None;
@@ -98,7 +95,7 @@ impl<H: Host> Sched<H> {
     /// Reserves a stack for a goroutine that is about to be made; `p` is the P of the calling M, if any.
     ///
     /// # Errors
-    /// When no stack can be reserved. The error says which limit was met. A runtime that ends returns none: it takes every
+    /// If no stack can be reserved. The error says which limit was met. A runtime that ends returns no error: it takes every
     /// goroutine and runs none.
     #[inline]
     pub(crate) fn reserve_stack(&self, p: Option<&P<H>>, size: usize) -> io::Result<()> {
@@ -141,7 +138,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Gives `g` a stack before the first run. Returns `false` if the host has none now; then `g` waits for a stack to come
+    /// Gives `g` a stack before the first run. Returns `false` if the host has no stack now; then `g` waits until one comes
     /// back.
     #[inline]
     pub(crate) fn provide_stack(&self, m: &M<H>, g: GRef<H>) -> bool {
@@ -167,13 +164,13 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The stack of a goroutine that has ended goes to the stack cache of the P, or back to the host when goroutines wait for
-    /// one: all of them try again, since sizes differ.
+    /// Puts the stack of a goroutine that has ended into the stack cache of the P. If goroutines wait for a stack, empties that
+    /// cache into the host, and lets all of them try again, because sizes differ.
     #[inline]
     pub(crate) fn retire_stack(&self, m: &M<H>, stack: H::Stack) {
         let p = m.p().expect("retire_stack: a goroutine ends inside the runtime");
         p.with_stack_cache(|cache| self.host.retire(cache, stack));
-        if self.stacks.wanted.load(Relaxed) {
+        if self.stacks_wanted.load(Relaxed) {
             p.with_stack_cache(|cache| self.host.empty(cache));
             self.try_again();
         }
@@ -184,7 +181,7 @@ impl<H: Host> Sched<H> {
         g.word.requeue();
         let mut central = self.central.lock();
         central.stackless.push(g);
-        unless!(StackWantedLate, self.stacks.wanted.store(true, Relaxed));
+        unless!(StackWantedLate, self.stacks_wanted.store(true, Relaxed));
         drop(central);
         self.empty_idle_stack_caches();
         let again = p.with_stack_cache(|cache| {
@@ -192,7 +189,7 @@ impl<H: Host> Sched<H> {
             mutant!(AskedForIsRetired: return again.map(|there_is_one| self.host.retire(cache, there_is_one)));
             again.map(|there_is_one| self.host.put_back(there_is_one))
         });
-        mutant!(StackWantedLate: self.stacks.wanted.store(true, Relaxed));
+        mutant!(StackWantedLate: self.stacks_wanted.store(true, Relaxed));
         if again.is_ok() {
             return self.try_again();
         }
@@ -204,8 +201,8 @@ impl<H: Host> Sched<H> {
         self.central.lock().call_monitor(&self.monitor_note);
     }
 
-    /// I1: `p`, the caller's or one that no M holds, is about to be idle. The goroutines that wait for a stack go to the
-    /// global queue if there was one in the P's cache; the caller wakes an M for them. Under the lock.
+    /// I1: called when `p`, the caller's P or one that no M holds, is about to be idle. If the P's cache had a stack, moves the
+    /// goroutines that wait for one to the global queue; the caller wakes an M for them. Under the lock.
     #[inline]
     pub(crate) fn offer_stacks(&self, central: &mut Central<H>, p: &P<H>) {
         mutant!(IdlePKeepsStacks: return);
@@ -218,19 +215,19 @@ impl<H: Host> Sched<H> {
     fn offer_stacks_of(&self, central: &mut Central<H>, p: &P<H>) {
         let there = p.with_stack_cache(|cache| self.host.empty(cache));
         if there {
-            self.stacks.wanted.store(false, Relaxed);
+            self.stacks_wanted.store(false, Relaxed);
             central.globq.append(&mut central.stackless);
             self.publish_len(central);
         }
     }
 
-    /// For models: whether a goroutine waits for a stack.
+    /// For models: returns `true` if a goroutine waits for a stack.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn wants_stacks(&self) -> bool {
-        self.stacks.wanted.load(Relaxed)
+        self.stacks_wanted.load(Relaxed)
     }
 
-    /// For models: the monitor's first looks, the last of which has all try again.
+    /// For models: makes the monitor's first looks, the last of which lets all try again.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn look_as_monitor(&self) {
         let mut watch = StackWatch::default();
@@ -243,9 +240,9 @@ impl<H: Host> Sched<H> {
     pub(crate) fn watch_stackless(&self, watch: &mut StackWatch, now: Nanos) -> Option<Duration> {
         mutant!(MonitorLeavesStackless: return None);
         // Relaxed: W5 follows.
-        let left = watch.look(self.stacks.wanted.load(Relaxed), now)?;
+        let left = watch.look(self.stacks_wanted.load(Relaxed), now)?;
         if left.is_zero() {
-            // Those that are refused again call the monitor.
+            // An M whose goroutine is refused again calls the monitor.
             self.try_again();
             return None;
         }
@@ -255,7 +252,7 @@ impl<H: Host> Sched<H> {
     #[cold]
     fn try_again(&self) {
         let mut central = self.central.lock();
-        self.stacks.wanted.store(false, Relaxed);
+        self.stacks_wanted.store(false, Relaxed);
         let waiting = std::mem::replace(&mut central.stackless, GList::new());
         drop(central);
         self.inject(waiting);
@@ -266,7 +263,7 @@ impl<H: Host> Sched<H> {
 mod tests {
     use super::*;
 
-    /// Fails by looks that come late, or too often, or that go on when none waits.
+    /// Fails if looks come late, or too often, or go on when no goroutine waits.
     #[test]
     fn they_try_again_after_1_and_10_ms_and_then_every_100() {
         let (mut watch, mut now) = (StackWatch::default(), Nanos::ZERO);
@@ -276,7 +273,7 @@ mod tests {
         };
         assert_eq!(after(false, 5), None);
         assert_eq!((after(true, 0), after(true, 1)), (Some(1), Some(0)));
-        // It seems that none waits until they are refused again.
+        // No goroutine seems to wait until they are refused again.
         assert_eq!((after(false, 0), after(true, 1)), (None, Some(10)));
         assert_eq!((after(true, 9), after(true, 1)), (Some(1), Some(0)));
         for _ in 0..3 {

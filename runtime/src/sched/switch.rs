@@ -1,8 +1,8 @@
 //! The switch hooks: the user's code around each switch away from a goroutine, on that goroutine's stack.
 //!
-//! A hook may run for long, allocate and take locks of std, so none may run in a window, nor under the lock of the queue in
-//! which the goroutine waits, nor on the M's stack. But only at that lock does a goroutine know that it has to park. So where
-//! hooks are registered, a goroutine publishes its wait by itself, as a plain thread does, and sleeps later:
+//! A hook can run for long, allocate and take locks of std, so it must run neither in a window, nor under the lock of the queue
+//! in which the goroutine waits, nor on the M's stack. But only under that lock does a goroutine know that it has to park. So
+//! if hooks are registered, a goroutine publishes its wait by itself, as a plain thread does, and sleeps later:
 //!
 //! ```text
 //!   goroutine, without hooks                       goroutine, with hooks
@@ -15,30 +15,31 @@
 //!                                                  suspend ── the M: Waiting, unless something has come (`park_again`)
 //!   is resumed                                     is resumed; .. ; the functions for resume
 //! ```
-//! From the publishing on the goroutine is in the state of one that was nudged and looks: awake, in a wait that others know
-//! (`wait/status.rs`). A waker that comes meanwhile marks the word, and `park_again` finds the mark. An interrupt that comes
-//! between P3 and `make_known` leaves a mark too, since the word says `SAVED`.
+//! From the publishing on the goroutine is in the state of a goroutine that was nudged and looks: awake, in a wait that others
+//! know (`wait/status.rs`). A waker that comes meanwhile marks the word, and `park_again` finds the mark. An interrupt that
+//! comes between P3 and `make_known` leaves a mark too, since the word says `SAVED`.
 //!
-//! A goroutine that yields, or that comes back without a P, holds nothing, and calls the functions before it enters the window
-//! in which it suspends itself.
+//! A goroutine that yields, or that comes back without a P, holds no lock and has published no wait: it calls the functions
+//! before it enters the window in which it suspends itself.
 //!
 //! | `Hooked` | the goroutine | then |
 //! | --- | --- | --- |
 //! | Here | runs | `suspend`, just before the first switch of a call: Leaving |
 //! | Leaving | calls the functions for suspend | Away |
-//! | Away | switches, perhaps several times, and runs the library's code alone | the call is over: Returning |
+//! | Away | switches, perhaps several times, and runs only the library's code | the call is over: Returning |
 //! | Returning | calls the functions for resume | Here |
 //!
-//! While it is *Leaving or Returning* the goroutine stays on its M, which lets the goroutine enter no window: the M forgets the
-//! value with which an entry compares the P's hand-off word (`M::bar_windows`). So an entry takes its slow way, and is refused
-//! there, before it has opened a wait. That costs other entries nothing. A call that never parks goes on as without a P.
+//! While it is *Leaving* or *Returning* the goroutine stays on its M, and can't enter a window. The M clears the lease with
+//! which an entry compares the P's hand-off word (`M::bar_windows`). So each entry takes its slow path, which refuses it before
+//! it has opened a wait. Entries of other goroutines pay nothing for that. A call that never parks goes on as if the M had no
+//! P.
 //!
-//! Which functions are called is settled at the first switch of a call: functions that are registered later, by one of these
-//! functions, say, are not called for resume alone. A goroutine that its runtime leaves behind is not resumed.
+//! The first switch of a call settles which functions are called: if functions are registered later, for example by one of
+//! these functions, they are not called for the resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
-//! *Whether there are functions* a goroutine learns from the word that it reads at each switch anyhow, to see whether its
-//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once
-//! `register` can find it.
+//! A goroutine learns *whether there are functions* from the word that it reads at each switch anyway, to see whether its
+//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once `register`
+//! can find it.
 //!
 //! Checked by `models/switch.rs`.
 
@@ -59,19 +60,20 @@ struct Pair {
     resume: Arc<Function>,
 }
 
-/// All that are registered, in their order. A list is never changed nor freed: another takes its place.
+/// All registered pairs, in their order. A list is never changed or freed: another list takes its place.
 pub(crate) struct Hooks(Vec<Pair>);
 
-/// What the goroutines of a runtime have to do at each switch besides: one word, so that a switch for which there is nothing
-/// asks once. Not a single-writer word: a model has to see that it decides.
+/// The additional duties of a runtime's goroutines at each switch: one word, so that a switch without duties reads it once. Not
+/// a single-writer word: a model has to see that it decides.
 pub(crate) struct AtSwitch(AtomicU32);
 
-/// What [`AtSwitch`] has said.
+/// The duties that [`AtSwitch`] held when it was read.
 #[derive(Copy, Clone)]
 pub(crate) struct Duties(u32);
 
 impl Duties {
-    /// The runtime has begun to end: goroutines are unwound; see `sched/stop.rs`. Added under the lock, before `stopping`.
+    /// The runtime has begun to end: goroutines are unwound; see `sched/stop.rs`. Added under the lock, before
+    /// the scheduler `is_stopping`.
     pub(crate) const ENDS: Duties = Duties(1);
     /// There are switch hooks.
     pub(crate) const HOOKS: Duties = Duties(2);
@@ -99,11 +101,11 @@ impl AtSwitch {
 
     #[inline(always)]
     pub(crate) fn read(&self) -> Duties {
-        // Relaxed: exact under the lock, as far as the end goes; else a hint. The functions are read behind `switch_hooks`.
+        // Relaxed: for the end, exact under the lock; otherwise a hint. The functions are read through `switch_hooks`.
         Duties(self.0.load(Relaxed))
     }
 
-    /// Never taken back.
+    /// Adds `duty`, which is never taken back.
     pub(crate) fn add(&self, duty: Duties) {
         // Relaxed: as in `read`.
         self.0.fetch_or(duty.0, Relaxed);
@@ -132,7 +134,7 @@ impl Switching {
     }
 }
 
-/// Adds a pair behind those that are registered.
+/// Adds a pair behind the registered ones.
 pub(crate) fn register<H: Host>(
     suspend: impl Fn() + Send + Sync + 'static,
     resume: impl Fn() + Send + Sync + 'static,
@@ -148,12 +150,13 @@ pub(crate) fn register<H: Host>(
         if H::set_switch_hooks(before, fresh.cast()) {
             return tell_runtimes::<H>();
         }
-        // SAFETY: no other thread has seen it.
+        // SAFETY: no other thread has seen `fresh`.
         drop(unsafe { Box::from_raw(fresh) });
     }
 }
 
-/// There are functions from now on. The caller's own runtime may have begun to end, or be a model's, and is not in the list.
+/// Tells all runtimes that there are functions. The caller's own runtime might not be in the list: it might have begun to end,
+/// or be a model's.
 fn tell_runtimes<H: Host>() {
     let all = H::shared().runtimes.as_ref().map(Runtimes::all).unwrap_or_default();
     for sched in all.iter().map(Arc::as_ref).chain(Sched::<H>::current()) {
@@ -168,7 +171,7 @@ pub(crate) fn is_in_hook<H: Host>(m: &M<H>) -> bool {
     switching.is_some_and(|switching| matches!(switching.hooked.get(), Hooked::Leaving | Hooked::Returning))
 }
 
-/// Returns `true` if the functions were called for no switch of the call that the goroutine makes.
+/// Returns `true` if the functions were not yet called for a switch in the present call of the goroutine.
 pub(crate) fn is_here<H: Host>(m: &M<H>) -> bool {
     let switching = m.g().and_then(GRef::switching);
     switching.is_some_and(|switching| switching.hooked.get() == Hooked::Here)
@@ -186,8 +189,8 @@ pub(crate) fn refuse_in_hook<H: Host>(m: &M<H>, call: &str) {
     }
 }
 
-/// Just before a switch of the calling goroutine, which is in no window and holds no lock: calls the functions for suspend,
-/// unless that was done for an earlier switch of the same call.
+/// Called just before a switch of the calling goroutine, which is in no window and holds no lock: calls the functions for
+/// suspend, unless that was done for an earlier switch of the same call.
 #[inline]
 pub(crate) fn suspend<H: Host>() {
     if H::has_switch_hooks() {
@@ -195,7 +198,7 @@ pub(crate) fn suspend<H: Host>() {
     }
 }
 
-/// As `suspend`, where there are functions.
+/// As `suspend`, if there are functions.
 #[cold]
 #[inline(never)]
 pub(crate) fn call_for_suspend<H: Host>() {
@@ -214,8 +217,8 @@ pub(crate) fn call_for_suspend<H: Host>() {
     switching.hooked.set(Hooked::Away);
 }
 
-/// The call of the calling goroutine is over, as far as switches go: calls the functions for resume, if those for suspend were
-/// called. In no window, and without a lock.
+/// Called when the call of the calling goroutine makes no more switches: calls the functions for resume, if those for suspend
+/// were called. The caller is in no window and holds no lock.
 #[inline]
 pub(crate) fn resume<H: Host>() {
     if H::has_switch_hooks() {
@@ -223,7 +226,7 @@ pub(crate) fn resume<H: Host>() {
     }
 }
 
-/// As `resume`, where there are functions.
+/// As `resume`, if there are functions.
 #[cold]
 #[inline(never)]
 pub(crate) fn call_for_resume<H: Host>() {
@@ -239,17 +242,20 @@ pub(crate) fn call_for_resume<H: Host>() {
     switching.hooked.set(Hooked::Here);
 }
 
-/// The calling goroutine, its M, and its part; `None` on plain threads, and behind the goroutine's last instruction of its own.
+/// Returns the calling goroutine, its M, and its part; `None` on plain threads, and after the goroutine's own code has ended.
 fn here<'a, H: Host>() -> Option<(&'a M<H>, GRef<H>, &'a Switching)> {
     let m = M::<H>::current()?;
     let g = m.g()?;
     Some((m, g, g.switching()?))
 }
 
-/// An unwinding out of a function could not go on: the wait is published already, or over, and what it brought would be lost.
+/// Calls the functions. A panic out of one of them can't go on: the wait is already published, or it is over, and what it
+/// brought would be lost.
 fn call<'a, H: Host>(g: GRef<H>, what: &str, functions: impl Iterator<Item = &'a Arc<Function>>) {
     for function in functions {
-        if H::catch(|| function()).is_err() {
+        if let Err(payload) = H::catch(|| function()) {
+            // Dropping the payload might unwind from here, before the process ends.
+            std::mem::forget(payload);
             H::fatal(&format!(
                 "a function of gmp::hooks for {what} has panicked or unwound, at a switch of goroutine {}. It must not: have it \
                  catch what may panic",

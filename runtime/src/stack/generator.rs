@@ -1,30 +1,30 @@
-//! The switch over the crate `generator`: for architectures that `switch.rs` does not speak, and on x86-64 as a
-//! cross-check.
+//! The switch over the crate `generator`: for architectures that `switch.rs` does not support, and on x86-64 as a cross-check.
 //!
 //! The interface is the same. These differences all come from that crate:
 //! - Each stack is a mapping of its own, split by the guard page (which comes on top of the size), made by `Coro::new`
 //!   and unmapped by `retire`. So a process has `vm.max_map_count` / 2 goroutines at most.
 //! - The crate panics when the kernel refuses a stack; `Coro::new` catches that (the hook has printed it by then). A goroutine
-//!   that waits for its stack asks again and again: until a stack was had, `Coro::new` asks the kernel itself beforehand.
+//!   that waits for its stack asks again and again: after a refusal, `Coro::new` asks the kernel itself beforehand until a
+//!   stack was made.
 //! - The crate's handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and the crate's panic hook
 //!   goes around the user's at the first resume in the process.
-//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, which aborts here.
-//! - To drop a suspended generator is to resume it with a panic, on whatever thread drops it. So a Coro keeps the
-//!   generator in `ManuallyDrop`, and only `retire` drops one.
+//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, on which we abort.
+//! - Dropping a suspended generator resumes it with a panic, on the thread that drops it. So a Coro keeps the generator in
+//!   `ManuallyDrop`, and only `retire` drops it.
 //! - Such an overflow is reported in the crate's words: no goroutine, no spawn site, no frames.
 //! - `with_stack` is an inner generator (`call_on`): a panic inside is caught at the generator's edge and goes on outside, so a
 //!   backtrace ends there.
-//! - No goroutine or plain thread is unwound from outside: the look at the frames (`native/frames`) says no to each
-//!   throw, as a walk over that crate's stacks might not end. The end of a context, of a runtime, or a `goexit` that
-//!   was caught reaches only calls that return an error for that (`OnInterrupt::Returning`); all others wait on, the
-//!   send of a promise among them. A runtime that ends leaves all that are parked.
+//! - No goroutine or plain thread is unwound from outside: the look at the frames (`native/frames`) forbids each throw, as a
+//!   walk over that crate's stacks might not end. The end of a context, of a runtime, or a `goexit` that was caught reaches
+//!   only calls that return an error for it (`OnInterrupt::Returning`); all other calls wait on, the send of a promise among
+//!   them. A runtime that ends leaves all parked goroutines behind.
 //! - The panic hook runs on the stack of the goroutine that panics (`native/hook.rs`). A panic with less stack left than the
 //!   hook takes, some 30 KiB for std's with a backtrace, is an overflow and ends the process.
 //! - A dump shows no frames.
 //! - The crate's look-up of the current context reads a thread-local, the address of which a compiler may keep across
 //!   the switch: `suspend` reaches it through one `#[inline(never)]` function, which returns after every switch.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -43,18 +43,18 @@ use crate::host::Frames;
 pub(crate) const MIN_STACK: usize = 16 << 10;
 /// The biggest stack; larger requests are an error.
 pub(crate) const MAX_STACK: usize = 64 << 20;
-/// The crate guards a stack by one page, whatever is asked for.
+/// The crate guards a stack by one page, whatever the runtime asks for.
 pub(crate) const GUARD: usize = 4 << 10;
 /// As on the other backend.
 pub(crate) const MAX_GUARD: usize = 1 << 20;
 
-/// What a goroutine yields and receives words by. The yielder lies on the goroutine's own stack.
+/// The yielder, by which a goroutine yields and receives words. It lies on the goroutine's own stack.
 type Yielder = Scope<'static, 'static, usize, usize>;
 
 /// The goroutine that an M runs now; one for each M.
 #[derive(Debug)]
 pub(crate) struct Home {
-    /// Where that goroutine's yielder is to be found.
+    /// Where to find that goroutine's yielder.
     link: Cell<*const Cell<*mut Yielder>>,
 }
 
@@ -62,6 +62,12 @@ impl Home {
     pub(crate) const fn new() -> Home {
         Home { link: Cell::new(ptr::null()) }
     }
+
+    /// No tool learns of this backend's stacks.
+    pub(crate) fn begun() {}
+
+    /// Does the same as `begun`.
+    pub(crate) fn end(&self) {}
 }
 
 /// How a goroutine ends: the home of the M on which the goroutine ends, and the word of the last resume.
@@ -76,7 +82,7 @@ pub(crate) struct End {
 /// aborts the process, as in every `extern` function.
 pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 
-/// The stacks of one runtime: a count, the crate maps them itself.
+/// The stacks of one runtime: only a count, as the crate maps the stacks itself.
 #[derive(Debug)]
 pub(crate) struct StackPool {
     in_use: AtomicUsize,
@@ -111,12 +117,12 @@ impl StackPool {
         false
     }
 
-    /// Returns `false`: nothing is kept that could age.
+    /// Returns `false`: the pool keeps nothing that could age.
     pub(crate) fn age(&self) -> bool {
         false
     }
 
-    /// Returns `false`: nothing is kept that could be trimmed.
+    /// Returns `false`: the pool keeps nothing that could be trimmed.
     pub(crate) fn trim_some(&self) -> bool {
         false
     }
@@ -126,7 +132,7 @@ impl StackPool {
 #[derive(Debug, Default)]
 pub(crate) struct StackCache;
 
-/// A request's bytes, rounded up to a power of two.
+/// Returns a request's bytes, rounded up to a power of two.
 fn rounded(size: usize) -> io::Result<usize> {
     if size > MAX_STACK {
         let text = format!("a stack of {size} bytes: the biggest is {MAX_STACK}");
@@ -138,7 +144,7 @@ fn rounded(size: usize) -> io::Result<usize> {
 /// Returns an error if the kernel has no stack of `size` bytes now: the mapping, split by its guard.
 fn look_for(size: usize) -> io::Result<()> {
     let (bytes, prot) = (size + GUARD, libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a new mapping, of which nothing is used, and which goes at once.
+    // SAFETY: a new mapping, which is not used, and is unmapped at once.
     unsafe {
         let at = libc::mmap(ptr::null_mut(), bytes, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
         if at == libc::MAP_FAILED {
@@ -160,7 +166,7 @@ fn look_for(size: usize) -> io::Result<()> {
 #[derive(Debug)]
 #[must_use = "dropping a Coro leaks its stack: retire it"]
 pub(crate) struct Coro {
-    generator: ManuallyDrop<LocalGenerator<'static, usize, usize>>,
+    generator: UnsafeCell<ManuallyDrop<LocalGenerator<'static, usize, usize>>>,
     /// A Box that `retire` frees. The goroutine writes the link before the entry begins; null before.
     pub(crate) link: *mut Cell<*mut Yielder>,
     size: usize,
@@ -206,10 +212,10 @@ impl Coro {
                 if pool.short.load(Relaxed) {
                     pool.short.store(false, Relaxed);
                 }
-                Ok(Coro { generator: ManuallyDrop::new(generator), link, size })
+                Ok(Coro { generator: UnsafeCell::new(ManuallyDrop::new(generator)), link, size })
             }
             Err(payload) => {
-                // SAFETY: made above, and the body that knew it is gone.
+                // SAFETY: the cell was made above, and the body that knew it is gone.
                 drop(unsafe { Box::from_raw(link) });
                 // Relaxed: as above.
                 pool.short.store(true, Relaxed);
@@ -219,38 +225,40 @@ impl Coro {
         }
     }
 
-    /// Runs the goroutine until it suspends or the entry returns, and gives the word of either.
+    /// Runs the goroutine until it suspends or the entry returns, and returns the word of either.
     ///
     /// # Safety
-    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with that home
-    /// meanwhile.
+    /// The entry has not returned yet. `home` is the calling M's own. Meanwhile nothing else is resumed with that home, and no
+    /// other M resumes this coroutine.
     #[inline(always)]
-    pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
+    pub(crate) unsafe fn resume(&self, home: &Home, word: usize) -> usize {
         home.link.set(self.link);
-        match catch_unwind(AssertUnwindSafe(|| self.generator.raw_send(Some(word)))) {
+        // SAFETY: by this function's contract; elsewhere only those that own the Coro use the generator.
+        let generator = unsafe { &mut *self.generator.get() };
+        match catch_unwind(AssertUnwindSafe(|| generator.raw_send(Some(word)))) {
             Ok(answer) => answer.expect("Coro::resume: its entry has returned"),
-            // The crate's handler has said so on stderr; there are frames on that stack that were not unwound.
+            // The crate's handler has reported the overflow on stderr; there are frames on that stack that were not unwound.
             Err(_overflow) => process::abort(),
         }
     }
 
-    /// As `depth`: the crate does not tell where the frames are.
+    /// Does nothing: the crate does not say where the frames are.
     pub(crate) fn fetch(&self) {}
 
-    /// Bytes of the stack in use during a suspension: the crate does not tell.
+    /// Returns `None`: the crate does not say how many bytes of a stack are in use.
     pub(crate) fn depth(&self) -> Option<usize> {
         None
     }
 
-    /// As `depth`.
+    /// Returns the same as `depth`.
     pub(crate) fn touched(&self) -> Option<usize> {
         None
     }
 
-    /// Each stack is a fresh mapping.
+    /// Does nothing: each stack is a fresh mapping.
     pub(crate) fn forget(&self) {}
 
-    /// Reads none: where the crate keeps a saved context is its own affair.
+    /// Reads none: the crate does not say where it keeps a saved context.
     ///
     /// # Safety
     /// None is needed here.
@@ -263,18 +271,18 @@ impl Coro {
         pool.in_use.fetch_sub(size, Relaxed);
     }
 
-    /// As `retire`, and the reservation stands.
+    /// Does the same as `retire`, but the reservation remains.
     pub(crate) fn put_back(mut self, _pool: &StackPool) {
         // SAFETY: `new` made the cell, which is freed below.
         let never_began = unsafe { (*self.link).get().is_null() };
-        assert!(self.generator.is_done() || never_began, "Coro::retire: it is suspended");
+        assert!(self.generator.get_mut().is_done() || never_began, "Coro::retire: it is suspended");
         // SAFETY: `self` is not used after this; the frames that could read the cell are gone, see the
         // assertion.
         drop(unsafe { Box::from_raw(self.link) });
         // SAFETY: `self` is not used after this.
-        let generator = unsafe { ManuallyDrop::take(&mut self.generator) };
-        // A stack that was used to the last word without an overflow makes the crate panic here, after the hook's
-        // message; the memory goes back all the same.
+        let generator = unsafe { ManuallyDrop::take(self.generator.get_mut()) };
+        // If a stack was used to the last word without an overflow, the crate panics here, after the hook's message; the memory
+        // goes back all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(generator)));
     }
 }
@@ -292,8 +300,8 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
     unsafe { yield_by((*(*home).link.get()).get(), word) }
 }
 
-/// Calls `f` on a stack of `size` bytes, that of a generator inside of the goroutine's: the inner generator's words are passed
-/// on, outwards and back, at each suspension. On a goroutine the stack is from `pool`; a plain thread does not suspend.
+/// Calls `f` on a stack of `size` bytes, that of a generator inside the goroutine's: this function passes the inner generator's
+/// words on, outwards and back, at each suspension. On a goroutine the stack is from `pool`; a plain thread does not suspend.
 ///
 /// # Errors
 /// Those of `StackPool::reserve` and `Coro::new`.
@@ -301,7 +309,7 @@ pub(crate) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     let of_threads = StackPool::new(None, GUARD);
     let pool = pool.unwrap_or(&of_threads);
     let link = M::<Native>::current().filter(|m| m.g().is_some()).map(|m| m.local.home.link.get());
-    // SAFETY: the link of the calling goroutine, which stays as long as the goroutine runs: see `retire`.
+    // SAFETY: the link of the calling goroutine stays as long as the goroutine runs: see `retire`.
     let link = link.map(|link| unsafe { &*link });
     let outer = link.map(Cell::get);
     let caught = Cell::new(Ok(()));
@@ -349,7 +357,7 @@ pub(crate) fn least_left(_address: usize) -> usize {
     usize::MAX
 }
 
-/// Apart from `call_on`, which goes on on other threads.
+/// A function apart from `call_on`, which may go on on other threads.
 #[inline(never)]
 fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {
     match catch_unwind(AssertUnwindSafe(|| inner.raw_send(Some(word)))) {

@@ -1,19 +1,23 @@
-//! Stacks and the switch between them: what both hosts run on.
+//! Stacks and the switch between them, on which both hosts run.
 //!
-//! The system's host and that of the models stand on the same stacks and the same switch; a build has one of the hosts. The
-//! backend `generator` has a `switch` of its own, which brings stacks along.
+//! The system's host and that of the models use the same stacks and the same switch; a build has one of the hosts. The backend
+//! `generator` has a `switch` of its own, with its own stacks.
 
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 pub(crate) mod annotate;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
+mod apx;
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 pub(crate) mod pool;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 #[path = "generator.rs"]
 pub(crate) mod switch;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 pub(crate) mod switch;
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+pub(crate) use switch as pool;
 #[cfg(all(test, not(gmp_loom)))]
-mod tests;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+pub(crate) mod tests;
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 pub(crate) mod traceback;
 pub(crate) mod unwind;

@@ -3,8 +3,9 @@
 //! resume, on g0:     R1 push rbp, rbx, own label · R2 home.g0 = rsp · R3 rsp = coro.sp · R4 jump to the label there
 //! suspend, on a G's: S1 push rbp, rbx, own label · S2 rsi = rsp · S3 rsp = home.g0 · S4 jump to the label there
 //! At either label:   drop the label, pop rbx, rbp; `resume` then stores rsi in coro.sp.
-//! One word travels in rdi, both ways. A goroutine's stack pointer is written by the M, after the save, under the
-//! `&mut Coro` of `resume`; so a checker that guards the Coro sees every use of its stack.
+//! One word travels in rdi, both ways. The M writes a goroutine's stack pointer, after the save, in `resume`; so a checker that
+//! guards the cell in which the Coro lies sees every use of its stack. `resume` has the Coro by a shared reference, because a
+//! goroutine that runs looks where its stack lies (`host/native/overflow/`).
 //!
 //! ```text
 //!            never ran                suspended
@@ -21,26 +22,27 @@
 //!   bottom   | guard page         |   | guard page              |
 //! ```
 //!
-//! What is saved: rbp and rbx by hand, since LLVM reserves both and takes neither as an operand. r12-r15 and all that a
-//! call may destroy (the other general registers, xmm/ymm/zmm 0-31, k0-k7, mm, st, tmm: `clobber_abi("sysv64")`) are
-//! declared as lost, so the compiler saves those which it uses and no others. The direction flag is clear and the x87
-//! stack empty at the edges of every asm block, by Rust's rules.
+//! What is saved: rbp and rbx by hand, since LLVM reserves both and takes neither as an operand. r12-r15 and all that a call
+//! may destroy (the other general registers, xmm/ymm/zmm 0-31, k0-k7, mm, st, tmm: `clobber_abi("sysv64")`) are declared as
+//! lost, so the compiler saves those that it uses and no others. rustc has no names for r16-r31: `apx.rs` refuses builds that
+//! use them. The direction flag is clear and the x87 stack empty at the edges of every asm block, by Rust's rules.
 //!
-//! What is not: mxcsr and the x87 control word (storing and loading them costs 126 ns). Code that changes the
-//! rounding mode or unmasks exceptions, which Rust does not allow anyway, must put them back before it
-//! suspends: the fourth clause of `migration`.
+//! What is not: mxcsr and the x87 control word (storing and loading them costs 126 ns). Code that changes the rounding mode or
+//! unmasks exceptions, which Rust does not allow anyway, must restore them before it suspends: the fourth clause of
+//! `migration`.
 //!
 //! Red zone: neither block is `nostack`, so the compiler assumes that the block pushes, keeps nothing below rsp, and
 //! has rsp 16-aligned there.
 //!
 //! Walks from a signal handler (profilers, crash reporters) come at any instruction. The compiler's unwind tables know nothing
-//! of the pushes here, nor of the change of stacks, so each block tells them that the frame has no caller: such a walk ends
+//! of the pushes here, nor of the change of stacks, so each block declares that the frame has no caller, and such a walk ends
 //! there. A walk that begins at a saved context (`traceback.rs`, a debugger) takes the label for a return address, and looks up
-//! the byte before: that is the `int3`, which nothing executes, and for which the function's own tables hold again.
+//! the byte before the label: that byte is the `int3`, which is never executed, and for which the function's own tables hold
+//! again.
 //!
-//! Jumps only: a `ret` to an address that no `call` pushed is mispredicted, and so is each later one. Under a shadow
-//! stack (CET) a goroutine's calls and the M's would pop each other's addresses; programs built by rustc do not ask for
-//! one.
+//! Jumps only: a `ret` to an address that no `call` pushed is mispredicted, and so is each later one. Under a shadow stack
+//! (CET) a goroutine's calls and the M's would pop each other's addresses; programs built by rustc do not ask for a shadow
+//! stack.
 //!
 //! Invariants: `Coro.sp` is null exactly when the entry has returned; a stack whose coroutine is suspended is
 //! never freed or reused.
@@ -66,12 +68,24 @@ pub(crate) struct Sp(*mut usize);
 #[repr(C)]
 pub(crate) struct Home {
     g0: Cell<Sp>,
-    pub(crate) told: annotate::Home,
+    told: annotate::Home,
 }
 
 impl Home {
     pub(crate) const fn new() -> Home {
         Home { g0: Cell::new(Sp(ptr::null_mut())), told: annotate::Home::new() }
+    }
+
+    /// The first act of a goroutine on a new stack.
+    #[inline(always)]
+    pub(crate) fn begun() {
+        annotate::begun();
+    }
+
+    /// The last act before the return from the entry, whose `End` has this home.
+    #[inline(always)]
+    pub(crate) fn end(&self) {
+        annotate::end(&self.told);
     }
 }
 
@@ -94,7 +108,7 @@ pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 #[derive(Debug)]
 #[must_use = "dropping a Coro leaks its stack: retire it"]
 pub(crate) struct Coro {
-    pub(crate) sp: Sp,
+    pub(crate) sp: Cell<Sp>,
     pub(crate) stack: StackMem,
     told: annotate::Stack,
 }
@@ -121,22 +135,22 @@ impl Coro {
         // aligned to a cache line.
         unsafe { sp.0.cast::<[usize; FRESH]>().write(words) };
         let told = annotate::Stack::new(stack.top(), stack.bytes());
-        Ok(Coro { sp, stack, told })
+        Ok(Coro { sp: Cell::new(sp), stack, told })
     }
 
-    /// Runs the goroutine until it suspends or the entry returns, and gives the word of either. Called on the M's own
-    /// stack.
+    /// Runs the goroutine until it suspends or the entry returns, and returns the word of either. Called on the M's own stack.
     ///
     /// # Safety
-    /// The entry has not returned yet. `home` is the calling M's own, and nothing else is resumed with that home
-    /// meanwhile.
+    /// The entry has not returned yet. `home` is the calling M's own. Meanwhile nothing else is resumed with that home, no
+    /// other M resumes this coroutine, and nobody reads its saved context.
     #[inline(always)]
-    pub(crate) unsafe fn resume(&mut self, home: &Home, word: usize) -> usize {
-        debug_assert!(!self.sp.0.is_null(), "Coro::resume: its entry has returned");
+    pub(crate) unsafe fn resume(&self, home: &Home, word: usize) -> usize {
+        let Sp(saved) = self.sp.get();
+        debug_assert!(!saved.is_null(), "Coro::resume: its entry has returned");
         let (answer, sp);
         let away = annotate::enter(&self.told, &home.told);
-        // SAFETY: `self.sp` was written by `new` or by the last `resume`: a saved context on a stack that is ours
-        // (`&mut self`). That context comes back by a jump to label 2 with rsp as stored in `home`, with rbp and rbx
+        // SAFETY: `new` or the last `resume` wrote `self.sp`: a saved context on a stack that is the caller's, by this
+        // function's contract. That context comes back by a jump to label 2 with rsp as stored in `home`, with rbp and rbx
         // still on this stack, and with every other register declared lost.
         unsafe {
             asm!(
@@ -159,7 +173,7 @@ impl Coro {
                 "pop rbp",
                 ".cfi_restore_state",
                 inout("rdi") word => answer,
-                inout("rsi") self.sp.0 => sp,
+                inout("rsi") saved => sp,
                 in("rdx") home.g0.as_ptr(),
                 out("r12") _,
                 out("r13") _,
@@ -169,31 +183,33 @@ impl Coro {
             );
         }
         annotate::back(away, &self.told);
-        self.sp = Sp(sp);
+        self.sp.set(Sp(sp));
         answer
     }
 
-    /// Has the cache bring the innermost frames of a suspended context: those of a wait for a socket, and the beginning of
-    /// the caller's buffer.
+    /// Prefetches the innermost frames of a suspended context: those of a wait for a socket, and the beginning of the caller's
+    /// buffer.
     #[inline(always)]
     pub(crate) fn fetch(&self) {
         const FRAMES: usize = 768;
-        (0..FRAMES).step_by(64).for_each(|at| prefetch(self.sp.0.wrapping_byte_add(at)));
+        let Sp(saved) = self.sp.get();
+        (0..FRAMES).step_by(64).for_each(|at| prefetch(saved.wrapping_byte_add(at)));
     }
 
-    /// Bytes of the stack in use during a suspension, with those above the start. Not known while the goroutine goes on
-    /// on another stack (`host/native/segment.rs`).
+    /// Returns how many bytes of the stack are in use during a suspension, with those above the start; `None` while the
+    /// goroutine runs on another stack (`host/native/segment.rs`).
     pub(crate) fn depth(&self) -> Option<usize> {
-        let (extent, sp) = (self.stack.extent(), self.sp.0.addr());
+        let (extent, sp) = (self.stack.extent(), self.sp.get().0.addr());
         extent.holds(sp).then(|| extent.top - sp)
     }
 
-    /// How many bytes were touched since `forget`, down to the lowest page that is in memory.
+    /// Returns how many bytes were touched since `forget`, down to the lowest page that is in memory.
     pub(crate) fn touched(&self) -> Option<usize> {
         self.stack.extent().touched()
     }
 
-    /// Gives back what was touched before. Nothing has run on the stack yet: what `new` has written lies in the top page.
+    /// Gives the pages that were touched before back to the kernel. Nothing has run on the stack yet: the words that `new` has
+    /// written are in the top page.
     pub(crate) fn forget(&self) {
         self.stack.extent().forget();
     }
@@ -201,32 +217,36 @@ impl Coro {
     /// Reads the frames of a suspended coroutine; there are none before the first resume.
     ///
     /// # Safety
-    /// The caller has the coroutine for itself meanwhile: no M resumes the coroutine.
+    /// The caller has the coroutine for itself meanwhile: no M resumes it.
     pub(crate) unsafe fn frames(&self, frames: &mut Frames) {
-        if !self.sp.0.is_null() && self.sp != Coro::fresh(&self.stack) {
+        let sp = self.sp.get();
+        if !sp.0.is_null() && sp != Coro::fresh(&self.stack) {
             // SAFETY: the last `resume` stored what `suspend` had left there.
-            unsafe { traceback::walk(self.sp.0, frames) };
+            unsafe { traceback::walk(sp.0, frames) };
         }
     }
 
     /// Gives the stack back: the entry has returned, or never began.
+    #[inline(always)]
     pub(crate) fn retire(self, pool: &StackPool, cache: &mut StackCache) {
-        let idle = self.sp.0.is_null() || self.sp == Coro::fresh(&self.stack);
-        assert!(idle, "Coro::retire: it is suspended (sp {:p})", self.sp.0);
+        let sp = self.sp.get();
+        let idle = sp.0.is_null() || sp == Coro::fresh(&self.stack);
+        assert!(idle, "Coro::retire: it is suspended (sp {:p})", sp.0);
         self.told.retire();
         // SAFETY: no frame is left on the stack, see the assertion.
         unsafe { pool.give(cache, self.stack) };
     }
 
-    /// As `retire`, of a stack on which nothing has run: the reservation stands.
+    /// Does the same as `retire`, for a stack on which nothing has run: the reservation remains.
     pub(crate) fn put_back(self, pool: &StackPool) {
-        assert!(self.sp == Coro::fresh(&self.stack), "Coro::put_back: it has run (sp {:p})", self.sp.0);
+        let sp = self.sp.get();
+        assert!(sp == Coro::fresh(&self.stack), "Coro::put_back: it has run (sp {:p})", sp.0);
         self.told.retire();
         // SAFETY: there was never a frame on the stack, see the assertion.
         unsafe { pool.put_back(self.stack) };
     }
 
-    /// The stack pointer of a coroutine that has not run yet; a suspended one lies lower.
+    /// Returns the stack pointer of a coroutine that has not run yet; that of a suspended coroutine is lower.
     fn fresh(stack: &StackMem) -> Sp {
         Sp(stack.start().cast::<usize>().wrapping_sub(FRESH))
     }
@@ -281,8 +301,9 @@ pub(crate) unsafe fn suspend(home: *const Home, word: usize) -> usize {
 
 /// The first and outermost frame of every goroutine: calls the entry, then leaves this stack for good.
 ///
-/// A walk over the stack ends here: an unwinder is told that this frame has no caller, one without the tables finds
-/// zero in rbp and where the caller's address would lie. (With neither the walk reads beyond the slot, and faults.)
+/// A walk over the stack ends here: the tables tell an unwinder that this frame has no caller, and an unwinder without the
+/// tables finds zero in rbp and in the place of the caller's address. (With neither, the walk reads beyond the slot, and
+/// faults.)
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn trampoline() {
     naked_asm!(

@@ -1,4 +1,4 @@
-//! The frames of a suspended goroutine, read from outside: of x86-64, beside `switch.rs`.
+//! The frames of a suspended goroutine, read from outside: for x86-64, beside `switch.rs`.
 //!
 //! The unwinder can only begin at its caller. So the walk calls it beneath a frame whose unwind table tells a lie: that
 //! the frame was called from the place where the goroutine has suspended.
@@ -11,13 +11,13 @@
 //!     begin              "its caller" ──────┘      rbx                      CFA - 16
 //!     _Unwind_Backtrace                            label: after its jump    CFA - 24, "the return address"
 //! ```
-//! The switch declares all other registers as lost, so the frames that need r12 to r15 have them where their own tables
-//! say. The walk ends at the trampoline, as each walk on that stack does; the walk goes by the tables alone, and asks
-//! of no address whether that lies on this stack.
+//! The switch declares all other registers as lost, so the frames that need r12 to r15 have them where their own tables say.
+//! The walk ends at the trampoline, as each walk on that stack does; it goes by the tables alone, and does not check whether an
+//! address lies on this stack.
 //!
 //! The walk writes nothing to the goroutine's stack, and some 1.6 KB to the dumper's. The walk takes no lock and allocates
-//! nothing where the unwinder finds the tables without, which is by `_dl_find_object` of glibc 2.35 and later; older ones, and
-//! musl, lock the list of loaded objects. What a process does only once, `frames::prepare` has done at the start.
+//! nothing if the unwinder finds the tables by `_dl_find_object` of glibc 2.35 and later; with an older glibc, and with musl,
+//! the unwinder locks the list of loaded objects. `frames::prepare` has done at the start what a process does only once.
 
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
@@ -27,7 +27,7 @@ use crate::host::Frames;
 
 /// One walk.
 struct Walk<'a> {
-    /// Where the goroutine goes on. What comes before are our own frames.
+    /// Where the goroutine goes on. The frames before that are our own.
     label: usize,
     there: bool,
     frames: &'a mut Frames,
@@ -83,10 +83,11 @@ extern "C" fn note(context: *mut Context, walk: *mut c_void) -> c_int {
     let pc = unsafe { _Unwind_GetIPInfo(context, &raw mut before) };
     walk.there |= pc == walk.label;
     if pc == 0 {
-        // The caller of the outermost frame, as some unwinders show that.
+        // The caller of the outermost frame, as some unwinders show it.
         return ENOUGH;
     }
-    // A frame that a signal has interrupted stands at an instruction, the others behind a call. All are shown by the latter.
+    // A frame that a signal has interrupted stands at an instruction, the others after a call. Addresses of the first kind are
+    // made to look like the others.
     let goes_on = !walk.there || walk.frames.push(pc + usize::from(before != 0));
     if goes_on { ON } else { ENOUGH }
 }
@@ -148,7 +149,7 @@ mod tests {
     fn the_frames_are_those_that_a_goroutine_sees_itself() {
         let (pool, mut cache, home) = (StackPool::new(None, GUARD), StackCache::default(), Home::new());
         pool.reserve(None, 64 << 10).unwrap();
-        let mut coro = Coro::new(&pool, &mut cache, 64 << 10, entry).unwrap();
+        let coro = Coro::new(&pool, &mut cache, 64 << 10, entry).unwrap();
         let frames = |coro: &Coro| {
             let mut frames = Frames::new();
             // SAFETY: this thread alone has the coroutine, and does not resume that meanwhile.

@@ -1,9 +1,9 @@
-//! Guards that own an `Arc` of their lock, in place of a borrow: they may be stored, returned, and sent to goroutines.
+//! Guards that own an `Arc` of their lock, in place of a borrow: they can be stored, returned, and sent to goroutines.
 
 use crate::host::{Active, Clock};
 use crate::prim::Arc;
 use crate::sync::futures::{LockArc, ReadArc, WriteArc};
-use crate::sync::guard::{lets_others_in, unlocked, writes_meanwhile};
+use crate::sync::guard::{lets_others_in, unlocked, upgrades, writes_meanwhile};
 use crate::sync::mutex::Mutex;
 use crate::sync::raw_rwlock::Kind;
 use crate::sync::rwlock::RwLock;
@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// A guard that owns an `Arc` of its lock: what all of them share.
+/// The common part of the guards that own an `Arc` of their lock.
 macro_rules! arc_guard {
     ($(#[$doc:meta])* $guard:ident, $lock:ident, $unlock:ident, $accessor:ident, $bound:path) => {
         $(#[$doc])*
@@ -25,14 +25,15 @@ macro_rules! arc_guard {
             bounds: std::marker::PhantomData<*mut ()>,
         }
 
-        // SAFETY: any thread may unlock; the last `Arc`, which drops the value, may be this one. A guard of an `RwLock` is also
-        // an `Arc` of the lock, and a writer's becomes a reader's beside those of other threads: so it asks for `Sync`, too.
+        // SAFETY: any thread may unlock; this `Arc` may be the last one, which drops the value. A guard of an `RwLock` also
+        // gives the `Arc` of the lock, and a writer's guard can become a reader's beside those of other threads: so such a
+        // guard requires `Sync`, too.
         unsafe impl<T: ?Sized + Send + $bound> Send for $guard<T> {}
         // SAFETY: a shared guard gives `&T`, and the `Arc` of a lock that is Sync.
         unsafe impl<T: ?Sized + Send + Sync> Sync for $guard<T> {}
 
         impl<T: ?Sized> $guard<T> {
-            /// The lock is held for the guard.
+            /// Makes the guard of a lock that the caller holds.
             pub(super) fn of(lock: &Arc<$lock<T>>) -> Self {
                 Self::holds(Arc::clone(lock))
             }
@@ -54,10 +55,10 @@ macro_rules! arc_guard {
                 lock
             }
 
-            /// The lock stays held.
+            /// Returns the lock, which stays held.
             fn disarm(self) -> Arc<$lock<T>> {
                 let it = ManuallyDrop::new(self);
-                // SAFETY: read once, from a guard that is dropped no more.
+                // SAFETY: read once, from a guard that is never dropped.
                 unsafe { ptr::read(&it.lock) }
             }
         }
@@ -128,6 +129,7 @@ lets_others_in!(ArcRwLockReadGuard, read_arc, Read, unlock_read);
 lets_others_in!(ArcRwLockUpgradableReadGuard, upgradable_read_arc, Upgradable, unlock_upgradable);
 lets_others_in!(ArcRwLockWriteGuard, write_arc, Write, unlock_write);
 writes_meanwhile!(ArcRwLockUpgradableReadGuard, upgradable_read_arc);
+upgrades!(ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard);
 
 impl<T: ?Sized> Mutex<T> {
     /// As [`lock`](Self::lock), with a guard that owns an `Arc` of the mutex.
@@ -155,8 +157,8 @@ impl<T: ?Sized> Mutex<T> {
         ArcMutexGuard::of(self)
     }
 
-    /// As [`lock_async`](Self::lock_async), with a guard that owns an `Arc` of the mutex. The future owns one, too, and so
-    /// may be spawned.
+    /// As [`lock_async`](Self::lock_async), with a guard that owns an `Arc` of the mutex. The future owns one, too, so it can
+    /// be spawned.
     ///
     /// ```
     /// use gmp::sync::Mutex;
@@ -171,7 +173,8 @@ impl<T: ?Sized> Mutex<T> {
         LockArc::new(Arc::clone(self), raw_mutex::Locking::new())
     }
 
-    /// As [`lock_arc`](Self::lock_arc) if the mutex is free; `None` if it is locked. Does not block.
+    /// As [`lock_arc`](Self::lock_arc) if the mutex is free; returns `None` if it is locked. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_lock_arc(self: &Arc<Self>) -> Option<ArcMutexGuard<T>> {
         self.raw.try_lock().then(|| ArcMutexGuard::of(self))
     }
@@ -180,14 +183,16 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_lock_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcMutexGuard<T>> {
-        self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| ArcMutexGuard::of(self))
+        self.raw.lock_until(Active::after(timeout)).then(|| ArcMutexGuard::of(self))
     }
 
     /// As [`lock_arc`](Self::lock_arc), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_lock_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcMutexGuard<T>> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| ArcMutexGuard::of(self))
     }
@@ -246,14 +251,14 @@ impl<T: ?Sized> RwLock<T> {
         ArcRwLockReadGuard::of(self)
     }
 
-    /// As [`read_async`](Self::read_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
-    /// may be spawned.
+    /// As [`read_async`](Self::read_async), with a guard that owns an `Arc` of the lock. The future owns one, too, so it can be
+    /// spawned.
     pub fn read_arc_async(self: &Arc<Self>) -> ReadArc<T> {
         ReadArc::new(Arc::clone(self), raw_rwlock::Locking::new(Kind::Read))
     }
 
-    /// As [`write_async`](Self::write_async), with a guard that owns an `Arc` of the lock. The future owns one, too, and so
-    /// may be spawned.
+    /// As [`write_async`](Self::write_async), with a guard that owns an `Arc` of the lock. The future owns one, too, so it can
+    /// be spawned.
     ///
     /// ```
     /// use gmp::sync::RwLock;
@@ -268,7 +273,8 @@ impl<T: ?Sized> RwLock<T> {
         WriteArc::new(Arc::clone(self), raw_rwlock::Locking::new(Kind::Write))
     }
 
-    /// As [`read_arc`](Self::read_arc) if that is possible at once; `None` otherwise. Does not block.
+    /// As [`read_arc`](Self::read_arc) if that is possible at once; returns `None` otherwise. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_arc(self: &Arc<Self>) -> Option<ArcRwLockReadGuard<T>> {
         self.raw.try_lock_in_line(Kind::Read).then(|| ArcRwLockReadGuard::of(self))
     }
@@ -277,15 +283,16 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcRwLockReadGuard<T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Read, Some(until)).then(|| ArcRwLockReadGuard::of(self))
+        self.raw.lock(Kind::Read, Some(Active::after(timeout))).then(|| ArcRwLockReadGuard::of(self))
     }
 
     /// As [`read_arc`](Self::read_arc), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcRwLockReadGuard<T>> {
         self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| ArcRwLockReadGuard::of(self))
     }
@@ -310,7 +317,8 @@ impl<T: ?Sized> RwLock<T> {
         ArcRwLockWriteGuard::of(self)
     }
 
-    /// As [`write_arc`](Self::write_arc) if that is possible at once; `None` otherwise. Does not block.
+    /// As [`write_arc`](Self::write_arc) if that is possible at once; returns `None` otherwise. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_write_arc(self: &Arc<Self>) -> Option<ArcRwLockWriteGuard<T>> {
         self.raw.try_lock(Kind::Write).then(|| ArcRwLockWriteGuard::of(self))
     }
@@ -319,15 +327,16 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_write_arc_for(self: &Arc<Self>, timeout: Duration) -> Option<ArcRwLockWriteGuard<T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Write, Some(until)).then(|| ArcRwLockWriteGuard::of(self))
+        self.raw.lock(Kind::Write, Some(Active::after(timeout))).then(|| ArcRwLockWriteGuard::of(self))
     }
 
     /// As [`write_arc`](Self::write_arc), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_write_arc_until(self: &Arc<Self>, timeout: Instant) -> Option<ArcRwLockWriteGuard<T>> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| ArcRwLockWriteGuard::of(self))
     }
@@ -341,8 +350,9 @@ impl<T: ?Sized> RwLock<T> {
         ArcRwLockUpgradableReadGuard::of(self)
     }
 
-    /// As [`upgradable_read_arc`](Self::upgradable_read_arc) if that is possible at once; `None` otherwise. Does not
+    /// As [`upgradable_read_arc`](Self::upgradable_read_arc) if that is possible at once; returns `None` otherwise. Does not
     /// block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read_arc(self: &Arc<Self>) -> Option<ArcRwLockUpgradableReadGuard<T>> {
         self.raw.try_lock(Kind::Upgradable).then(|| ArcRwLockUpgradableReadGuard::of(self))
     }
@@ -351,18 +361,21 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read_arc_for(
         self: &Arc<Self>,
         timeout: Duration,
     ) -> Option<ArcRwLockUpgradableReadGuard<T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Upgradable, Some(until)).then(|| ArcRwLockUpgradableReadGuard::of(self))
+        self.raw
+            .lock(Kind::Upgradable, Some(Active::after(timeout)))
+            .then(|| ArcRwLockUpgradableReadGuard::of(self))
     }
 
     /// As [`upgradable_read_arc`](Self::upgradable_read_arc), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read_arc_until(
         self: &Arc<Self>,
         timeout: Instant,
@@ -390,51 +403,11 @@ impl<T: ?Sized> ArcRwLockWriteGuard<T> {
 }
 
 impl<T: ?Sized> ArcRwLockUpgradableReadGuard<T> {
-    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone.
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
-    pub fn upgrade(s: Self) -> ArcRwLockWriteGuard<T> {
-        s.lock.raw.lock(Kind::Upgrade, None);
-        s.upgraded()
-    }
-
-    /// Makes the read a write, if there is no other reader. Does not block.
-    ///
-    /// # Errors
-    /// `s`, if there is another reader.
-    pub fn try_upgrade(s: Self) -> Result<ArcRwLockWriteGuard<T>, Self> {
-        if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
-    /// As [`upgrade`](Self::upgrade), for at most `timeout`.
-    ///
-    /// # Unwinds
-    /// As [`upgrade`](Self::upgrade).
-    ///
-    /// # Errors
-    /// `s`, if another reader is still there then.
-    pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<ArcRwLockWriteGuard<T>, Self> {
-        let until = Active::now().saturating_add(timeout);
-        if s.lock.raw.lock(Kind::Upgrade, Some(until)) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
-    /// As [`upgrade`](Self::upgrade), until `timeout` at most.
-    ///
-    /// # Unwinds
-    /// As [`upgrade`](Self::upgrade).
-    ///
-    /// # Errors
-    /// `s`, if another reader is still there then.
-    pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<ArcRwLockWriteGuard<T>, Self> {
-        if s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
     fn upgraded(self) -> ArcRwLockWriteGuard<T> {
         ArcRwLockWriteGuard::holds(self.disarm())
     }
 
-    /// Makes the upgradable read a plain one, so that others may have the upgradable one.
+    /// Makes the upgradable read a plain one, so another caller can have the upgradable read.
     pub fn downgrade(s: Self) -> ArcRwLockReadGuard<T> {
         let lock = s.disarm();
         lock.raw.downgrade_upgradable();

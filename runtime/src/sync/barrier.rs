@@ -1,32 +1,38 @@
-//! A barrier: waiters go on together.
+//! A barrier: waiters continue together.
 //!
-//! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the lock.
-//! A waiter whose wait an interrupt has claimed still counts until the waiter has taken the lock. If the round is open
-//! by then, the waiter goes on as one of the `size`, and the interrupt is delivered at the waiter's next park. If the
-//! round is closed, the waiter takes itself off the count and unwinds. So an open round lets exactly `size` waiters go
-//! on. A waiter that its runtime leaves behind is taken off the count by its abandon hook.
+//! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the lock. A waiter
+//! whose wait an interrupt has claimed still counts until the waiter has taken the lock. If the round is open by then, the
+//! waiter continues as one of the `size`, and the interrupt is delivered at the waiter's next park. If the round is closed, the
+//! waiter takes itself off the count and unwinds. So an open round releases exactly `size` waiters. If its runtime leaves a
+//! waiter behind, its abandon hook takes it off the count.
+//!
+//! A limit ends a wait as an interrupt does: the waiter leaves the count, or continues as one of the `size`. The obvious way is
+//! Java's, where a waiter that gives up breaks the barrier for all. Here a waiter that is unwound, whose future is dropped, or
+//! whose limit has passed leaves the others to wait for one more arrival; if none will come, the program has to tell them.
 //!
 //! Checked by `models/barrier.rs`.
 
-use crate::host::Active;
+use crate::host::{Active, Clock};
+use crate::impls::opaque;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{Gone, HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
-use crate::wait::task::TaskWait;
+use crate::wait::task::{Readied, TaskWait};
 use crate::wait::waiter::{How, Wait};
-use std::fmt;
+use gmp_timers::Nanos;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-/// Blocks the waiters until `n` have come, and then lets all of them go on; any number of times. Signatures and
-/// behaviour are those of `std::sync::Barrier`.
+/// Blocks waiters until `n` have come, and then releases all of them; any number of times. Signatures and behaviour are those
+/// of `std::sync::Barrier`.
 ///
-/// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) does not count any
-/// more: of each round exactly `n` waiters return, one of them as the leader. If the round opens before an interrupted
-/// waiter was taken off the count, the waiter returns, and is interrupted at the next park. (A goroutine that its
-/// runtime leaves behind after the round has opened counts as returned.)
+/// Goroutines and plain threads may be mixed. A waiter that is unwound out of [`wait`](Self::wait) no longer counts: in each
+/// round exactly `n` waiters return, one of them as the leader. If the round opens before an interrupted waiter was taken off
+/// the count, the waiter returns, and is interrupted at the next park. (A goroutine that its runtime leaves behind after the
+/// round has opened counts as returned.)
 ///
 /// ```
 /// use gmp::{go, sync::Barrier};
@@ -61,7 +67,7 @@ struct State {
     waiters: WaitQueue<Membership>,
 }
 
-/// What a waiter waits for: the end of this round.
+/// The membership of a waiter in a round, whose end the waiter waits for.
 struct Membership {
     barrier: *const Barrier,
     round: usize,
@@ -71,8 +77,8 @@ struct Membership {
 unsafe impl Send for Membership {}
 
 impl State {
-    /// Counts a waiter that arrives. Returns `true` if it is the last of `size`: then the round is open, and the others are
-    /// notified.
+    /// Counts a waiter that arrives. Returns `true` if it is the last of `size`: then the round is open, and this call has
+    /// notified the others.
     fn arrive(&mut self, size: usize, notified: &mut Notified<Membership>) -> bool {
         self.arrived += 1;
         let last = self.arrived >= size;
@@ -99,15 +105,16 @@ impl HasWaitQueue for State {
     fn waiters(&mut self, _membership: &Membership) -> &mut WaitQueue<Membership> {
         &mut self.waiters
     }
-    fn settle(membership: &Membership, _notified: bool) {
+    fn settle(membership: &Membership, _notified: bool) -> Readied<Active> {
         // SAFETY: the record's owner never runs again, and borrows the barrier for good.
         let barrier = unsafe { &*membership.barrier };
-        mutant!(BarrierCountsTheLeft: return);
+        mutant!(BarrierCountsTheLeft: return Readied::new());
         barrier.state.lock().leave(membership.round);
+        Readied::new()
     }
 }
 
-/// What [`Barrier::wait`] returns.
+/// The result of [`Barrier::wait`].
 ///
 /// ```
 /// use gmp::sync::Barrier;
@@ -155,6 +162,45 @@ impl Barrier {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) -> BarrierWaitResult {
+        self.wait_in(None).expect("wait: the round has opened, as there is no limit")
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`. Returns `None` if the round has not opened by then: the caller no longer
+    /// counts, and the others of the round wait for one more arrival, by any caller. The limit also holds where nothing can be
+    /// unwound.
+    ///
+    /// ```
+    /// use gmp::sync::Barrier;
+    /// use std::time::Duration;
+    ///
+    /// let barrier = Barrier::new(2);
+    /// assert!(barrier.wait_timeout(Duration::from_millis(1)).is_none());
+    /// std::thread::scope(|scope| {
+    ///     // Both come, and each is counted once.
+    ///     let other = scope.spawn(|| barrier.wait().is_leader());
+    ///     let mine = barrier.wait_timeout(Duration::from_secs(60)).unwrap();
+    ///     assert_ne!(mine.is_leader(), other.join().unwrap());
+    /// });
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "`None` says that the round has not opened"]
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<BarrierWaitResult> {
+        self.wait_in(Some(Active::after(timeout)))
+    }
+
+    /// As [`wait_timeout`](Self::wait_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "`None` says that the round has not opened"]
+    pub fn wait_deadline(&self, deadline: Instant) -> Option<BarrierWaitResult> {
+        self.wait_in(Some(Active::nanos(deadline)))
+    }
+
+    #[inline(always)]
+    fn wait_in(&self, until: Option<Nanos>) -> Option<BarrierWaitResult> {
         let wait = Wait::begin();
         let mut notified = Notified::new();
         let mut state = self.state.lock();
@@ -162,30 +208,32 @@ impl Barrier {
             drop(state);
             wait.withdraw();
             notified.ready();
-            return BarrierWaitResult(true);
+            return Some(BarrierWaitResult(true));
         }
         let round = state.round;
-        let membership = Membership { barrier: self, round };
-        match wait_in(wait, &self.state, state, (membership, Position::Back), How::new(WaitReason::Barrier)) {
-            Ok(_membership) => BarrierWaitResult(false),
+        let place = (Membership { barrier: self, round }, Position::Back);
+        match wait_in(wait, &self.state, state, place, How::new(WaitReason::Barrier).until(until)) {
+            Ok(_membership) => Some(BarrierWaitResult(false)),
             Err(Left { mut state, by }) => {
                 if (!state.leave(round)).unless(BarrierUnwindsTheCounted) {
-                    return BarrierWaitResult(false);
+                    return Some(BarrierWaitResult(false));
                 }
                 drop(state);
-                by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>()
+                if let Some(interrupt) = by {
+                    interrupt.throw::<Active>();
+                }
+                None
             }
         }
     }
 }
 
 impl Barrier {
-    /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// As [`wait`](Self::wait), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
     ///
-    /// The future arrives in its first poll. A future that is dropped before the round opens does not count any more; a
-    /// future that is dropped after that has counted, polled again or not. Polled after its end, a future arrives once
-    /// more.
+    /// The future arrives in its first poll. A future that is dropped before the round opens no longer counts; a future that is
+    /// dropped after that has counted, whether or not it was polled again. Polled after its end, a future arrives once more.
     ///
     /// ```
     /// use gmp::sync::Barrier;
@@ -247,7 +295,7 @@ impl Future for BarrierWait<'_> {
 
 impl Drop for BarrierWait<'_> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
         let (barrier, round, task) = unsafe { Pin::new_unchecked(self) }.parts();
         if let Some(Gone::Left(mut state)) = task.leave(&barrier.state) {
             mutant!(BarrierDropsTheCounted: return);
@@ -256,14 +304,4 @@ impl Drop for BarrierWait<'_> {
     }
 }
 
-impl fmt::Debug for BarrierWait<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BarrierWait").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Barrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier").finish_non_exhaustive()
-    }
-}
+opaque!(BarrierWait<'_>, Barrier);

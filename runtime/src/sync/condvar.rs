@@ -2,15 +2,15 @@
 
 use crate::goroutine::own_frame::in_own_frame;
 use crate::host::{Active, Clock};
+use crate::impls::opaque;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex as Lock, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
-use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in_and};
+use crate::sync::wait_queue::{HasWaitQueue, Notified, NotifiedOne, Position, WaitQueue, wait_in_and};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 struct State {
@@ -43,18 +43,22 @@ impl HasWaitQueue for State {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Returns `true` if the limit passed before a notification came.
+    pub(super) fn new(timed_out: bool) -> Self {
+        WaitTimeoutResult(timed_out)
+    }
+
+    /// Returns `true` if the limit passed before the event for which the caller waited: the notification, or the count of zero.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
-/// Blocks until another goroutine or thread has changed the value that a [`Mutex`](super::Mutex) protects, and
-/// notifies. Names and signatures are `parking_lot`'s.
+/// Blocks callers until another goroutine or thread has changed the value that a [`Mutex`](super::Mutex) protects, and notifies
+/// them. Names and signatures are `parking_lot`'s.
 ///
-/// Waiters are woken in the order in which they came. A later waiter never takes a notification that was meant for an
-/// earlier one, and there are no spurious wake-ups. After the wake the waiter locks the mutex again, which may block;
-/// nothing interrupts that. A notification for a goroutine whose runtime then ends is lost with the goroutine.
+/// Waiters are woken in the order in which they came. A later waiter never takes a notification that was meant for an earlier
+/// one, and there are no spurious wake-ups. After the wake the waiter locks the mutex again, which may block; nothing
+/// interrupts that wait. A notification for a goroutine whose runtime then ends is lost with the goroutine.
 ///
 /// ```
 /// use gmp::{go, sync::{Condvar, Mutex}};
@@ -135,10 +139,10 @@ impl Condvar {
     /// As `wait`.
     #[track_caller]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
-        self.wait_in(guard.raw(), Some(Active::now().saturating_add(timeout)))
+        self.wait_in(guard.raw(), Some(Active::after(timeout)))
     }
 
-    /// As [`wait`](Self::wait), until then at most.
+    /// As [`wait`](Self::wait), until `timeout` at most.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -154,8 +158,8 @@ impl Condvar {
         self.wait_in(guard.raw(), Some(Active::nanos(timeout)))
     }
 
-    /// Waits as long as `condition` returns `true` for the value. Blocks the goroutine, or the plain thread, as
-    /// [`wait`](Self::wait), and then for the lock.
+    /// Waits while `condition` returns `true` for the value. Blocks the goroutine, or the plain thread, as [`wait`](Self::wait)
+    /// does, and then for the lock.
     ///
     /// ```
     /// use gmp::sync::{Condvar, Mutex};
@@ -203,10 +207,10 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.wait_while_in(guard, condition, Active::now().saturating_add(timeout))
+        self.wait_while_in(guard, condition, Active::after(timeout))
     }
 
-    /// As [`wait_while_for`](Self::wait_while_for), until then at most.
+    /// As [`wait_while_for`](Self::wait_while_for), until `timeout` at most.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, with the mutex locked again; see [`migration`](crate::migration#what-may-unwind).
@@ -251,9 +255,8 @@ impl Condvar {
         }
         state.mutex = mutex;
         mutant!(CondvarUnlocksFirst: drop(state); mutex.unlock(); state = self.state.lock());
-        // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a
-        // notifier that changes the value from here on finds this waiter in the queue. Which waiter the mutex calls next is
-        // readied after the lock.
+        // Unlocks before the park, while the mutex is certainly alive, and under the lock of the queue: a notifier that changes
+        // the value from here on finds this waiter in the queue. The mutex's next waiter is readied after the lock.
         let called = true.unless(CondvarUnlocksFirst).then(|| mutex.unlock_and_tell());
         let how = How::new(WaitReason::Condvar).until(until);
         let (place, tell) =
@@ -268,7 +271,7 @@ impl Condvar {
         mutex.lock_surely();
         match interrupt {
             None => WaitTimeoutResult(true),
-            // The caller's guard holds the lock again.
+            // By now the caller's guard holds the lock again.
             Some(interrupt) => interrupt.throw::<Active>(),
         }
     }
@@ -276,10 +279,8 @@ impl Condvar {
     /// Wakes the waiter that has waited longest. Returns `false` if there is no waiter. Does not block.
     #[doc(alias = "Signal")]
     pub fn notify_one(&self) -> bool {
-        let mut notified = Notified::new();
-        let found = self.state.lock().waiters.notify(&mut notified).is_some();
-        notified.ready();
-        found
+        let notified = self.state.lock().waiters.notify_one();
+        notified.map(NotifiedOne::ready).is_some()
     }
 
     /// Wakes all present waiters, and returns their number. Does not block.
@@ -298,8 +299,4 @@ impl Default for Condvar {
     }
 }
 
-impl fmt::Debug for Condvar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Condvar { .. }")
-    }
-}
+opaque!(Condvar);

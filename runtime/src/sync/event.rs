@@ -1,45 +1,51 @@
 //! A notification that is kept for the next waiter.
+//!
+//! A permit and a wait queue lie under one lock. A notifier claims the wait of the first waiter, or leaves the permit; so a
+//! notification that comes before the wait ends the wait at once. The permit is left only if no waiter can be claimed. So if
+//! the waiter that `notify_one` has claimed does not act on the notification (a future that is dropped, a goroutine that its
+//! runtime leaves behind), the notification is passed on like a new one. `notify_all` serves the waiters of that moment: a
+//! notification from it that a waiter does not act on is lost.
+//!
+//! Checked by `models/event.rs`, and `models/task.rs` for futures.
 
 mod future;
 
-pub use future::EventWait;
+pub(super) use future::Hearing;
 
-use crate::host::Active;
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank, const_fn};
-use crate::sched::park::{Commit, WaitReason};
-use crate::wait::queue::{Node, Queue};
+use crate::sched::park::WaitReason;
+use crate::sync::condvar::WaitTimeoutResult;
+use crate::sync::futures::EventWait;
+use crate::sync::wait_queue::{HasWaitQueue, Notified, NotifiedOne, Position, WaitQueue, wait_in_and};
 use crate::wait::task::Readied;
-use crate::wait::waiter::{How, Wait, Waiter, Woke};
+use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::fmt;
-use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
-/// A waiter.
-struct Record {
-    waiter: Waiter<Active>,
-    /// `notify_one` has notified this waiter, and no other. Written by the notifier that has claimed the wait.
+/// A waiter's request in the queue.
+struct Ask {
+    event: *const Event,
+    /// `notify_one` has notified this waiter alone. Written by the notifier that has claimed the wait.
     alone: Cell<bool>,
 }
 
-impl Record {
-    fn new(waiter: Waiter<Active>) -> Self {
-        Record { waiter, alone: Cell::new(false) }
-    }
+// SAFETY: the event is Sync; the cell belongs to the notifier that has claimed the wait, and to the owner once it is readied.
+unsafe impl Send for Ask {}
 
-    /// For the owner of a record that was notified: whether a notification is lost if the owner does not act on it.
-    fn is_the_only_one(&self) -> bool {
-        self.alone.get()
+impl Ask {
+    fn new(event: &Event) -> Self {
+        Ask { event, alone: Cell::new(false) }
     }
 }
-
-// SAFETY: the cell belongs to the notifier that has claimed the wait, and from the ready on to the owner.
-unsafe impl Send for Record {}
 
 struct State {
     /// A notification that no waiter has taken yet. Never set while a waiter that can be claimed is in the queue.
     permit: bool,
-    waiters: Queue<Record>,
+    waiters: WaitQueue<Ask>,
 }
 
 impl State {
@@ -48,13 +54,28 @@ impl State {
     }
 }
 
+impl HasWaitQueue for State {
+    type Want = Ask;
+    fn waiters(&mut self, _ask: &Ask) -> &mut WaitQueue<Ask> {
+        &mut self.waiters
+    }
+    fn settle(ask: &Ask, notified: bool) -> Readied<Active> {
+        // SAFETY: the record's owner borrows the event: for good, if the owner never runs again, or at least until this call is
+        // over.
+        let event = unsafe { &*ask.event };
+        let alone = (notified && ask.alone.get()).unless(EventStaysWithTheLeft);
+        let next = if alone { event.claim_one() } else { None };
+        next.map_or_else(Readied::new, NotifiedOne::ready_in_silence)
+    }
+}
+
 /// A notification for a waiter: like a condition variable, but without a mutex, and with one permit.
 ///
-/// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves a
-/// permit, which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a
-/// notification are visible after the wait that the notification ends; there are no spurious wake-ups. Goroutines and
-/// plain threads may be mixed on both sides. A notification for a goroutine whose runtime then ends is lost with the
-/// goroutine.
+/// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves a permit,
+/// which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a notification are
+/// visible after the wait that the notification ends; there are no spurious wake-ups. Goroutines and plain threads may be mixed
+/// on both sides. If the end of its runtime leaves a notified goroutine in the wait, its `notify_one` goes to the next waiter,
+/// or leaves the permit; its `notify_all` is lost.
 ///
 /// ```
 /// use gmp::{go, sync::Event};
@@ -88,12 +109,12 @@ impl Event {
     const_fn! {
         /// Makes an event without waiters and without a permit.
         pub fn new() -> Self {
-            Event { state: Mutex::new(Rank::WaitQueue, State { permit: false, waiters: Queue::new() }) }
+            Event { state: Mutex::new(Rank::WaitQueue, State { permit: false, waiters: WaitQueue::new() }) }
         }
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until a notification. If there is a permit, takes that and
-    /// returns at once.
+    /// Blocks the calling goroutine, or the plain thread, until a notification. If there is a permit, takes it and returns at
+    /// once.
     ///
     /// ```
     /// use gmp::sync::Event;
@@ -108,36 +129,64 @@ impl Event {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
-        let mut wait = Wait::begin();
+        self.wait_in(None, || {});
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`. A notification that comes later goes to another waiter, or is kept. The
+    /// limit also holds where nothing can be unwound.
+    ///
+    /// ```
+    /// use gmp::sync::Event;
+    /// use std::time::Duration;
+    ///
+    /// let ready = Event::new();
+    /// assert!(ready.wait_timeout(Duration::from_millis(1)).timed_out());
+    /// ready.notify_one();
+    /// assert!(!ready.wait_timeout(Duration::from_secs(60)).timed_out());
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_timeout(&self, timeout: Duration) -> WaitTimeoutResult {
+        self.wait_until(Active::after(timeout))
+    }
+
+    /// As [`wait_timeout`](Self::wait_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_deadline(&self, deadline: Instant) -> WaitTimeoutResult {
+        self.wait_until(Active::nanos(deadline))
+    }
+
+    #[inline(never)]
+    fn wait_until(&self, until: Nanos) -> WaitTimeoutResult {
+        WaitTimeoutResult::new(!self.wait_in(Some(until), || {}))
+    }
+
+    /// Waits until `until` at most. Returns `false` if the limit came first. `then` does nothing: its type makes the wait
+    /// without a limit a function of its own, with one caller, which is inlined as a whole.
+    #[inline(always)]
+    fn wait_in(&self, until: Option<Nanos>, then: impl FnOnce()) -> bool {
+        let wait = Wait::begin();
         let mut state = self.state.lock();
         if state.take_permit() {
             drop(state);
             wait.withdraw();
-            return;
+            return true;
         }
-        let record = Node::new(Record::new(wait.waiter()));
-        let node = NonNull::from(&record);
-        // SAFETY: before this frame ends the record is taken out of the queue, by the notifier that has claimed the
-        // wait or below.
-        unsafe { state.waiters.push_back(node) };
-        let woke = wait.park(How::new(WaitReason::Event), move || {
-            drop(state);
-            Commit::Park
-        });
-        if let Woke::Interrupted(why) = woke {
-            // SAFETY: the record stands in this queue, or a notifier has found the wait claimed and taken the record
-            // out.
-            unsafe { self.state.lock().waiters.remove(node) };
-            // A throw stops at each frame that has something to drop.
-            drop((wait, record));
-            why.throw::<Active>();
+        let (place, how) = ((Ask::new(self), Position::Back), How::new(WaitReason::Event).until(until));
+        match wait_in_and(wait, (&self.state, state), place, how, then).map_err(|left| left.by) {
+            Ok(_notified) => true,
+            Err(None) => false,
+            Err(Some(interrupt)) => interrupt.throw::<Active>(),
         }
     }
 
-    /// As [`wait`](Self::wait), as a future: blocks nothing, and may be polled by any task, on goroutines
-    /// ([`block_on`](crate::block_on)) and under other executors. The future joins the queue in its first poll. A future
-    /// that is dropped before it is ready leaves the queue, and one that was notified by [`notify_one`](Self::notify_one)
-    /// passes the notification on. Polled again after its end it waits for another notification.
+    /// As [`wait`](Self::wait), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future joins the queue in its first poll. A future that
+    /// is dropped before it is ready leaves the queue, and passes a notification of [`notify_one`](Self::notify_one) on. Polled
+    /// again after its end, the future waits for another notification.
     ///
     /// ```
     /// use gmp::sync::Event;
@@ -147,44 +196,33 @@ impl Event {
     /// gmp::block_on(event.wait_async());
     /// ```
     pub fn wait_async(&self) -> EventWait<'_> {
-        EventWait::new(self)
+        EventWait::new(self, Hearing::new())
     }
 
     /// Wakes the waiter that has waited longest, or leaves a permit. Does not block.
     pub fn notify_one(&self) {
-        let mut state = self.state.lock();
-        let claimed = loop {
-            let Some(first) = state.waiters.pop_front() else { break None };
-            // SAFETY: the queue is locked, and has the record.
-            let record = unsafe { &first.as_ref().value };
-            // A waiter that can't be claimed was interrupted, or left behind by its runtime: the next one is tried.
-            if record.waiter.claim() {
-                record.alone.set(true);
-                break Some(record);
-            }
-        };
-        state.permit |= claimed.is_none().unless(EventLeavesNoPermit);
-        drop(state);
-        if let Some(record) = claimed {
-            record.waiter.ready();
+        if let Some(waiter) = self.claim_one() {
+            waiter.ready();
         }
+    }
+
+    /// Does the first half of `notify_one`: the caller readies the waiter.
+    #[inline(always)]
+    fn claim_one(&self) -> Option<NotifiedOne<Ask>> {
+        let mut state = self.state.lock();
+        let notified = state.waiters.notify_one();
+        match &notified {
+            Some(waiter) => waiter.want().alone.set(true),
+            None => unless!(EventLeavesNoPermit, state.permit = true),
+        }
+        notified
     }
 
     /// Wakes all present waiters. Leaves no permit. Does not block.
     pub fn notify_all(&self) {
-        let mut woken = Vec::new();
-        let mut state = self.state.lock();
-        while let Some(first) = state.waiters.pop_front() {
-            // SAFETY: as in `notify_one`.
-            let record = unsafe { &first.as_ref().value };
-            if record.waiter.claim() {
-                woken.push(record.waiter.clone());
-            }
-        }
-        drop(state);
-        let mut readied = Readied::new();
-        woken.iter().for_each(|waiter| waiter.ready_with(&mut readied));
-        readied.call_wakers();
+        let mut notified = Notified::new();
+        self.state.lock().waiters.notify_all(&mut notified);
+        notified.ready();
     }
 }
 
@@ -197,7 +235,6 @@ impl Default for Event {
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
-        let waiting = state.waiters.iter().count();
-        f.debug_struct("Event").field("permit", &state.permit).field("waiting", &waiting).finish()
+        f.debug_struct("Event").field("permit", &state.permit).field("waiting", &state.waiters.len()).finish()
     }
 }

@@ -1,11 +1,11 @@
-//! The futures of [`sync`](super), by name: what `lock_async` and its like return. So a future can be a field of a
-//! struct, or the future type of a trait.
+//! The types of the futures that `lock_async` and the other such methods of [`sync`](super) return, for use as a field of a
+//! struct, or as the future type of a trait.
 //!
-//! Each of these futures waits in the queue in which goroutines and threads wait, from the first poll that does not end
-//! it; the task that has polled last is woken. No poll blocks. A future may be dropped at any time, as its method says.
-//! Polled again after its end, a future begins anew. To limit the wait of one, put
-//! [`time::timeout_async`](crate::time::timeout_async) around it. None of them is `Unpin`, as the place in the queue lies
-//! in the future: a field that is polled is pinned with its struct, or is a `Pin<Box<_>>`.
+//! Each of these futures waits in the queue in which goroutines and threads wait, from the first poll that does not end it; the
+//! task that has polled last is woken. No poll blocks. A future can be dropped at any time, as its method says. Polled again
+//! after its end, a future begins anew. To limit the wait of a future, wrap it in
+//! [`time::timeout_async`](crate::time::timeout_async). None of them is `Unpin`, as the place in the queue lies in the future:
+//! a field that is polled is pinned with its struct, or is a `Pin<Box<_>>`.
 //!
 //! ```
 //! use gmp::sync::{OwnedSemaphorePermit, Semaphore, futures::AcquireOwned};
@@ -14,7 +14,7 @@
 //! use std::sync::Arc;
 //! use std::task::{Context, Poll};
 //!
-//! /// Is ready for a request when there is a permit for it.
+//! /// A service that is ready for a request when there is a permit for it.
 //! struct Limit {
 //!     permits: Arc<Semaphore>,
 //!     request: Option<Pin<Box<AcquireOwned>>>,
@@ -36,117 +36,71 @@
 //! ```
 
 pub use super::barrier::BarrierWait;
-pub use super::event::EventWait;
+pub use super::err_group::ErrGroupWait;
 pub use super::wait_group::WaitGroupWait;
 
+use super::event::Hearing;
 use super::semaphore::Request;
 use super::{
-    AcquireError, ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, MutexGuard,
+    AcquireError, ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockWriteGuard, Event, Mutex, MutexGuard, OnceLock,
     OwnedSemaphorePermit, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard, Semaphore,
-    SemaphorePermit, raw_mutex, raw_rwlock,
+    SemaphorePermit, once, raw_mutex, raw_rwlock,
 };
+use crate::impls::future;
 use crate::prim::Arc;
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-/// A future with a name: what it waits for, and the wait, which the drop ends. `$of` is what the wait is polled with, and
-/// `$take` what comes of its end.
-macro_rules! future {
-    (
-        $(#[$doc:meta])*
-        $name:ident [$($declared:tt)*] [$($used:tt)*] { $owner:ty, $wait:ty } -> $output:ty,
-        |$it:ident| $of:expr, $take:expr
-    ) => {
-        $(#[$doc])*
-        #[must_use = "a future does nothing unless it is polled"]
-        pub struct $name<$($declared)*> {
-            owner: $owner,
-            wait: $wait,
-        }
-
-        impl<$($declared)*> $name<$($used)*> {
-            pub(super) fn new(owner: $owner, wait: $wait) -> Self {
-                $name { owner, wait }
-            }
-
-            fn parts(self: Pin<&mut Self>) -> (&$owner, Pin<&mut $wait>) {
-                // SAFETY: `wait` is pinned with the future; nothing moves it.
-                unsafe {
-                    let this = self.get_unchecked_mut();
-                    (&this.owner, Pin::new_unchecked(&mut this.wait))
-                }
-            }
-        }
-
-        impl<$($declared)*> Future for $name<$($used)*> {
-            type Output = $output;
-
-            fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<$output> {
-                let ($it, wait) = self.parts();
-                wait.poll($of, cx).map($take)
-            }
-        }
-
-        impl<$($declared)*> Drop for $name<$($used)*> {
-            fn drop(&mut self) {
-                // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
-                let ($it, wait) = unsafe { Pin::new_unchecked(self) }.parts();
-                wait.leave($of);
-            }
-        }
-
-        impl<$($declared)*> fmt::Debug for $name<$($used)*> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    };
-}
 
 future!(
     /// Locks a mutex, as a future; made by [`Mutex::lock_async`].
-    Lock ['a, T: ?Sized] ['a, T] { &'a Mutex<T>, raw_mutex::Locking } -> MutexGuard<'a, T>,
+    ['a, T: ?Sized] Lock<'a, T> { &'a Mutex<T>, raw_mutex::Locking } -> MutexGuard<'a, T>,
     |mutex| &mutex.raw, |()| mutex.guard()
 );
 future!(
     /// As [`Lock`], with an `Arc` of the mutex; made by [`Mutex::lock_arc_async`].
-    LockArc [T: ?Sized] [T] { Arc<Mutex<T>>, raw_mutex::Locking } -> ArcMutexGuard<T>,
+    [T: ?Sized] LockArc<T> { Arc<Mutex<T>>, raw_mutex::Locking } -> ArcMutexGuard<T>,
     |mutex| &mutex.raw, |()| ArcMutexGuard::of(mutex)
 );
 future!(
     /// Locks for reading, as a future; made by [`RwLock::read_async`].
-    Read ['a, T: ?Sized] ['a, T] { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockReadGuard<'a, T>,
+    ['a, T: ?Sized] Read<'a, T> { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockReadGuard<'a, T>,
     |lock| &lock.raw, |()| lock.read_guard()
 );
 future!(
     /// As [`Read`], with an `Arc` of the lock; made by [`RwLock::read_arc_async`].
-    ReadArc [T: ?Sized] [T] { Arc<RwLock<T>>, raw_rwlock::Locking } -> ArcRwLockReadGuard<T>,
+    [T: ?Sized] ReadArc<T> { Arc<RwLock<T>>, raw_rwlock::Locking } -> ArcRwLockReadGuard<T>,
     |lock| &lock.raw, |()| ArcRwLockReadGuard::of(lock)
 );
 future!(
     /// Locks for a read that may become a write, as a future; made by [`RwLock::upgradable_read_async`].
-    UpgradableRead ['a, T: ?Sized] ['a, T] { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockUpgradableReadGuard<'a, T>,
+    ['a, T: ?Sized] UpgradableRead<'a, T> { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockUpgradableReadGuard<'a, T>,
     |lock| &lock.raw, |()| lock.upgradable_guard()
 );
 future!(
     /// Locks for writing, as a future; made by [`RwLock::write_async`].
-    Write ['a, T: ?Sized] ['a, T] { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockWriteGuard<'a, T>,
+    ['a, T: ?Sized] Write<'a, T> { &'a RwLock<T>, raw_rwlock::Locking } -> RwLockWriteGuard<'a, T>,
     |lock| &lock.raw, |()| lock.write_guard()
 );
 future!(
     /// As [`Write`], with an `Arc` of the lock; made by [`RwLock::write_arc_async`].
-    WriteArc [T: ?Sized] [T] { Arc<RwLock<T>>, raw_rwlock::Locking } -> ArcRwLockWriteGuard<T>,
+    [T: ?Sized] WriteArc<T> { Arc<RwLock<T>>, raw_rwlock::Locking } -> ArcRwLockWriteGuard<T>,
     |lock| &lock.raw, |()| ArcRwLockWriteGuard::of(lock)
 );
 future!(
     /// Takes permits, as a future; made by [`Semaphore::acquire_async`].
-    AcquirePermits ['a] ['a] { &'a Semaphore, Request } -> Result<SemaphorePermit<'a>, AcquireError>,
+    ['a] AcquirePermits<'a> { &'a Semaphore, Request } -> Result<SemaphorePermit<'a>, AcquireError>,
     |semaphore| semaphore, |taken| taken.map(|permits| semaphore.guard(permits))
 );
 future!(
     /// As [`AcquirePermits`], with an `Arc` of the semaphore; made by [`Semaphore::acquire_owned_async`].
-    AcquireOwned [] [] { Arc<Semaphore>, Request } -> Result<OwnedSemaphorePermit, AcquireError>,
+    AcquireOwned { Arc<Semaphore>, Request } -> Result<OwnedSemaphorePermit, AcquireError>,
     |semaphore| semaphore, |taken| taken.map(|permits| semaphore.owned(permits))
+);
+future!(
+    /// Waits for a notification, as a future; made by [`Event::wait_async`].
+    ['a] EventWait<'a> { &'a Event, Hearing } -> (),
+    |event| event
+);
+future!(
+    /// Waits until there is a value, as a future; made by [`OnceLock::wait_async`].
+    ['a, T] OnceLockWait<'a, T> { &'a OnceLock<T>, once::Completion } -> &'a T,
+    |cell| &cell.once, |()| cell.get().expect("wait_async: a closure has run to its end")
 );

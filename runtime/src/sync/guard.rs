@@ -1,20 +1,19 @@
-//! What all guards share: a guard dereferences to the value, prints the value, can be narrowed to a part of the value, and
-//! lets others in meanwhile.
+//! The parts that all guards share: a guard dereferences to the value, prints the value, can be narrowed to a part of the
+//! value, and can let others in meanwhile.
 
-use crate::goroutine::own_frame::in_own_frame;
+use crate::goroutine::own_frame::{caught, throw_again};
 use crate::sync::raw_rwlock::RawRwLock;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `f` between an unlock and a lock. A panic of `f` goes on with the lock held.
+/// Runs `f` between an unlock and a lock. A panic of `f` propagates with the lock held.
 pub(super) fn unlocked<U>(unlock: impl FnOnce(), f: impl FnOnce() -> U, lock: impl FnOnce()) -> U {
     unlock();
     // The lock is not taken in a destructor, as a goroutine does not park while unwinding (`gmp::migration`).
-    let result = catch_unwind(AssertUnwindSafe(|| in_own_frame(f)));
+    let result = caught(f);
     lock();
-    result.unwrap_or_else(|payload| resume_unwind(payload))
+    result.unwrap_or_else(|payload| throw_again(payload))
 }
 
-/// How a guard of an `RwLock` lets others in: for good, or meanwhile. Each unlock of an `RwLock` is fair.
+/// The methods by which a guard of an `RwLock` lets others in, for good or meanwhile. Each unlock of an `RwLock` is fair.
 macro_rules! lets_others_in {
     ($guard:ident $(<$lifetime:lifetime>)?, $take:ident, $kind:ident, $unlock:ident) => {
         impl<T: ?Sized> $guard<$($lifetime,)? T> {
@@ -25,7 +24,7 @@ macro_rules! lets_others_in {
 
             /// Unlocks, runs `f`, and locks again. The last step blocks as
             #[doc = concat!("[`RwLock::", stringify!($take), "`](crate::sync::RwLock::", stringify!($take), ") does,")]
-            /// and nothing interrupts it. A panic of `f` goes on with the lock held.
+            /// and nothing interrupts it. A panic of `f` propagates with the lock held.
             ///
             /// # Unwinds
             /// When a wait of `f` is ended from outside, with the lock held again; see
@@ -47,7 +46,7 @@ macro_rules! lets_others_in {
                 $crate::sync::guard::unlocked(|| raw.$unlock(), f, locks)
             }
 
-            /// As [`unlocked`](Self::unlocked), as each unlock is fair.
+            /// Does the same as [`unlocked`](Self::unlocked), as each unlock is fair.
             ///
             /// # Unwinds
             /// As [`unlocked`](Self::unlocked).
@@ -68,7 +67,7 @@ macro_rules! lets_others_in {
 }
 pub(super) use lets_others_in;
 
-/// Makes the writer the upgradable reader again when it is dropped.
+/// Its drop makes the writer the upgradable reader again.
 pub(super) struct Downgrades<'a>(pub(super) &'a RawRwLock);
 
 impl Drop for Downgrades<'_> {
@@ -77,13 +76,14 @@ impl Drop for Downgrades<'_> {
     }
 }
 
-/// How a guard of an upgradable read writes meanwhile.
+/// The methods by which a guard of an upgradable read writes meanwhile.
 macro_rules! writes_meanwhile {
     ($guard:ident $(<$lifetime:lifetime>)?, $take:ident) => {
         impl<T: ?Sized> $guard<$($lifetime,)? T> {
-            /// Makes the read a write for as long as `f` runs, which may change the value, and returns what `f` returns. No
-            /// other writer comes before or directly after: the guard reads on. Blocks the calling goroutine, or the plain
-            /// thread, until the other readers have gone. A panic of `f` goes on; the guard reads on then, too.
+            /// Makes the read a write while `f` runs, which may change the value, and returns the value of `f`. No other writer
+            /// gets the lock before `f` runs or directly afterwards: the guard continues to read. Blocks the calling goroutine,
+            /// or the plain thread, until the other readers have gone. A panic of `f` propagates; the guard continues to read
+            /// then, too.
             ///
             /// # Unwinds
             /// When the wait is ended from outside, before `f` runs; see [`migration`](crate::migration#what-may-unwind).
@@ -104,12 +104,13 @@ macro_rules! writes_meanwhile {
                 self.write(f)
             }
 
-            /// As [`with_upgraded`](Self::with_upgraded), if there is no other reader; `None` otherwise. Does not block.
+            /// As [`with_upgraded`](Self::with_upgraded), if there is no other reader; returns `None` otherwise. Does not
+            /// block.
             pub fn try_with_upgraded<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> Option<U> {
                 self.lock.raw.try_lock_in_line(Kind::Upgrade).then(|| self.write(f))
             }
 
-            /// As [`with_upgraded`](Self::with_upgraded); `None` if after `timeout` another reader is still there.
+            /// As [`with_upgraded`](Self::with_upgraded); returns `None` if another reader is still there after `timeout`.
             ///
             /// # Unwinds
             /// As [`with_upgraded`](Self::with_upgraded).
@@ -118,11 +119,10 @@ macro_rules! writes_meanwhile {
                 timeout: Duration,
                 f: impl FnOnce(&mut T) -> U,
             ) -> Option<U> {
-                let until = Active::now().saturating_add(timeout);
-                self.lock.raw.lock(Kind::Upgrade, Some(until)).then(|| self.write(f))
+                self.lock.raw.lock(Kind::Upgrade, Some(Active::after(timeout))).then(|| self.write(f))
             }
 
-            /// As [`with_upgraded`](Self::with_upgraded); `None` if at `timeout` another reader is still there.
+            /// As [`with_upgraded`](Self::with_upgraded); returns `None` if another reader is still there at `timeout`.
             ///
             /// # Unwinds
             /// As [`with_upgraded`](Self::with_upgraded).
@@ -134,7 +134,7 @@ macro_rules! writes_meanwhile {
                 self.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))).then(|| self.write(f))
             }
 
-            /// The upgrade was granted.
+            /// Runs `f` as the writer, after the upgrade was granted.
             fn write<U>(&mut self, f: impl FnOnce(&mut T) -> U) -> U {
                 let _downgrades = $crate::sync::guard::Downgrades(&self.lock.raw);
                 // SAFETY: the lock is held for writing until the line above is dropped, and `&mut self` is the only guard.
@@ -145,6 +145,60 @@ macro_rules! writes_meanwhile {
     };
 }
 pub(super) use writes_meanwhile;
+
+/// The methods by which a guard of an upgradable read becomes `$writes`, a writer's guard. With an example for `upgrade`.
+macro_rules! upgrades {
+    ($(#[$example:meta])* $guard:ident $(<$lifetime:lifetime>)?, $writes:ident) => {
+        impl<$($lifetime,)? T: ?Sized> $guard<$($lifetime,)? T> {
+            /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone. No
+            /// writer comes before the upgrade, and no new reader except those of
+            /// [`read_recursive`](crate::sync::RwLock::read_recursive), for which the upgrade waits as well.
+            ///
+            $(#[$example])*
+            ///
+            /// # Unwinds
+            /// When the wait is ended from outside, and the read with it; see
+            /// [`migration`](crate::migration#what-may-unwind).
+            pub fn upgrade(s: Self) -> $writes<$($lifetime,)? T> {
+                s.lock.raw.lock(Kind::Upgrade, None);
+                s.upgraded()
+            }
+
+            /// Makes the read a write, if there is no other reader. Does not block.
+            ///
+            /// # Errors
+            /// `s`, if there is another reader.
+            pub fn try_upgrade(s: Self) -> Result<$writes<$($lifetime,)? T>, Self> {
+                if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
+            }
+
+            /// As [`upgrade`](Self::upgrade), for at most `timeout`.
+            ///
+            /// # Unwinds
+            /// As [`upgrade`](Self::upgrade).
+            ///
+            /// # Errors
+            /// `s`, if another reader is still there then.
+            pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<$writes<$($lifetime,)? T>, Self> {
+                let upgraded = s.lock.raw.lock(Kind::Upgrade, Some(Active::after(timeout)));
+                if upgraded { Ok(s.upgraded()) } else { Err(s) }
+            }
+
+            /// As [`upgrade`](Self::upgrade), until `timeout` at most.
+            ///
+            /// # Unwinds
+            /// As [`upgrade`](Self::upgrade).
+            ///
+            /// # Errors
+            /// `s`, if another reader is still there then.
+            pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<$writes<$($lifetime,)? T>, Self> {
+                let upgraded = s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout)));
+                if upgraded { Ok(s.upgraded()) } else { Err(s) }
+            }
+        }
+    };
+}
+pub(super) use upgrades;
 
 /// `Deref`, `Debug` and `Display` for a guard with a method `value`.
 macro_rules! shows {
@@ -170,7 +224,7 @@ macro_rules! shows {
 }
 pub(super) use shows;
 
-/// A guard of a part of what another guard guards, and its `map`, `try_map` and `try_map_or_err`.
+/// A guard of a part of the value, with `map`, `try_map` and `try_map_or_err`.
 macro_rules! mapped {
     (
         $(#[$doc:meta])*
@@ -200,14 +254,14 @@ macro_rules! mapped {
                 (it.raw, it.value)
             }
 
-            /// Unlocks, and lets those in that have waited longest.
+            /// Unlocks, and lets in the waiters that have waited longest.
             pub fn unlock_fair(s: Self) {
                 let (raw, _part) = s.disarm();
                 raw.$unlock_fair();
             }
 
-            /// Returns a guard of a part of the guarded value. A function, not a method, as a method would hide one of
-            /// `T`'s.
+            /// Returns a guard of a part of the guarded value. A function, not a method, as a method would hide a method of
+            /// `T`.
             pub fn map<U: ?Sized>(
                 s: Self,
                 f: impl FnOnce(&$($mutability)? T) -> &$($mutability)? U,
@@ -263,3 +317,49 @@ macro_rules! mapped {
     };
 }
 pub(super) use mapped;
+
+/// `map`, `try_map` and `try_map_or_err` of a guard of a whole value, with an example for the last one. If there is no part,
+/// the lock makes the guard again, by `$again`.
+macro_rules! maps {
+    ($(#[$example:meta])* $guard:ident, $mapped:ident, ($($mutability:tt)?), $lock:ident, $again:ident) => {
+        impl<'a, T: ?Sized> $guard<'a, T> {
+            /// Returns a guard of a part of the value.
+            pub fn map<U: ?Sized>(
+                s: Self,
+                f: impl FnOnce(&$($mutability)? T) -> &$($mutability)? U,
+            ) -> $mapped<'a, U> {
+                $mapped::map(s.mapped(), f)
+            }
+
+            /// Returns a guard of a part of the value, or `s` again if there is no such part.
+            ///
+            /// # Errors
+            /// `s`, if `f` returns `None`.
+            pub fn try_map<U: ?Sized>(
+                s: Self,
+                f: impl FnOnce(&$($mutability)? T) -> Option<&$($mutability)? U>,
+            ) -> Result<$mapped<'a, U>, Self> {
+                Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
+            }
+
+            /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
+            /// part.
+            ///
+            /// # Errors
+            /// `s` and the error of `f`; the lock is held throughout.
+            ///
+            $(#[$example])*
+            pub fn try_map_or_err<U: ?Sized, E>(
+                s: Self,
+                f: impl FnOnce(&$($mutability)? T) -> Result<&$($mutability)? U, E>,
+            ) -> Result<$mapped<'a, U>, (Self, E)> {
+                let lock = s.$lock;
+                $mapped::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
+                    std::mem::forget(whole);
+                    (lock.$again(), error)
+                })
+            }
+        }
+    };
+}
+pub(super) use maps;

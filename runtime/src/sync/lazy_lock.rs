@@ -3,7 +3,8 @@
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::once::Once;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 enum State<T, F> {
     Waiting(F),
@@ -29,7 +30,7 @@ pub struct LazyLock<T, F = fn() -> T> {
     state: UnsafeCell<State<T, F>>,
 }
 
-// SAFETY: shared, a `LazyLock` gives `&T` to many threads, and the closure to the thread that runs it.
+// SAFETY: a shared `LazyLock` gives `&T` to many threads, and the closure to the thread that runs it.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 // SAFETY: a `LazyLock` owns the value and the closure.
 unsafe impl<T: Send, F: Send> Send for LazyLock<T, F> {}
@@ -48,19 +49,45 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// If the closure has unwound. In the goroutine or thread that ran it, the closure's own panic goes on.
+    /// If the closure has unwound. In the goroutine or thread that ran the closure, the closure's own panic propagates.
     #[inline]
     #[track_caller]
     pub fn force(this: &Self) -> &T {
         if !this.once.is_completed() {
-            this.once.call("LazyLock instance has previously been poisoned", false, |_state| this.make());
+            this.once.call("LazyLock instance has previously been poisoned", false, |_state| {
+                this.make();
+                true
+            });
         }
         this.made().expect("force: the closure has run to its end")
     }
 
+    /// As [`force`](Self::force), for a caller with exclusive access: no other caller's closure runs. `DerefMut` does the same.
+    ///
+    /// ```
+    /// use gmp::sync::LazyLock;
+    ///
+    /// let mut squares = LazyLock::new(|| vec![0, 1, 4]);
+    /// LazyLock::force_mut(&mut squares).push(9);
+    /// squares.push(16);
+    /// assert_eq!(*squares, [0, 1, 4, 9, 16]);
+    /// ```
+    ///
+    /// # Unwinds
+    /// If the closure unwinds.
+    ///
+    /// # Panics
+    /// As [`force`](Self::force).
+    #[inline]
+    #[track_caller]
+    pub fn force_mut(this: &mut Self) -> &mut T {
+        Self::force(this);
+        Self::get_mut(this).expect("force_mut: the closure has run to its end")
+    }
+
     fn make(&self) {
         let replace = |new| {
-            // SAFETY: one closure of a `Once` runs at a time, and none after a closure that has returned.
+            // SAFETY: one closure of a `Once` runs at a time, and none runs after a closure has returned.
             self.state.with_mut(|state| unsafe { std::mem::replace(&mut *state, new) })
         };
         let State::Waiting(f) = replace(State::Empty) else { unreachable!("make: it runs once") };
@@ -69,6 +96,43 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 }
 
 impl<T, F> LazyLock<T, F> {
+    /// Returns the value, if the closure has made it. Does not block, and runs no closure.
+    ///
+    /// ```
+    /// use gmp::sync::LazyLock;
+    ///
+    /// static SQUARES: LazyLock<Vec<u64>> = LazyLock::new(|| (0..10).map(|n| n * n).collect());
+    /// assert_eq!(LazyLock::get(&SQUARES), None);
+    /// assert_eq!(SQUARES.len(), 10);
+    /// assert_eq!(LazyLock::get(&SQUARES).map(|squares| squares[3]), Some(9));
+    /// ```
+    #[inline]
+    pub fn get(this: &Self) -> Option<&T> {
+        this.made()
+    }
+
+    /// As [`get`](Self::get), to change the value.
+    ///
+    /// ```
+    /// use gmp::sync::LazyLock;
+    ///
+    /// let mut level = LazyLock::new(|| 1);
+    /// assert_eq!(LazyLock::get_mut(&mut level), None);
+    /// *level += 1;
+    /// assert_eq!(LazyLock::get_mut(&mut level), Some(&mut 2));
+    /// ```
+    #[inline]
+    pub fn get_mut(this: &mut Self) -> Option<&mut T> {
+        if !this.once.is_completed() {
+            return None;
+        }
+        // SAFETY: as in `made`; `&mut` rules out any other reference.
+        this.state.with_mut(|state| match unsafe { &mut *state } {
+            State::Made(value) => Some(value),
+            _ => None,
+        })
+    }
+
     fn made(&self) -> Option<&T> {
         if !self.once.is_completed() {
             return None;
@@ -83,8 +147,8 @@ impl<T, F> LazyLock<T, F> {
 
 impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
     type Target = T;
-    /// Returns the value, as [`force`](Self::force): blocks the calling goroutine, or the plain thread, while another caller's
-    /// closure runs.
+    /// Returns the value, as [`force`](Self::force) does: blocks the calling goroutine, or the plain thread, while another
+    /// caller's closure runs.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -97,6 +161,25 @@ impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
         Self::force(self)
     }
 }
+
+impl<T, F: FnOnce() -> T> DerefMut for LazyLock<T, F> {
+    /// Returns the value, as [`force_mut`](Self::force_mut) does.
+    ///
+    /// # Unwinds
+    /// If the closure unwinds.
+    ///
+    /// # Panics
+    /// As [`force`](Self::force).
+    #[inline]
+    #[track_caller]
+    fn deref_mut(&mut self) -> &mut T {
+        Self::force_mut(self)
+    }
+}
+
+// As in std: a closure that unwinds poisons the value, so no caller sees a half-done result.
+impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
+impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 
 impl<T: Default> Default for LazyLock<T> {
     fn default() -> Self {

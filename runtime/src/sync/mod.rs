@@ -5,13 +5,35 @@
 //! ([`Mutex`], [`RwLock`], [`Condvar`]), of std ([`Once`], [`OnceLock`], [`LazyLock`], [`Barrier`]), or of Go's `sync`
 //! and `x/sync`. Guards may be held across calls that park, and may be dropped on another thread.
 //!
-//! [`Mutex`] and [`RwLock`] are types of their own, as their waits may be ended from outside, and those of `lock_api`'s locks
-//! must not; [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. `parking_lot`'s feature `serde`
-//! is not here. [`Once`] is std's, and so are [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and what
-//! `Debug` prints.
+//! [`Mutex`] and [`RwLock`] are types of their own, as their waits can be ended from outside, and those of `lock_api`'s locks
+//! must not be; [`ReentrantMutex`] and [`FairMutex`] are `lock_api`'s over the locks in [`raw`]. `parking_lot`'s feature
+//! `serde` is not here. [`Once`] follows std, and so do [`OnceState::is_poisoned`], which `parking_lot` calls `poisoned`, and
+//! the text that `Debug` prints.
 //!
-//! A call that waits has a twin that a task of any executor can await: [`Mutex::lock_async`], say. [`futures`] has the
-//! types that these twins return.
+//! # With a limit, and as a future
+//!
+//! Most calls that wait have variants with a limit, a duration or a point in time, and a variant that a task of any executor
+//! can await; [`futures`] has the types that the latter return. The table has all of the waits:
+//!
+//! | the wait | with a limit | as a future |
+//! | --- | --- | --- |
+//! | [`Mutex::lock`], `lock_arc` | [`Mutex::try_lock_for`], `try_lock_until` and their like | [`Mutex::lock_async`], `lock_arc_async` |
+//! | [`RwLock::read`], `write`, `upgradable_read`, `read_arc`, `write_arc` | [`RwLock::try_read_for`], `try_read_until` and their like | [`RwLock::read_async`] and its like |
+//! | [`RwLock::upgradable_read_arc`], [`read_recursive`](RwLock::read_recursive), [`RwLockUpgradableReadGuard::upgrade`], `with_upgraded` | [`RwLockUpgradableReadGuard::try_upgrade_for`], `try_upgrade_until` and their like | – |
+//! | [`Semaphore::acquire_guard`], `acquire_owned` | [`Semaphore::acquire_guard_timeout`], `acquire_guard_deadline` and their like | [`Semaphore::acquire_async`], `acquire_owned_async` |
+//! | [`Semaphore::acquire`] | [`Semaphore::acquire_ctx`], by a context | [`Semaphore::acquire_async`], whose permit can be [forgotten](SemaphorePermit::forget) |
+//! | [`Condvar::wait`], `wait_while` | [`Condvar::wait_for`], `wait_until`, `wait_while_for`, `wait_while_until` | – |
+//! | [`Event::wait`], [`WaitGroup::wait`], [`ErrGroup::wait`], [`OnceLock::wait`], [`Barrier::wait`] | `wait_timeout`, `wait_deadline` of each | `wait_async` of each |
+//! | [`Once::wait`], `wait_force` | –; a `OnceLock<()>` has | –; a `OnceLock<()>` has |
+//! | calls that run their caller's closure, or wait for another caller's: [`Once::call_once`], [`OnceLock::set`], `get_or_init`, [`LazyLock::force`] and their like, [`SingleFlight::work`] | – | – |
+//! | [`ErrGroup::go`] of a full group | –; [`try_go`](ErrGroup::try_go) does not wait | – |
+//! | [`SingleFlight::forget`]; a guard that locks again (`bump`, `unlocked`) | – | – |
+//! | the locks in [`raw`], and those made of them: [`FairMutex`], [`ReentrantMutex`] | `lock_api`'s `try_lock_for`, `try_lock_until` | – |
+//!
+//! A limit of these calls, and the drop of such a future, end a wait in every configuration.
+//! [`time::timeout`](crate::time::timeout) and [`Context::run`](crate::context::Context::run) end any of the waits, except for
+//! those of [`raw`], but by unwinding: so neither with `panic = "abort"` nor with the [`generator`
+//! backend](crate::migration#the-generator-backend).
 //!
 //! A goroutine that its runtime leaves behind in a wait queue does not hold up the other waiters.
 
@@ -66,20 +88,9 @@ pub use raw::types::{
     ReentrantMutexGuard,
 };
 
+use crate::impls::unwind_safe;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// For types that guard no data of the user's, which an unwinding could leave half changed.
-macro_rules! unwind_safe {
-    ($($name:ident),+) => {
-        $(
-            impl UnwindSafe for $name {}
-            impl RefUnwindSafe for $name {}
-        )+
-    };
-}
-
-unwind_safe!(Barrier, Condvar, Event, Once, Semaphore, WaitGroup);
-impl<E> UnwindSafe for ErrGroup<E> {}
-impl<E> RefUnwindSafe for ErrGroup<E> {}
+unwind_safe!(Barrier, Condvar, [E] ErrGroup<E>, Event, Once, Semaphore, WaitGroup);
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}

@@ -3,7 +3,7 @@
 use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::futures::Lock;
-use crate::sync::guard::{mapped, shows, unlocked};
+use crate::sync::guard::{mapped, maps, shows, unlocked};
 use crate::sync::raw_mutex::{Locking, RawMutex};
 use gmp_timers::Nanos;
 use std::fmt;
@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Protects a value: one goroutine or thread at a time. Names and signatures are `parking_lot`'s; nothing poisons.
 ///
-/// A goroutine that has to wait parks, a plain thread sleeps; both may share a mutex. A running goroutine may take a
-/// free lock before the waiters do, which is fast; a waiter that has waited 1 ms is handed the lock, so no waiter
-/// starves (the algorithm is that of Go's `sync.Mutex`). Without contention, locking and unlocking are one atomic
-/// operation each.
+/// A goroutine that has to wait parks, a plain thread sleeps; both may share a mutex. A running goroutine may take a free lock
+/// before the waiters do, which is fast; a waiter that has waited 1 ms is handed the lock, so no waiter starves (this is the
+/// algorithm of Go's `sync.Mutex`). Without contention, locking and unlocking are one atomic operation each.
 ///
 /// The guard may be held across calls that park, and may be dropped on another thread; holding one is no breach of
 /// the contract in [`migration`](crate::migration). A goroutine that its runtime leaves behind with a guard keeps the
@@ -90,7 +89,8 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
-    /// Locks a free mutex; `None` if the mutex is locked. Does not block.
+    /// Locks a free mutex; returns `None` if the mutex is locked. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().then(|| self.guard())
@@ -100,23 +100,25 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
-        self.raw.lock_until(Active::now().saturating_add(timeout)).then(|| self.guard())
+        self.raw.lock_until(Active::after(timeout)).then(|| self.guard())
     }
 
     /// As [`lock`](Self::lock), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_lock_until(&self, timeout: Instant) -> Option<MutexGuard<'_, T>> {
         self.raw.lock_until(Active::nanos(timeout)).then(|| self.guard())
     }
 
-    /// As [`lock`](Self::lock), as a future, which blocks nothing: any task may poll it, on goroutines
-    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
-    /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
+    /// As [`lock`](Self::lock), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
+    /// The future joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
-    /// The future may be dropped at any time: a lock that it was handed, or was woken for, goes to the next waiter, and a
+    /// The future can be dropped at any time: a lock that it was handed, or was woken for, goes to the next waiter, and a
     /// future that was not woken leaves the queue. A future that was woken, and is neither polled nor dropped, holds up the
     /// waiters behind it.
     ///
@@ -136,7 +138,7 @@ impl<T: ?Sized> Mutex<T> {
         Lock::new(self, Locking::new())
     }
 
-    /// As `lock`, until then at most, or for ever.
+    /// As `lock`, until `until` at most, or without a limit.
     #[inline]
     pub(crate) fn lock_within(&self, until: Option<Nanos>) -> Option<MutexGuard<'_, T>> {
         match until {
@@ -150,9 +152,9 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.is_locked()
     }
 
-    /// Returns the value without locking: by `&mut self` there is no guard.
+    /// Returns the value without locking: `&mut self` rules out a guard.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: by `&mut self` there is no other reference to the value.
+        // SAFETY: `&mut self` rules out any other reference to the value.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
@@ -259,61 +261,14 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         s.mutex
     }
 
-    /// Returns a guard of a part of the value.
-    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedMutexGuard<'a, U> {
-        MappedMutexGuard::map(s.mapped(), f)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again if there is no such part.
-    ///
-    /// # Errors
-    /// `s`, if `f` returns `None`.
-    pub fn try_map<U: ?Sized>(
-        s: Self,
-        f: impl FnOnce(&mut T) -> Option<&mut U>,
-    ) -> Result<MappedMutexGuard<'a, U>, Self> {
-        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
-    /// part.
-    ///
-    /// # Errors
-    /// `s` and the error of `f`; the lock is held throughout.
-    ///
-    /// ```
-    /// use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
-    ///
-    /// let line = Mutex::new(vec!["7".to_owned(), "eight".to_owned()]);
-    /// let Err((whole, error)) = MutexGuard::try_map_or_err(line.lock(), |line| line.get_mut(5).ok_or("too short")) else {
-    ///     panic!("there are two words")
-    /// };
-    /// assert_eq!((whole.len(), error), (2, "too short"));
-    ///
-    /// // From the guard that came back to one of its parts, and from that to another.
-    /// let word = MutexGuard::try_map_or_err(whole, |line| line.last_mut().ok_or("empty")).unwrap();
-    /// let (word, error) = MappedMutexGuard::try_map_or_err(word, |word| word.parse::<u32>().map(|_| word)).unwrap_err();
-    /// assert_eq!(format!("{}: {error}", *word), "eight: invalid digit found in string");
-    /// ```
-    pub fn try_map_or_err<U: ?Sized, E>(
-        s: Self,
-        f: impl FnOnce(&mut T) -> Result<&mut U, E>,
-    ) -> Result<MappedMutexGuard<'a, U>, (Self, E)> {
-        let mutex = s.mutex;
-        MappedMutexGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
-            std::mem::forget(whole);
-            (mutex.guard(), error)
-        })
-    }
-
     fn mapped(self) -> MappedMutexGuard<'a, T> {
         let it = ManuallyDrop::new(self);
         let value = it.mutex.value.with_mut(NonNull::new).expect("a reference is not null");
         MappedMutexGuard { raw: &it.mutex.raw, value, borrows: std::marker::PhantomData }
     }
 
-    /// Unlocks, runs `f`, and locks again. The last step blocks as [`Mutex::lock`] does, and nothing interrupts it. A
-    /// panic of `f` goes on with the lock held.
+    /// Unlocks, runs `f`, and locks again. The last step blocks as [`Mutex::lock`] does, and nothing interrupts it. A panic of
+    /// `f` propagates with the lock held.
     ///
     /// # Unwinds
     /// When a wait of `f` is ended from outside, with the mutex locked again; see
@@ -332,7 +287,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         unlocked(|| raw.unlock_fair(), f, || raw.lock_surely())
     }
 
-    /// Leaks the guard: the mutex stays locked, and the value is the caller's for as long as the mutex is borrowed.
+    /// Leaks the guard: the mutex stays locked, and the caller has the value for as long as the mutex is borrowed.
     ///
     /// ```
     /// use gmp::sync::{Mutex, MutexGuard};
@@ -344,7 +299,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// ```
     pub fn leak(s: Self) -> &'a mut T {
         let mutex = ManuallyDrop::new(s).mutex;
-        // SAFETY: the lock is held from here on, and no guard is there that gives the value.
+        // SAFETY: the lock is held from here on, and no guard exists that gives the value.
         mutex.value.with_mut(|value| unsafe { &mut *value })
     }
 
@@ -373,6 +328,23 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 shows!(MutexGuard);
+maps!(
+    /// ```
+    /// use gmp::sync::{MappedMutexGuard, Mutex, MutexGuard};
+    ///
+    /// let line = Mutex::new(vec!["7".to_owned(), "eight".to_owned()]);
+    /// let Err((whole, error)) = MutexGuard::try_map_or_err(line.lock(), |line| line.get_mut(5).ok_or("too short")) else {
+    ///     panic!("there are two words")
+    /// };
+    /// assert_eq!((whole.len(), error), (2, "too short"));
+    ///
+    /// // From the guard that came back to one of its parts, and from that to another.
+    /// let word = MutexGuard::try_map_or_err(whole, |line| line.last_mut().ok_or("empty")).unwrap();
+    /// let (word, error) = MappedMutexGuard::try_map_or_err(word, |word| word.parse::<u32>().map(|_| word)).unwrap_err();
+    /// assert_eq!(format!("{}: {error}", *word), "eight: invalid digit found in string");
+    /// ```
+    MutexGuard, MappedMutexGuard, (mut), mutex, guard
+);
 
 mapped!(
     /// Holds the lock of a [`Mutex`], and gives access to a part of the value. Dropping the guard unlocks, on any

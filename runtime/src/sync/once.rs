@@ -2,14 +2,19 @@
 
 use crate::goroutine::own_frame::in_own_frame;
 use crate::host::Active;
+use crate::impls::opaque;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, AtomicU32, Mutex, Rank, Relaxed, Release, const_fn};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{Notified, Position, TaskIn, WaitQueue, wait_in};
 use crate::wait::abandon::{AbandonHook, StandingHook};
+use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 const NEW: u32 = 0;
 const RUNNING: u32 = 1;
@@ -20,10 +25,10 @@ const POISONED: u32 = 3;
 /// and behaviour are those of `std::sync::Once`; a goroutine that has to wait for another's closure parks, a plain
 /// thread blocks.
 ///
-/// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for
-/// its own end. A closure that unwinds poisons the `Once`, and so does a closure whose goroutine is left behind by the end of
-/// its runtime. What such a closure has started, goroutines of a [`scope`](crate::scope) for example, may run on beside the
-/// closure that [`call_once_force`](Self::call_once_force) runs next.
+/// The closure runs without any lock of the library, and may park. A closure that calls the same `Once` again waits for its own
+/// end. A closure that unwinds poisons the `Once`, and so does a closure whose goroutine is left behind by the end of its
+/// runtime. Goroutines that such a closure has started, for example in a [`scope`](crate::scope), may run on beside the closure
+/// that [`call_once_force`](Self::call_once_force) runs next.
 ///
 /// ```
 /// use gmp::sync::Once;
@@ -35,16 +40,7 @@ const POISONED: u32 = 3;
 /// ```
 pub struct Once {
     word: AtomicU32,
-    waiters: Mutex<Waiting>,
-}
-
-struct Waiting(WaitQueue<()>);
-
-impl HasWaitQueue for Waiting {
-    type Want = ();
-    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
-        &mut self.0
-    }
+    waiters: Mutex<WaitQueue<()>>,
 }
 
 /// The state that [`Once::call_once_force`] passes to its closure.
@@ -75,7 +71,7 @@ impl fmt::Debug for OnceState {
     }
 }
 
-/// Ends the run of a closure, also of a closure that unwinds, or that never goes on: its hook is noted when the closure begins.
+/// Ends the run of a closure, also if the closure unwinds, or never resumes: its hook is noted when the closure begins.
 #[repr(C)]
 struct Run<'a> {
     hook: StandingHook,
@@ -84,12 +80,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// For a closure whose goroutine is left behind.
+    /// Ends the run of a closure whose goroutine is left behind.
     ///
     /// # Safety
-    /// `hook` is that of a `Run`.
+    /// `hook` is the hook of a `Run`.
     unsafe fn is_left(hook: *const AbandonHook) {
-        // SAFETY: by this function's contract. The goroutine's stack stays, and with it the loan of the `Once`.
+        // SAFETY: by this function's contract. The goroutine's stack stays, and with it the borrow of the `Once`.
         unsafe { &*hook.cast::<Self>() }.once.end(POISONED);
     }
 }
@@ -106,7 +102,7 @@ impl Once {
     const_fn! {
         /// Makes a `Once` whose closure has not run.
         pub fn new() -> Self {
-            Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())) }
+            Once { word: AtomicU32::new(NEW), waiters: Mutex::new(Rank::WaitQueue, WaitQueue::new()) }
         }
     }
 
@@ -124,12 +120,15 @@ impl Once {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// If an earlier closure has unwound: the `Once` is poisoned. If `f` panics, its panic goes on.
+    /// If an earlier closure has unwound: the `Once` is poisoned. A panic of `f` propagates.
     #[inline]
     #[track_caller]
     pub fn call_once(&self, f: impl FnOnce()) {
         if !self.is_completed() {
-            self.call("Once instance has previously been poisoned", false, |_state| f());
+            self.call("Once instance has previously been poisoned", false, |_state| {
+                f();
+                true
+            });
         }
     }
 
@@ -142,14 +141,17 @@ impl Once {
     #[track_caller]
     pub fn call_once_force(&self, f: impl FnOnce(&OnceState)) {
         if !self.is_completed() {
-            self.call("", true, f);
+            self.call("", true, |state| {
+                f(state);
+                true
+            });
         }
     }
 
     /// Returns `true` if a closure has run to its end.
     #[inline]
     pub fn is_completed(&self) -> bool {
-        // Acquire: what the closure did: partner `end`.
+        // Acquire: sees the closure's work: partner `end`.
         self.word.load(Acquire.unless(OnceLookRelaxed)) == DONE
     }
 
@@ -164,31 +166,36 @@ impl Once {
     pub fn wait(&self) {
         while !self.is_completed() {
             assert!(self.word.load(Relaxed) != POISONED, "Once instance has previously been poisoned");
-            self.park_while(|word| word == NEW || word == RUNNING);
+            self.park_while(|word| word == NEW || word == RUNNING, None);
         }
     }
 
-    /// As [`wait`](Self::wait), but goes on waiting if a closure has unwound.
+    /// As [`wait`](Self::wait), but continues to wait if a closure has unwound.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait_force(&self) {
-        while !self.is_completed() {
-            self.park_while(|word| word != DONE);
-        }
+        self.wait_force_in(None);
     }
 
+    /// As `wait_force`, until `until` at most.
+    pub(super) fn wait_force_in(&self, until: Option<Nanos>) {
+        while !self.is_completed() && self.park_while(|word| word != DONE, until) {}
+    }
+
+    /// Runs `f`, which returns `true` if this run completes the `Once`. If it returns `false`, the call ends and leaves the
+    /// `Once` as a closure does that has unwound.
     #[cold]
     #[track_caller]
-    pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState)) {
+    pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState) -> bool) {
         loop {
             // Acquire: as in `is_completed`, with the same partner.
             match self.word.load(Acquire.unless(OnceLookRelaxed)) {
                 DONE => return,
-                RUNNING => self.park_while(|word| word == RUNNING),
+                RUNNING => _ = self.park_while(|word| word == RUNNING, None),
                 POISONED if !force => panic!("{poisoned}"),
                 seen => {
-                    // Acquire: what an earlier closure did before unwinding: partner `end`.
+                    // Acquire: sees the work of an earlier closure that unwound: partner `end`.
                     if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
                         continue;
                     }
@@ -197,41 +204,82 @@ impl Once {
                     // SAFETY: the hook is the first field of `run`, whose drop takes it back.
                     unsafe { StandingHook::note((&raw const run).cast()) };
                     let state = OnceState { poisoned: seen == POISONED };
-                    in_own_frame(|| f(&state));
-                    run.leaves.set(DONE);
+                    if in_own_frame(|| f(&state)) {
+                        run.leaves.set(DONE);
+                    }
                     return;
                 }
             }
         }
     }
 
-    /// The run of a closure is over.
+    /// Ends the run of a closure, and notifies the waiters.
     fn end(&self, leaves: u32) {
         let mut notified = Notified::new();
         let mut waiters = self.waiters.lock();
-        // Release: what the closure did, for the callers that find the `Once` done: partners `is_completed` and `call`.
+        // Release: publishes the closure's work to callers that find the `Once` done: partners `is_completed` and `call`.
         self.word.store(leaves, Release.unless(OnceDoneRelaxed));
-        waiters.0.notify_all(&mut notified);
+        waiters.notify_all(&mut notified);
         drop(waiters);
         notified.ready();
     }
 
-    /// Waits until a closure ends, as long as `so` holds for the word.
-    fn park_while(&self, so: impl Fn(u32) -> bool) {
+    /// Waits until a closure ends, unless `so` does not hold for the word, and until `until` at most. Returns `false` if the
+    /// limit came first.
+    fn park_while(&self, so: impl Fn(u32) -> bool, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();
-        // Relaxed: under the lock in which a closure ends.
+        // Relaxed: read under the lock under which a closure ends.
         if (!so(self.word.load(Relaxed))).unless(OnceNoRecheck) {
             drop(waiters);
             wait.withdraw();
-            return;
+            return true;
         }
-        let how = How::new(WaitReason::Once);
-        if let Err(left) = wait_in(wait, &self.waiters, waiters, ((), Position::Back), how) {
-            drop(left.state);
-            let interrupt = left.by.expect("park_while: a wait without a limit was called or interrupted");
-            interrupt.throw::<Active>();
+        let how = How::new(WaitReason::Once).until(until);
+        match wait_in(wait, &self.waiters, waiters, ((), Position::Back), how).map_err(|left| left.by) {
+            Ok(()) => true,
+            Err(None) => false,
+            Err(Some(interrupt)) => interrupt.throw::<Active>(),
         }
+    }
+}
+
+/// As [`Once::wait_force`], for a future. Each end of a closure notifies all waiters, so a future that is dropped has nothing
+/// to pass on.
+pub(super) struct Completion(TaskIn<WaitQueue<()>>);
+
+impl Completion {
+    pub(super) fn new() -> Self {
+        Completion(TaskIn::new())
+    }
+
+    fn task(self: Pin<&mut Self>) -> Pin<&mut TaskIn<WaitQueue<()>>> {
+        // SAFETY: the task is pinned with this value; nothing moves it.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }
+    }
+
+    pub(super) fn poll(self: Pin<&mut Self>, once: &Once, cx: &mut Context<'_>) -> Poll<()> {
+        let mut task = self.task();
+        if task.is_waiting() && task.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if once.is_completed() {
+            return Poll::Ready(());
+        }
+        // Before the lock, as foreign code clones the waker.
+        let wait = TaskWait::open(cx.waker());
+        let mut waiters = once.waiters.lock();
+        if once.is_completed().unless(OncePollNoRecheck) {
+            drop(waiters);
+            wait.withdraw();
+            return Poll::Ready(());
+        }
+        task.join(wait, &mut waiters, ((), Position::Back));
+        Poll::Pending
+    }
+
+    pub(super) fn leave(self: Pin<&mut Self>, once: &Once) {
+        let _gone = self.task().leave(&once.waiters);
     }
 }
 
@@ -241,8 +289,4 @@ impl Default for Once {
     }
 }
 
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").finish_non_exhaustive()
-    }
-}
+opaque!(Once);

@@ -1,9 +1,12 @@
 //! A value that is written once.
 
+use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
-use crate::sync::once::Once;
+use crate::sync::futures::OnceLockWait;
+use crate::sync::once::{Completion, Once};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
 
 /// A value that is written at most once. Signatures and behaviour are those of `std::sync::OnceLock`; a goroutine
 /// that has to wait parks, a plain thread blocks.
@@ -17,11 +20,11 @@ use std::mem::MaybeUninit;
 /// assert_eq!(NAME.set("other".to_owned()), Err("other".to_owned()));
 /// ```
 pub struct OnceLock<T> {
-    once: Once,
+    pub(super) once: Once,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: shared, a `OnceLock` gives `&T` to many threads, and takes the value of one thread to be dropped by another.
+// SAFETY: a shared `OnceLock` gives `&T` to many threads, and can take a value from one thread that another drops.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 // SAFETY: a `OnceLock` owns its value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
@@ -43,7 +46,7 @@ impl<T> OnceLock<T> {
 
     /// Returns the value, if there is one.
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: as in `get`; by `&mut self` there is no other reference.
+        // SAFETY: as in `get`; `&mut self` rules out any other reference.
         self.once.is_completed().then(|| self.value.with_mut(|value| unsafe { (*value).assume_init_mut() }))
     }
 
@@ -60,9 +63,9 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// Returns the value, which `f` makes if there is none. Blocks the calling goroutine, or the plain thread, while
-    /// another caller's closure makes the value. If `f` unwinds there is no value, and the next caller's closure runs.
-    /// A closure that asks for the same value waits for its own end.
+    /// Returns the value, which `f` makes if there is none. Blocks the calling goroutine, or the plain thread, while another
+    /// caller's closure makes the value. If `f` unwinds, no value is stored, and the next caller's closure runs. A closure that
+    /// asks for the same value waits for its own end.
     ///
     /// ```
     /// let host = gmp::sync::OnceLock::new();
@@ -74,14 +77,91 @@ impl<T> OnceLock<T> {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     #[inline]
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
-        self.once.call_once_force(|_state| {
-            let made = f();
-            self.value.with_mut(|value| {
-                // SAFETY: one closure runs at a time, and none after a closure that has returned.
-                unsafe { (*value).write(made) };
-            });
-        });
+        self.once.call_once_force(|_state| self.write(f()));
         self.get().expect("get_or_init: a closure has run to its end")
+    }
+
+    /// Writes the value, in the closure of the `Once`.
+    fn write(&self, made: T) {
+        self.value.with_mut(|value| {
+            // SAFETY: one closure runs at a time, and none runs after a closure has returned.
+            unsafe { (*value).write(made) };
+        });
+    }
+
+    /// As [`get_or_init`](Self::get_or_init), with an `f` that may fail: then no value is stored, and the next caller's closure
+    /// runs. (std has this method too, and it is not stable.)
+    ///
+    /// ```
+    /// use gmp::sync::OnceLock;
+    ///
+    /// static LEVEL: OnceLock<u32> = OnceLock::new();
+    /// assert!(LEVEL.get_or_try_init(|| "high".parse()).is_err());
+    /// assert_eq!(LEVEL.get_or_try_init(|| "3".parse()), Ok(&3));
+    /// assert_eq!(LEVEL.get_or_try_init(|| "4".parse()), Ok(&3));
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn get_or_try_init<F, E>(&self, f: F) -> Result<&T, E>
+    where
+        F: FnOnce() -> Result<T, E>,
+    {
+        let mut failed = None;
+        if !self.once.is_completed() {
+            self.once.call("", true, |_state| {
+                let made = f();
+                made.map(|made| self.write(made)).map_err(|error| failed = Some(error)).is_ok()
+            });
+        }
+        match failed {
+            // Another caller's closure may have made the value since.
+            Some(error) => Err(error),
+            None => Ok(self.get().expect("get_or_try_init: a closure has run to its end")),
+        }
+    }
+
+    /// As [`get_or_init`](Self::get_or_init), to change the value: no other caller's closure runs. (std has this method too,
+    /// and it is not stable.)
+    ///
+    /// ```
+    /// let mut names = gmp::sync::OnceLock::new();
+    /// names.get_mut_or_init(Vec::new).push("a");
+    /// names.get_mut_or_init(Vec::new).push("b");
+    /// assert_eq!(names.into_inner(), Some(vec!["a", "b"]));
+    /// ```
+    ///
+    /// # Unwinds
+    /// If `f` unwinds.
+    pub fn get_mut_or_init(&mut self, f: impl FnOnce() -> T) -> &mut T {
+        self.get_or_init(f);
+        self.get_mut().expect("get_mut_or_init: a closure has run to its end")
+    }
+
+    /// As [`get_mut_or_init`](Self::get_mut_or_init), with an `f` that may fail, as in
+    /// [`get_or_try_init`](Self::get_or_try_init).
+    ///
+    /// ```
+    /// let mut level = gmp::sync::OnceLock::new();
+    /// *level.get_mut_or_try_init(|| "3".parse::<u32>())? += 1;
+    /// assert_eq!(level.get(), Some(&4));
+    /// # Ok::<(), std::num::ParseIntError>(())
+    /// ```
+    ///
+    /// # Unwinds
+    /// If `f` unwinds.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn get_mut_or_try_init<F, E>(&mut self, f: F) -> Result<&mut T, E>
+    where
+        F: FnOnce() -> Result<T, E>,
+    {
+        self.get_or_try_init(f)?;
+        Ok(self.get_mut().expect("get_mut_or_try_init: a closure has run to its end"))
     }
 
     /// Returns the value. Blocks the calling goroutine, or the plain thread, until there is one.
@@ -91,6 +171,50 @@ impl<T> OnceLock<T> {
     pub fn wait(&self) -> &T {
         self.once.wait_force();
         self.get().expect("wait: a closure has run to its end")
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`; returns `None` after that. The limit also holds where nothing can be
+    /// unwound.
+    ///
+    /// ```
+    /// use gmp::sync::OnceLock;
+    /// use std::time::Duration;
+    ///
+    /// static PORT: OnceLock<u16> = OnceLock::new();
+    /// assert_eq!(PORT.wait_timeout(Duration::from_millis(1)), None);
+    /// std::thread::spawn(|| PORT.set(8080));
+    /// assert_eq!(PORT.wait_timeout(Duration::from_secs(60)), Some(&8080));
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<&T> {
+        self.once.wait_force_in(Some(Active::after(timeout)));
+        self.get()
+    }
+
+    /// As [`wait_timeout`](Self::wait_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_deadline(&self, deadline: Instant) -> Option<&T> {
+        self.once.wait_force_in(Some(Active::nanos(deadline)));
+        self.get()
+    }
+
+    /// As [`wait`](Self::wait), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, and can be dropped
+    /// at any time. Polled again after its end, it returns the value again.
+    ///
+    /// ```
+    /// use gmp::sync::OnceLock;
+    ///
+    /// static PORT: OnceLock<u16> = OnceLock::new();
+    /// std::thread::spawn(|| PORT.set(8080));
+    /// assert_eq!(gmp::block_on(PORT.wait_async()), &8080);
+    /// ```
+    pub fn wait_async(&self) -> OnceLockWait<'_, T> {
+        OnceLockWait::new(self, Completion::new())
     }
 
     /// Returns the value, if there is one.
@@ -104,7 +228,7 @@ impl<T> OnceLock<T> {
             return None;
         }
         self.once = Once::new();
-        // SAFETY: the value was written, and the word, replaced just now, says that there is none.
+        // SAFETY: the value was written, and the `Once` that was just put in place says that there is no value.
         Some(self.value.with(|value| unsafe { (*value).assume_init_read() }))
     }
 }

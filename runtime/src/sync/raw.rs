@@ -17,11 +17,11 @@
 //! assert_eq!(*NAMES.lock(), ["g"]);
 //! ```
 //!
-//! A goroutine that waits for one of these locks parks, a plain thread sleeps. *These waits are never ended from
-//! outside*: neither by a context, nor by the end of the runtime, which waits for them within its time. `lock_api` locks
-//! again behind its `unlocked`, in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super)
-//! itself do not have that restriction, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The
-//! guards may be held across calls that park, and those that are `Send` may be dropped on another thread.
+//! A goroutine that waits for one of these locks parks, a plain thread sleeps. *These waits are never ended from outside*:
+//! neither by a context, nor by the end of the runtime, which waits for them within its time limit. After `unlocked`,
+//! `lock_api` locks again in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super) itself do not
+//! have that restriction, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The guards may be held
+//! across calls that park, and those that are `Send` may be dropped on another thread.
 
 pub(super) mod types;
 
@@ -52,8 +52,8 @@ pub struct RawMutex(raw_mutex::RawMutex);
 /// As [`RawMutex`]; each unlock hands the lock to the waiter that has waited longest, as `unlock_fair` does.
 pub struct RawFairMutex(raw_mutex::RawMutex);
 
-/// The lock of [`RwLock`](super::RwLock): waiters are granted it in phases, so a waiting writer holds back new readers and
-/// each unlock is fair. One upgradable reader may be there beside others.
+/// The lock of [`RwLock`](super::RwLock): it is granted to waiters in phases, so a waiting writer holds back new readers and
+/// each unlock is fair. One upgradable reader can hold the lock beside others.
 ///
 /// ```
 /// use lock_api::RawRwLock as _;
@@ -66,8 +66,8 @@ pub struct RawFairMutex(raw_mutex::RawMutex);
 /// ```
 pub struct RawRwLock(raw_rwlock::RawRwLock);
 
-/// Tells goroutines and plain threads apart, for [`ReentrantMutex`](super::ReentrantMutex): a goroutine is the same one on
-/// whatever thread it goes on; a plain thread is its own.
+/// Tells goroutines and plain threads apart, for [`ReentrantMutex`](super::ReentrantMutex): a goroutine keeps its identity on
+/// whatever thread it runs; a plain thread has its own.
 ///
 /// ```
 /// use gmp::sync::raw::GoroutineOrThread;
@@ -86,9 +86,9 @@ pub struct RawRwLock(raw_rwlock::RawRwLock);
 /// ```
 pub struct GoroutineOrThread(ThreadIdentity);
 
-// SAFETY: a goroutine's G is no other's while the goroutine lives, and another address than that of a thread's variable,
-// which is what the thread has. Only a thread on which no goroutine runs is asked for its own. A guard, which is not `Send`,
-// stays with its goroutine, by the sixth clause of `migration`.
+// SAFETY: the address of a goroutine's G is unique while the goroutine lives, and differs from the address of a thread's
+// variable, which identifies the thread. A thread's own identity is used only if no goroutine runs on it. A guard, which is not
+// `Send`, stays with its goroutine, by the sixth clause of `migration`.
 unsafe impl GetThreadId for GoroutineOrThread {
     const INIT: Self = GoroutineOrThread(ThreadIdentity::INIT);
 
@@ -148,7 +148,7 @@ macro_rules! raw_mutex {
             type Instant = Instant;
 
             fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
-                self.0.lock_surely_until(Active::now().saturating_add(timeout)).then(GuardSend::new)
+                self.0.lock_surely_until(Active::after(timeout)).then(GuardSend::new)
             }
 
             fn try_lock_until(&self, timeout: Instant) -> Option<GuardSend> {
@@ -162,7 +162,7 @@ raw_mutex!(RawMutex, unlock);
 raw_mutex!(RawFairMutex, unlock_fair);
 
 /// The waits of [`Condvar`](super::Condvar), for a [`RawMutex`]. Waiters are woken in order, and never spuriously. These waits
-/// are ended from outside, with the mutex locked again, as `lock_api` allows here.
+/// can be ended from outside, with the mutex locked again, as `lock_api` allows here.
 ///
 /// ```
 /// use gmp::sync::raw::{RawCondvar, RawMutex};
@@ -183,7 +183,7 @@ raw_mutex!(RawFairMutex, unlock_fair);
 pub struct RawCondvar(super::Condvar);
 
 // SAFETY: `sync/condvar.rs`: the mutex is unlocked under the lock of the queue, and locked again before the wait returns or
-// unwinds. The guard's state says nothing, and stays as it is.
+// unwinds. The guard's marker carries no state.
 unsafe impl lock_api::RawCondvar for RawCondvar {
     const INIT: Self = RawCondvar(super::Condvar::new());
     type RawMutex = RawMutex;
@@ -221,7 +221,7 @@ impl RawRwLock {
     }
 
     fn wait_for(&self, kind: Kind, timeout: Duration) -> Option<GuardSend> {
-        self.0.lock_surely(kind, Some(Active::now().saturating_add(timeout))).then(GuardSend::new)
+        self.0.lock_surely(kind, Some(Active::after(timeout))).then(GuardSend::new)
     }
 
     fn wait_until(&self, kind: Kind, timeout: Instant) -> Option<GuardSend> {

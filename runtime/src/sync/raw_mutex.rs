@@ -10,29 +10,31 @@
 //! While no waiter is queued, lock is one exchange 0 → LOCKED, and unlock one subtraction. The lock is free when
 //! neither LOCKED nor STARVING is set.
 //!
-//! *Normal mode.* An unlock frees the lock, and notifies the first waiter of the queue, which *tries* to take the lock.
-//! A thread that runs already, on the core that has the data in its cache, may take the lock before (that thread
-//! *barges*); then the notified waiter goes back to the front of the queue. At most one notified waiter is about to try
-//! (WOKEN), as otherwise each unlock under contention would pay for a switch. An unlock that finds the lock taken again
-//! notifies no waiter: the new holder's unlock will.
+//! *Normal mode.* An unlock frees the lock, and notifies the first waiter of the queue, which *tries* to take the lock. A
+//! thread that runs already, on the core that has the data in its cache, may take the lock first (that thread *barges*); then
+//! the notified waiter goes back to the front of the queue. At most one notified waiter is about to try (WOKEN), as otherwise
+//! each unlock under contention would pay for a switch. An unlock that finds the lock taken again notifies no waiter: the new
+//! holder's unlock will.
 //!
-//! *Starving mode.* A waiter that has tried in vain 1 ms or more after it came sets STARVING as it goes back. From then
-//! on an unlock hands the lock over: the word stays LOCKED, and the lock belongs to the first waiter of the queue. The
-//! unlock that hands over to the last waiter, or to a waiter that has waited less than 1 ms, ends the mode. (Go's
-//! `sync.Mutex`; there the waiter that was handed the lock ends the mode.)
+//! *Starving mode.* A waiter that has tried in vain 1 ms or more after its arrival sets STARVING as it goes back. From then on
+//! an unlock hands the lock over: the word stays LOCKED, and the lock belongs to the first waiter of the queue. The unlock that
+//! hands over to the last waiter, or to a waiter that has waited less than 1 ms, ends the mode. (From Go's `sync.Mutex`, where
+//! the waiter that was handed the lock ends the mode.)
 //!
-//! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the
-//! lock, or with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then
-//! sees QUEUED without WOKEN, and notifies again. If the waiter's runtime ends before the waiter runs, its abandon
-//! hook clears WOKEN, or releases the lock that was handed to it; so does the drop of a future that was notified. A waiter
-//! that has tried in vain and has to park for a P before it can queue itself clears WOKEN, and tries once more, before it
-//! parks there: it has no abandon hook then.
+//! WOKEN says that a notified waiter is about to try. The waiter clears WOKEN by the exchange with which it takes the lock, or
+//! with which it finds the lock held and queues itself, under the lock of the queue; the next unlock then sees QUEUED without
+//! WOKEN, and notifies again. If the waiter's runtime ends before the waiter runs, its abandon hook clears WOKEN, or releases
+//! the lock that was handed to the waiter; so does the drop of a future that was notified. A waiter that has tried in vain and
+//! has to park for a P before it can queue itself clears WOKEN, and tries once more, before that park, during which it has no
+//! abandon hook.
 //!
 //! Invariants:
 //! 1. While the lock is not free, only the holder of the queue's lock changes the word, except for the unlock's
 //!    subtraction.
 //! 2. QUEUED in a free lock without WOKEN occurs only while an unlock is on its way to the queue.
-//! 3. STARVING excludes WOKEN.
+//! 3. The waiter that sets STARVING has no WOKEN, or clears WOKEN by the same exchange. STARVING and WOKEN are both set only if
+//!    that waiter has given WOKEN back, because it had to park for a P, and an unlock has notified another waiter meanwhile. So
+//!    a hand-over leaves WOKEN as it is.
 //!
 //! Checked by `models/mutex.rs`.
 
@@ -45,6 +47,7 @@ use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release,
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
+use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Opened, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
@@ -55,7 +58,7 @@ const LOCKED: u32 = 1;
 const QUEUED: u32 = 2;
 const WOKEN: u32 = 4;
 const STARVING: u32 = 8;
-/// With one of these bits set the lock can't be taken.
+/// While one of these bits is set, the lock can't be taken.
 const HELD: u32 = LOCKED | STARVING;
 
 /// The lock.
@@ -71,15 +74,17 @@ impl HasWaitQueue for Waiters {
     fn waiters(&mut self, _want: &Ask) -> &mut WaitQueue<Ask> {
         &mut self.0
     }
-    fn settle(ask: &Ask, notified: bool) {
+    fn settle(ask: &Ask, notified: bool) -> Readied<Active> {
         if notified.unless(MutexLeftBehind) {
             // SAFETY: the record's owner never runs again, and borrows the mutex for good.
-            unsafe { &*ask.mutex }.settle(ask.handed.get());
+            unsafe { &*ask.mutex }.settle(ask.handed.get())
+        } else {
+            Readied::new()
         }
     }
 }
 
-/// What a waiter leaves in the queue.
+/// A waiter's request in the queue.
 pub(super) struct Ask {
     mutex: *const RawMutex,
     since: Nanos,
@@ -103,7 +108,7 @@ impl RawMutex {
         self.word.load(Relaxed) & HELD != 0
     }
 
-    /// Locks; an interrupt unwinds.
+    /// Locks. An interrupt unwinds the wait.
     #[inline]
     pub(super) fn lock(&self) {
         if !self.lock_fast()
@@ -121,7 +126,7 @@ impl RawMutex {
         }
     }
 
-    /// Locks, until then at most. Returns `false` after that; an interrupt unwinds.
+    /// Locks, until `until` at most. Returns `false` after that. An interrupt unwinds the wait.
     #[inline]
     pub(super) fn lock_until(&self, until: Nanos) -> bool {
         if self.lock_fast() {
@@ -142,7 +147,7 @@ impl RawMutex {
 
     #[inline]
     fn lock_fast(&self) -> bool {
-        // Acquire: what was done under the lock before; partners all Releases here.
+        // Acquire: sees the work of earlier holders; partners all Releases here.
         let acquire = Acquire.unless(MutexLockRelaxed);
         self.word.compare_exchange_weak(0, LOCKED, acquire, Relaxed).is_ok()
     }
@@ -204,8 +209,8 @@ impl RawMutex {
         }
     }
 
-    /// Opens a wait of a caller that has to park for a P first. The runtime may leave the caller behind there, so a caller that
-    /// was notified gives WOKEN back before. `None` if that has brought the caller the lock.
+    /// Opens a wait for a caller that has to park for a P first. The runtime may leave the caller behind in that park, so a
+    /// caller that was notified gives WOKEN back before. Returns `None` if the caller got the lock as it did so.
     #[cold]
     fn open_late(&self, woken: &mut u32) -> Option<Opened<Active>> {
         mutant!(MutexWokenParks: return Some(Wait::open()));
@@ -222,7 +227,7 @@ impl RawMutex {
             if seen & HELD == 0 {
                 return self.take(0);
             }
-            // Waiters in the queue came first, and one of them is notified by the unlock.
+            // Waiters in the queue came first, and the unlock notifies one of them.
             if seen & QUEUED != 0 {
                 break;
             }
@@ -236,8 +241,8 @@ impl RawMutex {
         false
     }
 
-    /// With the queue locked: takes a free lock, and returns `true`; otherwise sets QUEUED, and `starved`, for a waiter
-    /// that is about to queue.
+    /// With the queue locked: takes a free lock, and returns `true`; otherwise sets QUEUED, and the bits in `starved`, for a
+    /// waiter that is about to queue.
     fn join_queue(&self, woken: u32, starved: u32) -> bool {
         mutant!(MutexWokenStays: let woken = 0);
         let mut seen = self.word.load(Relaxed);
@@ -263,7 +268,7 @@ impl RawMutex {
     /// Unlocks, on any thread; does not block. The lock is held, and the caller acts for its holder.
     #[inline]
     pub(super) fn unlock(&self) {
-        // Release: what was done under the lock; partners all Acquires here.
+        // Release: publishes the holder's work; partners all Acquires here.
         let before = self.word.fetch_sub(LOCKED, Release.unless(MutexUnlockRelaxed));
         debug_assert!(before & LOCKED != 0, "unlock: the mutex is not locked");
         if before != LOCKED {
@@ -288,7 +293,7 @@ impl RawMutex {
         }
     }
 
-    /// The rest of an unlock that found more than LOCKED. The caller readies the waiter.
+    /// Does the rest of an unlock that found more than LOCKED. The caller readies the waiter.
     #[cold]
     fn call_next(&self, before: u32) -> Notified<Ask> {
         let mut notified = Notified::new();
@@ -297,13 +302,13 @@ impl RawMutex {
             if before & STARVING != 0 {
                 return self.hand_over(waiters);
             }
-            // Relaxed: the marks change under the queue's lock, or with LOCKED being set.
+            // Relaxed: the marks change under the queue's lock, or by an exchange that sets LOCKED.
             if (self.word.load(Relaxed) & (HELD | WOKEN) != 0).unless(MutexCallsTwo) {
                 return notified;
             }
             let woken = if waiters.0.notify(&mut notified).is_some() { WOKEN } else { 0 };
             let emptied = if waiters.0.is_empty() { self.word.load(Relaxed) & QUEUED } else { 0 };
-            // Relaxed: the notified waiter is ordered by the wake, and takes the lock by an exchange.
+            // Relaxed: the wake orders the notified waiter, which takes the lock by an exchange.
             self.word.fetch_add(woken.wrapping_sub(emptied), Relaxed);
         }
         notified
@@ -327,7 +332,7 @@ impl RawMutex {
             }
         };
         mutant!(MutexNoHandOver: let next = if next & LOCKED == 0 { next } else { WOKEN | next & QUEUED });
-        // Release: as in `unlock`, with the same partners; a waiter that is handed the lock is ordered by the wake.
+        // Release: as in `unlock`, with the same partners; the wake orders a waiter that is handed the lock.
         self.word.store(next, Release.unless(MutexHandsRelaxed));
         drop(waiters);
         notified
@@ -336,20 +341,20 @@ impl RawMutex {
     /// Clears WOKEN, and tries to take the lock for the waiter that was notified to try. If another thread has the lock, its
     /// unlock notifies the next waiter.
     fn take_for_the_notified(&self) -> bool {
+        mutant!(MutexSettlesWithoutTheLock: self.word.fetch_and(!WOKEN, Relaxed); return self.take(0));
         let _waiters = self.waiters.lock();
         self.word.fetch_and(!WOKEN, Relaxed);
         self.take(0)
     }
 
     /// For a notified waiter that never runs, or was dropped: releases the lock that was handed to it, or clears WOKEN.
-    fn settle(&self, handed: bool) {
-        if handed {
-            self.unlock();
-            return;
-        }
-        // The caller tries in the waiter's place, and unlocks, which notifies the next waiter.
-        if self.take_for_the_notified() {
-            self.unlock();
+    /// The caller calls the wakers of tasks.
+    fn settle(&self, handed: bool) -> Readied<Active> {
+        // Tries in the waiter's place, and unlocks, which notifies the next waiter.
+        if handed || self.take_for_the_notified() {
+            self.unlock_and_tell().ready_in_silence()
+        } else {
+            Readied::new()
         }
     }
 }

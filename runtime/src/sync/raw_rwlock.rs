@@ -1,21 +1,21 @@
 //! The lock of an [`RwLock`](super::RwLock) without the value.
 //!
 //! ```text
-//!   word:  READER ×     the number of readers: from `MANY` on no further one is let in
+//!   word:  READER ×     the number of readers: from `MANY` on no further reader is let in
 //!          UPGRADABLE   a reader that may become the writer has the lock: beside readers, never beside a writer
 //!          WRITER       a writer has the lock
 //!          QUEUED       a waiter stands in a queue. Changes under the lock of the queues
 //! ```
-//! While no waiter is queued, a read begins and ends with one exchange or addition, and so does a write. With QUEUED
-//! set no thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases.
-//! After a writer all waiting readers go together, with one upgradable reader, or, if none waits, the next writer; after
-//! the last reader a writer goes. So a waiting writer holds back new readers and waits only for the readers before it,
-//! and a waiting reader waits for one writer, or two. (The order of Go's `sync.RWMutex`; there the writers wait in a mutex of
-//! their own.)
+//! While no waiter is queued, a read begins and ends with one exchange or addition, and so does a write. With QUEUED set no
+//! thread takes the lock by itself: the lock is *granted* to waiters, under the lock of the queues, in phases. After a writer
+//! the lock is granted to all waiting readers together, with one upgradable reader, or, if no reader waits, to the next writer;
+//! after the last reader it is granted to a writer. So a waiting writer holds back new readers and waits only for the readers
+//! before it, and a waiting reader waits for one writer, or two. (The order of Go's `sync.RWMutex`, where the writers wait in a
+//! mutex of their own.)
 //!
-//! *Readers try.* A reader that was granted the lock holds it before it runs. Where many goroutines share a few Ps, the next
-//! writer would wait for all of them. Each of them would come to its turn, read, read again, find that writer, and queue: a
-//! convoy that does not end, since the writer grants them the lock once more. So where the lock is free and no writer waits, a
+//! *Readers try.* A reader that was granted the lock holds it before it runs. If many goroutines share a few Ps, the next
+//! writer would wait for all of these readers. Each of them would get its turn, read, read again, find that writer, and queue:
+//! a convoy that does not end, since the writer grants them the lock once more. So if the lock is free and no writer waits, a
 //! reader is notified without a grant, and *tries*, like a reader that has just come. If it finds a writer again it queues and
 //! *insists*: it is granted the lock after that writer. A reader that tries holds nothing, and no waiter waits for it.
 //!
@@ -23,27 +23,28 @@
 //! writer nor a reader behind it, as it may have nothing to unlock. If the lock is held for reading, as after a downgrade,
 //! readers are let in before any writer.
 //!
-//! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the
-//! lock. Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock before
-//! it (a recursive read, below, needs no grant beside readers), and the last of the other readers grants the upgrade.
-//! UPGRADABLE stays set throughout, so at most one waits there, and no writer comes in between.
+//! *Upgrade.* The upgradable reader becomes the writer by an exchange UPGRADABLE → WRITER, when no other reader has the lock.
+//! Otherwise the upgradable reader waits in a queue of its own, before all others: no waiter is granted the lock before it (a
+//! recursive read, below, needs no grant beside readers), and the last of the other readers grants the upgrade. UPGRADABLE
+//! stays set throughout, so at most one upgrader waits there, and no writer comes in between.
 //!
-//! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for which they
-//! wait. With QUEUED set the recursive reader does so under the lock of the queues. By an exchange alone the reader could
-//! come between a granter's look at the word, which shows no reader, and the grant to a writer.
+//! *A recursive read* takes the lock beside readers although others wait, as its caller may be the reader for which they wait.
+//! With QUEUED set the recursive reader does so under the lock of the queues. An exchange without that lock could come between
+//! a granter's look at the word, which shows no reader, and the grant to a writer.
 //!
-//! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the
-//! readers behind a writer that has left go on at once. For a goroutine that its runtime leaves behind in a queue the
-//! abandon hook does so, and releases a grant that the goroutine never used; of an upgrade it keeps the upgradable read,
-//! as of any guard. The drop of a future that waits does as that hook does.
+//! A waiter that leaves a queue without a grant, by its time limit or an interrupt, grants as an unlock does: the readers
+//! behind a writer that has left get the lock at once. A reader that leaves grants, too: the last writer may have passed over
+//! waiting writers in favour of this reader, which claimed its own wait just then. For a goroutine that its runtime leaves
+//! behind in a queue the abandon hook grants, and releases a grant that the goroutine never used; an upgrader keeps its
+//! upgradable read, like any guard. The drop of a future that waits does the same as that hook.
 //!
 //! Invariants, whenever the lock of the queues is free:
 //! 1. QUEUED is set if and only if a waiter stands in a queue.
 //! 2. With QUEUED set, the lock is held, or the last reader is on its way to grant it.
-//! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away, or, as
-//!    the upgradable reader that becomes a plain one, exchange UPGRADABLE for READER. The exchange lets no waiter in: the
-//!    lock is held for reading before and after, so a granter, whichever of the two its look found, grants no writer.
-//!    The reader then grants as an unlock does, for the waiter that is admitted without UPGRADABLE.
+//! 3. With QUEUED set, only the holder of the lock of the queues adds to the word; others take their own part away, or, for an
+//!    upgradable reader that becomes a plain one, exchange UPGRADABLE for READER. The exchange admits no writer: the lock is
+//!    held for reading before and after, so a granter that saw either value grants none. The reader then grants as an unlock
+//!    does, for the waiter that is admitted without UPGRADABLE.
 //!
 //! Checked by `models/rwlock.rs`.
 
@@ -68,16 +69,17 @@ const WRITER: u32 = 1;
 const QUEUED: u32 = 2;
 const UPGRADABLE: u32 = 4;
 const READER: u32 = 8;
-/// From here on there are so many readers that guards must have been leaked. Another one waits, as it does for a writer, until
-/// these have gone: the count must not wrap, and a lock behind `unlocked` must not panic. An upgradable reader waits, too: it
-/// becomes a plain one without a look at the count. So at most one is added at `MANY`, by the upgradable reader before.
+/// With this many readers, guards must have been leaked. A further reader waits, as for a writer, until readers have gone: the
+/// count must not wrap, and the lock after an `unlocked` must not panic. A further upgradable reader waits, too, since it would
+/// become a plain one without a look at the count. So at most one reader is added at `MANY`: the upgradable reader that came
+/// before.
 const MANY: u32 = 1 << 31;
 
-/// What a caller wants the lock for.
+/// The purpose for which a caller wants the lock.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Read,
-    /// As `Read`, past those that wait.
+    /// As `Read`, past waiters.
     Recursive,
     Write,
     Upgradable,
@@ -114,14 +116,14 @@ impl Queues {
         [readers, writers, upgradables, upgrader].into_iter().all(WaitQueue::is_empty)
     }
 
-    /// Returns `true` if no waiter stands in a queue that could be notified. `first` removes records of goroutines that
-    /// their runtime has left behind: they hold no waiter back.
+    /// Returns `true` if no queue has a waiter that could be notified. `first` removes records of goroutines that their runtime
+    /// has left behind, so these hold no waiter back.
     fn nobody_waits(&mut self) -> bool {
         let Queues { readers, writers, upgradables, upgrader } = self;
         [readers, writers, upgradables, upgrader].into_iter().all(|queue| queue.first().is_none())
     }
 
-    /// Returns `true` if an earlier waiter waits for what a caller of this kind would take.
+    /// Returns `true` if an earlier waiter has precedence over a caller of this kind.
     fn come_before(&mut self, kind: Kind) -> bool {
         match kind {
             Kind::Recursive | Kind::Upgrade => false,
@@ -145,18 +147,21 @@ impl HasWaitQueue for Queues {
             Kind::Upgrade => &mut self.upgrader,
         }
     }
-    fn settle(ask: &Ask, notified: bool) {
+    fn settle(ask: &Ask, notified: bool) -> Readied<Active> {
         // SAFETY: the record's owner never runs again, and borrows the lock for good; or it is a future, whose drop calls this.
         let lock = unsafe { &*ask.lock };
         match (notified, ask.kind) {
-            // It was to try.
-            (true, _) if (!ask.granted.get()).unless(RwLockLeftTakesATryForAGrant) => {}
-            (true, Kind::Read | Kind::Recursive) => lock.unlock_read(),
-            (true, Kind::Write) => lock.unlock_write(),
-            (true, Kind::Upgradable) => lock.unlock_upgradable(),
-            // Its guard stays with it.
-            (true, Kind::Upgrade) => unless!(RwLockLeftKeepsTheGrant, lock.downgrade_to_upgradable()),
-            (false, _) => lock.let_others_go(lock.queues.lock()),
+            // The waiter was to try, and holds nothing.
+            (true, _) if (!ask.granted.get()).unless(RwLockLeftTakesATryForAGrant) => Readied::new(),
+            (true, Kind::Read | Kind::Recursive) => lock.unlock_read_in_silence(),
+            (true, Kind::Write) => lock.unlock_write_in_silence(),
+            (true, Kind::Upgradable) => lock.upgradable_leaves(0).ready_in_silence(),
+            // The upgrader's guard stays with it.
+            (true, Kind::Upgrade) => {
+                mutant!(RwLockLeftKeepsTheGrant: return Readied::new());
+                lock.downgrade_in_silence(UPGRADABLE)
+            }
+            (false, _) => lock.granted_to_others(lock.queues.lock()).ready_in_silence(),
         }
     }
 }
@@ -164,7 +169,7 @@ impl HasWaitQueue for Queues {
 struct Ask {
     lock: *const RawRwLock,
     kind: Kind,
-    /// A reader that has tried in vain.
+    /// Set for a reader that has tried in vain.
     insists: bool,
     /// The waiter was granted the lock. Written by the granter that notifies the waiter.
     granted: Cell<bool>,
@@ -205,7 +210,7 @@ impl RawRwLock {
             if waits || !Self::admits(seen, kind) {
                 return false;
             }
-            // Acquire: what was done under the lock before; partners all Releases here.
+            // Acquire: sees the work of earlier holders; partners all Releases here.
             let acquire = Acquire.unless(RwLockTakeRelaxed);
             match self.word.compare_exchange_weak(seen, Self::with(seen, kind), acquire, Relaxed) {
                 Ok(_) => return true,
@@ -214,9 +219,9 @@ impl RawRwLock {
         }
     }
 
-    /// Takes the lock without waiting, if no earlier waiter waits for it.
+    /// Takes the lock without waiting, if no earlier waiter has precedence.
     pub(super) fn try_lock_in_line(&self, kind: Kind) -> bool {
-        // Relaxed: only whether to look under the lock, where a writer that has it lets no kind in.
+        // Relaxed: decides only whether to look under the lock of the queues. While a writer has the lock, no kind is admitted.
         let may = |seen: u32| seen & WRITER == 0;
         self.try_lock(kind)
             || may(self.word.load(Relaxed)) && self.take_or_mark(&mut self.queues.lock(), kind, 0)
@@ -242,7 +247,7 @@ impl RawRwLock {
         }
     }
 
-    /// Locks, until then at most. Returns `false` after that; an interrupt unwinds.
+    /// Locks, until `until` at most. Returns `false` after that. An interrupt unwinds the wait.
     #[inline]
     pub(super) fn lock(&self, kind: Kind, until: Option<Nanos>) -> bool {
         self.try_lock(kind) || self.lock_slow(kind, until, OnInterrupt::Unwinding)
@@ -275,7 +280,7 @@ impl RawRwLock {
                 Ok(_tried_in_vain) => insists = true,
                 Err(Left { state: queues, by }) => {
                     mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|why| why.throw::<Active>()));
-                    // Grants the lock to the waiters that this one held back.
+                    // Grants the lock to the waiters that this waiter held back.
                     self.let_others_go(queues);
                     return by.is_some_and(|interrupt| interrupt.throw::<Active>());
                 }
@@ -283,7 +288,7 @@ impl RawRwLock {
         }
     }
 
-    /// For a waiter that was notified: it was granted the lock, or tries.
+    /// For a waiter that was notified: returns `true` if it was granted the lock, or takes the lock by a try.
     fn has_or_takes(&self, ask: &Ask) -> bool {
         mutant!(RwLockTakesATryForAGrant: return true);
         ask.granted.get() || self.try_lock(ask.kind)
@@ -293,7 +298,7 @@ impl RawRwLock {
     /// otherwise sets `mark`: QUEUED, for a waiter that is about to queue.
     fn take_or_mark(&self, queues: &mut Queues, kind: Kind, mark: u32) -> bool {
         let first = !queues.come_before(kind);
-        // If no waiter is left in the queues, clears a QUEUED that only goroutines that were left behind have kept set.
+        // If no waiter is left in the queues, QUEUED is set only because of goroutines that were left behind: it is cleared.
         let queued = if queues.nobody_waits() { 0 } else { QUEUED };
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -310,9 +315,9 @@ impl RawRwLock {
     /// With the queues locked: grants the lock to the waiters that are admitted now, waiters of kind `first` before the
     /// others.
     fn grant(&self, queues: &mut Queues, first: Kind, notified: &mut Notified<Ask>) {
-        // Acquire: what was done under the lock before, for the waiters that are notified; partners all Releases here.
-        // While a waiter stands in a queue, only readers that leave, or are upgradable no more, change the word besides the
-        // holder of the queues' lock (invariant 3). A holder that makes room for a waiter that way comes here next.
+        // Acquire: the work of earlier holders, for the waiters that are notified; partners all Releases here. While a waiter
+        // stands in a queue, only the holder of the queues' lock, and readers that leave or give up UPGRADABLE, change the word
+        // (invariant 3). A reader that so makes room for a waiter comes here next.
         let seen = self.word.load(Acquire.unless(RwLockGrantRelaxed));
         let upgrades = queues.upgrader.first().is_some();
         let granted = |record: &Record<Ask>| record.want.granted.set(true);
@@ -321,7 +326,7 @@ impl RawRwLock {
             // Relaxed: the notified waiter learns of the grant by the wake.
             self.word.fetch_add(WRITER.wrapping_sub(UPGRADABLE), Relaxed);
         }
-        // While an upgrade waits no other waiter goes.
+        // While an upgrade waits, no other waiter is granted the lock.
         let mut writes = seen & WRITER != 0 || upgrades.unless(RwLockReadsBesideUpgrade);
         let shared = queues.readers.first().is_some() || queues.upgradables.first().is_some();
         let readers_first = first == Kind::Read && shared;
@@ -334,7 +339,7 @@ impl RawRwLock {
         if !writes && (readers_first || no_writer_waits) {
             let try_it = no_writer_waits && seen & !QUEUED == 0;
             mutant!(RwLockReadersTryBesideAWriter: let try_it = true);
-            // Those that wait behind MANY readers go when these have left.
+            // Readers that wait because of MANY readers get the lock when some of these have left.
             let mut room = MANY.saturating_sub(seen).div_ceil(READER);
             while room > 0
                 && let Some(reader) = queues.readers.notify(notified)
@@ -361,7 +366,7 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn unlock_read(&self) {
-        // Release: a writer comes after what was read; partners all Acquires here.
+        // Release: orders these reads before the next writer; partners all Acquires here.
         let before = self.word.fetch_sub(READER, Release.unless(RwLockReadRelaxed));
         debug_assert!(before >= READER, "unlock_read: nobody reads");
         if before & QUEUED != 0 {
@@ -369,13 +374,27 @@ impl RawRwLock {
         }
     }
 
-    /// The rest of the end of a read that others wait for.
+    /// As `unlock_read`, but leaves it to the caller to call the wakers of tasks.
+    fn unlock_read_in_silence(&self) -> Readied<Active> {
+        // Release: as in `unlock_read`, with the same partners.
+        let before = self.word.fetch_sub(READER, Release);
+        if before & QUEUED == 0 { Readied::new() } else { self.reader_leaves(before).ready_in_silence() }
+    }
+
+    /// Does the rest of the end of a read while others wait.
     #[cold]
     fn reader_left(&self, before: u32) {
-        mutant!(RwLockLastReaderLeaves: return);
-        mutant!(RwLockUpgradeForgotten: if before & UPGRADABLE != 0 { return });
+        self.reader_leaves(before).ready();
+    }
+
+    /// As `reader_left`, for a caller that readies the waiters that have the lock now.
+    fn reader_leaves(&self, before: u32) -> Notified<Ask> {
+        mutant!(RwLockLastReaderLeaves: return Notified::new());
+        mutant!(RwLockUpgradeForgotten: if before & UPGRADABLE != 0 { return Notified::new() });
         if before & !UPGRADABLE == READER | QUEUED {
-            self.let_others_go(self.queues.lock());
+            self.granted_to_others(self.queues.lock())
+        } else {
+            Notified::new()
         }
     }
 
@@ -386,15 +405,15 @@ impl RawRwLock {
         }
     }
 
-    /// As `unlock_write`; the caller calls the wakers of tasks.
+    /// As `unlock_write`, but leaves it to the caller to call the wakers of tasks.
     pub(super) fn unlock_write_in_silence(&self) -> Readied<Active> {
         if self.writer_leaves_alone() { Readied::new() } else { self.written(0).ready_in_silence() }
     }
 
-    /// Ends a write while no waiter is queued. Returns `false`, and has done nothing, if others wait.
+    /// Ends a write while no waiter is queued. If others wait, does nothing and returns `false`.
     #[inline]
     fn writer_leaves_alone(&self) -> bool {
-        // Release: what was done under the lock; partners all Acquires here.
+        // Release: publishes the writer's work; partners all Acquires here.
         let release = Release.unless(RwLockWriteRelaxed);
         self.word.compare_exchange(WRITER, 0, release, Relaxed).is_ok()
     }
@@ -403,37 +422,50 @@ impl RawRwLock {
         self.release_upgradable(0);
     }
 
-    /// The upgradable reader becomes a plain one.
+    /// Makes the upgradable reader a plain one.
     pub(super) fn downgrade_upgradable(&self) {
         self.release_upgradable(READER);
     }
 
     fn release_upgradable(&self, becomes: u32) {
+        self.upgradable_leaves(becomes).ready();
+    }
+
+    /// As `release_upgradable`; the caller readies the waiters that have the lock now.
+    fn upgradable_leaves(&self, becomes: u32) -> Notified<Ask> {
         // Release: as in `unlock_read`, with the same partners.
         let release = Release.unless(RwLockUpgradableRelaxed);
         let before = self.word.fetch_add(becomes.wrapping_sub(UPGRADABLE), release);
         debug_assert!(before & UPGRADABLE != 0, "unlock_upgradable: no upgradable reader has the lock");
-        if before & QUEUED != 0 {
-            mutant!(RwLockUpgradableLeaves: return);
-            self.let_others_go(self.queues.lock());
-        }
+        mutant!(RwLockUpgradableLeaves: return Notified::new());
+        if before & QUEUED == 0 { Notified::new() } else { self.granted_to_others(self.queues.lock()) }
     }
 
-    /// A writer becomes a reader, together with the readers that wait.
+    /// Makes the writer a reader, together with the readers that wait.
     pub(super) fn downgrade(&self) {
         self.downgrade_to(READER);
     }
 
-    /// A writer becomes the upgradable reader, together with readers that wait.
+    /// Makes the writer the upgradable reader, together with readers that wait.
     pub(super) fn downgrade_to_upgradable(&self) {
         self.downgrade_to(UPGRADABLE);
     }
 
     fn downgrade_to(&self, becomes: u32) {
-        // Release: the readers that come see what was written; partners all Acquires here.
-        if self.word.compare_exchange(WRITER, becomes, Release, Relaxed).is_err() {
+        if !self.writer_becomes(becomes) {
             self.release_write(becomes);
         }
+    }
+
+    /// As `downgrade_to`, but leaves it to the caller to call the wakers of tasks.
+    fn downgrade_in_silence(&self, becomes: u32) -> Readied<Active> {
+        if self.writer_becomes(becomes) { Readied::new() } else { self.written(becomes).ready_in_silence() }
+    }
+
+    /// Makes the writer a reader while no waiter is queued. If others wait, does nothing and returns `false`.
+    fn writer_becomes(&self, becomes: u32) -> bool {
+        // Release: later readers see the writes; partners all Acquires here.
+        self.word.compare_exchange(WRITER, becomes, Release, Relaxed).is_ok()
     }
 
     #[cold]
@@ -441,7 +473,7 @@ impl RawRwLock {
         self.written(becomes).ready();
     }
 
-    /// The writer leaves a lock for which others wait. Returns the waiters that have the lock now.
+    /// Ends a write while others wait. Returns the waiters that have the lock now.
     #[cold]
     fn written(&self, becomes: u32) -> Notified<Ask> {
         let mut notified = Notified::new();
@@ -456,10 +488,15 @@ impl RawRwLock {
 
     /// Grants the lock, after the last reader or a waiter without a grant has left.
     #[cold]
-    fn let_others_go(&self, mut queues: MutexGuard<'_, Queues>) {
+    fn let_others_go(&self, queues: MutexGuard<'_, Queues>) {
+        self.granted_to_others(queues).ready();
+    }
+
+    /// As `let_others_go`; the caller readies the waiters that have the lock now.
+    fn granted_to_others(&self, mut queues: MutexGuard<'_, Queues>) -> Notified<Ask> {
         let mut notified = Notified::new();
         self.grant(&mut queues, Kind::Write, &mut notified);
         drop(queues);
-        notified.ready();
+        notified
     }
 }

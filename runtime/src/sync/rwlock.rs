@@ -11,20 +11,20 @@ use crate::host::{Active, Clock};
 use crate::prim::{UnsafeCell, const_fn};
 use crate::sync::futures::{Read, UpgradableRead, Write};
 use crate::sync::raw_rwlock::{Kind, Locking, RawRwLock};
+use gmp_timers::Nanos;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// Protects a value: many readers at a time, or one writer. Names and signatures are `parking_lot`'s; nothing poisons.
 ///
-/// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new
-/// readers, so a goroutine with a read guard must not call [`read`](Self::read) again: with a writer waiting in
-/// between, the goroutine would wait for itself. After a writer all waiting readers go together, so neither side
-/// starves (the order of Go's `sync.RWMutex`). A reader also waits where the lock has 2²⁸ readers, whose guards must have been
-/// leaked.
+/// A goroutine that has to wait parks, a plain thread sleeps; both may share a lock. A waiting writer holds back new readers,
+/// so a goroutine with a read guard must not call [`read`](Self::read) again: with a writer waiting in between, the goroutine
+/// would wait for itself. After a writer all waiting readers get the lock together, so neither side starves (the order of Go's
+/// `sync.RWMutex`). A reader also waits while the lock has 2²⁸ readers, whose guards must have been leaked.
 ///
-/// The guards may be held across calls that park, and may be dropped on another thread. A goroutine that has a read
-/// guard and may read again uses [`read_recursive`](Self::read_recursive); one that reads to decide whether it writes uses
+/// The guards may be held across calls that park, and may be dropped on another thread. A goroutine that has a read guard and
+/// may read again uses [`read_recursive`](Self::read_recursive); a goroutine that reads to decide whether to write uses
 /// [`upgradable_read`](Self::upgradable_read). [`RwLockWriteGuard::downgrade`] makes a write a read.
 ///
 /// ```
@@ -119,13 +119,13 @@ impl<T: ?Sized> RwLock<T> {
         self.write_guard()
     }
 
-    /// As [`read`](Self::read), as a future, which blocks nothing: any task may poll it, on goroutines
-    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
-    /// woken. The future joins the queue, which it shares with goroutines and threads, in its first poll.
+    /// As [`read`](Self::read), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
+    /// The future joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
-    /// The future may be dropped at any time: a lock that it was granted meanwhile goes to the next waiters, and a future
-    /// that was not granted it leaves the queue, and holds no others back. A future that was granted the lock, and is
-    /// neither polled nor dropped, keeps the lock.
+    /// The future can be dropped at any time: a lock that it was granted meanwhile goes to the next waiters, and a future
+    /// without a grant leaves the queue, and holds no others back. A future that was granted the lock, and is neither polled
+    /// nor dropped, keeps the lock.
     ///
     /// ```
     /// use gmp::sync::RwLock;
@@ -156,13 +156,15 @@ impl<T: ?Sized> RwLock<T> {
         UpgradableRead::new(self, Locking::new(Kind::Upgradable))
     }
 
-    /// Locks for reading if that is possible at once; `None` while a writer has the lock or waits. Does not block.
+    /// Locks for reading if that is possible at once; returns `None` while a writer has the lock or waits. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_lock_in_line(Kind::Read).then(|| self.read_guard())
     }
 
-    /// Locks for writing if that is possible at once; `None` while the lock is held. Does not block.
+    /// Locks for writing if that is possible at once; returns `None` while the lock is held. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.try_lock(Kind::Write).then(|| self.write_guard())
@@ -172,40 +174,47 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Read, Some(until)).then(|| self.read_guard())
+        self.raw.lock(Kind::Read, Some(Active::after(timeout))).then(|| self.read_guard())
     }
 
     /// As [`read`](Self::read), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.lock(Kind::Read, Some(Active::nanos(timeout))).then(|| self.read_guard())
+    }
+
+    /// As `read`, until `until` at most.
+    pub(crate) fn read_until(&self, until: Option<Nanos>) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.lock(Kind::Read, until).then(|| self.read_guard())
     }
 
     /// As [`write`](Self::write), for at most `timeout`; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Write, Some(until)).then(|| self.write_guard())
+        self.raw.lock(Kind::Write, Some(Active::after(timeout))).then(|| self.write_guard())
     }
 
     /// As [`write`](Self::write), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_write_until(&self, timeout: Instant) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.lock(Kind::Write, Some(Active::nanos(timeout))).then(|| self.write_guard())
     }
 
-    /// Locks for reading, also past a writer that waits. Blocks the calling goroutine, or the plain thread, while there
-    /// is a writer; so it never blocks a caller that reads already.
+    /// Locks for reading, also past a waiting writer. Blocks the calling goroutine, or the plain thread, while a writer has the
+    /// lock; so the call never blocks a caller that reads already.
     ///
-    /// Readers that come this way again and again starve the writers.
+    /// Readers that lock this way again and again starve the writers.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -220,8 +229,9 @@ impl<T: ?Sized> RwLock<T> {
         self.read_guard()
     }
 
-    /// As [`read_recursive`](Self::read_recursive), if that is possible at once; `None` while there is a writer. Does
-    /// not block.
+    /// As [`read_recursive`](Self::read_recursive), if that is possible at once; returns `None` while a writer has the lock.
+    /// Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_lock_in_line(Kind::Recursive).then(|| self.read_guard())
     }
@@ -230,22 +240,23 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Recursive, Some(until)).then(|| self.read_guard())
+        self.raw.lock(Kind::Recursive, Some(Active::after(timeout))).then(|| self.read_guard())
     }
 
     /// As [`read_recursive`](Self::read_recursive), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_read_recursive_until(&self, timeout: Instant) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.lock(Kind::Recursive, Some(Active::nanos(timeout))).then(|| self.read_guard())
     }
 
-    /// Locks for a read that may become a write, without another writer in between. Other readers may read meanwhile,
-    /// but there is only one upgradable read at a time. Blocks the calling goroutine, or the plain thread, while there
-    /// is another upgradable read or a writer, or an earlier caller waits.
+    /// Locks for a read that may become a write, without another writer in between. Other readers may read meanwhile, but there
+    /// is only one upgradable read at a time. Blocks the calling goroutine, or the plain thread, while there is another
+    /// upgradable read or a writer, or while an earlier caller waits.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -256,7 +267,7 @@ impl<T: ?Sized> RwLock<T> {
     /// let cache = RwLock::new(vec![1, 2]);
     /// let looks = cache.upgradable_read();
     /// if !looks.contains(&3) {
-    ///     // What it has seen is still so.
+    ///     // The values that it has seen are unchanged.
     ///     RwLockUpgradableReadGuard::upgrade(looks).push(3);
     /// }
     /// assert_eq!(*cache.read(), [1, 2, 3]);
@@ -266,7 +277,8 @@ impl<T: ?Sized> RwLock<T> {
         self.upgradable_guard()
     }
 
-    /// As [`upgradable_read`](Self::upgradable_read), if that is possible at once; `None` otherwise. Does not block.
+    /// As [`upgradable_read`](Self::upgradable_read), if that is possible at once; returns `None` otherwise. Does not block.
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read(&self) -> Option<RwLockUpgradableReadGuard<'_, T>> {
         self.raw.try_lock(Kind::Upgradable).then(|| self.upgradable_guard())
     }
@@ -275,32 +287,33 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read_for(&self, timeout: Duration) -> Option<RwLockUpgradableReadGuard<'_, T>> {
-        let until = Active::now().saturating_add(timeout);
-        self.raw.lock(Kind::Upgradable, Some(until)).then(|| self.upgradable_guard())
+        self.raw.lock(Kind::Upgradable, Some(Active::after(timeout))).then(|| self.upgradable_guard())
     }
 
     /// As [`upgradable_read`](Self::upgradable_read), until `timeout` at most; `None` after that.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    #[must_use = "the guard, if there is one, unlocks as it is dropped"]
     pub fn try_upgradable_read_until(&self, timeout: Instant) -> Option<RwLockUpgradableReadGuard<'_, T>> {
         self.raw.lock(Kind::Upgradable, Some(Active::nanos(timeout))).then(|| self.upgradable_guard())
     }
 
-    /// Returns `true` if the lock is held, by a writer or readers, at this moment.
+    /// Returns `true` if a writer or a reader holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
 
-    /// Returns `true` if the lock is held by a writer at this moment.
+    /// Returns `true` if a writer holds the lock at this moment.
     pub fn is_locked_exclusive(&self) -> bool {
         self.raw.is_locked_exclusive()
     }
 
-    /// Returns the value without locking: by `&mut self` there is no guard.
+    /// Returns the value without locking: `&mut self` rules out a guard.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: by `&mut self` there is no other reference to the value.
+        // SAFETY: `&mut self` rules out any other reference to the value.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 

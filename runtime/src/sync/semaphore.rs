@@ -1,9 +1,9 @@
 //! A semaphore: a number of permits, granted in the order of the requests.
 //!
-//! Two queues under one lock: requests that the capacity can meet, in order, and requests for more than the capacity,
-//! which wait for `add_permits` and hold nothing back. A record's size and the capacity say in which queue the record is, and
-//! `add_permits` moves the records that the new capacity can meet. `close` notifies all waiters, and tells them so in their
-//! records.
+//! Two queues lie under one lock: requests that the capacity can meet, in order, and requests for more than the capacity, which
+//! wait for `add_permits` and hold no other request back. A record's size and the capacity say in which queue the record is,
+//! and `add_permits` moves the records that the new capacity can meet. `close` notifies all waiters, and marks their records as
+//! closed.
 
 mod err;
 mod future;
@@ -21,24 +21,25 @@ use crate::prim::{Mutex, Rank, const_fn};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
+use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::fmt;
 
-/// Grants permits, up to a capacity; a request may be for several at once.
+/// Grants permits, up to a capacity; a request can be for several at once.
 ///
 /// Requests are met in the order in which they came: a large request at the head holds back the small ones behind, so
 /// large requests do not starve. Goroutines and plain threads may be mixed. (The semantics of Go's
 /// `golang.org/x/sync/semaphore`.)
 ///
-/// [`acquire_guard`](Self::acquire_guard), and [`acquire_owned`](Self::acquire_owned) of an `Arc`, return a guard, whose
-/// drop gives the permits back, also when its goroutine unwinds. [`acquire`](Self::acquire) returns none: such permits
-/// are given back by [`release`](Self::release), on any thread, and a goroutine that unwinds in between, by a panic or by
-/// the end of a [`Context`] under which it runs, keeps them taken.
+/// [`acquire_guard`](Self::acquire_guard), and [`acquire_owned`](Self::acquire_owned) of an `Arc`, return a guard, whose drop
+/// gives the permits back, also when its goroutine unwinds. [`acquire`](Self::acquire) returns no guard:
+/// [`release`](Self::release) gives such permits back, on any thread, and if a goroutine unwinds in between, by a panic or by
+/// the end of a [`Context`] under which it runs, they stay taken.
 ///
-/// A semaphore that is [closed](Self::close) grants nothing any more: guards are refused with an error, and
-/// [`acquire`](Self::acquire), which has none, panics.
+/// A semaphore that is [closed](Self::close) grants no more permits: requests for guards return an error, and
+/// [`acquire`](Self::acquire), which returns no `Result`, panics.
 ///
 /// ```
 /// use gmp::{go, sync::Semaphore};
@@ -76,7 +77,7 @@ use std::fmt;
 ///                 let permits = Arc::clone(&permits);
 ///                 go(move || {
 ///                     permits.acquire(1);
-///                     // No more than two at a time come here.
+///                     // At most two at a time come here.
 ///                     permits.release(1);
 ///                 })
 ///             })
@@ -95,7 +96,7 @@ struct State {
     free: usize,
     closed: bool,
     waiters: WaitQueue<Ask>,
-    /// Those that ask for more than the capacity.
+    /// Requests for more than the capacity.
     too_large: WaitQueue<Ask>,
 }
 
@@ -104,24 +105,26 @@ impl HasWaitQueue for State {
     fn waiters(&mut self, want: &Ask) -> &mut WaitQueue<Ask> {
         if want.permits > self.capacity { &mut self.too_large } else { &mut self.waiters }
     }
-    fn settle(ask: &Ask, notified: bool) {
+    fn settle(ask: &Ask, notified: bool) -> Readied<Active> {
         let granted = notified && !ask.closed.get();
+        mutant!(SemaphoreLeftTakesARefusalForAGrant: let granted = notified);
         // SAFETY: the record's owner never runs again, and borrows the semaphore for good.
-        unsafe { &*ask.semaphore }.release(if granted { ask.permits } else { 0 });
+        let semaphore = unsafe { &*ask.semaphore };
+        semaphore.put_back_what_fits(if granted { ask.permits } else { 0 }).ready_in_silence()
     }
 }
 
 struct Ask {
     semaphore: *const Semaphore,
     permits: usize,
-    /// It was notified of the close, and has no permits. Written by the notifier.
+    /// The request was notified of the close, and has no permits. Written by the notifier.
     closed: Cell<bool>,
 }
 
 // SAFETY: the semaphore is Sync; the cell belongs to the notifier that has claimed the wait, and then to the waiter.
 unsafe impl Send for Ask {}
 
-/// How a request waits that has no time limit.
+/// Returns how a request without a time limit waits.
 fn how(ends: OnInterrupt) -> How {
     How::new(WaitReason::Semaphore).ends(ends)
 }
@@ -135,7 +138,7 @@ enum Refused {
 }
 
 impl State {
-    /// Takes `permits`, if they are free and that overtakes no waiter.
+    /// Takes `permits`, if they are free and no waiter is overtaken.
     fn take(&mut self, permits: usize) -> bool {
         let takes = !self.closed && self.free >= permits && self.waiters.first().is_none();
         if takes {
@@ -144,12 +147,12 @@ impl State {
         takes
     }
 
-    /// How many requests wait, with those for more than the capacity.
+    /// Returns how many requests wait, including those for more than the capacity.
     fn waiting(&self) -> usize {
         self.waiters.len() + self.too_large.len()
     }
 
-    /// Grants the requests at the head of the queue, as long as they fit.
+    /// Grants requests at the head of the queue, as long as they fit.
     fn grant(&mut self, notified: &mut Notified<Ask>) {
         let free = &mut self.free;
         while let Some(record) = self.waiters.notify_if(notified, |ask| ask.permits <= *free) {
@@ -189,7 +192,7 @@ impl Semaphore {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// When the semaphore is [closed](Self::close), before or meanwhile.
+    /// When the semaphore is [closed](Self::close), before the call or meanwhile.
     #[track_caller]
     pub fn acquire(&self, permits: usize) {
         match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
@@ -199,8 +202,8 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire`](Self::acquire), as long as `context` is not done: a cancel that comes before the permits wins.
-    /// A context under which the caller runs ([`Context::run`]) ends the wait as well.
+    /// As [`acquire`](Self::acquire), while `context` is not done: a cancel that comes before the permits wins. A context under
+    /// which the caller runs ([`Context::run`]) ends the wait as well.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -210,7 +213,7 @@ impl Semaphore {
     /// The context's error; no permits were taken then.
     ///
     /// # Panics
-    /// When the semaphore is [closed](Self::close), before or meanwhile.
+    /// When the semaphore is [closed](Self::close), before the call or meanwhile.
     #[track_caller]
     pub fn acquire_ctx(&self, context: &Context, permits: usize) -> Result<(), ContextError> {
         self.acquire_under(context, permits).map_err(|error| match error {
@@ -234,14 +237,14 @@ impl Semaphore {
         match context.err() {
             None => Ok(()),
             Some(error) => {
-                unless!(SemaphoreKeepsTheGrant, self.release(permits));
+                unless!(SemaphoreKeepsTheGrant, self.put_back_what_fits(permits).ready());
                 Err(error.into())
             }
         }
     }
 
-    /// Takes `permits`, for which the caller waits as `how` says. By the time of an error the requests that this one held back
-    /// have been granted, as far as they fit.
+    /// Takes `permits`, for which the caller waits as `how` says. When this returns an error, it has granted the requests that
+    /// this one held back, as far as they fit.
     fn acquire_in(&self, permits: usize, how: How) -> Result<(), Refused> {
         if self.try_acquire(permits) {
             return Ok(());
@@ -268,11 +271,11 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire_guard`](Self::acquire_guard) for one permit of a semaphore that is never closed, at most until then. Dumps
-    /// say `reason`.
+    /// As [`acquire_guard`](Self::acquire_guard) for one permit of a semaphore that is never closed, at most until `until`.
+    /// Dumps show `reason`.
     ///
     /// # Errors
-    /// The interrupt that ended the wait; `None` if the time is over.
+    /// The interrupt that ended the wait; `None` if the time has passed.
     pub(crate) fn enter(
         &self,
         reason: WaitReason,
@@ -297,8 +300,9 @@ impl Semaphore {
         (state.capacity - state.free, state.waiting())
     }
 
-    /// Takes `permits`, without a guard, if they are free and no request waits. Returns `false` otherwise, and when the
-    /// semaphore is closed. Does not block.
+    /// Takes `permits`, without a guard, if they are free and no request waits. Returns `false` otherwise, and if the semaphore
+    /// is closed. Does not block.
+    #[must_use = "`false` says that no permits were taken"]
     pub fn try_acquire(&self, permits: usize) -> bool {
         self.state.lock().take(permits)
     }
@@ -307,7 +311,8 @@ impl Semaphore {
     /// [forgotten](SemaphorePermit::forget).
     ///
     /// A `release` of permits that a guard still holds gives them back twice: not this call panics, but the drop of a guard
-    /// may, when all permits are free.
+    /// might, when all permits are free. A request that was granted and is given up (a future that is dropped, a context that
+    /// ends, a goroutine that its runtime leaves behind) does not panic then: it gives back only permits that are not free.
     ///
     /// # Panics
     /// If more permits would be free than the capacity; nothing has changed then.
@@ -325,8 +330,20 @@ impl Semaphore {
         assert!(free.is_some(), "Semaphore: {permits} released, more than are held");
     }
 
-    /// Adds `permits` to the capacity; they are free. Does not block. Requests that waited for more than the capacity had,
-    /// and that it can meet now, join the queue at its end, in the order in which they came.
+    /// Gives back the permits that a request was granted and does not take, up to the capacity; the caller readies the waiters
+    /// that were notified. If the program has already released some of these permits, a call of `release` or the drop of a
+    /// guard panics, not this call: here the caller may be the end of a runtime.
+    fn put_back_what_fits(&self, permits: usize) -> Notified<Ask> {
+        let mut notified = Notified::new();
+        let mut state = self.state.lock();
+        state.free = state.free.saturating_add(permits).min(state.capacity);
+        state.grant(&mut notified);
+        drop(state);
+        notified
+    }
+
+    /// Adds `permits`, which are free, to the capacity. Does not block. Requests for more than the old capacity that the new
+    /// capacity can meet join the queue at its end, in the order in which they came.
     ///
     /// ```
     /// let permits = gmp::sync::Semaphore::new(1);
@@ -357,14 +374,14 @@ impl Semaphore {
         assert!(capacity.is_some(), "add_permits: {permits} more, and the capacity overflows");
     }
 
-    /// Returns the number of permits that are free. Does not block. A request that waits may need more than that.
+    /// Returns the number of permits that are free. Does not block. A waiting request may need more than that.
     pub fn available_permits(&self) -> usize {
         self.state.lock().free
     }
 
-    /// Closes the semaphore: all requests that wait, and all later ones, are refused. Permits that are out may be given
-    /// back, and guards dropped. Returns `true` if this call closed the semaphore, `false` if it was closed before. Does
-    /// not block.
+    /// Closes the semaphore: all waiting requests, and all later ones, are refused. Permits that are taken can still be given
+    /// back, and guards dropped. Returns `true` if this call closed the semaphore, `false` if it was closed before. Does not
+    /// block.
     ///
     /// ```
     /// use gmp::sync::{AcquireError, Semaphore};

@@ -1,21 +1,21 @@
 //! One call for all callers that ask for the same key at the same time.
 
-use crate::goroutine::own_frame::in_own_frame;
+use crate::goroutine::own_frame::{caught, throw_again};
+use crate::impls::opaque;
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::is_interrupt;
 use std::any::Any;
+use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// How a call ended.
 enum Outcome<V> {
     Value(V),
-    /// With the panic's text.
+    /// The call panicked, with this text.
     Panicked(String),
     /// The caller that ran the call was ended from outside.
     Ended,
@@ -23,11 +23,11 @@ enum Outcome<V> {
 
 struct Call<V> {
     outcome: OnceLock<Outcome<V>>,
-    /// The number of other callers that wait for the outcome. Grows under the lock of the calls.
+    /// The number of other callers that wait for the outcome. Increased under the lock of the calls.
     waiting: AtomicU32,
 }
 
-/// The caller that does the work. When it is left behind by its runtime, those that wait begin a call of their own.
+/// The caller that does the work. If its runtime leaves it behind, the waiting callers begin a call of their own.
 #[repr(C)]
 struct Flies<'a, V> {
     hook: StandingHook,
@@ -36,10 +36,10 @@ struct Flies<'a, V> {
 
 impl<V> Flies<'_, V> {
     /// # Safety
-    /// `hook` is that of a `Flies`.
+    /// `hook` is the hook of a `Flies`.
     unsafe fn is_left(hook: *const AbandonHook) {
-        // Without the lock: the next caller removes a call that has its outcome. SAFETY: by this function's contract. The
-        // goroutine's stack stays, and with it its share of the call. No value goes to this thread.
+        // Without the lock: the next caller removes a call that has an outcome. SAFETY: by this function's contract. The
+        // goroutine's stack stays, and with it its share of the call. This thread gets no value.
         let _set = unsafe { &*hook.cast::<Self>() }.call.outcome.set(Outcome::Ended);
     }
 }
@@ -56,7 +56,8 @@ struct Waits<'a, V>(&'a Call<V>);
 
 impl<V> Drop for Waits<'_, V> {
     fn drop(&mut self) {
-        // Relaxed: the count orders nothing. Without the lock: a goroutine does not park while unwinding.
+        // Relaxed: the count orders nothing. Without the lock: the drop also runs while the goroutine unwinds, and must not
+        // park.
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
@@ -85,46 +86,63 @@ impl<V> Drop for Waits<'_, V> {
 /// }
 /// ```
 pub struct SingleFlight<K, V> {
-    /// A mutex that parks: comparing and hashing keys is the user's code.
+    /// A mutex that parks: user code compares and hashes keys under it.
     calls: Mutex<HashMap<K, Arc<Call<V>>>>,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
+impl<K: Hash + Eq, V: Clone> SingleFlight<K, V> {
     /// Makes a `SingleFlight` without calls under way.
     #[must_use]
     pub fn new() -> Self {
         SingleFlight { calls: Mutex::new(HashMap::new()) }
     }
 
-    /// Runs `f`, unless a call for this key is under way: then blocks the calling goroutine, or the plain thread, until
-    /// that call is over. Returns the value, and `true` if another caller waited for the same value when it was there.
-    /// (A caller that was unwound out of its wait before does not count.)
+    /// Runs `f`, unless a call for this key is under way: then blocks the calling goroutine, or the plain thread, until that
+    /// call is over. Returns the value, and `true` if another caller waited for the same value when the call ended. (A caller
+    /// that was unwound out of its wait before does not count.)
+    ///
+    /// The key can have any borrowed form whose `to_owned` is the key: a `&str` for a `String`. Only the caller that runs `f`
+    /// makes a key of its own.
+    ///
+    /// ```
+    /// use gmp::sync::SingleFlight;
+    ///
+    /// let pages = SingleFlight::<String, usize>::new();
+    /// let path = "/index.html";
+    /// assert_eq!(pages.work(path, || path.len()), (11, false));
+    /// pages.forget(path);
+    /// ```
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Panics
-    /// If `f` panics, the panic goes on in the caller that ran `f`; callers that waited panic with the same text. If
-    /// the caller that runs `f` is ended from outside, or left behind by the end of its runtime, the waiting callers begin
+    /// If `f` panics, the panic propagates in the caller that ran `f`; callers that waited panic with the same text. If the
+    /// caller that runs `f` is ended from outside, or is left behind by the end of its runtime, the waiting callers begin
     /// again, with closures of their own. The key of a call that was left behind stays until the next call with that key.
     #[track_caller]
-    pub fn work(&self, key: &K, f: impl FnOnce() -> V) -> (V, bool) {
+    pub fn work<Q>(&self, key: &Q, f: impl FnOnce() -> V) -> (V, bool)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
             let mut calls = self.calls.lock();
             let call = match calls.get(key) {
                 Some(call) if call.outcome.get().is_none() => Arc::clone(call),
-                // This call is over: its caller was left behind, or the key's own code has panicked when the call was to be
-                // removed.
+                // This call is over: its caller was left behind, or the key's own code panicked when the caller removed the
+                // call.
                 Some(_) => {
                     let over = calls.remove_entry(key);
                     drop(calls);
-                    // The user's code drops the key and the value. Nobody waits for this call, and none is in its place yet.
+                    // User code drops the key and the value, after the lock. No caller waits for this call, and it has no
+                    // successor yet.
                     drop(over);
                     continue;
                 }
                 None => {
                     let call = Arc::new(Call { outcome: OnceLock::new(), waiting: AtomicU32::new(0) });
-                    calls.insert(key.clone(), Arc::clone(&call));
+                    calls.insert(key.to_owned(), Arc::clone(&call));
                     drop(calls);
                     return self.fly(key, &call, f);
                 }
@@ -132,10 +150,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
             // Relaxed: the lock orders this addition before the look in `fly`.
             call.waiting.fetch_add(1, Relaxed);
             drop(calls);
-            let waits = Waits(&call);
-            let outcome = call.outcome.wait();
-            std::mem::forget(waits);
-            match outcome {
+            let _waits = Waits(&call);
+            match call.outcome.wait() {
                 Outcome::Value(value) => return (value.clone(), true),
                 Outcome::Panicked(text) => panic!("SingleFlight: the call panicked: {text}"),
                 Outcome::Ended => {}
@@ -143,17 +159,19 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
     }
 
-    fn fly(&self, key: &K, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool) {
+    fn fly<Q>(&self, key: &Q, call: &Arc<Call<V>>, f: impl FnOnce() -> V) -> (V, bool)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let flies = Flies { hook: StandingHook::new(Flies::<V>::is_left), call };
         // SAFETY: the hook is the first field of `flies`, which is not moved, and whose drop takes it back.
         unsafe { StandingHook::note((&raw const flies).cast()) };
-        // A panic of the clone is caught too, as that is the user's code.
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            in_own_frame(|| {
-                let value = f();
-                (value.clone(), value)
-            })
-        }));
+        // A panic of the clone, which is user code, is caught too.
+        let result = caught(|| {
+            let value = f();
+            (value.clone(), value)
+        });
         let (outcome, result) = match result {
             Ok((copy, value)) => (Outcome::Value(copy), Ok(value)),
             Err(payload) if is_interrupt(&*payload) => (Outcome::Ended, Err(payload)),
@@ -161,10 +179,10 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         };
         // The outcome is set, and the entry removed, under one lock: a later caller begins a new call.
         let mut calls = self.calls.lock_surely();
-        let set = call.outcome.set(outcome);
-        // Relaxed: the lock orders the callers that came; with or without a caller that is just leaving, the count is
-        // right.
+        // Read before the outcome is set, which wakes callers that then leave. Relaxed: the lock orders the callers that came;
+        // with or without a caller that is just leaving, the count is right.
         let shared = call.waiting.load(Relaxed) > 0;
+        let set = call.outcome.set(outcome);
         debug_assert!(set.is_ok(), "fly: a call has one outcome");
         let mine = calls.get(key).is_some_and(|other| Arc::ptr_eq(other, call));
         let entry = if mine { calls.remove_entry(key) } else { None };
@@ -172,7 +190,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         drop(entry);
         match result {
             Ok(value) => (value, shared),
-            Err(payload) => resume_unwind(payload),
+            Err(payload) => throw_again(payload),
         }
     }
 
@@ -181,27 +199,27 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
-    pub fn forget(&self, key: &K) {
+    pub fn forget<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let forgotten = self.calls.lock().remove_entry(key);
-        // The entry is dropped here, after the lock, as the key's `drop` is the user's code.
+        // The entry is dropped here, after the lock, as the key's `drop` is user code.
         drop(forgotten);
     }
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Default for SingleFlight<K, V> {
+impl<K: Hash + Eq, V: Clone> Default for SingleFlight<K, V> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K, V> fmt::Debug for SingleFlight<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SingleFlight").finish_non_exhaustive()
-    }
-}
+opaque!([K, V] SingleFlight<K, V>);

@@ -1,8 +1,8 @@
-//! One token: what [`park`](crate::park) takes and [`Unparker::unpark`](crate::Unparker::unpark) gives.
+//! The token that [`park`](crate::park) takes and [`Unparker::unpark`](crate::Unparker::unpark) gives.
 //!
 //! The token lies under the lock of a wait queue. A giver notifies the waiter, or leaves the token; so a token that is given
-//! before the wait ends the wait at once. The token is left only where no waiter can be notified, so a waiter that times out or
-//! is interrupted leaves the token for the next wait.
+//! before the wait ends the wait at once. The token is left only if no waiter can be notified, so a waiter that times out or is
+//! interrupted leaves the token for the next wait.
 //!
 //! Checked by `models/token.rs`.
 
@@ -10,7 +10,7 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{HasWaitQueue, Notified, Position, WaitQueue, wait_in};
+use crate::sync::wait_queue::{HasWaitQueue, Position, WaitQueue, wait_in};
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 
@@ -34,8 +34,8 @@ impl Token {
         Token(Mutex::new(Rank::WaitQueue, State { given: false, waiters: WaitQueue::new() }))
     }
 
-    /// Waits for the token, until then at most, and takes it. Returns `false` if the token did not come by then. An interrupt
-    /// unwinds. The caller's share is dropped here: a throw stops at each frame that has something to drop.
+    /// Waits for the token, until `until` at most, and takes it. Returns `false` if the token did not come by then. An
+    /// interrupt unwinds. The caller's `Arc` is dropped here: a throw stops at each frame that has a value to drop.
     pub(crate) fn park(self: Arc<Self>, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();
         let mut state = self.0.lock();
@@ -57,15 +57,17 @@ impl Token {
 
     /// Gives the token, if it is not there already.
     pub(crate) fn unpark(&self) {
-        let mut notified = Notified::new();
         let mut state = self.0.lock();
         mutant!(TokenGoesWithTheWait: keep queued = !state.waiters.is_empty());
-        if state.waiters.notify(&mut notified).is_none() {
+        let notified = state.waiters.notify_one();
+        if notified.is_none() {
             mutant!(TokenGoesWithTheWait: if queued == Some(true) { return });
             unless!(TokenNotKept, state.given = true);
         }
         mutant!(TokenGivenTwice: state.given = true);
         drop(state);
-        notified.ready();
+        if let Some(waiter) = notified {
+            waiter.ready();
+        }
     }
 }

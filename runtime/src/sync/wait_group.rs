@@ -11,26 +11,28 @@
 //! Checked by `models/waitgroup.rs`.
 
 use crate::goroutine;
-use crate::host::Active;
+use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, Arc, AtomicI64, Mutex, Rank, Relaxed, Release};
 use crate::sched::park::WaitReason;
-use crate::sync::wait_queue::{Gone, HasWaitQueue, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
+use crate::sync::condvar::WaitTimeoutResult;
+use crate::sync::wait_queue::{Gone, Left, Notified, Position, TaskIn, WaitQueue, wait_in};
 use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
+use gmp_timers::Nanos;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 const WAITED: i64 = 1;
 const COUNT: i64 = 2;
 
-/// Counts tasks, and lets waiters wait until the count is zero. Clones share one count. (Go's `sync.WaitGroup`.)
+/// Counts tasks, and blocks waiters until the count is zero. Clones share one count. (Go's `sync.WaitGroup`.)
 ///
-/// A wait group may be used again: the waiters are woken when the count reaches zero, whatever is added after that. A
-/// task has to be added before the start, so that a waiter counts that task; [`go`](Self::go) does both. Goroutines and
-/// plain threads may be mixed.
+/// A wait group can be used again: the waiters are woken when the count reaches zero, even if tasks are added after that. Add a
+/// task before it starts, so that a waiter counts it; [`go`](Self::go) does both. Goroutines and plain threads may be mixed.
 ///
 /// ```
 /// use gmp::sync::WaitGroup;
@@ -57,20 +59,11 @@ pub struct WaitGroup(Arc<Count>);
 /// The count, without a handle.
 pub(super) struct Count {
     word: AtomicI64,
-    waiters: Mutex<Waiting>,
+    waiters: Mutex<WaitQueue<()>>,
 }
 
-pub(super) struct Waiting(WaitQueue<()>);
-
-impl HasWaitQueue for Waiting {
-    type Want = ();
-    fn waiters(&mut self, _want: &()) -> &mut WaitQueue<()> {
-        &mut self.0
-    }
-}
-
-/// What [`WaitGroup::go`] runs. A task that is dropped without having run counts down after `f` was dropped: fields
-/// are dropped in this order.
+/// The body of a goroutine of [`WaitGroup::go`]. A task that is dropped unrun counts down after `f` was dropped: fields are
+/// dropped in this order.
 struct Task<F> {
     f: F,
     done: Done,
@@ -110,8 +103,7 @@ impl WaitGroup {
         self.add(-1);
     }
 
-    /// Blocks the calling goroutine, or the plain thread, until the count is zero; within
-    /// [`time::timeout`](crate::time::timeout) for a limited time.
+    /// Blocks the calling goroutine, or the plain thread, until the count is zero.
     ///
     /// ```
     /// use gmp::sync::WaitGroup;
@@ -127,13 +119,42 @@ impl WaitGroup {
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     pub fn wait(&self) {
-        self.0.wait();
+        self.0.wait_in(None);
     }
 
-    /// As [`wait`](Self::wait), as a future, which blocks nothing: any task may poll it, on goroutines
-    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is
-    /// woken. The future looks at the count in each poll, and waits for zero from the first one on that finds another count.
-    /// It holds a clone of the group, and may be dropped at any time.
+    /// As [`wait`](Self::wait), for at most `timeout`. The tasks and their count continue after that. The limit also holds
+    /// where nothing can be unwound.
+    ///
+    /// ```
+    /// use gmp::sync::WaitGroup;
+    /// use std::time::Duration;
+    ///
+    /// let tasks = WaitGroup::new();
+    /// tasks.add(1);
+    /// assert!(tasks.wait_timeout(Duration::from_millis(1)).timed_out());
+    /// let theirs = tasks.clone();
+    /// std::thread::spawn(move || theirs.done());
+    /// assert!(!tasks.wait_timeout(Duration::from_secs(60)).timed_out());
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_timeout(&self, timeout: Duration) -> WaitTimeoutResult {
+        WaitTimeoutResult::new(!self.0.wait_in(Some(Active::after(timeout))))
+    }
+
+    /// As [`wait_timeout`](Self::wait_timeout), until `deadline` at most.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
+    pub fn wait_deadline(&self, deadline: Instant) -> WaitTimeoutResult {
+        WaitTimeoutResult::new(!self.0.wait_in(Some(Active::nanos(deadline))))
+    }
+
+    /// As [`wait`](Self::wait), as a future, whose polls do not block: any task may poll it, on goroutines
+    /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
+    /// The future looks at the count in its first poll, and if the count is not zero waits for the next zero after that. The
+    /// future holds a clone of the group, and can be dropped at any time.
     ///
     /// ```
     /// use gmp::sync::WaitGroup;
@@ -149,14 +170,14 @@ impl WaitGroup {
         WaitGroupWait { group: self.clone(), task: TaskIn::new() }
     }
 
-    /// Adds one to the count, and runs `f` in a new goroutine. The count is decremented when `f` has ended, also if
-    /// `f` unwinds, or never runs because the runtime ends. Does not block. A goroutine that the end of its runtime leaves
-    /// behind, since it can't be unwound, stays counted: a waiter of another runtime that is to go on has a limit
-    /// ([`time::timeout`](crate::time::timeout)).
+    /// Adds one to the count, and runs `f` in a new goroutine. The count is decremented when `f` has ended, also if `f`
+    /// unwinds, or never runs because the runtime ends. Does not block. A goroutine that the end of its runtime leaves behind,
+    /// since it can't be unwound, stays counted: a waiter of another runtime needs a limit
+    /// ([`wait_timeout`](Self::wait_timeout)) to get past it.
     ///
     /// # Panics
-    /// Outside of a goroutine, and when the goroutine can get no stack, as [`gmp::go`](crate::go); the count has not changed
-    /// then. [`Builder::go_counted`](crate::Builder::go_counted) returns an error instead.
+    /// Outside of a goroutine, and when the goroutine can get no stack, as [`gmp::go`](crate::go); the count is unchanged then.
+    /// [`Builder::go_counted`](crate::Builder::go_counted) returns an error instead.
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         let sched = goroutine::here("WaitGroup::go", goroutine::FROM_A_THREAD);
@@ -179,7 +200,7 @@ impl WaitGroup {
 
 impl Count {
     pub(super) fn new() -> Self {
-        Count { word: AtomicI64::new(0), waiters: Mutex::new(Rank::WaitQueue, Waiting(WaitQueue::new())) }
+        Count { word: AtomicI64::new(0), waiters: Mutex::new(Rank::WaitQueue, WaitQueue::new()) }
     }
 
     /// As [`WaitGroup::add`].
@@ -193,8 +214,8 @@ impl Count {
             if seen & WAITED != 0 && next < COUNT {
                 return self.reach_zero(by);
             }
-            // AcqRel: what was done before, for a waiter that finds zero, and for the caller that takes the last step
-            // to zero: partners `wait`, and the steps themselves.
+            // AcqRel: publishes the caller's work to a waiter that finds zero, and to the caller that takes the last step to
+            // zero: partners `found_zero`, and the steps themselves.
             let both = AcqRel.unless(WaitGroupDoneRelaxed);
             match self.word.compare_exchange_weak(seen, next, both, Relaxed) {
                 Ok(_) => return,
@@ -224,7 +245,7 @@ impl Count {
             let ordering = both(Acquire, Release.unless(WaitGroupReachedRelaxed));
             match self.word.compare_exchange_weak(seen, next, ordering, Relaxed) {
                 Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
-                    waiters.0.notify_all(&mut notified);
+                    waiters.notify_all(&mut notified);
                     break;
                 }
                 Ok(_) => break,
@@ -240,36 +261,77 @@ impl Count {
         self.word.load(Relaxed) < COUNT
     }
 
-    /// As [`WaitGroup::wait`].
-    pub(super) fn wait(&self) {
-        // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
-        if self.word.load(Acquire.unless(WaitGroupLookRelaxed)) < COUNT {
-            return;
-        }
+    /// Returns `true` if the count is zero at this moment, for a caller that relies on the tasks' work.
+    fn found_zero(&self) -> bool {
+        // Acquire: sees the work before the count went down: partners `add` and `reach_zero`.
+        self.word.load(Acquire.unless(WaitGroupLookRelaxed)) < COUNT
+    }
+
+    /// Waits for zero, until `until` at most. Returns `false` if the limit came first.
+    #[inline]
+    pub(super) fn wait_in(&self, until: Option<Nanos>) -> bool {
+        self.found_zero() || self.park_in(until)
+    }
+
+    fn park_in(&self, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();
         let waiters = self.waiters.lock();
         if self.is_zero_or_waited() {
             drop(waiters);
             wait.withdraw();
-            return;
+            return true;
         }
-        let how = How::new(WaitReason::WaitGroup);
-        if let Err(Left { state: waiters, by }) =
+        let how = How::new(WaitReason::WaitGroup).until(until);
+        let Err(Left { state: waiters, by }) =
             wait_in(wait, &self.waiters, waiters, ((), Position::Back), how)
-        {
-            self.note_left(&waiters);
-            drop(waiters);
-            by.expect("wait: a wait without a limit was called or interrupted").throw::<Active>();
+        else {
+            return true;
+        };
+        self.note_left(&waiters);
+        drop(waiters);
+        match by {
+            Some(interrupt) => interrupt.throw::<Active>(),
+            // The last step to zero may have come together with the limit, and found this wait claimed.
+            None => self.found_zero(),
         }
     }
 
-    /// With the waiters locked: returns `true` if the count is zero; else sets WAITED, for a waiter that is about to queue.
+    /// As `wait_in` without a limit, for one poll of a future, whose place in the queue is `task`. `leave` comes before the
+    /// drop.
+    pub(super) fn poll(&self, task: Pin<&mut TaskIn<WaitQueue<()>>>, cx: &mut Context<'_>) -> Poll<()> {
+        if task.is_waiting() {
+            return task.poll(cx);
+        }
+        // Acquire: as in `found_zero`, with the same partners.
+        if self.word.load(Acquire.unless(WaitGroupPollRelaxed)) < COUNT {
+            return Poll::Ready(());
+        }
+        let wait = TaskWait::open(cx.waker());
+        let mut waiters = self.waiters.lock();
+        if self.is_zero_or_waited() {
+            drop(waiters);
+            wait.withdraw();
+            return Poll::Ready(());
+        }
+        task.join(wait, &mut waiters, ((), Position::Back));
+        Poll::Pending
+    }
+
+    /// Ends the wait of a future.
+    pub(super) fn leave(&self, task: Pin<&mut TaskIn<WaitQueue<()>>>) {
+        if let Some(Gone::Left(waiters)) = task.leave(&self.waiters) {
+            self.note_left(&waiters);
+        }
+    }
+
+    /// With the waiters locked: returns `true` if the count is zero; otherwise sets WAITED, for a waiter that is about to
+    /// queue.
     fn is_zero_or_waited(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
             let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
             let next = if zero { seen } else { seen | WAITED };
-            // Acquire: what was done before the count went down: partners `add` and `reach_zero`.
+            // Acquire: sees the work before the count went down: partners `add` and `reach_zero`.
             match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
                 Ok(_) => return zero,
                 Err(now) => seen = now,
@@ -278,9 +340,9 @@ impl Count {
     }
 
     /// With the waiters locked: clears WAITED if the waiter that has left was the last.
-    fn note_left(&self, waiters: &Waiting) {
+    fn note_left(&self, waiters: &WaitQueue<()>) {
         mutant!(WaitGroupLeavesUnmarked: { self.word.fetch_and(!WAITED, Relaxed); });
-        if waiters.0.is_empty() {
+        if waiters.is_empty() {
             self.word.fetch_and(!WAITED, Relaxed);
         }
     }
@@ -290,11 +352,11 @@ impl Count {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct WaitGroupWait {
     group: WaitGroup,
-    task: TaskIn<Waiting>,
+    task: TaskIn<WaitQueue<()>>,
 }
 
 impl WaitGroupWait {
-    fn parts(self: Pin<&mut Self>) -> (&Count, Pin<&mut TaskIn<Waiting>>) {
+    fn parts(self: Pin<&mut Self>) -> (&Count, Pin<&mut TaskIn<WaitQueue<()>>>) {
         // SAFETY: `task` is pinned with the future; nothing moves it.
         unsafe {
             let this = self.get_unchecked_mut();
@@ -307,33 +369,16 @@ impl Future for WaitGroupWait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let (inner, task) = self.parts();
-        if task.is_waiting() {
-            return task.poll(cx);
-        }
-        // Acquire: as in `wait`, with the same partners.
-        if inner.word.load(Acquire.unless(WaitGroupPollRelaxed)) < COUNT {
-            return Poll::Ready(());
-        }
-        let wait = TaskWait::open(cx.waker());
-        let mut waiters = inner.waiters.lock();
-        if inner.is_zero_or_waited() {
-            drop(waiters);
-            wait.withdraw();
-            return Poll::Ready(());
-        }
-        task.join(wait, &mut waiters, ((), Position::Back));
-        Poll::Pending
+        let (count, task) = self.parts();
+        count.poll(task, cx)
     }
 }
 
 impl Drop for WaitGroupWait {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
-        let (inner, task) = unsafe { Pin::new_unchecked(self) }.parts();
-        if let Some(Gone::Left(waiters)) = task.leave(&inner.waiters) {
-            inner.note_left(&waiters);
-        }
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
+        let (count, task) = unsafe { Pin::new_unchecked(self) }.parts();
+        count.leave(task);
     }
 }
 

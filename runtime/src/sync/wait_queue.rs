@@ -1,21 +1,20 @@
-//! Wait queues: what the types of this folder share.
+//! Wait queues, which the types of this folder share.
 //!
 //! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record that lies on its own stack; the
 //! waiter's commit hook releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record
 //! out under the lock, claims the wait, and readies the waiter after the lock.
 //!
-//! Exactly one of two parties claims a wait, and so ends the wait:
+//! Exactly one of two parties claims a wait, which ends the wait:
 //! * A notifier: the notifier's writes to the record and the state belong to the waiter.
-//! * The waiter's time limit, or an interrupt. Then no notification can reach the waiter any more, and [`wait_in`]
-//!   returns with the lock held and the record out of the queue: under that lock the waiter lets the waiters go on that
-//!   the record held back.
+//! * The waiter's time limit, or an interrupt. Then no notification can reach the waiter any more, and [`wait_in`] returns with
+//!   the lock held and the record out of the queue: under that lock the waiter serves the waiters that its record held back.
 //!
-//! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier
-//! tries the next one. A waiter that was left behind never leaves the queue itself; the waiter's abandon hook does
+//! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier tries the
+//! next one. A waiter that was left behind never leaves the queue itself; its abandon hook acts for it
 //! ([`HasWaitQueue::settle`]).
 //!
-//! A future stands in the queue by a record of its own ([`TaskIn`]), which the drop takes out, or whose notification the drop
-//! passes on.
+//! A future stands in the queue by a record of its own ([`TaskIn`]). The drop of the future takes the record out, or passes its
+//! notification on.
 
 mod future;
 
@@ -28,12 +27,12 @@ use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::Interrupt;
 use crate::wait::queue::{Node, Queue};
 use crate::wait::task::Readied;
-use crate::wait::waiter::{How, Wait, Waiter, Woke};
+use crate::wait::waiter::{Claimed, How, Wait, Waiter, Woke};
 pub(crate) use future::{Gone, TaskIn};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// A waiter, and what the waiter wants.
+/// A waiter and its request.
 #[repr(C)]
 pub(crate) struct Record<W> {
     hook: AbandonHook,
@@ -58,8 +57,7 @@ impl<W> WaitQueue<W> {
         self.0.iter().count()
     }
 
-    /// Returns what the first waiter wants that might be notified. Removes the records before that, which can't be
-    /// notified.
+    /// Returns the request of the first waiter that might be notified. Removes the records before it, which can't be notified.
     pub(crate) fn first(&mut self) -> Option<&W> {
         while let Some(first) = self.0.front() {
             // SAFETY: the queue is locked, and has the record.
@@ -72,12 +70,32 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Notifies the first waiter that can be notified; `notified` readies that waiter later.
-    pub(crate) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
-        self.notify_if(notified, |_want| true)
+    /// Notifies the first waiter that can be notified.
+    #[inline(always)]
+    pub(crate) fn notify_one(&mut self) -> Option<NotifiedOne<W>> {
+        loop {
+            let first = self.0.pop_front()?;
+            // SAFETY: the queue is locked, and had the record. Once the wait is claimed the record stays, until the owner is
+            // readied.
+            let record = unsafe { &first.as_ref().value };
+            if record.waiter.claim() {
+                record.notified.set(true);
+                return Some(NotifiedOne(first));
+            }
+        }
     }
 
-    /// As `notify`, if what that waiter wants is right; otherwise notifies no waiter.
+    /// As `notify_one`; adds the waiter to `notified`, which readies it later, with others.
+    pub(crate) fn notify<'a>(&mut self, notified: &'a mut Notified<W>) -> Option<&'a Record<W>> {
+        let NotifiedOne(first) = self.notify_one()?;
+        // SAFETY: the record stands in no queue, and stays until `Notified::ready` has taken it out and readied the owner.
+        unsafe {
+            notified.0.push_back(first);
+            Some(&first.as_ref().value)
+        }
+    }
+
+    /// As `notify`, if `right` returns `true` for that waiter's request; otherwise notifies no waiter.
     pub(crate) fn notify_if<'a>(
         &mut self,
         notified: &'a mut Notified<W>,
@@ -98,7 +116,8 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Moves the waiters whose want is right to the end of another queue under the same lock, in their order.
+    /// Moves the waiters for whose request `right` returns `true` to the end of another queue under the same lock, in their
+    /// order.
     pub(crate) fn move_if(&mut self, to: &mut WaitQueue<W>, right: impl Fn(&W) -> bool) {
         let mut at = self.0.front();
         while let Some(record) = at {
@@ -120,7 +139,34 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Waiters that were notified, and are to be readied after the lock.
+/// A waiter that was notified, and that the notifier readies after the lock.
+#[must_use]
+pub(crate) struct NotifiedOne<W>(NonNull<Node<Record<W>>>);
+
+impl<W> NotifiedOne<W> {
+    /// Returns the waiter's request, to which the notifier may write before `ready`.
+    pub(crate) fn want(&self) -> &W {
+        // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
+        unsafe { &self.0.as_ref().value.want }
+    }
+
+    /// Readies the waiter. Called without the lock.
+    #[inline(always)]
+    pub(crate) fn ready(self) {
+        // SAFETY: as in `want`.
+        unsafe { &self.0.as_ref().value.waiter }.claimed().ready();
+    }
+
+    /// As `ready`, but leaves it to the caller to call the waker, if a task waited.
+    pub(crate) fn ready_in_silence(self) -> Readied<Active> {
+        let mut readied = Readied::new();
+        // SAFETY: as in `want`.
+        unsafe { &self.0.as_ref().value.waiter }.claimed().ready_with(&mut readied);
+        readied
+    }
+}
+
+/// Waiters that were notified, and that the notifier readies after the lock.
 #[must_use]
 pub(crate) struct Notified<W>(Queue<Record<W>>);
 
@@ -129,7 +175,7 @@ impl<W> Notified<W> {
         Notified(Queue::new())
     }
 
-    /// Readies them. Called after the lock.
+    /// Readies the waiters. Called without the lock.
     pub(crate) fn ready(self) {
         self.ready_in_silence().call_wakers();
     }
@@ -139,16 +185,16 @@ impl<W> Notified<W> {
         self.ready_in_silence().call_wakers_elsewhere();
     }
 
-    /// As `ready`; the caller calls the wakers of tasks.
+    /// As `ready`, but leaves it to the caller to call the wakers of tasks.
     pub(crate) fn ready_in_silence(mut self) -> Readied<Active> {
         let mut readied = Readied::new();
         while let Some(first) = self.0.pop_front() {
             // SAFETY: the record's wait is claimed, so the record stays until the owner is readied.
-            let waiter = &unsafe { first.as_ref() }.value.waiter;
-            match waiter.g() {
-                // Mostly there is one.
-                Some(g) if self.0.is_empty() && readied.is_empty() => goready(g),
-                _ => waiter.ready_with(&mut readied),
+            let claimed = unsafe { first.as_ref() }.value.waiter.claimed();
+            match claimed {
+                // Most often there is one waiter.
+                Claimed::G(g) if self.0.is_empty() && readied.is_empty() => goready(g),
+                claimed => claimed.ready_with(&mut readied),
             }
             mutant!(NotifiedCallsInBetween: std::mem::replace(&mut readied, Readied::new()).call_wakers());
         }
@@ -166,31 +212,45 @@ pub(crate) enum Position {
 /// A state that has a wait queue.
 pub(crate) trait HasWaitQueue {
     type Want;
-    /// The queue of the waiters with this want.
+    /// Returns the queue of the waiters with this request.
     fn waiters(&mut self, want: &Self::Want) -> &mut WaitQueue<Self::Want>;
-    /// Acts for a waiter that its runtime has left behind. If that waiter was notified, passes the notification on;
-    /// otherwise lets the waiters go on that the record held back. By default there is nothing to do.
-    fn settle(_want: &Self::Want, _notified: bool) {}
+    /// Acts for a waiter that its runtime has left behind. If that waiter was notified, passes the notification on; otherwise
+    /// serves the waiters that its record held back. The caller calls the wakers of those that are tasks. By default does
+    /// nothing.
+    fn settle(_want: &Self::Want, _notified: bool) -> Readied<Active> {
+        Readied::new()
+    }
+}
+
+/// A state that consists of a queue only.
+impl<W> HasWaitQueue for WaitQueue<W> {
+    type Want = W;
+    fn waiters(&mut self, _want: &W) -> &mut WaitQueue<W> {
+        self
+    }
 }
 
 /// # Safety
-/// `hook` is that of a record of a queue of `S`, whose owner never runs again.
+/// `hook` is the hook of a record in a queue of `S`, and the record's owner never runs again.
 unsafe fn run<S: HasWaitQueue>(hook: *const AbandonHook) {
     // SAFETY: by this function's contract. The record lies on a stack that stays as it is.
     let record = unsafe { &*hook.cast::<Record<S::Want>>() };
-    S::settle(&record.want, record.notified.get());
+    // Another thread calls the wakers: no user code may run where a hook is run (`sched/stop.rs`).
+    S::settle(&record.want, record.notified.get()).call_wakers_elsewhere();
 }
 
-/// The waiter has left the queue without having been notified.
+/// The result of a wait whose waiter left the queue without a notification.
 pub(crate) struct Left<'a, S> {
-    /// The lock of the queue, under which the leaving waiter lets the waiters go on that it held back.
+    /// The lock of the queue, under which the leaving waiter serves the waiters that it held back.
     pub(crate) state: MutexGuard<'a, S>,
     /// The interrupt that ended the wait; `None` for the time limit.
     pub(crate) by: Option<Interrupt>,
 }
 
-/// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Returns `want`, with
-/// what the notifier has written there.
+/// Waits in the queue until notified. `state` is the guard of `lock`, taken after `wait` began. Returns `want`, into which the
+/// notifier may have written.
+// Inlined, because a Wait and a How are large to move, and most of a How is known where it is made.
+#[inline(always)]
 pub(crate) fn wait_in<'a, S: HasWaitQueue>(
     wait: Wait<Active>,
     lock: &'a Mutex<S>,
@@ -202,7 +262,7 @@ pub(crate) fn wait_in<'a, S: HasWaitQueue>(
 }
 
 /// As `wait_in`; calls `then` after the lock, before the caller blocks.
-#[inline]
+#[inline(always)]
 pub(crate) fn wait_in_and<'a, S: HasWaitQueue>(
     mut wait: Wait<Active>,
     (lock, mut state): (&'a Mutex<S>, MutexGuard<'a, S>),
@@ -215,8 +275,8 @@ pub(crate) fn wait_in_and<'a, S: HasWaitQueue>(
     let node = NonNull::from(&record);
     wait.on_abandon((&raw const record.value).cast());
     let waiters = &mut state.waiters(&record.value.want).0;
-    // SAFETY: before this frame ends the record is taken out of the queue, by the notifier that has claimed the wait
-    // or below.
+    // SAFETY: before this frame ends the record leaves the queue: the notifier that has claimed the wait takes it out, or the
+    // code below does.
     unsafe {
         match position {
             Position::Front => waiters.insert_before(node, waiters.front()),

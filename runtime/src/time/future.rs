@@ -1,8 +1,8 @@
 //! Time for futures: [`Sleep`], [`timeout_async`].
 //!
 //! A [`Sleep`] that was polled is a callback timer, which claims the wait of a task and wakes it. The clock alone decides
-//! whether the time has come: a wake that comes early, of a time that was set before, has the next poll set the timer
-//! again. So `reset` may move the timer without asking whether it fires just now.
+//! whether the time has come: after a wake that comes early, from a time that was set before, the next poll sets the timer
+//! again. So `reset` can move the timer without asking whether it is just firing.
 
 use crate::context::ContextError;
 use crate::host::{Active, Clock};
@@ -16,16 +16,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A future that is ready when a time has come: [`sleep`](super::sleep) for tasks. Made by [`sleep_async`], or by
+/// A future that is ready at a given time: [`sleep`](super::sleep) for tasks. Made by [`sleep_async`], or by
 /// [`until`](Self::until).
 ///
-/// A poll blocks nothing. Any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain threads and under other
-/// executors, and the task that has polled last is woken. The first poll sets the timer: on a goroutine that of the runtime;
-/// elsewhere, and when that runtime has ended, one thread of the process waits for all of them, and calls their wakers, which
-/// must not block. The time is as exact as that of [`sleep`](super::sleep), and a foreign waker is called a moment later:
-/// by a goroutine of the library.
+/// A poll does not block. Any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain threads and under other
+/// executors, and the task that has polled last is woken. The first poll sets the timer: on a goroutine a timer of its runtime;
+/// elsewhere, and when that runtime has ended, one thread of the process waits for all such futures, and calls their wakers,
+/// which must not block. The time is as exact as that of [`sleep`](super::sleep); a foreign waker is called a moment later, by
+/// a goroutine of the library.
 ///
-/// The future may be dropped at any time; no task is woken for it then. It may be moved between polls. Polled again after its
+/// The future can be dropped at any time; no task is woken for it then. It can be moved between polls. Polled again after its
 /// end, it is ready again.
 ///
 /// ```
@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Sleep {
     due: Nanos,
-    /// From the first poll that comes before the time on.
+    /// `Some` from the first poll that comes before the time.
     armed: Option<Armed>,
 }
 
@@ -65,19 +65,19 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         self.timer.stop();
-        // A firing that is under way finds the wait closed, or has woken the task by now.
+        // A firing that is under way finds the wait closed, or has already woken the task.
         let _closed = self.wait.leave();
     }
 }
 
 impl Sleep {
-    /// A future that is ready at `deadline`; in its first poll if that has passed.
+    /// Returns a future that is ready at `deadline`; in its first poll if `deadline` has passed.
     pub fn until(deadline: Instant) -> Self {
         Sleep { due: Active::nanos(deadline), armed: None }
     }
 
-    /// Sets another time. A task that waits goes on waiting, and is woken then; a future that was ready may be polled again.
-    /// Does not block.
+    /// Sets another time. A waiting task continues to wait, and is woken at the new time; a future that was ready can be polled
+    /// again. Does not block.
     pub fn reset(&mut self, deadline: Instant) {
         self.due = Active::nanos(deadline);
         if let Some(armed) = &self.armed {
@@ -107,8 +107,6 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if woken.unless(SleepEndsEarly) || self.armed.is_none() {
-            // The timer that is set goes first, as the wait is to have one.
-            self.armed = None;
             self.armed = Some(Armed::new(self.due, cx));
         }
         Poll::Pending
@@ -121,7 +119,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// A future that is ready `dur` after this call; see [`Sleep`].
+/// Returns a future that is ready `dur` after this call; see [`Sleep`].
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -136,12 +134,12 @@ impl fmt::Debug for Sleep {
 /// }
 /// ```
 pub fn sleep_async(dur: Duration) -> Sleep {
-    Sleep { due: Active::now().saturating_add(dur), armed: None }
+    Sleep { due: Active::after(dur), armed: None }
 }
 
-/// A future that is ready when `future` is, and with an error when `dur` has passed since this call.
-/// [`timeout`](super::timeout) for futures: nothing unwinds, and `future` is dropped by the poll that returns the error.
-/// The future is polled first: one that is ready when the time has passed is in time.
+/// Returns a future that is ready when `future` is, or, with an error, when `dur` has passed since this call.
+/// [`timeout`](super::timeout) for futures: nothing unwinds, and the poll that returns the error drops `future`. Each poll
+/// polls `future` before it looks at the time: so a `future` that is ready when the time has passed is in time.
 ///
 /// ```
 /// use gmp::context::ContextError;
@@ -157,7 +155,7 @@ pub fn sleep_async(dur: Duration) -> Sleep {
 /// ```
 ///
 /// # Errors
-/// The output: [`ContextError::DeadlineExceeded`] when the time has passed.
+/// The output is [`ContextError::DeadlineExceeded`] if the time has passed.
 ///
 /// # Panics
 /// If the future is polled after it was ready.
@@ -169,7 +167,7 @@ pub fn timeout_async<F: IntoFuture>(dur: Duration, future: F) -> Timeout<F::Into
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Timeout<F> {
     sleep: Sleep,
-    /// Until its end, or the limit.
+    /// `Some` until its end, or the limit.
     future: Option<F>,
 }
 
@@ -190,7 +188,8 @@ impl<F: Future> Future for Timeout<F> {
                 Err(ContextError::DeadlineExceeded)
             }
         };
-        // The timer goes now, and not with this future, which may lie about for long: it would wake a task that waits no more.
+        // The timer goes now, not with this future, which might live on for long: the timer would wake a task that no longer
+        // waits.
         sleep.armed = None;
         future.set(None);
         Poll::Ready(ended)

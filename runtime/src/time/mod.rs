@@ -7,19 +7,22 @@ mod timer;
 pub use future::{Sleep, Timeout, sleep_async, timeout_async};
 pub use timer::{Ticker, Timer, after_func};
 
-use crate::context::{Context, ContextError};
+use crate::context::{Context, ContextError, interrupted};
 use crate::host::{Active, Clock};
 use crate::sched::park::{Commit, WaitReason};
+use crate::wait::interrupt::OnInterrupt;
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
+use std::io;
 use std::time::{Duration, Instant};
 
-/// Parks the calling goroutine for at least `dur`; its thread goes on running other goroutines. A plain thread
-/// sleeps. A zero duration returns at once.
+/// Parks the calling goroutine for at least `dur`; its thread runs other goroutines. A plain thread sleeps. A zero duration
+/// returns at once.
 ///
-/// The wait is as exact as the machine allows: the kernel is asked in nanoseconds, and its timer slack, by which it may be
-/// 50 µs late to save power, is taken into account. The slack of the threads stays as it was, so threads and processes
-/// that a goroutine starts inherit the usual one. A duration beyond the clock's 484 years waits until then.
+/// The wait is as exact as the machine allows: the time is given to the kernel in nanoseconds, and the kernel's timer slack, by
+/// which it may be 50 µs late to save power, is taken into account. The slack of the threads stays as it was, so threads and
+/// processes that a goroutine starts inherit the usual slack. A duration beyond the clock's range of 484 years waits until the
+/// end of that range.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -39,11 +42,11 @@ pub fn sleep(dur: Duration) {
     if dur.is_zero() {
         return;
     }
-    sleep_in(Active::now().saturating_add(dur));
+    sleep_in(Active::after(dur));
 }
 
-/// Parks the calling goroutine until `deadline`; its thread goes on running other goroutines. A plain thread sleeps.
-/// Returns at once if `deadline` has passed.
+/// Parks the calling goroutine until `deadline`; its thread runs other goroutines. A plain thread sleeps. Returns at once if
+/// `deadline` has passed.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -72,31 +75,42 @@ pub fn sleep_until(deadline: Instant) {
 #[doc(alias = "timeSleep")]
 fn sleep_in(due: Nanos) {
     let how = How::new(WaitReason::Sleep).until(Some(due));
-    // The wait is dropped here: a throw stops at each frame that has something to drop.
+    // The wait is dropped here: a throw stops at each frame that has a value to drop.
     let woke = Wait::<Active>::begin().park(how, || Commit::Park);
     if let Woke::Interrupted(why) = woke {
         why.throw::<Active>();
     }
 }
 
-/// Runs `f`, and ends waits inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context
-/// with that timeout. Blocks what `f` blocks.
+/// As `sleep_until`, for a call whose error can hold a context's error: a context that is done ends the sleep by that error.
+pub(crate) fn pause_until(due: Nanos) -> io::Result<()> {
+    let how = How::new(WaitReason::Sleep).until(Some(due)).ends(OnInterrupt::Returning);
+    match Wait::<Active>::begin().park(how, || Commit::Park) {
+        Woke::Interrupted(why) => Err(interrupted::<Active>(why).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Runs `f`, and ends waits inside it after `dur`: [`Context::run`](crate::context::Context::run) under a context with that
+/// timeout. Blocks as `f` does.
 ///
-/// Only a wait of this library is ended. A computation, a wait of std's or of another crate's (a lock, a channel, a
-/// `sleep`), a system call that blocks and a wait inside a C function go on until they return by themselves, however
-/// late.
+/// Only a wait of this library is ended. A computation, a wait of std or of another crate (a lock, a channel, a `sleep`), a
+/// system call that blocks and a wait inside a C function continue until they return by themselves, however late. So do all
+/// waits that would have to be unwound in a build that [unwinds nothing](crate::context::Context::run): with `panic = "abort"`,
+/// or on the `generator` backend.
 ///
 /// # Unwinds
 /// When a wait of `f` is ended from outside, except by this timeout; see
 /// [`migration`](crate::migration#what-may-unwind).
 ///
 /// # Errors
-/// [`ContextError::DeadlineExceeded`]: the time has passed, and a wait of `f` was ended by unwinding to here. If `f`
-/// returns, the result is its value, however late. A call of [`net`](crate::net) is not unwound, but returns an error
-/// of kind `TimedOut`: the result is `Ok(Err(error))` here if `f` returns that error.
+/// [`ContextError::DeadlineExceeded`] if the time has passed, and a wait of `f` was ended by unwinding to here. If `f` returns,
+/// the result is its value, however late. A call of [`net`](crate::net), [`fs`](crate::fs), [`io`](crate::io) or
+/// [`process`](crate::process) that returns an [`io::Error`] is not unwound, but returns an error of kind `TimedOut`: if `f`
+/// returns that error, the result is `Ok(Err(error))`.
 ///
 /// # Panics
-/// If `f` does.
+/// If `f` panics.
 ///
 /// ```
 /// use gmp::{context::ContextError, time};

@@ -1,4 +1,4 @@
-//! The channel that tells the time, as a [`Timer`](super::Timer) or [`Ticker`](super::Ticker) uses it.
+//! The channel by which a [`Timer`](super::Timer) or [`Ticker`](super::Ticker) tells the time.
 
 use crate::chan::{self, Receiver, Tick};
 use gmp_timers::Nanos;
@@ -9,15 +9,15 @@ pub(super) struct Source(Receiver<Instant>);
 
 impl Source {
     pub(super) fn new(due: Nanos, period: Duration) -> Self {
-        Source(chan::clock(Some(due), period))
+        Source(chan::clock(due, period))
     }
 
     pub(super) fn receiver(&self) -> &Receiver<Instant> {
         &self.0
     }
 
-    /// Replaces the tick, and so forgets a value that is due and was not received. Returns `true` if a value was
-    /// still to come or to be received.
+    /// Replaces the tick, and discards a value that is due and was not received. Returns `true` if a value was still to come or
+    /// to be received.
     pub(super) fn set(&self, due: Option<Nanos>, period: Duration) -> bool {
         let chan = self.0.chan().expect("set: a channel that tells the time is one");
         chan.set_tick(Tick { due, period }).is_some_and(|before| before.due.is_some())

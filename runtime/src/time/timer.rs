@@ -2,16 +2,13 @@
 
 use crate::chan::{Receiver, never};
 use crate::host::{Active, Clock};
+use crate::impls::{opaque, unwind_safe};
 use crate::sched::Sched;
 use crate::sched::timers::callback::{Guard, RunMode, call_at, call_in};
 use crate::time::source::Source;
 use gmp_timers::Nanos;
 use std::fmt;
 use std::time::{Duration, Instant};
-
-fn after(dur: Duration) -> Nanos {
-    Active::now().saturating_add(dur)
-}
 
 /// One event in the future: a value to receive, or, made by [`after_func`], a function to be called. Go's `time.Timer`.
 ///
@@ -20,12 +17,11 @@ fn after(dur: Duration) -> Nanos {
 /// | [`stop`](Self::stop) | true: it never fires | true: the value is gone | false | false |
 /// | [`reset`](Self::reset) | true: it fires at the new time only | true: the value is gone | false: fires once more | false: fires |
 ///
-/// A callback counts as fired from the moment at which its goroutine is made, though that goroutine may begin to run
-/// later.
+/// A callback counts as fired from the moment when its goroutine is made, though that goroutine may begin to run later.
 ///
-/// Waiting for the value blocks the goroutine, or the plain thread. While no receiver waits, the timer is in no heap
-/// and costs nothing. Dropping the timer stops it, and a clone of its receiver then blocks for ever; dropping the
-/// timer of a callback stops nothing.
+/// Waiting for the value blocks the goroutine, or the plain thread. While no receiver waits, the timer is in no timer heap and
+/// costs nothing. Dropping the timer stops it, and a clone of its receiver then blocks for ever; dropping the timer of a
+/// callback does not stop the callback.
 ///
 /// ```
 /// use gmp::time::Timer;
@@ -48,26 +44,30 @@ pub struct Timer(Kind);
 
 enum Kind {
     Channel(Source),
-    Callback(Guard<Active>, Receiver<Instant>),
+    Callback(Guard<Active>),
 }
+
+// Its only user data is the function, which another goroutine calls.
+unwind_safe!(Timer);
 
 impl Timer {
     /// Makes a timer whose value, the due time, can be received `dur` from now. Does not block.
     pub fn new(dur: Duration) -> Self {
-        Timer(Kind::Channel(Source::new(after(dur), Duration::ZERO)))
+        Timer(Kind::Channel(Source::new(Active::after(dur), Duration::ZERO)))
     }
 
-    /// The timer of a callback that runs in a goroutine of `sched`.
+    /// Makes the timer of a callback that runs in a goroutine of `sched`.
     #[track_caller]
     pub(crate) fn calls_in(sched: &Sched<Active>, due: Nanos, f: impl Fn() + Send + Sync + 'static) -> Self {
-        Timer(Kind::Callback(call_in(sched, due, f), never()))
+        Timer(Kind::Callback(call_in(sched, due, f)))
     }
 
     /// Returns the receiver of the due time. The receiver of a callback's timer blocks for ever.
     pub fn receiver(&self) -> &Receiver<Instant> {
+        const NEVER: &Receiver<Instant> = &never();
         match &self.0 {
             Kind::Channel(source) => source.receiver(),
-            Kind::Callback(_, never) => never,
+            Kind::Callback(_) => NEVER,
         }
     }
 
@@ -77,16 +77,16 @@ impl Timer {
     pub fn stop(&self) -> bool {
         match &self.0 {
             Kind::Channel(source) => source.set(None, Duration::ZERO),
-            Kind::Callback(guard, _) => guard.stop(),
+            Kind::Callback(guard) => guard.stop(),
         }
     }
 
-    /// Makes the timer fire `dur` from now, and not at the time set before; see the table. A timer that was stopped or
-    /// has fired is set again. Does not block.
+    /// Makes the timer fire `dur` from now, not at the time set before; see the table. A timer that was stopped or has fired is
+    /// set again. Does not block.
     pub fn reset(&self, dur: Duration) -> bool {
         match &self.0 {
-            Kind::Channel(source) => source.set(Some(after(dur)), Duration::ZERO),
-            Kind::Callback(guard, _) => guard.set(after(dur)),
+            Kind::Channel(source) => source.set(Some(Active::after(dur)), Duration::ZERO),
+            Kind::Callback(guard) => guard.set(Active::after(dur)),
         }
     }
 }
@@ -103,7 +103,7 @@ impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Channel(_) => f.debug_struct("Timer").finish_non_exhaustive(),
-            Kind::Callback(guard, _) => {
+            Kind::Callback(guard) => {
                 f.debug_struct("Timer").field("callback_pending", &guard.is_armed()).finish()
             }
         }
@@ -118,13 +118,13 @@ impl fmt::Debug for Timer {
 /// has fired, but its goroutine did not run before the runtime ended, `f` runs on such a thread as well. So every
 /// firing that was not stopped runs `f`.
 ///
-/// There are at most 32 threads that run such functions, one after another; what is due beyond that waits until one of
-/// these has returned, in about the order of the due times. So a function that blocks holds up others only when 32 of
-/// them block. The end of a context's time waits for none of them.
+/// At most 32 threads run such functions, one function after another each; further functions that are due wait until a thread
+/// is free, in about the order of their due times. So a function that blocks holds up others only when 32 of them block. The
+/// deadline of a context waits for none of them.
 ///
-/// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and
-/// two calls may overlap. Dropping the timer stops nothing. A panic of `f` ends the goroutine that runs `f`; the panic
-/// hook prints the panic. `f` is dropped with the timer, or by the last call's goroutine.
+/// [`Timer::stop`] keeps `f` from being called, [`Timer::reset`] sets another call; each setting calls `f` once, and two calls
+/// may overlap. Dropping the timer does not stop it. A panic of `f` ends the goroutine that runs `f`; the panic hook prints the
+/// panic. `f` is dropped with the timer, or by the last call's goroutine.
 ///
 /// ```
 /// use gmp::{sync::Event, time::after_func};
@@ -146,14 +146,14 @@ impl fmt::Debug for Timer {
 #[doc(alias = "AfterFunc")]
 #[track_caller]
 pub fn after_func(dur: Duration, f: impl Fn() + Send + Sync + 'static) -> Timer {
-    Timer(Kind::Callback(call_at(after(dur), RunMode::Goroutine, f), never()))
+    Timer(Kind::Callback(call_at(Active::after(dur), RunMode::Goroutine, f)))
 }
 
 /// A value at regular intervals. Go's `time.Ticker`.
 ///
-/// Each value is the time at which that value was due: the beginning plus a multiple of the period. At most one value
-/// is there to be received, so a slow receiver misses some. While no receiver waits, the ticker costs nothing. Dropping
-/// the ticker stops it.
+/// Each value is the time at which that value was due: the beginning plus a multiple of the period. At most one value is ready
+/// to be received, so a slow receiver misses some. While no receiver waits, the ticker costs nothing. Dropping the ticker stops
+/// it.
 ///
 /// ```
 /// use gmp::time::Ticker;
@@ -180,7 +180,7 @@ impl Ticker {
     #[track_caller]
     pub fn new(period: Duration) -> Self {
         assert!(!period.is_zero(), "Ticker::new: the period is zero");
-        Ticker(Source::new(after(period), period))
+        Ticker(Source::new(Active::after(period), period))
     }
 
     /// Returns the receiver of the due times.
@@ -188,8 +188,8 @@ impl Ticker {
         self.0.receiver()
     }
 
-    /// Stops the ticker: there are no more values, not even a value that is due and was not received. Returns `true` if
-    /// the ticker was not stopped before. Does not block.
+    /// Stops the ticker: no further value comes, not even a value that is due and was not received. Returns `true` if the
+    /// ticker was not stopped before. Does not block.
     pub fn stop(&self) -> bool {
         self.0.set(None, Duration::ZERO)
     }
@@ -202,7 +202,7 @@ impl Ticker {
     #[track_caller]
     pub fn reset(&self, period: Duration) -> bool {
         assert!(!period.is_zero(), "Ticker::reset: the period is zero");
-        self.0.set(Some(after(period)), period)
+        self.0.set(Some(Active::after(period)), period)
     }
 }
 
@@ -212,8 +212,4 @@ impl Drop for Ticker {
     }
 }
 
-impl fmt::Debug for Ticker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticker").finish_non_exhaustive()
-    }
-}
+opaque!(Ticker);

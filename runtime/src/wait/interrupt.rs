@@ -1,8 +1,8 @@
-//! Ending a wait from outside: what may be interrupted, by what, and how an interrupted wait unwinds.
+//! Ending a wait from outside: which waits can be interrupted, what interrupts them, and how an interrupted wait unwinds.
 //!
-//! A goroutine, or a plain thread, is interrupted by a context that covers it (`Context::run`); a goroutine also by its own
-//! `goexit`, and by the end of the runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a [`Frame`] on
-//! the stack; the innermost one whose context is done counts.
+//! A goroutine, or a plain thread, is interrupted by a context under which it runs (`Context::run`); a goroutine also by its
+//! own `goexit`, and by the end of the runtime (`sched/stop.rs`, which has a protocol of its own). Each `run` puts a [`Frame`]
+//! on the stack; the innermost frame whose context is done is the target.
 //!
 //! ```text
 //!   canceller                                      M that parks a goroutine
@@ -12,21 +12,21 @@
 //!   C3  nudge each goroutine and thread            P3  is a context done?  nudge the goroutine,
 //!       that runs under the context                    after the commit hook
 //! ```
-//! One of the fences comes first. If CancelFence does, P3 sees C1; if ParkFence does, C3 finds the goroutine Waiting. A
-//! goroutine that was nudged *looks*: judges whether an unwinding may pass, claims its own wait by the same CAS as any waker,
-//! leaves the queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A goroutine that may not be
-//! unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
+//! One of the fences comes first. If CancelFence comes first, P3 sees C1; if ParkFence comes first, C3 finds the goroutine
+//! Waiting. A goroutine that was nudged *looks*: it judges whether an unwinding can pass its frames, claims its own wait by the
+//! same CAS as any waker, leaves the queues, and throws. If a waker was faster, the wait ends as if nothing had happened. A
+//! goroutine that can't be unwound sleeps on, and *masks* that frame, and those around it, until the wait ends.
 //!
 //! An M that nudges at P3 resumes the goroutine at once. *The obvious way* is to queue the goroutine, as C3 does. But then a
-//! goroutine earlier in the queue may end the wait before the interrupted goroutine looks. Two goroutines that wake each other
-//! would do so each time, and neither would ever be unwound: with one queue and one P for ever.
+//! goroutine earlier in the queue can end the wait before the interrupted goroutine looks. Of two goroutines that wake each
+//! other, each would do that every time, and with one queue and one P neither would ever be unwound.
 //!
-//! The payload is a [`Thrown`], thrown by forced unwinding after a look (`host/native/frames/throw.rs`), and by `resume_unwind`
-//! where there was none (`throw_unseen`): no panic hook runs, destructors do. The frame for which the payload is meant catches
-//! it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the payload for good is unwound again
-//! at its next park, three times in all.
+//! The payload is a [`Thrown`]. After a look it is thrown by forced unwinding (`host/native/frames/throw.rs`), and without a
+//! look by `resume_unwind` (`throw_unseen`): destructors run, but no panic hook does. The frame for which the payload is meant
+//! catches it; other catchers pass it on, if they ask [`is_interrupt`]. A goroutine that catches the payload and does not pass
+//! it on is unwound again at its next park, three times in all.
 //!
-//! Checked by `models/interrupt.rs`; that the M resumes the goroutine at P3, by `models/policy.rs`.
+//! Checked by `models/interrupt.rs`; `models/policy.rs` checks that the M resumes the goroutine at P3.
 
 use crate::g::GRef;
 use crate::host::{Bar, Host};
@@ -42,26 +42,26 @@ use std::ptr::NonNull;
 
 /// How often an interrupt is thrown at a goroutine that catches it.
 const THROWS: u8 = 3;
-/// In place of that count, in the G: the goroutine ends already.
+/// Instead of that count, in the G: the goroutine is already ending.
 const ENDS: u8 = u8::MAX;
 
 /// A call of `Context::run`, on the stack of the goroutine or thread that made it.
 pub(crate) struct Frame {
     /// Not zero: the context is done.
     pub(crate) done: NonNull<AtomicU32>,
-    /// The next one outwards; null for none.
+    /// The next outer frame; null for none.
     pub(crate) outer: *const Frame,
     /// An address in the frame of the function that catches, or of its caller.
     pub(crate) mark: *const (),
     pub(crate) thrown: Cell<u8>,
-    /// A plain thread's: the parker of all the thread's waits under this frame, counted by `run`. Null for a goroutine.
+    /// For a plain thread: the parker of all the thread's waits under this frame, counted by `run`. Null for a goroutine.
     pub(crate) parker: *const (),
 }
 
 impl Frame {
     fn is_done(&self) -> bool {
-        // Acquire: what came before the cancel: partner C1 of `context/tree.rs`. SAFETY: `run` keeps the context as
-        // long as the frame.
+        // Acquire: all that came before the cancel: partner C1 of `context/tree.rs`. SAFETY: `run` keeps the context as long as
+        // the frame.
         unsafe { self.done.as_ref() }.load(Acquire.unless(DoneRelaxed)) != 0
     }
 }
@@ -69,7 +69,7 @@ impl Frame {
 /// What interrupts a wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Interrupt {
-    /// The goroutine has called `goexit`. A wait finds that where the goroutine has caught what `goexit` threw.
+    /// The goroutine has called `goexit`. A wait finds this if the goroutine has caught the payload that `goexit` threw.
     Exit,
     /// The context of this frame is done.
     Context(NonNull<Frame>),
@@ -82,16 +82,16 @@ pub(crate) struct Thrown {
     pub(crate) target: Interrupt,
 }
 
-/// Returns `true` if `payload`, which a `catch_unwind` has caught, is no panic's: the goroutine or thread is being
-/// ended from outside, by a [`Context`](crate::context::Context) under which it runs, by [`goexit`](crate::goexit), or
-/// because the runtime ends. Does not block.
+/// Returns `true` if `payload`, which a `catch_unwind` has caught, is an interrupt and no panic: a
+/// [`Context`](crate::context::Context) under which the goroutine or thread runs, [`goexit`](crate::goexit), or the end of the
+/// runtime unwinds it. Does not block.
 ///
-/// Code that catches panics to go on after them, or to end the process, asks first, and passes an interrupt on by
-/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not ask takes the interrupt of each wait for a panic: the
+/// Code that catches panics to go on after them, or to end the process, has to call this first, and pass an interrupt on by
+/// [`resume_unwind`](std::panic::resume_unwind). A loop that does not takes the interrupt of each wait for a panic: the
 /// interrupt is thrown three times, and then the loop waits as if nothing had happened, or the runtime leaves the goroutine
 /// behind.
 ///
-/// Pass `&*payload` of the `Box` that `catch_unwind` gives: with `&payload` the `Box` itself is asked, and the answer is always
+/// Pass `&*payload` for the `Box` that `catch_unwind` returns: `&payload` refers to the `Box` itself, and the result is always
 /// `false`.
 ///
 /// ```
@@ -141,19 +141,19 @@ pub fn is_interrupt(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Thrown>()
 }
 
-// SAFETY: the target is compared with addresses, by the frame that catches, and not followed.
+// SAFETY: the frame that catches only compares the address of the target, and does not follow it.
 unsafe impl Send for Thrown {}
 
 /// How a wait takes an interrupt.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum OnInterrupt {
-    /// By unwinding, where the stack may be unwound.
+    /// By unwinding, if the stack can be unwound.
     Unwinding,
-    /// By an error that the call returns, or by unwinding where the call has no error for it.
+    /// By an error that the call returns, or by unwinding if the call has no error for the interrupt.
     Returning,
-    /// Not at all. The wait is short, or the goroutine unwinds already, or it waits for main of another runtime. The ender
-    /// waits for the goroutine, within the ender's time limit.
+    /// Not at all. The wait is short, or the goroutine unwinds already, or the goroutine waits for the main goroutine of
+    /// another runtime. The ender waits for this goroutine, within the ender's time limit.
     Never,
     /// Not at all. The wait ends when other goroutines have ended, and the ender does not wait for this goroutine.
     WithOthers,
@@ -166,8 +166,8 @@ impl OnInterrupt {
     }
 }
 
-/// How the wait in which a goroutine is parked takes an interrupt, in a byte of the G. Written by the goroutine, or the
-/// M that it has just left; read by that M, and by an ender that has found the goroutine asleep.
+/// How the wait in which a goroutine is parked takes an interrupt, in a byte of the G. Written by the goroutine, or by the M
+/// that it has just left; read by that M, and by an ender that has found the goroutine asleep.
 pub(crate) struct InterruptPolicy(SingleWriterByte);
 
 impl InterruptPolicy {
@@ -177,7 +177,7 @@ impl InterruptPolicy {
         InterruptPolicy(SingleWriterByte::new(OnInterrupt::Never as u8))
     }
 
-    /// Sets the policy. `listens`: there may be an interrupt already, or one may come.
+    /// Sets the policy. `listens`: an interrupt might be there already, or might come.
     #[inline(always)]
     pub(crate) fn set(&self, ends: OnInterrupt, listens: bool) {
         self.0.set(ends as u8 | if listens { Self::LISTENS } else { 0 });
@@ -195,7 +195,7 @@ impl InterruptPolicy {
     }
 }
 
-/// How often an interrupt was thrown at a goroutine, in a byte of the G. Written by the goroutine; read also by an ender that
+/// How often an interrupt was thrown at a goroutine, in a byte of the G. Written by the goroutine; also read by an ender that
 /// has found the goroutine asleep.
 pub(crate) struct Throws(SingleWriterByte);
 
@@ -208,7 +208,7 @@ impl Throws {
         self.0.set(0);
     }
 
-    /// The goroutine ends: no interrupt ends the waits of the destructors from here on.
+    /// Called when the goroutine ends: from here on no interrupt ends the waits of its destructors.
     pub(crate) fn end(&self) {
         self.0.set(ENDS);
     }
@@ -218,7 +218,7 @@ impl Throws {
     }
 }
 
-/// The innermost frame whose context is done, if the waiter has not masked it.
+/// Returns the innermost frame whose context is done, if the waiter has not masked it.
 pub(crate) fn first_done(mut frame: *const Frame, masked_from: *const Frame) -> Option<NonNull<Frame>> {
     while frame != masked_from {
         // SAFETY: `Context::run` takes the frame out of the chain before the frame goes.
@@ -251,8 +251,8 @@ pub(crate) fn cancel_fence() {
 }
 
 impl Interrupt {
-    /// Returns `true` if a throw of this interrupt is certain to arrive, and worth another try. Called below the place of
-    /// the throw.
+    /// Returns `true` if a throw of this interrupt is certain to arrive, and has not yet been caught too often. Called in a
+    /// frame below that of the throw.
     pub(crate) fn may_throw<H: Host>(self) -> bool {
         let g = M::<H>::current().and_then(M::g);
         let (mark, thrown) = match (self, g) {
@@ -265,7 +265,7 @@ impl Interrupt {
             return false;
         }
         if !has_room::<H>(self.room()) {
-            // Only counted: the report takes stack, too.
+            // Only counted, because a report takes stack, too.
             if let Some(sched) = Sched::<H>::current() {
                 sched.count_refusal();
             }
@@ -275,17 +275,17 @@ impl Interrupt {
         looked.inspect_err(|bar| self.is_refused::<H>(*bar)).is_ok()
     }
 
-    /// Bytes of stack without which the frames are not looked at, and nothing is thrown.
+    /// Returns how many bytes of stack a look at the frames needs: with less, nothing is thrown.
     fn room(self) -> usize {
         match self {
             Interrupt::Shutdown => ROOM,
-            // The program has asked for this interrupt, and answers for its destructors.
+            // The program has asked for this interrupt, and is responsible for the stack of its destructors.
             Interrupt::Exit | Interrupt::Context(_) => ROOM_TO_LOOK,
         }
     }
 
-    /// Nothing is thrown, since a throw might end the process. The refusal is counted, and reported if there is stack for
-    /// that: the first time in the process, or each time with the knob `refusals=all`.
+    /// Called when nothing is thrown, because a throw might end the process. Counts the refusal, and reports it if there is
+    /// stack for that: the first time in the process, or each time with the knob `refusals=all`.
     #[cold]
     #[inline(never)]
     fn is_refused<H: Host>(self, bar: Bar) {
@@ -312,19 +312,19 @@ impl Interrupt {
             Interrupt::Context(_) => "the end of its context",
             Interrupt::Shutdown => "the end of its runtime",
         };
-        // The names take more stack than the caller need have.
+        // Looking up names takes more stack than the caller might have.
         let text = H::with_room(|| refusal::<H>(who, what, bar, true));
         H::warn(&text.unwrap_or_else(|| refusal::<H>(who, what, bar, false)));
     }
 
-    /// Unwinds to the frame that catches this interrupt. The caller has left all queues, and `may_throw` has returned `true`
-    /// below. Inlined, since the unwinder comes to each frame on the way.
+    /// Unwinds to the frame that catches this interrupt. The caller has left all queues, and `may_throw` has returned `true`.
+    /// Inlined, because the unwinder passes each frame on the way.
     #[inline(always)]
     pub(crate) fn throw<H: Host>(self) -> ! {
         H::throw(self.counted::<H>())
     }
 
-    /// As `throw`, without a look before: a frame that no panic may pass ends the process.
+    /// As `throw`, without a look before it: a frame that no panic may pass ends the process.
     #[inline(always)]
     pub(crate) fn throw_unseen<H: Host>(self) -> ! {
         resume_unwind(self.counted::<H>())
@@ -349,14 +349,14 @@ impl Interrupt {
     }
 }
 
-/// Returns one line about a wait that goes on after `what`. With `named` the frame's function is looked up.
+/// Returns one line about a wait that goes on after `what`. If `named`, looks up the frame's function.
 fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> String {
     let who = who.map_or_else(|| "a thread".to_owned(), |id| format!("goroutine {id}"));
     let mut why = bar.why.to_owned();
     if let Some(pc) = bar.frame {
         let mut function = None;
         if named {
-            // Where functions were inlined the innermost one comes first, which has the call.
+            // If functions were inlined, the innermost one, which has the call, comes first.
             H::symbols(pc, &mut |symbol| {
                 function.get_or_insert_with(|| symbol.to_string());
             });
@@ -367,7 +367,7 @@ fn refusal<H: Host>(who: Option<u64>, what: &str, bar: Bar, named: bool) -> Stri
     format!("{who} waits on after {what}: {why}; GMPDEBUG=refusals=all tells each of these")
 }
 
-/// What may interrupt a wait: the innermost frame, whether the goroutine exits, and whether the runtime ends.
+/// What can interrupt a wait: the innermost frame, the goroutine's exit, and the end of the runtime.
 #[derive(Copy, Clone)]
 pub(crate) struct PendingInterrupts {
     pub(crate) frame: *const Frame,
@@ -377,14 +377,19 @@ pub(crate) struct PendingInterrupts {
 }
 
 impl PendingInterrupts {
-    /// Returns `true` if a wait that ends like this has anything to listen for.
+    /// Returns those of the calling plain thread.
+    pub(crate) fn of_thread<H: Host>() -> Self {
+        PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false }
+    }
+
+    /// Returns `true` if a wait with this policy has anything to listen for.
     #[inline]
     pub(crate) fn listens<H: Host>(self, ends: OnInterrupt) -> bool {
         (self.exits || !self.frame.is_null() || self.ends) && ends.can_be_interrupted() && !H::is_panicking()
     }
 
-    /// Returns the interrupt by which the wait has to end, if the waiter has not masked that interrupt and a throw may
-    /// pass. An interrupt that may not be thrown is masked from here on.
+    /// Returns the interrupt by which the wait has to end, if the waiter has not masked that interrupt and a throw can pass.
+    /// Masks an interrupt that can't be thrown.
     pub(crate) fn interrupt<H: Host>(self, ends: OnInterrupt, masked: &mut Masked) -> Option<Interrupt> {
         if self.exits && !masked.to_exit {
             if Interrupt::Exit.may_throw::<H>() {
@@ -402,22 +407,21 @@ impl PendingInterrupts {
     }
 }
 
-/// Bytes of stack that the look at the frames and a throw take, the first time too, and some for the destructors.
+/// Bytes of stack that the look at the frames and a throw take, even the first time, and some for the destructors.
 const ROOM: usize = 8 << 10;
-/// As `ROOM`, without any for destructors. The unwinder goes on from each frame that has a destructor, on the stack where
-/// that frame lies: a stack that is lent for the look would not help the throw. The look takes most where nothing is
-/// optimised.
+/// As `ROOM`, without any for destructors. The unwinder goes on from each frame that has a destructor, on that frame's stack: a
+/// stack that is lent for the look would not help the throw. The look takes most without optimisation.
 const ROOM_TO_LOOK: usize = if cfg!(debug_assertions) { ROOM } else { 5 << 10 };
 
-/// Returns `true` if `bytes` are left of each stack of the calling goroutine, or thread: an interrupt unwinds the outer frames
-/// on the stacks where they lie.
+/// Returns `true` if `bytes` are left on each stack of the calling goroutine or thread: an interrupt unwinds the outer frames
+/// on their own stacks.
 fn has_room<H: Host>(bytes: usize) -> bool {
     let frame = 0_u8;
     H::least_left((&raw const frame).addr()) >= bytes
 }
 
-/// The runtime of the calling goroutine ends, and the goroutine is where it might have parked: unwinds the goroutine, or keeps
-/// it parked for good. Returns if the goroutine unwinds or ends already.
+/// Called when the runtime of the calling goroutine ends, where the goroutine might have parked: unwinds the goroutine, or
+/// keeps it parked for good. Returns if the goroutine is already unwinding or ending.
 #[cold]
 #[inline(never)]
 pub(crate) fn end_here<H: Host>() {
@@ -430,8 +434,8 @@ pub(crate) fn end_here<H: Host>() {
     Wait::<H>::begin().stay()
 }
 
-/// While this value lives no interrupt ends a wait of the caller, a goroutine or a plain thread: for destructors that run
-/// because of an interrupt, before its throw. As in destructors that run under the unwinding, their waits go on.
+/// While this value lives, no interrupt ends a wait of the caller, a goroutine or a plain thread. This is for destructors that
+/// run because of an interrupt, before its throw: their waits go on, as in destructors that the unwinding runs.
 pub(crate) struct Undisturbed<H: Host> {
     g: Option<GRef<H>>,
     frame: *const Frame,
@@ -441,14 +445,14 @@ pub(crate) struct Undisturbed<H: Host> {
 
 impl<H: Host> Undisturbed<H> {
     pub(crate) fn begin() -> Self {
-        // Inside the runtime there is nothing to set aside. There the M's goroutine may be one that it has just parked, in
-        // whose commit hook the caller is: another M may run that goroutine by now.
+        // Inside the runtime there is no context to set aside. The caller might be in the commit hook of the goroutine that `m`
+        // shows: then another M might already run that goroutine, and this thread must not touch it.
         let m = M::<H>::current().filter(|m| !m.is_inside());
         match m.and_then(M::g) {
             Some(g) => {
                 let (frame, exits, throws) =
                     (g.frame.replace(std::ptr::null()), g.exits.replace(false), g.throws.0.get());
-                // The ender waits for the goroutine, within the ender's limit.
+                // The ender waits for the goroutine, within its own limit.
                 g.throws.end();
                 Undisturbed { g: Some(g), frame, exits, throws }
             }
@@ -466,7 +470,7 @@ impl<H: Host> Drop for Undisturbed<H> {
         match self.g {
             Some(g) => {
                 g.frame.set(self.frame);
-                // A destructor may have called `goexit`.
+                // A destructor might have called `goexit`.
                 g.exits.set(g.exits.get() | self.exits);
                 g.throws.0.set(self.throws);
             }
@@ -475,12 +479,12 @@ impl<H: Host> Drop for Undisturbed<H> {
     }
 }
 
-/// Between two polls of a future that was woken again: the interrupt that is due for the caller, if a throw may pass.
-/// Returns `None` at once where nothing is. An interrupt that may not be thrown is masked from here on.
+/// Called between two polls of a future that was woken again: returns the interrupt that is due for the caller, if a throw can
+/// pass. Returns `None` at once if no interrupt is due. Masks an interrupt that can't be thrown.
 pub(crate) fn due<H: Host>(g: Option<GRef<H>>, masked: &mut Masked) -> Option<Interrupt> {
     let pending = match (g, Sched::<H>::current()) {
         (Some(g), Some(sched)) => g.pending_interrupts(sched.duties()),
-        _ => PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false },
+        _ => PendingInterrupts::of_thread::<H>(),
     };
     if !pending.listens::<H>(OnInterrupt::Unwinding) {
         return None;
@@ -500,7 +504,7 @@ pub(crate) fn due_here<H: Host>() -> Option<Interrupt> {
     due(M::<H>::current().and_then(M::g), &mut Masked::new())
 }
 
-/// Returns the frame of the innermost context that is done, of those under which the calling goroutine, or plain thread, runs.
+/// Returns the frame of the innermost done context under which the calling goroutine, or plain thread, runs.
 pub(crate) fn first_done_here<H: Host>() -> Option<NonNull<Frame>> {
     let frame = match M::<H>::current() {
         Some(m) => m.g().map_or(std::ptr::null(), |g| g.frame.get()),
@@ -538,8 +542,8 @@ mod tests {
     use crate::sched::park::{Commit, WaitReason};
     use crate::wait::waiter::{How, Woke};
 
-    /// Fails when foreign code that runs in a commit hook sets aside, and puts back, what covers the goroutine that was parked:
-    /// by then another M may run that goroutine, which may have left the frame.
+    /// Fails when foreign code that runs in a commit hook sets aside, and puts back, the interrupts of the goroutine that was
+    /// parked: by then another M might run that goroutine, which might have left the frame.
     #[test]
     fn what_covers_a_parked_goroutine_is_left_alone() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

@@ -1,14 +1,19 @@
 //! A queue of waiters, first come first served, whose records lie on their owners' stacks.
 //!
-//! The list is doubly linked, so that a record leaves from anywhere in constant time. The list lies under the lock of the
-//! channel, lock or socket that is waited for; a record's links, and whether the record is in the list, are touched under that
-//! lock alone. A record stays valid while it is in a queue: the owner takes the record out, or finds under the lock that a
-//! waker has, before the owner's frame goes. The stack of a goroutine that is left behind with a record in a queue is never
-//! freed.
+//! The list is doubly linked, so that a record can leave from anywhere in constant time. The lock of the channel, lock or
+//! socket for which the owners wait protects the list; a record's links, and its mark that it is in the list, are touched only
+//! under that lock. A record stays valid while it is in a queue: before the owner's frame ends, the owner takes the record out,
+//! or finds under the lock that a waker has taken it out. The stack of a goroutine that is left behind with a record in a queue
+//! is never freed.
+//!
+//! The owner goes on using the value that contains the node, through a `&mut`, while other threads write the node under the
+//! lock. If a function has such a reference as an argument, the compiler assumes that no other way leads to the value as long
+//! as the function runs, unless the type is pinned. So a node is [`PhantomPinned`], and so is all that contains a node.
 
 #[cfg(debug_assertions)]
 use crate::host::{Active, Process};
 use crate::prim::UnsafeCell;
+use std::marker::PhantomPinned;
 use std::ptr::NonNull;
 
 struct Links<T> {
@@ -17,7 +22,7 @@ struct Links<T> {
     queued: bool,
 }
 
-/// The owner that drops a node has left the queue, so that no waker finds the node there.
+/// Checks that an owner that drops a node has left the queue: no waker may find the node there.
 #[cfg(debug_assertions)]
 impl<T> Drop for Links<T> {
     fn drop(&mut self) {
@@ -29,15 +34,17 @@ impl<T> Drop for Links<T> {
 pub(crate) struct Node<T> {
     links: UnsafeCell<Links<T>>,
     pub(crate) value: T,
+    _pinned: PhantomPinned,
 }
 
 impl<T> Node<T> {
     pub(crate) fn new(value: T) -> Self {
-        Node { links: UnsafeCell::new(Links { prev: None, next: None, queued: false }), value }
+        let links = UnsafeCell::new(Links { prev: None, next: None, queued: false });
+        Node { links, value, _pinned: PhantomPinned }
     }
 
     /// # Safety
-    /// The caller holds the lock of the queue, or the node stands in none and is the caller's.
+    /// The caller holds the lock of the queue, or the node stands in no queue and belongs to the caller.
     unsafe fn links<R>(this: NonNull<Self>, f: impl FnOnce(&mut Links<T>) -> R) -> R {
         // SAFETY: a node that stands in a queue is valid; the lock makes the access exclusive.
         unsafe { this.as_ref() }.links.with_mut(|links| f(unsafe { &mut *links }))
@@ -50,8 +57,7 @@ pub(crate) struct Queue<T> {
     tail: Option<NonNull<Node<T>>>,
 }
 
-// SAFETY: the records are reached under the queue's lock only; what they hold goes from thread to thread with that
-// lock.
+// SAFETY: the records are reached only under the queue's lock, which hands their contents from thread to thread.
 unsafe impl<T: Send> Send for Queue<T> {}
 
 impl<T> Queue<T> {
@@ -63,7 +69,7 @@ impl<T> Queue<T> {
         self.head.is_none()
     }
 
-    /// The record that has waited longest. Valid while the queue's lock is held.
+    /// Returns the record that has waited longest. Valid while the queue's lock is held.
     pub(crate) fn front(&self) -> Option<NonNull<Node<T>>> {
         self.head
     }
@@ -92,7 +98,7 @@ impl<T> Queue<T> {
         unsafe { self.insert_before(node, self.head) };
     }
 
-    /// Before `next`, which stands in this queue; at the end without one.
+    /// Inserts the node before `next`, which stands in this queue, or at the end if that is `None`.
     ///
     /// # Safety
     /// As `push_back`.
@@ -115,7 +121,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the node out. Returns `false` if the node was out before.
+    /// Takes the node out. Returns `false` if the node was already out.
     ///
     /// # Safety
     /// The node is valid, and stands in this queue or in none.
@@ -140,7 +146,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Returns `true` if the node stands in this queue. The caller's own node, or one that stands in the queue.
+    /// Returns `true` if the node stands in this queue. The node is the caller's own, or stands in the queue.
     pub(crate) fn contains(&self, node: NonNull<Node<T>>) -> bool {
         // SAFETY: the caller holds the lock, and keeps the node.
         unsafe { Node::links(node, |links| links.queued) }
@@ -151,8 +157,8 @@ impl<T> Queue<T> {
         self.head == Some(node) && self.tail == Some(node)
     }
 
-    /// Takes out the record that has waited longest. The record is valid until the owner was claimed and readied, or, where the
-    /// claim failed, while the queue's lock is held.
+    /// Takes out the record that has waited longest. The record is valid until the owner was claimed and readied, or, if the
+    /// claim fails, while the queue's lock is held.
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Node<T>>> {
         let first = self.head?;
         // SAFETY: the head stands in this queue, whose lock the caller holds (`&mut`).
@@ -166,7 +172,7 @@ impl<T> Queue<T> {
         unsafe { Node::links(node, |links| links.next) }
     }
 
-    /// The nodes of the queue, in order. Valid while the queue's lock is held.
+    /// Returns the nodes of the queue, in order. Valid while the queue's lock is held.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Node<T>>> {
         let mut at = self.head;
         std::iter::from_fn(move || {
@@ -181,12 +187,30 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
+    struct Probe<T>(T);
+    impl<T: Unpin> Probe<T> {
+        const IS_UNPIN: bool = true;
+    }
+    /// `Probe::IS_UNPIN` names this trait's constant for all other types.
+    trait IsNotUnpin {
+        const IS_UNPIN: bool = false;
+    }
+    impl<T> IsNotUnpin for Probe<T> {}
+
+    /// Fails if the compiler may assume that a `&mut` to a value that contains a node is the only way to that node.
+    #[test]
+    fn the_owners_reference_is_not_the_only_way_to_its_node() {
+        let unpin =
+            [Probe::<u32>::IS_UNPIN, Probe::<Node<u32>>::IS_UNPIN, Probe::<Option<Node<u32>>>::IS_UNPIN];
+        assert_eq!(unpin, [true, false, false]);
+    }
+
     fn values(queue: &Queue<u32>) -> Vec<u32> {
         // SAFETY: the nodes of these tests outlive their queue.
         queue.iter().map(|node| unsafe { node.as_ref() }.value).collect()
     }
 
-    /// Fails if a link is lost where a node leaves at the front, at the end, in the middle, or as the last one.
+    /// Fails if a link is lost when a node leaves at the front, at the end, in the middle, or as the last one.
     #[test]
     fn nodes_leave_from_anywhere_and_the_others_keep_their_order() {
         let nodes: Vec<_> = (0..4).map(Node::new).collect();

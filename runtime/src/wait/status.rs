@@ -1,4 +1,4 @@
-//! The word of a goroutine, or a plain thread, that may wait: status, scan bit, claim and wait number in one atomic.
+//! The word of a goroutine, or a plain thread, that can wait: status, scan bit, claim and wait number in one atomic.
 //!
 //! ```text
 //!            spawn            run               park
@@ -9,39 +9,40 @@
 //!      └────────────── finish ──────────┘
 //! ```
 //!
-//! A *wait* has a number and is open to be claimed by exactly one waker: a counterpart, a timer, the poller, a closer, or the
-//! wait's *owner*, the goroutine or thread that waits. With a flag for the claim beside the status, a late waker would wake the
-//! owner's next wait. So status, claim and number share the word. In order:
+//! A *wait* has a number and is open until exactly one thread claims it: a waker (a counterpart, a timer, the poller or a
+//! closer), or the wait's *owner*, the goroutine or thread that waits. With a separate claim flag beside the status, a late
+//! waker could end the owner's next wait. So status, claim and number share one word. The order of events:
 //!
 //! 1. the owner opens the wait: `begin_wait` gives the number under which the owner stands in queues;
 //! 2. the M saves the owner's context, stores Waiting (`park`), and only then publishes (the commit hook);
 //! 3. a waker wins `claim`, one CAS from (number, open) to (number, claimed); all later claims fail;
 //! 4. the same waker calls `ready`, and the owner runs again.
 //!
-//! A *nudge* has the owner look again and claims nothing: a deadline was moved, a context is done. The owner wakes with the
-//! wait open and the records in all queues; the owner sleeps on (`park_again`, which refuses when a ready or another nudge came
-//! meanwhile), or claims the wait itself, by the same CAS as any waker.
+//! A *nudge* makes the owner look again and claims nothing: a deadline was moved, or a context is done. The owner wakes with
+//! the wait open and its records in all queues. The owner either sleeps on (`park_again`, which refuses if a ready or another
+//! nudge came meanwhile), or claims the wait itself, by the same CAS as any waker.
 //!
 //! ```text
 //!   Waiting ── nudge ──▶ Runnable ── run ──▶ Running: looks ── park_again ──▶ Waiting
 //!                                                      └───── claim: won? leave : the winner readies the owner
 //! ```
 //!
-//! The **scan bit** holds a Waiting or Runnable G in place (Go's `_Gscan`): a dump, the holder, reads the stack meanwhile. A
-//! waker that would queue a held G, or an M that would run one, sets `DEFERRED` instead; the holder, clearing the bit, then
-//! queues the G. A thread that frees a G that never ran waits for the holder (`discard`).
+//! The **scan bit** holds a Waiting or Runnable G in place (Go's `_Gscan`): the *holder*, a dump, reads the stack while the bit
+//! is set. A waker that would queue a held G, or an M that would run one, sets `DEFERRED` instead. The holder queues such a G
+//! when it clears the bit (`unhold`). A thread that frees a G that never ran waits for the holder (`discard`).
 //!
 //! Invariants:
-//! 1. Only the owner (or the M that runs the owner) writes the status of a Running word. Others write it with a CAS that names
-//!    the wait's number, and fail on a word without an open wait. So the owner may store while no other thread knows the
-//!    number, and once the wait is claimed and readied; in between the owner exchanges.
+//! 1. Only the owner (or the M that runs the owner) writes the status of a Running word. Other threads change such a word only
+//!    by a CAS, which fails without an open wait: a claim or a nudge names the wait's number, a `ready` follows a claim, and
+//!    `nudge_any` needs a wait that was saved. So the owner can use plain stores while no other thread knows the number, and
+//!    again once the wait is claimed and readied; in between the owner uses exchanges.
 //! 2. Runnable → Running is won by one M, which alone touches the G's stack until that M stores a new status.
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
-//! 4. `CLAIMED` is set at most once a wait, and exactly one `ready` follows; none after `claim_for_end`, by which the
-//!    ender claims the wait for the owner, and after `seize`, by which the ender claims the wait of a goroutine that is
-//!    left behind.
+//! 4. `CLAIMED` is set at most once a wait. A waker that has set it calls `ready` exactly once. No `ready` follows in three
+//!    cases: the owner has claimed its own wait, and ends it by `close_wait`; the ender has claimed the wait for the owner
+//!    (`claim_for_end`); the ender has claimed the wait of a goroutine that is left behind (`seize`).
 //!
-//! Checked by `models/park.rs`; nudges by `models/interrupt.rs`, the transitions at the end of a runtime by
+//! Checked by `models/park.rs`; nudges by `models/interrupt.rs`; the transitions at the end of a runtime by
 //! `models/shutdown.rs`. The tests below go through the transitions one by one.
 
 mod word;
@@ -74,7 +75,7 @@ impl StatusWord {
         loop {
             let (next, answer) = step(seen);
             let Some(next) = next else { return answer };
-            // Relaxed: a failed exchange is followed by another, or by an answer that depends on the word alone.
+            // Relaxed: after a failed exchange comes another one, or an answer that depends only on the word.
             match self.0.compare_exchange_weak(seen.0, next.0, ordering, Relaxed) {
                 Ok(_) => return answer,
                 Err(now) => seen = Word(now),
@@ -85,9 +86,9 @@ impl StatusWord {
     /// Idle → Runnable, by the spawner, which took the G from the pool.
     pub(crate) fn spawn(&self) {
         let word = self.load(Relaxed);
-        assert!(word.status() == Status::Idle, "spawn: the G is in use ({word:?})");
-        // Release: partner the Acquire in `hold`. A dump may still have a reference to this G from the goroutine that
-        // used the G before. (All others get the G from a run queue.)
+        word.assert(word.is(Status::Idle), "spawn: the G is in use");
+        // Release: partner the Acquire in `hold`. A dump might still have a reference to this G from the goroutine that used
+        // the G before. (All other threads get the G from a run queue.)
         self.0.store(word.with_status(Status::Runnable).0, Release.unless(SpawnRelaxed));
     }
 
@@ -97,7 +98,7 @@ impl StatusWord {
         // Acquire: a holder has read the stack before `unhold`, the partner. Release: a holder that finds DEFERRED, in
         // `unhold`, queues the G after this M, and must see that this M has taken the G out.
         self.update(both(Acquire.unless(RunWithoutAcquire), Release.unless(RunHeldWithoutRelease)), |word| {
-            assert!(word.status() == Status::Runnable, "run: the G is not runnable ({word:?})");
+            word.assert(word.is(Status::Runnable), "run: the G is not runnable");
             if word.has(SCAN) {
                 (Some(word.set(DEFERRED)), Run::Held)
             } else {
@@ -110,11 +111,11 @@ impl StatusWord {
     #[inline]
     pub(crate) fn requeue(&self) {
         let word = self.load(Relaxed);
-        assert!(word.status() == Status::Running, "requeue: the G is not running ({word:?})");
+        word.assert(word.is(Status::Running), "requeue: the G is not running");
         // Release: publishes the saved context: partners the next `run`, and `hold` of a dump.
         let release = Release.unless(RequeueRelaxed);
         if (word.has(OPEN) && !word.has(READY)).unless(RequeueStores) {
-            // The goroutine came back without a P in the middle of a wait, and others know the number.
+            // The goroutine came back without a P in the middle of a wait, and other threads know the number.
             self.update(release, |word| (Some(word.with_status(Status::Runnable)), ()));
         } else {
             self.0.store(word.with_status(Status::Runnable).0, release);
@@ -124,10 +125,10 @@ impl StatusWord {
     /// Running → Idle, by the M, after the last save.
     pub(crate) fn finish(&self) {
         let word = self.load(Relaxed);
-        assert!(word.status() == Status::Running, "finish: the G is not running ({word:?})");
+        word.assert(word.is(Status::Running), "finish: the G is not running");
         // Release: an ender that sees the end, in `doing`, its partner, sees which goroutines this one has woken
-        // (`sleeps_still`). The G goes through `life` (`g/mod.rs`) to its next goroutine. No model has the Release: a waker
-        // that queues the woken goroutine has passed S2, whose fence says as much; the Release is needed where a dump holds the
+        // (`sleeps_still`). `life` (`g/mod.rs`) orders the G's next goroutine after this. No model has the Release: a waker
+        // that queues the woken goroutine has passed S2, whose fence does the same; the Release is needed if a dump holds the
         // woken goroutine, and queues that goroutine later.
         self.0.store(word.with_status(Status::Idle).clear(OF_A_WAIT).0, Release);
     }
@@ -138,7 +139,7 @@ impl StatusWord {
         let gone = || {
             // Acquire: a holder has read the G before `unhold`, the partner.
             self.update(Acquire, |word| {
-                assert!(word.status() == Status::Runnable, "discard: the G is not runnable ({word:?})");
+                word.assert(word.is(Status::Runnable), "discard: the G is not runnable");
                 let held = word.has(SCAN).unless(DiscardIgnoresScan);
                 if held {
                     (None, false)
@@ -168,7 +169,7 @@ impl StatusWord {
     }
 
     /// Running → Waiting, by the M, after the save and before the commit hook: the first park of this wait, when no other
-    /// thread knows the wait's number yet. A plain store is enough.
+    /// thread yet knows the wait's number. A plain store is enough.
     #[inline]
     pub(crate) fn park(&self, number: WaitNumber) {
         // Release: publishes the saved context to a dump: partner `hold`. For the claimer, the commit publishes the context
@@ -177,8 +178,8 @@ impl StatusWord {
         self.0.store(number.0 << NUMBER | OPEN | SAVED | Status::Waiting as u64, release);
     }
 
-    /// In place of `park`, by the owner, which publishes the wait by itself and sleeps later, by `park_again`. No other thread
-    /// knows the number yet.
+    /// Called instead of `park`, by an owner that publishes the wait by itself and sleeps later, by `park_again`. No other
+    /// thread yet knows the number.
     pub(crate) fn announce(&self, number: WaitNumber) {
         let saved = SAVED;
         mutant!(AnnounceUnsaved: let saved = 0);
@@ -188,13 +189,13 @@ impl StatusWord {
 
     /// Waiting → Running, by the M whose commit hook refused, if no waker was faster.
     pub(crate) fn cancel_park(&self, number: WaitNumber) -> CancelPark {
-        // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there has the G run,
+        // Acquire: a holder has read the stack: partner `unhold`. Release: a holder that finds DEFERRED there makes the G run,
         // and the hook, which lay on the G's stack, was read before.
         self.update(
             both(Acquire.unless(CancelParkWithoutAcquire), Release.unless(CancelParkWithoutRelease)),
             |word| {
-                // Claimed although not published: by the wait's timer, which readies the owner, or because the runtime
-                // ends.
+                // The wait was claimed although it was not published: by its timer, which readies the owner, or because the
+                // runtime ends.
                 if !word.open(number) {
                     return (None, CancelPark::Gone);
                 }
@@ -208,13 +209,15 @@ impl StatusWord {
         )
     }
 
-    /// Running → Waiting, by the M, after the save, in a wait that others know; not when something has come meanwhile.
+    /// Running → Waiting, by the M, after the save, in a wait that other threads know; refuses if a ready or nudge has come
+    /// meanwhile.
     pub(crate) fn park_again(&self, number: WaitNumber) -> Again {
-        // Release: as in `park`, with its partner, and to the M that runs the owner next. `why` acquires what came
-        // meanwhile.
+        // Release: as in `park`, with its partner, and for the M that runs the owner next. `why` acquires what a waker has
+        // published meanwhile.
         self.update(Release.unless(ParkAgainRelaxed), |word| {
             debug_assert!(word.number() == number && word.has(OPEN), "park_again: not its wait ({word:?})");
-            // Not `REFUSED`: an owner that waits for the timer that has claimed a refused wait sleeps like any other.
+            // `REFUSED` does not count: an owner that waits for the timer that has claimed a refused wait sleeps like any
+            // other.
             let anything = word.0 & (READY | NUDGED) != 0;
             if anything.unless(ParkAgainBlind) {
                 (None, Again::Awake)
@@ -224,11 +227,12 @@ impl StatusWord {
         })
     }
 
-    /// Returns `true` if the owner is parked, and the wait is neither claimed, refused nor deferred. A nudge alone wakes no
-    /// owner: its hook is not over, so that an M has the owner; or it does not listen, and the mark stays until the wait ends.
+    /// Returns `true` if the owner is parked, and the wait is neither claimed, refused nor deferred. `NUDGED` on a Waiting word
+    /// does not mean that the owner is awake. Either the commit hook is not over, and an M has the owner; or the owner listens
+    /// for no interrupt in this wait, and the mark stays until the wait ends.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Acquire: partner `park`: the reason for which the owner waits. That is no cell of loom's, so no model has
-        // this Acquire.
+        // Acquire: partner `park`, which publishes the reason for which the owner waits. The reason is no cell of loom's, so no
+        // model has this Acquire.
         Self::sleeps(self.load(Acquire))
     }
 
@@ -239,15 +243,15 @@ impl StatusWord {
         word.status() == Status::Waiting && word.has(OPEN) && word.0 & awake == 0
     }
 
-    /// Returns `true` if the owner was to be queued, and no M has taken the owner since.
+    /// Returns `true` if the owner is queued, or about to be, and no M has taken it since.
     pub(crate) fn is_runnable(&self) -> bool {
         // Relaxed: the caller holds the lock under which the owner was queued.
         self.load(Relaxed).status() == Status::Runnable
     }
 
-    /// What the owner does, for the ender.
+    /// For the ender: returns what the owner is doing.
     pub(crate) fn doing(&self) -> Doing {
-        // Acquire: partner `park`: how the wait may end, and which M has parked the owner; and with `finish`.
+        // Acquire: partners `park`, which publishes how the wait can end and which M has parked the owner, and `finish`.
         match self.load(Acquire.unless(DoingRelaxed)) {
             word if word.status() == Status::Idle => Doing::Ended,
             word if Self::sleeps(word) => Doing::Sleeps(Asleep(word)),
@@ -255,18 +259,18 @@ impl StatusWord {
         }
     }
 
-    /// Returns `true` if the word has not changed since.
+    /// Returns `true` if the word has not changed since it was `found`.
     pub(crate) fn sleeps_still(&self, found: &Asleep) -> bool {
-        // Relaxed: what the word is compared with was acquired by `doing`, and so was the end of the goroutine that
-        // woke this one.
+        // Relaxed: `doing` has acquired the word with which this one is compared, and the end of the goroutine that woke this
+        // one.
         mutant!(ShutdownTrustsOneLook: return true);
         self.load(Relaxed).clear(SCAN) == found.0.clear(SCAN)
     }
 
-    /// The runtime ends: claims the wait for the owner, if the word is still as it was found, and has the owner run and find
-    /// the claim. The caller knows that the commit hook is over.
+    /// The runtime ends: claims the wait for the owner, if the word is still as it was found, and makes the owner run and find
+    /// the claim. The caller knows that the commit hook has returned.
     pub(crate) fn claim_for_end(&self, found: &Asleep) -> Then {
-        // Relaxed: the word is as `doing` has acquired it. An M that takes a held G out of a queue leaves the G to the
+        // Relaxed: the word is unchanged since `doing` acquired it. An M that takes a held G out of a queue leaves the G to the
         // dump (`run`).
         self.update(Relaxed, |word| {
             if (word.clear(SCAN) != found.0.clear(SCAN)).unless(ShutdownCallsBlindly) {
@@ -276,18 +280,19 @@ impl StatusWord {
         })
     }
 
-    /// Has the owner of a published wait look again.
+    /// Makes the owner of a published wait look again.
     pub(crate) fn nudge(&self, number: WaitNumber) -> Then {
-        // Release: what the owner is to see: partners `why` and `look`. Acquire: as in `ready`, with the same partners.
+        // Release: publishes what the owner is to see: partners `why` and `look`. Acquire: as in `ready`, with the same
+        // partners.
         self.update(both(Acquire.unless(NudgeWithoutAcquire), Release.unless(NudgeRelaxed)), |word| {
             if word.open(number) { Self::nudged(word) } else { (None, Then::Leave) }
         })
     }
 
-    /// The commit hook is over: from here on the owner may be nudged. Does what a nudge that came too early has left to do.
-    /// `nudged`: the caller saw at P3 (`interrupt.rs`) that the owner is interrupted.
+    /// Called after the commit hook: from here on threads may nudge the owner. Carries out a nudge that came earlier. `nudged`:
+    /// the caller saw at P3 (`interrupt.rs`) that the owner is interrupted.
     pub(crate) fn make_known(&self, number: WaitNumber, nudged: bool) -> Then {
-        // Release: the hook has written where the owner's timer stands, and a thread that nudges the owner has the owner run:
+        // Release: the hook has written where the owner's timer stands, and a thread that nudges the owner makes it run:
         // partners `nudge` and `nudge_any`. Acquire: as in `ready`, with the same partners. No model has this Acquire: there
         // the caller's ring is full, so that the caller writes the links of the owner, which was nudged by number meanwhile,
         // has run elsewhere, and sleeps on.
@@ -300,13 +305,13 @@ impl StatusWord {
         })
     }
 
-    /// Has the owner look again, in whichever wait. An owner that was not saved yet is not nudged: the owner's M looks at what
-    /// the caller has written after the save. Both fence in between (`interrupt.rs`).
+    /// Makes the owner look again, whatever its wait. Does nothing to an owner that is not saved yet: after the save the
+    /// owner's M looks at what the caller has written. The caller and the M each execute a fence in between (`interrupt.rs`).
     pub(crate) fn nudge_any(&self) -> Then {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
         self.update(Acquire.unless(NudgeAnyRelaxed), |word| {
-            // Refused: the owner is about to close the wait, and may do that with a store, so a mark would be for nothing.
-            // The mark would do no harm: without KNOWN it queues no goroutine, and the close clears it.
+            // If the park was refused, the owner is about to close the wait, perhaps with a store, so a mark would be useless.
+            // It would do no harm: without KNOWN it queues no goroutine, and the close clears it.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {
@@ -314,8 +319,8 @@ impl StatusWord {
             } else {
                 mutant!(EarlyNudgeLost: return (None, Then::Leave));
                 mutant!(EarlyNudgeToSleepersOnly: if word.status() != Status::Waiting { return (None, Then::Leave) });
-                // The owner's hook may still write to the owner's stack; `make_known` comes after that. The owner may be awake
-                // all the same: a nudge by number does not wait for the hook.
+                // The commit hook might still write to the owner's stack, so the owner is not queued here; `make_known` does
+                // that after the hook. The owner might already be awake: `nudge` by number does not wait for the hook.
                 (Some(word.set(NUDGED)), Then::Leave)
             }
         })
@@ -329,7 +334,7 @@ impl StatusWord {
                 mutant!(NudgeIgnoresScan: return (Some(looks), Then::Leave));
                 (Some(looks.set(DEFERRED)), Then::Leave)
             }
-            // Awake: the owner finds the mark before sleeping on.
+            // The owner is awake, and finds the mark before it sleeps on.
             _ => (Some(looks), Then::Leave),
         }
     }
@@ -337,8 +342,8 @@ impl StatusWord {
     /// Returns why the owner runs again, and takes a nudge.
     #[inline]
     pub(crate) fn why(&self, number: WaitNumber) -> Why {
-        // Acquire: what `ready`, its partner, published. Most often that came with a queue, or the note; but not to an owner
-        // that was awake.
+        // Acquire: all that `ready`, the partner, has published. Most often the owner gets that through a queue, or the note,
+        // but not if it was awake.
         let word = self.load(Acquire.unless(WhyRelaxed));
         debug_assert!(word.number() == number, "why: not the owner's wait ({word:?})");
         if word.has(READY) { Why::Readied } else { self.look(word) }
@@ -359,12 +364,12 @@ impl StatusWord {
             if !word.has(NUDGED) {
                 return Why::Nothing;
             }
-            // Acquire: what was written before the nudge: partner `nudge`; or, having failed, what was published by then.
+            // Acquire: all that was written before the nudge: partner `nudge`; or, on failure, all that was published by then.
             let acquire = Acquire.unless(LookRelaxed);
             match self.0.compare_exchange(word.0, word.clear(NUDGED).0, acquire, acquire) {
                 Ok(_) => return Why::Nudged,
-                // To answer `Nudged` here as well would cost the owner one look more, after which `park_again` refuses, or
-                // its claim fails.
+                // `Nudged` would be a correct answer here, too: the owner would look once more, and then `park_again` would
+                // refuse, or its claim would fail.
                 Err(now) => word = Word(now),
             }
         }
@@ -379,12 +384,12 @@ impl StatusWord {
         self.0.store(word.clear(OF_A_WAIT).0, Relaxed);
     }
 
-    /// (number, open) → (number, claimed). Returns `true` if the caller has won: the caller may now wake the owner, and
-    /// has to.
+    /// (number, open) → (number, claimed). Returns `true` if the caller has won. A waker that has won has to wake the owner, by
+    /// `ready`; an owner that has won calls `close_wait`, and no `ready` ever comes.
     #[inline]
     pub(crate) fn claim(&self, number: WaitNumber) -> bool {
-        // Relaxed: the claim decides which waker wins, and orders nothing. What the owner wrote before the park came with the
-        // record, from the queue in which the waker found the record; what the waker knows goes to the owner with `ready`.
+        // Relaxed: the claim decides which waker wins, and orders nothing. The queue in which the waker found the record has
+        // published what the owner wrote before the park; `ready` publishes the waker's writes to the owner.
         mutant!(ClaimLooksTimed: return self.claim_by_timer(number));
         self.claim_as(number, CLAIMED)
     }
@@ -406,24 +411,24 @@ impl StatusWord {
         )
     }
 
-    /// Returns `true` if the wait's timer has claimed the wait, and so stands in no heap. By the owner, whose wait is readied.
+    /// Returns `true` if the wait's timer has claimed the wait, and so stands in no heap. For the owner, whose wait is readied.
     #[inline]
     pub(crate) fn was_timed(&self) -> bool {
         // Relaxed: the claim came before the ready, which `why` has acquired.
         self.load(Relaxed).has(TIMED)
     }
 
-    /// Returns `true` if a claim would win now.
+    /// Returns `true` if a claim would succeed now.
     pub(crate) fn is_open(&self, number: WaitNumber) -> bool {
-        // Relaxed: a guess, which a claim proves.
+        // Relaxed: a guess, which only a claim confirms.
         self.load(Relaxed).open(number)
     }
 
-    /// The end of the runtime: a parked owner's wait is claimed, whatever its number, and never readied. Returns `true` if the
-    /// goroutine is parked; then no M will run that goroutine again.
+    /// The end of the runtime: claims the wait of a parked owner, whatever its number, and never readies it. Returns `true` if
+    /// the goroutine was parked; then no M runs that goroutine again.
     pub(crate) fn seize(&self) -> bool {
         // Acquire: the owner's hook, written before the park: partner `park`. No model has the Acquire: `run_of` takes the hook
-        // by an exchange, which finds the last, and a model's hook is made of loom's words.
+        // by an exchange, which reads the latest value, and a model's hook is made of loom's words.
         self.update(Acquire, |word| match word.status() {
             Status::Waiting if !word.has(CLAIMED) => {
                 mutant!(SeizeLeavesOpen: return (None, true));
@@ -433,10 +438,10 @@ impl StatusWord {
         })
     }
 
-    /// As `seize`, for an owner that was taken out of a run queue for good, to which a nudge, or the loss of the P, had brought
-    /// the owner in the middle of a wait.
+    /// As `seize`, for a goroutine that was taken out of a run queue for good. The goroutine may be in the middle of an open
+    /// wait: a nudge has queued it, or it came back without a P.
     pub(crate) fn seize_queued(&self) {
-        // Relaxed: the queue has published the rest.
+        // Relaxed: the queue has published all else.
         self.update(Relaxed, |word| match word.status() {
             Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => {
                 mutant!(SeizeQueuedLeavesOpen: return (None, ()));
@@ -449,34 +454,32 @@ impl StatusWord {
     /// Tells the owner of a claimed wait to go on.
     #[inline]
     pub(crate) fn ready(&self) -> Then {
-        // Release: what the waker handed over, to the holder that finds DEFERRED, and from the holder to the owner: partners
-        // `unhold` and `why`. Where no dump holds the G, the queue into which the caller puts the G publishes that, or the note
-        // of a thread. Acquire: an owner that was nudged has been in a queue since the caller learned of that owner; the M that
-        // took the owner out there, by `run`, is through with the links.
+        // Release: publishes what the waker hands over, to the holder that finds DEFERRED, and from the holder to the owner:
+        // partners `unhold` and `why`. If no dump holds the G, the queue into which the caller puts the G publishes that, or
+        // the note of a thread. Acquire: an owner that was nudged might have been in a queue since the caller learned of that
+        // owner; the M that took the owner out there, by `run`, no longer uses the links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
-            assert!(
+            word.assert(
                 word.has(CLAIMED) && !word.has(READY),
-                "ready: the wait was not claimed, or readied twice ({word:?})"
+                "ready: the wait was not claimed, or readied twice",
             );
-            match word.status() {
-                Status::Waiting if !word.has(SCAN) => {
-                    (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
-                }
-                Status::Waiting => {
-                    mutant!(ReadyIgnoresScan: return (Some(word.set(READY)), Then::Leave));
-                    (Some(word.set(READY | DEFERRED)), Then::Leave)
-                }
-                // A plain thread, which counts as Running also while asleep.
-                _ => (Some(word.set(READY)), Then::Leave),
+            if !word.is(Status::Waiting) {
+                // A plain thread, which counts as Running even while it sleeps, or an owner that is awake.
+                (Some(word.set(READY)), Then::Leave)
+            } else if !word.has(SCAN) {
+                (Some(word.with_status(Status::Runnable).set(READY)), Then::Queue)
+            } else {
+                mutant!(ReadyIgnoresScan: return (Some(word.set(READY)), Then::Leave));
+                (Some(word.set(READY | DEFERRED)), Then::Leave)
             }
         })
     }
 
     /// Sets the scan bit on a Waiting or Runnable word, and returns the status; `None` for any other status. The caller holds
-    /// the G until `unhold`. While another caller holds the G this call waits, which takes no longer than to read a G.
+    /// the G until `unhold`. While another caller holds the G this call waits, no longer than it takes to read a G.
     pub(crate) fn hold(&self) -> Option<Status> {
         loop {
-            // Acquire: what the M has saved: partners `park` and `requeue`.
+            // Acquire: the context that the M has saved: partners `park` and `requeue`.
             let held = self.update(Acquire.unless(HoldRelaxed), |word| match word.status() {
                 Status::Waiting | Status::Runnable if word.has(SCAN).unless(HoldTwice) => (None, Err(())),
                 status @ (Status::Waiting | Status::Runnable) => (Some(word.set(SCAN)), Ok(Some(status))),
@@ -489,10 +492,10 @@ impl StatusWord {
         }
     }
 
-    /// Clears the scan bit, and takes over what was deferred meanwhile.
+    /// Clears the scan bit, and takes over the queueing that was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
-        // Release: the stack was read before the next M runs on that stack: partners `run`, `cancel_park` and `discard`.
-        // Acquire: the M or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
+        // Release: the stack was read before the next M runs on it: partners `run`, `cancel_park` and `discard`. Acquire: the M
+        // or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
         self.update(
             both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
             |word| {

@@ -1,8 +1,8 @@
-//! A task as a waiter: what polls a future, the third kind beside goroutines and plain threads.
+//! Tasks as waiters. A task polls a future; it is the third kind of waiter beside goroutines and plain threads.
 //!
-//! A future that waits stands in a queue as a goroutine does, by a Waiter: the parker of a task has the claim word, and in
-//! place of the note a *waker*, the one of the last poll. The parker is the future's own, and a wait begins in the poll that
-//! finds nothing to take, and may last over many polls:
+//! A future that waits is in a queue like a goroutine, as a Waiter. The parker of a task has a claim word, and instead of the
+//! note a *waker*, that of the last poll. Each wait has a parker of its own. A wait begins in the poll that finds nothing to
+//! take, and can last for many polls:
 //!
 //! ```text
 //!   future                                              notifier
@@ -14,26 +14,28 @@
 //!   F3  drop: claim the wait; won: leave the queue
 //!                             lost: until READY
 //! ```
-//! *No wake is lost.* The waker lies under a lock of its own. Of F2 and R3 one has that lock first: R3 after F2 takes the new
-//! waker; R3 before F2 was preceded by R2, and F2 sees READY.
+//! *No wake is lost.* The waker is protected by a lock of its own. Either F2 or R3 has that lock first: if R3 comes after F2,
+//! it takes the new waker; if R3 comes before F2, so did R2, and F2 sees READY.
 //!
-//! *The record.* It lies in the pinned future. A notifier touches it from R1, where the queue's lock keeps it, to R2; and F3
-//! and F2 let it go only when they have claimed the wait, or have seen READY. A notifier takes few steps from R1 to R2, so F3
-//! yields meanwhile. A queue whose notifier does more between the two (a promise of a `select!`) has F3 wait in another way,
-//! and says how.
+//! *The record.* The record lies in the pinned future. A notifier touches the record from R1, which is under the queue's lock,
+//! to R2. F2 and F3 give the record up only when they have claimed the wait, or have seen READY. From R1 to R2 a notifier takes
+//! few steps, so F3 just yields its thread until READY. If a notifier does more between the two (a promise of a `select!`), F3
+//! waits in another way, which that queue's header describes.
 //!
 //! A notifier that has claimed several waits takes the step R2 for all of them before R3 for the first ([`Readied`]): the waker
-//! of one may drop the future of another, whose F3 would wait on the thread that is to take R2.
+//! of the first might drop the future of the second, and F3 of that future would wait for R2 on the very thread that has to do
+//! R2.
 //!
-//! *What a dropped future was notified of* is passed on by F3's caller: `leave` tells whether F3 has won or lost.
+//! *A dropped future passes its notification on*: F3's caller does that, and `leave` tells whether F3 has won or lost.
 //!
-//! A waker is foreign code, which may take locks of its own, and panic. It is called with none of our locks held, outside of
-//! windows, and never on an M's own stack: where a task is readied there, a goroutine of the library calls the waker
-//! ([`wake`]). A waker of [`block_on`](crate::block_on) is known by its table, and is a plain ready, which may be done anywhere.
+//! A waker is foreign code, which can take locks of its own, and panic. The library calls it with none of its own locks held,
+//! outside of windows, and never on an M's own stack: if a task is readied there, a goroutine of the library calls the waker
+//! ([`wake`]), or a thread, for which the call might have to wait (`sched/calls.rs`). The library knows a waker of
+//! [`block_on`](crate::block_on) by its table: that waker is a plain ready, which may be done anywhere.
 //!
-//! No interrupt ends a wait inside a waker, though its caller may run under a context that is done. An interrupt might unwind
-//! the waker from the lock of its executor's queue: then the task would not be queued, and no other call would come. The
-//! caller itself is not blocking, and goes on afterwards.
+//! No interrupt ends a wait inside a waker, even if its caller runs under a context that is done. An interrupt might unwind the
+//! waker while it waits for the lock of its executor's queue: then the task would not be queued, and no other call would come.
+//! The caller itself does not block, and goes on afterwards.
 //!
 //! Checked by `models/task.rs`.
 
@@ -44,6 +46,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Ghost, Mutex, Rank, UnsafeCell, assert_none_held, relax};
+use crate::sched::calls::run_aside;
 use crate::sched::run::wake::queue_readied;
 use crate::wait::status::{WaitNumber, Why};
 use crate::wait::waiter::{Parker, Waiter};
@@ -51,27 +54,27 @@ use std::task::Waker;
 
 mod found;
 
-pub(crate) use found::{Discarded, FoundTasks, wake_aside};
+pub(crate) use found::{Carried, Discarded, FoundTasks, wake_aside};
 
-/// Where the waker of a task stands.
-pub(super) struct Bed<H: Host> {
+/// Holds the waker of a task.
+pub(super) struct Wakee<H: Host> {
     waker: Mutex<Option<Waker>>,
-    /// In a list of `Readied`. Of the notifier that has claimed the parker's one wait.
+    /// The link in a list of `Readied`. Belongs to the notifier that has claimed the parker's only wait.
     next: UnsafeCell<Option<Arc<Parker<H>>>>,
-    /// Touched by a notifier before R2, and by the future when the record is its own again; for loom.
+    /// For loom: touched by a notifier before R2, and by the future when the record is its own again.
     record: Ghost,
 }
 
-// SAFETY: a lock; one notifier touches `next`; the ghost holds nothing, and loom checks which threads touch it.
-unsafe impl<H: Host> Sync for Bed<H> {}
+// SAFETY: `waker` is a lock; one notifier touches `next`; the ghost holds nothing, and loom checks which threads touch it.
+unsafe impl<H: Host> Sync for Wakee<H> {}
 
-impl<H: Host> Bed<H> {
+impl<H: Host> Wakee<H> {
     pub(super) fn new(waker: &Waker) -> Self {
         let waker = Mutex::new(Rank::TaskWaker, Some(waker.clone()));
-        Bed { waker, next: UnsafeCell::new(None), record: Ghost::new() }
+        Wakee { waker, next: UnsafeCell::new(None), record: Ghost::new() }
     }
 
-    /// The caller's use of the record comes before, or after, that of another thread.
+    /// For loom: the caller's use of the record comes before, or after, that of another thread.
     #[inline(always)]
     pub(super) fn touch(&self) {
         self.record.touch();
@@ -91,7 +94,8 @@ impl<H: Host> Bed<H> {
         self.waker.lock().take()
     }
 
-    /// The wait is over. A copy of the Waiter may outlive it, and is dropped where no foreign code may run.
+    /// Drops the waker, because the wait is over. A copy of the Waiter can outlive the wait, and is dropped where no foreign
+    /// code may run.
     fn forget_waker(&self) {
         discard::<H>(self.take());
     }
@@ -104,21 +108,21 @@ impl<H: Host> Bed<H> {
     }
 }
 
-impl<H: Host> Drop for Bed<H> {
+impl<H: Host> Drop for Wakee<H> {
     fn drop(&mut self) {
         self.forget_waker();
     }
 }
 
-/// Drops a waker, which is foreign code. A panic of it ends here, as in `call`: the caller goes on, and takes its record out of
-/// the queue, say.
+/// Drops a waker, which is foreign code. A panic of it ends here, as in `call`: the caller goes on, for example to take its
+/// record out of the queue.
 pub(crate) fn discard<H: Host>(waker: Option<Waker>) {
     if let Some(waker) = waker {
         call_foreign::<H>(waker, drop);
     }
 }
 
-/// A waker of `block_on` neither waits nor panics, and may be called and dropped where others may not.
+/// Calls `f` with `waker`. A waker of `block_on` neither waits nor panics, and may be called and dropped where others may not.
 fn call_foreign<H: Host>(waker: Waker, f: fn(Waker)) {
     if is_of_block_on(&waker) {
         return f(waker);
@@ -126,8 +130,8 @@ fn call_foreign<H: Host>(waker: Waker, f: fn(Waker)) {
     call_undisturbed::<H>(move || f(waker));
 }
 
-/// What a notifier of several has readied: goroutines that are to be queued, all at once, and tasks whose wakers are to be
-/// called after that.
+/// Waiters that a notifier of several has readied: goroutines that it queues, all at once, and tasks whose wakers it calls
+/// after that.
 #[must_use]
 pub(crate) struct Readied<H: Host> {
     /// The last one.
@@ -141,9 +145,9 @@ impl<H: Host> Readied<H> {
         Readied { tasks: None, goroutines: GList::new() }
     }
 
-    /// Appends a task, whose one wait the caller has claimed.
+    /// Appends a task, whose only wait the caller has claimed.
     pub(super) fn push(&mut self, parker: Arc<Parker<H>>) {
-        // SAFETY: the parker has one wait, and this notifier has claimed it.
+        // SAFETY: the parker has only one wait, and this notifier has claimed it.
         parker.task().next.with_mut(|next| unsafe { *next = self.tasks.take() });
         self.tasks = Some(parker);
     }
@@ -152,13 +156,13 @@ impl<H: Host> Readied<H> {
         self.tasks.is_none() && self.goroutines.is_empty()
     }
 
-    /// For goroutines that were readied; each stands in this list alone.
+    /// Returns the list for goroutines that were readied; each stands only in this list.
     #[inline]
     pub(super) fn goroutines(&mut self) -> &mut GList<H> {
         &mut self.goroutines
     }
 
-    /// Queues the goroutines. After the locks, and before anything that may park.
+    /// Queues the goroutines. After the locks, and before anything that can park.
     #[inline]
     pub(crate) fn queue(&mut self) {
         if !self.goroutines.is_empty() {
@@ -175,7 +179,7 @@ impl<H: Host> Readied<H> {
         }
     }
 
-    /// As `call_wakers`, for a caller whose own wait is open: a waker that waits would open the thread's next one.
+    /// As `call_wakers`, for a caller whose own wait is open: a waker that waits would open another wait on this thread.
     #[inline]
     pub(crate) fn call_wakers_elsewhere(mut self) {
         self.queue();
@@ -212,18 +216,18 @@ pub(crate) struct TaskWait<H: Host> {
 impl<H: Host> TaskWait<H> {
     /// Opens a wait of the task with this waker. The caller queues the Waiter, or withdraws.
     pub(crate) fn open(waker: &Waker) -> Self {
-        let parker = Parker::of_task(Bed::new(waker));
+        let parker = Parker::of_task(Wakee::new(waker));
         let number = parker.word.begin_wait();
         TaskWait { parker, number }
     }
 
-    /// The part of the record that notifiers claim.
+    /// Returns the part of the record that notifiers claim.
     pub(crate) fn waiter(&self) -> Waiter<H> {
         Waiter::Parker(Arc::clone(&self.parker), self.number)
     }
 
     /// F2: keeps the waker of this poll. Returns `true` if a notifier has claimed the wait, and readied the task: the record
-    /// is the future's again, and stands in no queue.
+    /// belongs to the future again, and stands in no queue.
     pub(crate) fn is_over(&self, waker: &Waker) -> bool {
         mutant!(TaskLooksFirst: { let over = self.is_readied(); self.parker.task().keep(waker); return over });
         if self.is_readied() {
@@ -267,7 +271,7 @@ impl<H: Host> TaskWait<H> {
     }
 }
 
-/// Calls a waker, wherever the caller is; with none of our locks held.
+/// Calls a waker, wherever the caller is. The caller holds none of the library's locks.
 pub(crate) fn wake<H: Host>(waker: Waker) {
     match M::<H>::current() {
         Some(m) if !is_of_block_on(&waker) && (m.is_inside() || m.g().is_none()) => {
@@ -277,32 +281,32 @@ pub(crate) fn wake<H: Host>(waker: Waker) {
     }
 }
 
-/// As `wake`; foreign code runs after this call, and not by this thread, unless there is neither a stack nor a thread for
-/// that. Under no lock.
+/// As `wake`, but foreign code runs on another thread, or later. Under no lock.
 pub(crate) fn wake_elsewhere<H: Host>(waker: Waker) {
     if is_of_block_on(&waker) {
         return call::<H>(waker);
     }
     match M::<H>::current() {
         Some(m) => wake_on_goroutine(m, waker),
-        None => H::run_aside(move || call::<H>(waker)),
+        None => run_aside::<H>(move || call::<H>(waker)),
     }
 }
 
-/// On an M: a goroutine of the library calls the waker; a thread, without a stack for that; and without that, too, the caller.
+/// On an M: lets a goroutine of the library call the waker. If there is no stack for that goroutine, a thread calls the waker,
+/// as soon as there is one.
 #[cold]
 fn wake_on_goroutine<H: Host>(m: &M<H>, waker: Waker) {
     let sched = m.sched();
     if sched.is_ending() {
-        // What is queued now may be set aside for long.
-        return H::run_aside(move || call::<H>(waker));
+        // A goroutine that is queued now might stay set aside for long.
+        return run_aside::<H>(move || call::<H>(waker));
     }
-    if let Some(g) = found::caller_of(sched, waker).pop() {
+    if let Some(g) = found::caller_of(sched, waker) {
         sched.submit_on(m, g);
     }
 }
 
-/// A panic of the waker's ends here: the panic hook has printed it, and the caller's own work goes on.
+/// Calls a waker. A panic of it ends here: the panic hook has printed it, and the caller's own work goes on.
 fn call<H: Host>(waker: Waker) {
     assert_none_held();
     call_foreign::<H>(waker, Waker::wake);

@@ -1,12 +1,13 @@
-//! A parker as it is represented in a queue, and how a parker is woken.
+//! Waiters: how a parker is represented in a queue, and how it is woken.
 //!
 //! A [`Waiter`] names a goroutine, a plain thread or a task together with the number of a wait. A waker that finds a Waiter in
-//! a queue claims that wait; exactly one claim of a wait wins, and the winner must ready the parker. Only the winner may touch
-//! the record's other fields, or a thread that holds the lock of the queue in which the record stands.
+//! a queue claims that wait; exactly one claim of a wait wins, and a waker that has won must ready the parker. (The owner can
+//! win, too; then no waker readies it.) Only the winner, or a thread that holds the lock of the queue in which the record
+//! stands, touches the record's other fields.
 //!
-//! The owner unlinks its records, or the waker that has claimed the wait does, before the waker readies the owner. So the owner
-//! finds no record of its own in a queue when its call returns, and a record may lie on the owner's stack. What keeps the
-//! memory behind a Waiter mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and a parked G's pool
+//! The owner unlinks each record, or the waker that has claimed the wait does, before it readies the owner. So when the owner's
+//! call returns, no record of the owner is left in a queue, and a record can lie on the owner's stack. The memory behind a
+//! Waiter stays mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and the pool of a parked G
 //! lives; the parker of a thread or a task is counted. A claim under an old number fails and touches nothing else.
 //!
 //! A [`Wait`] is the owner's side: it opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
@@ -23,8 +24,8 @@
 //!     Woke::Nudged => ..               // only with `How::looking`: look; then `park_again`, or `claim` and leave
 //! }
 //! ```
-//! After the first three the wait is over. A time limit is a counterpart that leaves no trace: an owner that was readied and
-//! finds nothing in the record was readied by the time limit.
+//! After the first three the wait is over. A time limit is a counterpart that leaves no trace: if an owner was readied and
+//! finds nothing in the record, the time limit has readied it.
 
 mod wait;
 
@@ -41,65 +42,66 @@ use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber};
 use crate::wait::task::{self, Readied};
 pub(crate) use wait::{How, Opened, Wait, Woke};
 
-/// Where a plain thread or a task waits: the claim word, and what is woken.
+/// A plain thread or a task that waits: the claim word, and the wakee.
 pub(crate) struct Parker<H: Host> {
     pub(super) word: StatusWord,
-    bed: Bed<H>,
+    wakee: Wakee<H>,
 }
 
-/// What waits in a parker.
-enum Bed<H: Host> {
+/// What a waker wakes.
+enum Wakee<H: Host> {
     /// A plain thread, which sleeps on the note.
     Thread(Note<H>),
-    /// What polls a future.
-    Task(task::Bed<H>),
+    /// A task, which polls a future.
+    Task(task::Wakee<H>),
 }
 
 impl<H: Host> Parker<H> {
     /// For a plain thread.
     pub(crate) fn new() -> Arc<Self> {
-        Self::with(Bed::Thread(Note::new()))
+        Self::with(Wakee::Thread(Note::new()))
     }
 
     /// For a task.
-    pub(super) fn of_task(bed: task::Bed<H>) -> Arc<Self> {
-        Self::with(Bed::Task(bed))
+    pub(super) fn of_task(wakee: task::Wakee<H>) -> Arc<Self> {
+        Self::with(Wakee::Task(wakee))
     }
 
-    fn with(bed: Bed<H>) -> Arc<Self> {
+    fn with(wakee: Wakee<H>) -> Arc<Self> {
         let word = StatusWord::new(Status::Idle);
         word.spawn();
-        // Neither is ever in a run queue, and each counts as running from the start, also while asleep.
+        // A thread or a task is never in a run queue, and counts as running from the start, even while it sleeps.
         let ran = word.run();
         debug_assert_eq!(ran, Run::Go);
-        Arc::new(Parker { word, bed })
+        Arc::new(Parker { word, wakee })
     }
 
-    /// The note of a plain thread.
+    /// Returns the note of a plain thread.
     fn note(&self) -> &Note<H> {
-        match &self.bed {
-            Bed::Thread(note) => note,
-            Bed::Task(_) => unreachable!("note: a task does not sleep"),
+        match &self.wakee {
+            Wakee::Thread(note) => note,
+            Wakee::Task(_) => unreachable!("note: a task does not sleep"),
         }
     }
 
-    /// The bed of a task.
-    pub(super) fn task(&self) -> &task::Bed<H> {
-        match &self.bed {
-            Bed::Task(bed) => bed,
-            Bed::Thread(_) => unreachable!("task: a thread waits here"),
+    /// Returns the wakee of a task.
+    pub(super) fn task(&self) -> &task::Wakee<H> {
+        match &self.wakee {
+            Wakee::Task(wakee) => wakee,
+            Wakee::Thread(_) => unreachable!("task: a thread waits here"),
         }
     }
 
     /// Wakes the thread or the task.
     fn alarm(&self) {
-        match &self.bed {
-            Bed::Thread(note) => note.alarm(),
-            Bed::Task(bed) => bed.alarm(),
+        match &self.wakee {
+            Wakee::Thread(note) => note.alarm(),
+            Wakee::Task(wakee) => wakee.alarm(),
         }
     }
 
-    /// For the waits of the calling thread, which is no M's: the parker of the thread's outermost frame, or a new one.
+    /// For a wait of the calling thread, which is no M: returns the parker of the thread's `Context::run` frame, if there is
+    /// one, or a new parker.
     pub(crate) fn of_thread() -> Arc<Self> {
         // SAFETY: `Context::run` takes the frame out of the chain before the frame goes.
         match unsafe { H::thread_frame().cast::<Frame>().as_ref() } {
@@ -134,7 +136,7 @@ impl<H: Host> Clone for Waiter<H> {
 }
 
 impl<H: Host> Waiter<H> {
-    /// Returns `true` if the caller has won the right, and the duty, to call `ready`.
+    /// Returns `true` if the caller has won the right, and the duty, to ready the owner (`claimed`).
     #[must_use]
     #[inline]
     pub(crate) fn claim(&self) -> bool {
@@ -144,7 +146,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// The goroutine, if the waiter is one.
+    /// Returns the goroutine, if the waiter is one.
     #[inline]
     pub(crate) fn g(&self) -> Option<GRef<H>> {
         match self {
@@ -153,7 +155,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Returns `true` if a claim would win now.
+    /// Returns `true` if a claim would succeed now.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Waiter::G(g, number) => g.word.is_open(*number),
@@ -161,7 +163,7 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Returns `true` if the owner will not run again, as the runtime has ended.
+    /// Returns `true` if the owner will not run again, because the runtime has ended.
     pub(crate) fn is_left(&self) -> bool {
         match self {
             Waiter::G(g, _) => g.is_left(),
@@ -169,65 +171,21 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Lets the owner go on. Only after a won `claim`, and with no lock held, as a task's waker is foreign code. The Waiter
-    /// may lie in the owner's own record, which may be gone when this returns.
-    #[inline]
-    pub(crate) fn ready(&self) {
-        assert_none_held();
+    /// Returns the owner, after a won `claim`. The caller readies the owner without the Waiter, which can lie in the owner's
+    /// own record.
+    #[inline(always)]
+    pub(crate) fn claimed(&self) -> Claimed<H> {
         match self {
-            Waiter::G(g, _) => wake::goready(*g),
-            Waiter::Parker(parker, _) => Self::alarm_parker(parker),
+            Waiter::G(g, _) => Claimed::G(*g),
+            Waiter::Parker(parker, _) => Claimed::Parker(counted(parker)),
         }
     }
 
-    /// As `ready`, for a thread or a task.
-    #[cold]
-    #[inline(never)]
-    fn alarm_parker(parker: &Arc<Parker<H>>) {
-        mutant!(TaskIsCalledEarly: { Arc::clone(parker).alarm(); Self::ready_parker(parker); return });
-        Self::ready_parker(parker).alarm();
-    }
-
-    /// As `ready`, except that [`Readied::call_wakers`] queues the goroutine, or calls the waker of the task. For a notifier
-    /// that readies several; a task may be readied under a lock.
-    #[inline]
-    pub(crate) fn ready_with(&self, readied: &mut Readied<H>) {
-        match self {
-            Waiter::G(g, _) => {
-                assert_none_held();
-                wake::goready_for(*g, readied.goroutines());
-            }
-            Waiter::Parker(parker, _) => Self::ready_parker_with(parker, readied),
-        }
-    }
-
-    /// As `ready_with`, for a thread or a task.
-    #[cold]
-    #[inline(never)]
-    fn ready_parker_with(parker: &Arc<Parker<H>>, readied: &mut Readied<H>) {
-        let parker = Self::ready_parker(parker);
-        match parker.bed {
-            Bed::Thread(_) => parker.alarm(),
-            Bed::Task(_) => readied.push(parker),
-        }
-    }
-
-    /// Lets the thread, or the task, go on; it may be asleep still. Counted: it may drop its own reference.
-    fn ready_parker(parker: &Arc<Parker<H>>) -> Arc<Parker<H>> {
-        let parker = Arc::clone(parker);
-        if let Bed::Task(bed) = &parker.bed {
-            bed.touch();
-        }
-        let then = parker.word.ready();
-        debug_assert_eq!(then, Then::Leave, "a parker is in no run queue");
-        parker
-    }
-
-    /// Claims and readies. Returns `false` if another waker was first.
+    /// Claims and readies. Returns `false` if another waker was first. The Waiter is the caller's own copy.
     pub(crate) fn wake(&self) -> bool {
         let won = self.claim();
         if won {
-            self.ready();
+            self.claimed().ready();
         }
         won
     }
@@ -241,7 +199,7 @@ impl<H: Host> Waiter<H> {
         UpgradedWaiter { waiter: self.clone(), home }
     }
 
-    /// Has the owner look again; the wait goes on. The Waiter is the caller's own copy, or stands in a locked queue.
+    /// Makes the owner look again; the wait goes on. The Waiter is the caller's own copy, or stands in a locked queue.
     pub(crate) fn nudge(&self) {
         match self {
             Waiter::G(g, number) => wake::nudge(*g, *number),
@@ -255,18 +213,91 @@ impl<H: Host> Waiter<H> {
     }
 }
 
-/// A copy of a Waiter that was found in a queue and not claimed, with a reference that keeps the word mapped when the
-/// parker has gone on and ended.
+/// The owner of a wait that the caller has claimed. The caller has to ready the owner.
+///
+/// This is a value of its own, because the owner's frame, with the record and the Waiter in it, can end before the call that
+/// readies the owner has returned. What a function has by reference has to stay until that function returns, because the
+/// compiler may read it again at any time.
+#[must_use]
+pub(crate) enum Claimed<H: Host> {
+    /// A goroutine.
+    G(GRef<H>),
+    /// A thread or a task, by a counted reference, because the thread or task might drop its own.
+    Parker(Arc<Parker<H>>),
+}
+
+#[cold]
+#[inline(never)]
+fn counted<H: Host>(parker: &Arc<Parker<H>>) -> Arc<Parker<H>> {
+    Arc::clone(parker)
+}
+
+impl<H: Host> Claimed<H> {
+    /// Lets the owner go on. Only with no lock held, because a task's waker is foreign code.
+    #[inline]
+    pub(crate) fn ready(self) {
+        assert_none_held();
+        match self {
+            Claimed::G(g) => wake::goready(g),
+            Claimed::Parker(parker) => Self::alarm_parker(parker),
+        }
+    }
+
+    /// As `ready`, for a thread or a task.
+    #[cold]
+    #[inline(never)]
+    fn alarm_parker(parker: Arc<Parker<H>>) {
+        mutant!(TaskIsCalledEarly: { parker.alarm(); Self::ready_parker(&parker); return });
+        Self::ready_parker(&parker);
+        parker.alarm();
+    }
+
+    /// As `ready`, except that [`Readied::call_wakers`] queues the goroutine, or calls the waker of the task. For a notifier
+    /// that readies several waiters; a task may be readied under a lock.
+    #[inline]
+    pub(crate) fn ready_with(self, readied: &mut Readied<H>) {
+        match self {
+            Claimed::G(g) => {
+                assert_none_held();
+                wake::goready_for(g, readied.goroutines());
+            }
+            Claimed::Parker(parker) => Self::ready_parker_with(parker, readied),
+        }
+    }
+
+    /// As `ready_with`, for a thread or a task.
+    #[cold]
+    #[inline(never)]
+    fn ready_parker_with(parker: Arc<Parker<H>>, readied: &mut Readied<H>) {
+        Self::ready_parker(&parker);
+        match parker.wakee {
+            Wakee::Thread(_) => parker.alarm(),
+            Wakee::Task(_) => readied.push(parker),
+        }
+    }
+
+    /// Lets the thread, or the task, go on, which might still be asleep. The reference is the caller's own.
+    fn ready_parker(parker: &Arc<Parker<H>>) {
+        if let Wakee::Task(wakee) = &parker.wakee {
+            wakee.touch();
+        }
+        let then = parker.word.ready();
+        debug_assert_eq!(then, Then::Leave, "a parker is in no run queue");
+    }
+}
+
+/// A copy of a Waiter that was found in a queue and not claimed, with a reference that keeps the word mapped after the parker
+/// has gone on and ended.
 pub(crate) struct UpgradedWaiter<H: Host> {
     waiter: Waiter<H>,
     home: Option<Arc<Sched<H>>>,
 }
 
 impl<H: Host> UpgradedWaiter<H> {
-    /// Has an owner that still waits look again.
+    /// Makes an owner that still waits look again.
     pub(crate) fn nudge(&self) {
         match &self.waiter {
-            // The runtime is over: the goroutine was left, and looks at nothing any more.
+            // The runtime has ended: the goroutine was left behind, and never looks again.
             Waiter::G(..) if self.home.is_none() => {}
             waiter => waiter.nudge(),
         }
@@ -282,11 +313,11 @@ pub(crate) enum Runner<H: Host> {
 }
 
 impl<H: Host> Runner<H> {
-    /// C3 of `interrupt.rs`. The caller keeps the runner from leaving, and calls `queue_nudged` after its lock.
+    /// C3 of `interrupt.rs`. The caller keeps the runner from leaving the context, and calls `queue_nudged` after its lock.
     pub(crate) fn nudge(&self, nudged: &mut GList<H>) {
         match self {
             Runner::G(g) => wake::nudge_any(*g, nudged),
-            // The thread sleeps only after a look that came after the last alarm.
+            // Before it sleeps, the thread makes a look that comes after the last alarm.
             Runner::Thread(parker) => parker.alarm(),
         }
     }

@@ -1,8 +1,8 @@
-//! How a future's waker meets the goroutine, or thread, that polls the future (`goroutine/block_on.rs`).
+//! How a future's waker reaches the goroutine, or thread, that polls the future (`goroutine/block_on.rs`).
 //!
-//! A waker may be called at any time, by any thread: beside the poll, when the owner sleeps, when the owner has long gone on
-//! to other waits, and when the owner's runtime has ended. So a waker holds no Waiter; it holds a counted *cell*, in which the
-//! owner leaves the Waiter of the one wait that may be ended by a wake:
+//! Any thread can call a waker at any time: during the poll, while the owner sleeps, when the owner has long gone on to other
+//! waits, and when the owner's runtime has ended. So a waker holds no Waiter; it holds a counted *cell*, in which the owner
+//! leaves the Waiter of the only wait that a wake may end:
 //!
 //! ```text
 //!   owner                                          waker
@@ -21,20 +21,21 @@
 //! | state | meaning |
 //! | --- | --- |
 //! | AWAKE | the owner polls, or uses the cell for no wait |
-//! | PARKED | the owner sleeps, and the first waker is to claim the wait |
-//! | CLAIMED | one waker claims the wait; or has claimed the last wait, which is over: then as AWAKE |
+//! | PARKED | the owner sleeps, and the first waker has to claim the wait |
+//! | CLAIMED | one waker is claiming the wait; or it has claimed the last wait, which is over: then as AWAKE |
 //!
-//! The owner writes the word only at W5 and W6, where it sleeps. For a wake that comes earlier the owner needs no exchange: the
-//! count says that there was a wake.
+//! The owner writes the word only at W5 and W6, when it sleeps. If a wake comes before W5, the owner writes nothing: it sees
+//! that the count has changed.
 //!
-//! *No wake is lost*: N1 before W5 has W3 or W5 find another count than W1 did; N1 after W5 finds PARKED. A wake is answered
-//! by a poll that begins after N1, and sees what the waker wrote before that.
+//! *No wake is lost*: if N1 comes before W5, W3 or W5 finds another count than W1 did; if N1 comes after W5, it finds PARKED. A
+//! poll that begins after N1 answers the wake, and sees what the waker wrote before N1.
 //!
-//! *No wake ends another wait*: only the waker that finds PARKED reads the Waiter, and PARKED is there only while the
-//! owner is in W5 and W6, in the wait whose number the Waiter has. From N1 to the end of N2 the owner does not leave W6: the
-//! claim was won, so the owner sleeps until the ready; or the claim was lost, to the owner's own, and the owner waits for the
-//! waker to take CLAIMED out, which is two steps away. So the goroutine has not ended, and its G stays mapped. A late wake
-//! counts, and ends nothing: a future that uses the cell by then may be polled once more for it.
+//! *No wake ends another wait*: only the waker that finds PARKED reads the Waiter, and PARKED is there only while the owner is
+//! in W5 and W6, in the wait whose number the Waiter has. From N1 to the end of N2 the owner does not leave W6. If the waker
+//! has won the claim, the owner sleeps until the ready. If the owner has claimed its wait itself, the waker has lost, and the
+//! owner waits until the waker has taken CLAIMED out, at most two steps after N1. So the goroutine has not ended, and its G
+//! stays mapped. A late wake counts, and ends nothing: a future that uses the cell at that time might be polled once more than
+//! needed.
 //!
 //! An owner that its runtime leaves behind never leaves W6; a wake then loses the claim, and touches nothing else.
 //!
@@ -50,9 +51,9 @@ use std::cell::Cell;
 
 const PARKED: u64 = 1;
 const CLAIMED: u64 = 2;
-/// The bits of the state; none of them: AWAKE.
+/// The bits of the state; with none of them the state is AWAKE.
 const STATE: u64 = PARKED | CLAIMED;
-/// One wake. The count does not come round: that takes centuries.
+/// One wake. The count does not wrap: that would take centuries.
 const WAKE: u64 = 4;
 
 /// The word as the owner has found it before a poll.
@@ -60,18 +61,18 @@ const WAKE: u64 = 4;
 pub(crate) struct Seen(u64);
 
 impl Seen {
-    /// The word while the owner sleeps that has seen this one.
+    /// Returns the word while an owner sleeps that has seen this word.
     fn parked(self) -> u64 {
         self.0 & !STATE | PARKED
     }
 }
 
-/// What wakers hold of the goroutine or thread that polls a future.
+/// The cell through which wakers reach the goroutine or thread that polls a future.
 pub(crate) struct WakerCell<H: Host> {
     word: AtomicU64,
     /// Written by the owner before PARKED; read by the waker that has found PARKED.
     waiter: UnsafeCell<Option<Waiter<H>>>,
-    /// What the commit hook writes of the owner's frame; for loom, which checks that the owner does not run meanwhile.
+    /// Stands for the commit hook's writes to the owner's frame; for loom, which checks that the owner does not run meanwhile.
     frame: Ghost,
 }
 
@@ -88,20 +89,21 @@ impl<H: Host> WakerCell<H> {
     /// W1, by the owner. Takes the wakes so far, which the poll that follows answers.
     #[inline]
     pub(crate) fn take(&self) -> Seen {
-        // Acquire: what the wakers wrote before N1, their partner, is seen by the poll: the exchanges of later wakers, and W5,
-        // go on from theirs. The end of N2 is the other partner: the Waiter was read before that, and is written after this.
+        // Acquire: partner N1: the poll sees what the wakers wrote before; the exchanges of later wakers, and W5, continue
+        // their release sequences. The other partner is the end of N2: the Waiter was read before that, and is written after
+        // this.
         Seen(self.word.load(Acquire.unless(WakerTakeRelaxed)))
     }
 
     /// W3, by the owner.
     #[inline]
     pub(crate) fn is_notified(&self, seen: Seen) -> bool {
-        // Relaxed: `take` acquires what came with the wake.
+        // Relaxed: `take` acquires what the waker has published.
         self.word.load(Relaxed) != seen.0
     }
 
-    /// W4 to W6, by the owner: blocks the caller until there is a wake that was not `seen`, and that `take` takes. An interrupt
-    /// is returned when no waker will touch the Waiter any more.
+    /// W4 to W6, by the owner: blocks the caller until there is a wake that is not in `seen`; the caller then calls `take`.
+    /// Returns an interrupt only when no waker will touch the Waiter any more.
     pub(crate) fn wait(&self, seen: Seen) -> Result<(), Interrupt> {
         let mut wait = Wait::<H>::begin();
         // SAFETY: without PARKED no waker reads the Waiter.
@@ -112,8 +114,9 @@ impl<H: Host> WakerCell<H> {
             let release = Release.unless(WakerParkRelaxed);
             let parked = self.word.compare_exchange(seen.0, seen.parked(), release, Relaxed);
             mutant!(WakerParksBlindly: { self.word.store(seen.parked(), Release); return Commit::Park });
-            // From a park on the owner may run: nothing of its stack is touched. A refusal has published nothing; an
-            // ender that interrupts the owner then has waited for the end of this hook (E3 of `sched/stop.rs`).
+            // After a successful exchange the owner can run at once, so the hook does not touch the owner's stack. A refusal
+            // has published nothing: the owner runs only after this hook, because an ender that interrupts the owner waits for
+            // the hook's end (E3 of `sched/stop.rs`).
             if parked.is_ok() {
                 mutant!(WakerNotesAPark: self.frame.touch());
                 return Commit::Park;
@@ -134,7 +137,7 @@ impl<H: Host> WakerCell<H> {
         }
     }
 
-    /// The owner has claimed its own wait, in which it has slept.
+    /// Takes PARKED back: the owner has claimed its own wait, in which it has slept.
     #[cold]
     fn leave(&self, seen: Seen) {
         mutant!(WakerLeavesParked: return);
@@ -152,13 +155,13 @@ impl<H: Host> WakerCell<H> {
     /// N1 and N2, by any thread at any time.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.wake_by(|waiter| waiter.ready());
+        self.wake_by(|waiter| waiter.claimed().ready());
     }
 
     /// As `wake`, for a waker that readies what it has claimed by itself.
     #[inline]
     pub(crate) fn wake_by(&self, ready: impl FnOnce(&Waiter<H>)) {
-        // Acquire: the Waiter: partner W5. Release: what the waker wrote goes to the poll: partner `take`.
+        // Acquire: the Waiter: partner W5. Release: publishes what the waker wrote to the poll: partner `take`.
         let ordering = both(Acquire.unless(WakerFindsRelaxed), Release.unless(WakerWakesRelaxed));
         mutant!(WakerLooksFirst: keep early = self.word.load(Acquire));
         let mut found = self.word.load(Relaxed);
@@ -184,7 +187,7 @@ impl<H: Host> WakerCell<H> {
         let waiter =
             self.waiter.with(|slot| unsafe { (*slot).clone() }).expect("wake: PARKED comes after the Waiter");
         if waiter.claim() {
-            // The owner may begin its next wait from here on: W5 goes on from CLAIMED as from AWAKE.
+            // From here on the owner can begin its next wait: W5 goes on from CLAIMED as from AWAKE.
             ready(&waiter);
         } else {
             mutant!(WakerKeepsParked: return);

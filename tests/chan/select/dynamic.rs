@@ -29,7 +29,7 @@ fn panics_with(text: &str, f: impl FnOnce()) {
     assert!(said.as_ref().is_some_and(|said| said.contains(text)), "{said:?} does not say {text:?}");
 }
 
-/// Which of two implementations is meant is inferred for a type without the mark, and is ambiguous for a type with it.
+/// For a type without the mark one implementation is inferred; for a type with it the call is ambiguous.
 macro_rules! assert_not {
     ($mark:ident, $($type:ty),+) => {{
         trait Ambiguous<Which> {
@@ -42,7 +42,7 @@ macro_rules! assert_not {
     }};
 }
 
-/// Fails to compile when a `Select` may not go to another thread, or when what it has selected may. Fails by a count when a
+/// Fails to compile when a `Select` can't be sent to another thread, or when a selected operation can. Fails by a count when a
 /// message that is not `Send` is dropped elsewhere than where its receiver is, or is not dropped there.
 #[test]
 fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
@@ -167,7 +167,7 @@ fn sixty_four_arms_keep_their_indices() {
     });
 }
 
-/// Fails by a hang: selects lock many channels, which each of them names in an order of its own, and two wait for each other.
+/// Selects lock many channels, which each select names in an order of its own. Fails by a hang when two wait for each other.
 #[test]
 fn many_arms_in_any_order_meet_each_other() {
     const ARMS: usize = 100;
@@ -239,7 +239,7 @@ fn a_removed_operation_is_never_chosen() {
     });
 }
 
-/// Fails if a look takes something, misses what is there, or waits longer than it may.
+/// Fails if a look takes a message, misses one, or waits longer than it may.
 #[test]
 fn ready_tells_and_takes_nothing() {
     everyone(|crew| {
@@ -273,7 +273,7 @@ fn ready_tells_and_takes_nothing() {
     });
 }
 
-/// Fails by a hang: who waits until something is ready is not woken, or another was woken in its place.
+/// Fails by a hang when a member that waits until an operation is ready is not woken, or another is woken in its place.
 #[test]
 fn ready_waits_for_each_kind_of_operation() {
     everyone(|crew| {
@@ -319,7 +319,55 @@ fn ready_waits_for_each_kind_of_operation() {
     });
 }
 
-/// Fails by a message that two take, or by a hang: one is told, another takes it, and a third is not told.
+/// A select reserves the only place and then evaluates its message, or a future is granted the only message; meanwhile the
+/// channel is closed. Fails by `Ok` when the close tells of a receive that would have to wait; then the message comes, and
+/// fails by a hang when no watcher is told of it.
+#[test]
+fn a_close_does_not_make_ready_what_still_waits_for_a_message() {
+    const LONG_ENOUGH: Duration = Duration::from_millis(30);
+    everyone(|crew| {
+        for granted in [false, true] {
+            let ((s, r), (begun, begins), (goes_on, go_on)) = (bounded(1), bounded(1), bounded::<()>(1));
+            let (own, closer) = (s.clone(), s);
+            let of_future = r.clone();
+            let holder = crew.go(move || {
+                if granted {
+                    let mut future = Box::pin(of_future.recv_async());
+                    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                    own.send(7).unwrap();
+                    begun.send(()).unwrap();
+                    go_on.recv().unwrap();
+                } else {
+                    let message = || {
+                        begun.send(()).unwrap();
+                        go_on.recv().map_or(0, |()| 7)
+                    };
+                    gmp::select! { send(own, message()) -> sent => sent.unwrap() }
+                }
+            });
+            begins.recv().unwrap();
+            let (watches, watched) = bounded(1);
+            let watcher = crew.go(move || {
+                let mut select = Select::new();
+                let index = select.recv(&r);
+                watches.send(()).unwrap();
+                let early = select.ready_timeout(LONG_ENOUGH);
+                watches.send(()).unwrap();
+                (early, select.ready() == index, r.try_recv())
+            });
+            watched.recv().unwrap();
+            crew.run(|| gmp::time::sleep(LONG_ENOUGH / 6));
+            assert!(closer.close());
+            watched.recv().unwrap();
+            goes_on.send(()).unwrap();
+            holder.join();
+            assert_eq!(watcher.join(), (Err(ReadyTimeoutError), true, Ok(7)), "granted: {granted}");
+        }
+    });
+}
+
+/// Fails when two members take one message; or by a hang when one member is told, another takes the message, and a third is not
+/// told.
 #[test]
 fn many_who_wait_until_ready_share_what_comes() {
     everyone(|crew| {
@@ -362,7 +410,7 @@ fn a_select_without_arms_panics_or_has_its_default() {
     });
 }
 
-/// Fails if an operation that was begun is forgotten in silence, or its slot is lost.
+/// Fails if a chosen operation can be forgotten in silence, or its slot is lost.
 #[test]
 fn an_operation_that_is_dropped_panics() {
     everyone(|crew| {
@@ -470,8 +518,8 @@ fn chosen_send(sender: &'static Sender<Arc<()>>) -> SelectedOperation<'static> {
 }
 
 /// A chosen send goes from one goroutine to another through a thread-local, against the sixth clause of the contract. The
-/// second one is refused, and the first goes on with what it has noted of both. Fails by a send that the second one completes:
-/// what was noted of it is freed, and the first goroutine comes to it in its list.
+/// second goroutine is refused, and the first goes on with its notes of both sends. Fails when the second completes the send:
+/// the note of it is then freed, and the first goroutine finds it in its list.
 #[test]
 fn a_chosen_send_is_not_completed_by_another_goroutine() {
     common::child::without_retakes("a_chosen_send_is_not_completed_by_another_goroutine", || {
@@ -521,7 +569,7 @@ fn find_begun() -> Unsent {
 }
 
 /// As the test above, for the send of a `select!` in a future, which one goroutine begins to poll and another one goes on with.
-/// It can't be left where it is, so the process ends. Fails by a send that goes on.
+/// The send can't be left where it is, so the process ends. Fails when the send goes on.
 #[test]
 fn a_send_that_a_macro_has_chosen_is_not_completed_by_another_goroutine() {
     const NAME: &str = "a_send_that_a_macro_has_chosen_is_not_completed_by_another_goroutine";
@@ -559,7 +607,7 @@ impl Drop for OfThread {
 }
 
 /// A `Select` outlives the runtime in whose first goroutine, which was the calling thread's, its operation was added, and goes
-/// to the first goroutine of the next one, which often is at the same address. Fails by a message that is dropped there.
+/// to the first goroutine of the next one, which often is at the same address. Fails when the message is dropped there.
 #[test]
 fn a_message_is_not_dropped_in_a_goroutine_of_a_later_runtime() {
     let drops = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! The operations that may wait: a row each, and those without one.
+//! The operations that can wait: a row each, and those without one.
 
 use super::scene::*;
 use common::loopback::Hole;
@@ -19,7 +19,7 @@ fn tcp_reads(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
 fn tcp_writes(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
     let ends = tcp();
     fill(&ends.0, || (&ends.0).write(FILL));
-    // What is on its way to the peer makes room when it is acknowledged, later. Not in the smallest buffer there is.
+    // Data on its way to the peer makes room when it is acknowledged, later. Not in the smallest buffer there is.
     set_option(&ends.0, libc::SO_SNDBUF, &1);
     Pair::says(ends, call)
         .reset(|_, far| reset(far), Ends::Error(&[ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]))
@@ -31,7 +31,7 @@ fn udp_receives(call: fn(&UdpSocket) -> io::Result<Vec<u8>>) -> Scene {
     Pair::new(udp(), Direction::Reads, HELLO, call, |_, far| {
         assert_eq!(far.send(HELLO).unwrap(), HELLO.len())
     })
-    // The next datagram to a port that nobody has is answered by an error, which is told to whoever receives.
+    // The next datagram to a closed port is answered by an error, which the next receiver is told.
     .reset(
         |near, far| {
             far.close().unwrap();
@@ -241,7 +241,7 @@ fn pipe_writes(blocks: bool) -> Scene {
     set_mode(&near, false);
     while (&near).write(CHUNK).is_ok() {}
     set_mode(&near, blocks);
-    let far = gmp::io::PipeReader::try_from(far).unwrap();
+    let far = gmp::io::PipeReader::from(far);
     Pair::says((Watched::new(near), far), |near| written(near.write_with(|mut pipe| pipe.write(HELLO))))
         .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::BrokenPipe]))
         .scene
@@ -267,11 +267,13 @@ fn set_mode(fd: &impl AsRawFd, blocks: bool) {
     assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }, 0);
 }
 
-/// What may wait and has no row, with the reason.
+/// The operations that can wait and have no row, with the reason.
 pub(super) const NO_ROWS: &[(&str, &str)] = &[
     ("TcpStream::connect_deadline", "as `connect`; the deadline is in dial.rs"),
     ("TcpStream::connect_timeout", "as `connect_deadline` to one address"),
     ("UnixStream::connect", "`connect_addr` of a path"),
+    ("UnixStream::connect_deadline", "as `connect`; the deadline is in unix.rs, here and below"),
+    ("UnixStream::connect_addr_deadline", ""),
     ("UnixDatagram::send_to", "`send_to_addr` of a path"),
     ("Stdin::read", "`Watched::read_with`; there is one in the process"),
     ("Stdin::read_vectored", "as `read`"),
@@ -285,6 +287,8 @@ pub(super) const NO_ROWS: &[(&str, &str)] = &[
     ("ChildStderr::read", ""),
     ("ChildStderr::read_vectored", ""),
     ("Child::wait", "tests/os/process.rs"),
+    ("Child::wait_timeout", "as `wait`"),
+    ("Child::wait_deadline", "as `wait`"),
     ("Child::wait_with_output", "reads, and `wait`"),
     ("Command::status", "`Child::wait`"),
     ("TcpListener::bind", "waits for its turn to look a name up: tests/os/fs_line.rs"),
@@ -298,7 +302,7 @@ pub(super) const NO_ROWS: &[(&str, &str)] = &[
     ("Command::output", "`Child::wait_with_output`"),
 ];
 
-/// Two addresses that are the same listener's, whose queue is full. The second attempt is answered when there is room.
+/// Two addresses of one listener, whose queue is full. The second attempt is answered when there is room.
 fn tcp_connects_by(connect: fn(&[SocketAddr]) -> io::Result<TcpStream>) -> Scene {
     let hole = Hole::new();
     let addrs = [hole.addr; 2];

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) const SHORT: Duration = Duration::from_millis(2);
-/// Longer than any test, and no end of one.
+/// Longer than any test, so it ends none.
 pub(super) const LONG: Duration = Duration::from_secs(3600);
 pub(super) const HELLO: &[u8] = b"hello";
 /// What fills a socket.
@@ -34,7 +34,7 @@ pub(super) enum Direction {
     Writes,
 }
 
-/// What a socket is told from outside while a call waits for it.
+/// A change to a socket, from outside, while a call waits for it.
 pub(super) trait Limits: AsFd + AsRawFd + Send + Sync {
     fn shut(&self) -> io::Result<()>;
     fn limit(&self, direction: Direction, at: Option<Instant>);
@@ -71,35 +71,36 @@ macro_rules! limits {
         }
     )*};
 }
-limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram, gmp::io::PipeReader, gmp::io::PipeWriter);
+limits!(TcpStream, UdpSocket, UnixStream, UnixDatagram);
 limits!(Watched<PipeReader>: none, Watched<PipeWriter>: none);
 
-macro_rules! listener_limits {
-    ($($socket:ty),*) => {$(
+macro_rules! limits_of_one {
+    ($($socket:ty: $set:ident),*) => {$(
         impl Limits for $socket {
             cloned!();
             fn shut(&self) -> io::Result<()> {
                 self.close()
             }
             fn limit(&self, _: Direction, at: Option<Instant>) {
-                self.set_deadline(at).unwrap();
+                self.$set(at).unwrap();
             }
         }
     )*};
 }
-listener_limits!(TcpListener, UnixListener);
+limits_of_one!(TcpListener: set_deadline, UnixListener: set_deadline);
+limits_of_one!(gmp::io::PipeReader: set_read_deadline, gmp::io::PipeWriter: set_write_deadline);
 
-/// What becomes of a wait.
+/// The outcome of a wait.
 pub(super) enum Ends {
     Answer(&'static [u8]),
     /// One of these errors.
     Error(&'static [ErrorKind]),
-    /// It goes on, and is answered once the peer does its part.
+    /// The wait goes on, and is answered once the peer does its part.
     Unmoved,
 }
 
 pub(super) type Call = Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>;
-/// What the peer does, and what becomes of the wait; or why there is no such thing.
+/// The peer's action, and the outcome of the wait; or why there is none.
 pub(super) type Event = Result<(Box<dyn FnOnce() + Send>, Ends), &'static str>;
 
 /// One operation, ready to be played once.
@@ -110,7 +111,7 @@ pub(super) struct Scene {
     pub(super) answer: &'static [u8],
     /// The peer's part, after which the call is answered.
     pub(super) feed: Box<dyn Fn() + Send>,
-    /// What the peer has heard in its part, if that is to listen.
+    /// The bytes that the peer has heard in its part, if that is to listen.
     pub(super) heard: Option<Arc<Mutex<Vec<u8>>>>,
     /// Whether the call waits for that.
     pub(super) waits: Result<(), &'static str>,
@@ -173,7 +174,7 @@ impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
         self
     }
 
-    /// The peer has no more to send, but reads on.
+    /// The peer has no more to send, but continues to read.
     pub(super) fn half_close(mut self, happens: fn(&F), ends: Ends) -> Self {
         let far = Arc::clone(&self.far);
         self.scene.half_close = Ok((Box::new(move || happens(far.lock().unwrap().as_ref().unwrap())), ends));
@@ -237,8 +238,8 @@ pub(super) fn fill<N: Limits + AsRawFd>(near: &N, write: impl Fn() -> io::Result
     }
 }
 
-/// Takes all that is there, and returns what is none of the bytes that filled the socket. Never waits: every descriptor of
-/// the library's is non-blocking.
+/// Takes all that is there, and returns the bytes that are not of those that filled the socket. Never waits: every descriptor
+/// of the library is non-blocking.
 pub(super) fn drain(far: RawFd) -> Vec<u8> {
     let (mut buffer, mut heard) = (vec![0; 1 << 16], Vec::new());
     loop {
@@ -258,7 +259,7 @@ pub(super) fn drain(far: RawFd) -> Vec<u8> {
     }
 }
 
-/// Whether nothing is on its way to the peer, whose acknowledgement would make room. Only TCP has such a thing.
+/// Returns `true` if no data is on its way to the peer, whose acknowledgement would make room. Only TCP has that.
 pub(super) fn is_settled(fd: RawFd) -> bool {
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
     let (mut unsent, mut unheard): (libc::c_int, libc::c_int) = (0, 0);
@@ -271,7 +272,7 @@ pub(super) fn is_settled(fd: RawFd) -> bool {
     unsent == unheard
 }
 
-/// Whether nothing fits: a limit that ends a call also ends one that was preempted before it began. What fits is sent.
+/// Returns `true` if nothing fits: a limit that ends a call also ends one that was preempted before it began. Sends what fits.
 pub(super) fn is_full(fd: RawFd) -> bool {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the chunk lives through the call.
@@ -314,7 +315,7 @@ pub(super) fn bytes(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Re
     Ok(buffer[..len].to_vec())
 }
 
-/// What of HELLO was taken.
+/// Returns the part of HELLO that was taken.
 pub(super) fn written(result: io::Result<usize>) -> io::Result<Vec<u8>> {
     result.map(|len| HELLO[..len].to_vec())
 }

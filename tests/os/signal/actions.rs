@@ -1,10 +1,11 @@
-//! Whose action is taken, and which comes back.
+//! Whose signal action is in force, and which is restored.
 
 use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
 use common::until;
 use gmp::process::Command;
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
+use std::hint::black_box;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -12,13 +13,13 @@ extern "C" fn counts(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
 }
 
-/// From a static: a function may have an address for each codegen unit.
+/// Reads the address from a static: a function can have an address for each codegen unit.
 pub(super) fn counting() -> libc::sighandler_t {
     static COUNTS: extern "C" fn(libc::c_int) = counts;
     COUNTS as *const () as usize
 }
 
-/// Fails by an action that is not the one from before, or that is back too early.
+/// Fails when the restored action is not the one from before, or is restored too early.
 #[test]
 fn the_action_from_before_is_back_after_the_last_receiver() {
     alone("the_action_from_before_is_back_after_the_last_receiver", || {
@@ -30,7 +31,8 @@ fn the_action_from_before_is_back_after_the_last_receiver() {
                 let first = signal::notify(&[signal]).unwrap();
                 let second = signal::notify(&[signal, SIGCHLD]).unwrap();
                 assert_ne!(handler(signal), before.sa_sigaction);
-                assert!(action(signal).sa_flags & libc::SA_ONSTACK != 0);
+                // A handler from before, which ours calls, was installed without the flag.
+                assert_eq!(action(signal).sa_flags & libc::SA_ONSTACK != 0, signal != SIGUSR1, "{signal}");
                 drop(first);
                 assert_ne!(handler(signal), before.sa_sigaction, "{signal}");
                 raise(signal);
@@ -107,7 +109,7 @@ fn a_reset_signal_has_its_default_action() {
     });
 }
 
-/// Fails by a handler of another library that is left out, or by one that is lost.
+/// Fails when a handler of another library is left out or lost.
 #[test]
 fn handlers_from_before_go_on() {
     alone("handlers_from_before_go_on", || {
@@ -125,7 +127,26 @@ fn handlers_from_before_go_on() {
     });
 }
 
-/// Fails by a handler from later that is taken out, by two handlers that call each other for ever, or by a signal that is lost.
+extern "C" fn has_a_large_frame(_signal: libc::c_int) {
+    black_box([0_u8; 16 << 10]);
+    CALLS.fetch_add(1, SeqCst);
+}
+
+/// Fails by a SIGSEGV if the handler, which was installed for the thread's own stack, runs on std's signal stack, which is half
+/// as large as the handler's frame.
+#[test]
+fn a_handler_from_before_that_asked_for_no_signal_stack_gets_none() {
+    alone("a_handler_from_before_that_asked_for_no_signal_stack_gets_none", || {
+        set(libc::SIGUSR1, has_a_large_frame as *const () as usize);
+        let signals = signal::notify(&[SIGUSR1]).unwrap();
+        // SAFETY: no pointers. The signal goes to this thread, which std has started, at once.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        assert_eq!(CALLS.load(SeqCst), 1);
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
+    });
+}
+
+/// Fails when a handler that was set later is taken out, when two handlers call each other for ever, or when a signal is lost.
 #[test]
 fn a_handler_from_later_stays_and_passes_on() {
     alone("a_handler_from_later_stays_and_passes_on", || {
@@ -154,8 +175,8 @@ fn a_handler_from_later_stays_and_passes_on() {
     });
 }
 
-/// Fails by two handlers that call each other for ever, until the signal stack is full: after `reset` it is forgotten that the
-/// one that stays calls ours.
+/// Fails when two handlers call each other for ever, until the signal stack is full: after `reset` the library must remember
+/// that the handler that stays calls ours.
 #[test]
 fn a_handler_from_later_that_stays_after_reset_passes_on() {
     alone("a_handler_from_later_that_stays_after_reset_passes_on", || {
@@ -185,7 +206,7 @@ fn a_handler_from_later_that_stays_after_reset_passes_on() {
     });
 }
 
-/// Fails by a signal that is swallowed for ever: another library has put our handler back after we had left.
+/// Another library has put our handler back after we had left. Fails when a signal is swallowed for ever.
 #[test]
 fn a_handler_that_is_put_back_takes_the_default_action() {
     dies_by(SIGINT, "a_handler_that_is_put_back_takes_the_default_action", || {
@@ -201,7 +222,7 @@ fn a_handler_that_is_put_back_takes_the_default_action() {
     });
 }
 
-/// Fails by an action that `reset` has not brought back, or by a drop that undoes `ignore`.
+/// Fails when `reset` has not restored an action, or when a drop undoes `ignore`.
 #[test]
 fn ignore_stays_until_reset() {
     alone("ignore_stays_until_reset", || {
@@ -229,7 +250,7 @@ fn ignore_stays_until_reset() {
     });
 }
 
-/// Fails by a dump, which ends the process, or by one that is not there any more.
+/// Fails by a dump, which ends the process, or when there is no dump any more.
 #[test]
 fn sigquit_with_a_receiver_asks_for_no_dump() {
     alone("sigquit_with_a_receiver_asks_for_no_dump", || {
@@ -243,7 +264,7 @@ fn sigquit_with_a_receiver_asks_for_no_dump() {
     });
 }
 
-/// Fails by a child that has no status any more, by a signal of its end that is not told, or by a zombie.
+/// Fails when a child has no status any more, when the signal of its end is not told, or by a zombie.
 #[test]
 fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
     alone("the_ends_of_children_are_told_and_theirs_to_wait_for", || {
@@ -258,7 +279,7 @@ fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
         drop(signals);
         assert_eq!(handler(SIGCHLD), libc::SIG_DFL);
 
-        // Where their ends are ignored there are no zombies, with a receiver neither.
+        // If their ends are ignored there are no zombies, and with a receiver there are none either.
         set(libc::SIGCHLD, libc::SIG_IGN);
         let signals = signal::notify(&[SIGCHLD]).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -270,7 +291,7 @@ fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
     });
 }
 
-/// Fails by a child that inherits what was caught here, or does not inherit what is ignored.
+/// Fails when a child inherits an action for a signal that is caught here, or does not inherit that a signal is ignored.
 #[test]
 fn children_have_default_actions_and_ignore_what_is_ignored() {
     alone("children_have_default_actions_and_ignore_what_is_ignored", || {

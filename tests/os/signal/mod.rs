@@ -5,6 +5,7 @@ mod beside;
 mod context;
 mod quit;
 mod receivers;
+mod refused;
 mod storm;
 
 use common::child;
@@ -15,7 +16,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Runs `f` in a process of its own, where nothing is ignored that is not for Rust programs.
+/// Runs `f` in a process of its own, which ignores only the signals that Rust programs ignore.
 #[track_caller]
 fn alone(test: &str, f: impl FnOnce()) {
     if child::is_child() {
@@ -29,7 +30,7 @@ fn alone(test: &str, f: impl FnOnce()) {
     }
 }
 
-/// As `alone`, and the process is to die by `signal`, having said nothing of a failure before.
+/// As `alone`, and the process is to die by `signal`, without a report of a failure before.
 #[track_caller]
 fn dies_by(signal: Signal, test: &str, f: impl FnOnce()) {
     if child::is_child() {
@@ -80,7 +81,7 @@ fn serves() -> bool {
     threads().iter().any(|name| name.trim() == "gmp-signals")
 }
 
-/// Longer than any signal takes, and a failure where it passes.
+/// Longer than any signal takes: a failure if it passes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn limit() -> Instant {
@@ -91,7 +92,7 @@ fn limit() -> Instant {
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// As a library does that is installed later, and calls whom it found.
+/// A handler like that of a library that is installed later, and calls the handler that it found.
 extern "C" fn passes_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     CALLS.fetch_add(1, SeqCst);
     type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);

@@ -1,4 +1,4 @@
-//! Wakers that do what a waker should not, and polls that panic: no other waiter suffers from them.
+//! Misbehaving wakers, and polls that panic: no other waiter suffers from them.
 
 use super::*;
 use common::crew::{Member, on_thread};
@@ -23,7 +23,7 @@ impl Wake for Drops {
 }
 
 /// One call notifies several, and the waker of the first drops the futures of the others, as that of an executor may that has
-/// ended. Fails by a hang: the drop waits for what the caller is about to do.
+/// ended. Fails by a hang when the drop waits for a later step of the caller.
 #[test]
 fn a_waker_may_drop_others_that_are_notified() {
     fn check<W: Clone + 'static>(world: &W, waits: fn(W) -> Waits<'static>, frees: fn(&W)) {
@@ -82,7 +82,7 @@ fn a_waker_may_drop_others_that_are_notified() {
     });
 }
 
-/// The same for a change of a `watch`, which notifies who reads the value, and who waits for the change: the waker of the one
+/// The same for a change of a `watch`, which notifies a reader of the value and a waiter for the change: the waker of the one
 /// drops the future of the other.
 #[test]
 fn the_waker_of_a_reader_may_drop_who_waits_for_a_change() {
@@ -121,7 +121,7 @@ impl Wake for Panics {
     }
 }
 
-/// Fails by the panic, or by a task that is not woken: those that are notified with it, and the caller, suffer from a waker.
+/// Fails by the panic, or when a task is not woken, because a waker harms the caller or the tasks that are notified with it.
 #[test]
 fn a_waker_that_panics_harms_nobody_else() {
     let permits = Semaphore::new(2);
@@ -150,7 +150,7 @@ impl Wake for Receives {
     }
 }
 
-/// Fails by a thread that sleeps on, as the waker of the mutex's next owner has waited on that thread, within the thread's own
+/// Fails when a thread sleeps on because the waker of the mutex's next owner has waited on that thread, within the thread's own
 /// wait for the condition.
 #[test]
 fn a_waker_that_waits_leaves_a_wait_for_a_condition_alone() {
@@ -186,7 +186,8 @@ fn a_waker_that_waits_leaves_a_wait_for_a_condition_alone() {
     });
 }
 
-/// Fails by the panic, or by a use of freed memory: a future leaves its record in the queue as the drop of its waker panics.
+/// Fails by the panic, or by a use of freed memory when a future leaves its record in the queue as the drop of its waker
+/// panics.
 #[test]
 fn a_waker_whose_drop_panics_leaves_no_record_behind() {
     let permits = Semaphore::new(1);
@@ -240,8 +241,47 @@ fn give_permits<T>(permits: &Semaphore, caller: &Member<'_, T>) {
     }
 }
 
-/// The context of a caller is done before it wakes tasks, and drops the futures of others. Fails by the count: a wait of a
-/// waker is unwound, and the task is not queued. Or by a hang: what the wakers were thrown counts for the caller.
+/// Polled by one task after the other. Fails by the panic, or by the count of wakes, when the drop of the waker that is
+/// replaced is not caught; or by a hang, when it comes under a lock of the library, or is unwound from its wait.
+#[test]
+fn a_waker_that_is_replaced_may_wait_or_panic_as_it_falls() {
+    everyone(|crew| {
+        let event = Arc::new(Event::new());
+        let waits = Arc::clone(&event);
+        crew.run(move || {
+            let (mut waits, task) = (pin!(waits.wait_async()), Task::new());
+            {
+                let waker = falls();
+                assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            }
+            assert!(task.poll(waits.as_mut()).is_pending());
+            event.notify_one();
+            assert_eq!(task.wakes(), 1);
+            assert!(task.poll(waits.as_mut()).is_ready());
+        });
+        let (permits, taken) = (no_permits(), Arc::new(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::new(Takes(Arc::clone(&permits), Arc::clone(&taken))));
+        let caller = crew.go(move || {
+            let event = Event::new();
+            let (mut waits, task) = (pin!(event.wait_async()), Task::new());
+            assert!(waits.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            let (context, cancel) = Context::background().with_cancel();
+            let polled = context.run(|| {
+                cancel.cancel();
+                task.poll(waits.as_mut()).is_pending()
+            });
+            event.notify_one();
+            (polled, task.wakes())
+        });
+        give_permits(&permits, &caller);
+        assert_eq!(caller.join(), (Ok(true), 1));
+        assert_eq!(taken.load(SeqCst), 1);
+    });
+}
+
+/// The context of a caller is done before it wakes tasks, and drops the futures of others. Fails by the count when a wait of a
+/// waker is unwound, and the task is not queued; or by a hang when throws at the wakers count for the caller.
 #[test]
 fn a_waker_waits_on_where_its_caller_is_to_be_unwound() {
     everyone(|crew| {
@@ -313,10 +353,16 @@ fn no_clone() -> Waker {
     unsafe { Waker::new(std::ptr::null(), &TABLE) }
 }
 
-/// A future is woken for a lock in vain, and its poll panics; then the lock is free. Fails by a task that is not woken: the
-/// one behind waits for the one that was woken.
+/// A future is woken for a lock in vain, and its poll panics; then the lock is free, and the future is dropped, or polled
+/// again. Fails when a task is not woken: the one behind waits for the one that was woken.
 #[test]
 fn a_poll_that_panics_takes_no_call_with_it() {
+    for again in [false, true] {
+        a_poll_panics(again);
+    }
+}
+
+fn a_poll_panics(again: bool) {
     let lock = Mutex::new(());
     let held = lock.lock();
     let (mut first, mut second) = (Box::pin(lock.lock_async()), Box::pin(lock.lock_async()));
@@ -330,8 +376,13 @@ fn a_poll_that_panics_takes_no_call_with_it() {
         first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_ready()
     }));
     assert!(polled.is_err());
-    drop(first);
-    drop(barges);
+    if again {
+        drop(barges);
+        assert!(head.poll(first.as_mut()).is_ready());
+    } else {
+        drop(first);
+        drop(barges);
+    }
     assert_eq!(behind.wakes(), 1);
     assert!(behind.poll(second.as_mut()).is_ready());
     assert!(!lock.is_locked());

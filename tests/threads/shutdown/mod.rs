@@ -5,6 +5,7 @@ mod programs;
 mod stays;
 mod thread_locals;
 mod told;
+mod unrun;
 mod waits;
 
 use common::until;
@@ -14,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-/// Enough for what has little to unwind, on a machine that others use too.
+/// Enough for goroutines with little to unwind, on a shared machine.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Counts what begins and what is dropped.
+/// Counts beginnings and drops.
 #[derive(Clone, Default)]
 struct Counts {
     begun: Arc<AtomicUsize>,
@@ -51,7 +52,7 @@ impl Counts {
         Probe(Arc::clone(&self.dropped))
     }
 
-    /// All of them have begun, and all goroutines of the runtime are parked.
+    /// Waits until all of them have begun, and all goroutines of the runtime are parked.
     fn all_begun(&self, rt: &Runtime, expected: usize) {
         until(|| self.begun.load(SeqCst) == expected);
         let parked = || {
@@ -63,7 +64,7 @@ impl Counts {
         until(parked);
     }
 
-    /// So many were unwound, and none went on.
+    /// Asserts that so many were unwound, and none went on.
     #[track_caller]
     fn all_unwound(&self, expected: usize) {
         assert_eq!(self.went_on.load(SeqCst), 0, "a wait ended as if nothing had happened");
@@ -71,7 +72,7 @@ impl Counts {
     }
 }
 
-/// How long that takes the test's watchdog judges: thousands of goroutines, on a machine that others use, take long.
+/// Only the test's watchdog limits the time: thousands of goroutines take long on a shared machine.
 #[track_caller]
 fn ends_clean(rt: Runtime) {
     let report: Report = rt.shutdown(HOUR);

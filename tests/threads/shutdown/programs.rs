@@ -7,11 +7,12 @@ use gmp::context::Context;
 use gmp::sync::ErrGroup;
 use gmp::time::sleep;
 use gmp::{Runtime, chan, go};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// Fails by a drop that is missing when `run` has returned.
+/// Fails when a drop is missing after `run` has returned.
 #[test]
 fn what_main_leaves_is_unwound_when_run_returns() {
     for _ in 0..20 {
@@ -39,7 +40,8 @@ fn what_main_leaves_is_unwound_when_run_returns() {
     }
 }
 
-/// A worker unwraps what it receives. Fails by its panic: the one who held the sender was unwound first.
+/// A worker unwraps the messages that it receives. Fails by its panic when the goroutine that held the sender was unwound
+/// first.
 #[test]
 fn nobody_takes_the_end_of_others_for_news() {
     everywhere(|rt| {
@@ -71,7 +73,7 @@ fn task(counts: &Counts, group: &ErrGroup<()>) {
     });
 }
 
-/// Whoever waits for a group is awake while its task is unwound. Fails by the panic of its wait.
+/// The waiter for a group is awake while its task is unwound. Fails by the panic of its wait.
 #[test]
 fn a_group_that_ends_with_the_runtime_of_its_waiter_is_no_panic() {
     everywhere(|rt| {
@@ -117,7 +119,7 @@ fn a_destructor_may_wait_for_a_group_that_ends_too() {
     });
 }
 
-/// Main of another runtime ends when this one has begun to end. Fails by its caller, who is left at once.
+/// Main of another runtime ends when this one has begun to end. Fails when its caller is left behind at once.
 #[test]
 fn main_of_another_runtime_is_waited_for() {
     everywhere(|rt| {
@@ -146,7 +148,7 @@ fn main_of_another_runtime_is_waited_for() {
     });
 }
 
-/// Fails by a goroutine that is left, and its stack with it.
+/// Fails when a goroutine is left behind, with its stack.
 #[test]
 fn many_are_unwound_and_their_stacks_come_back() {
     watched(2, || {
@@ -166,7 +168,7 @@ fn many_are_unwound_and_their_stacks_come_back() {
     });
 }
 
-/// Fails by a deadlock, or by a goroutine that is not unwound: its runtime was ended by one of its own.
+/// A goroutine ends its own runtime. Fails by a deadlock, or when a goroutine is not unwound.
 #[test]
 fn a_runtime_ended_from_inside_is_unwound() {
     for procs in PROCS {
@@ -193,7 +195,7 @@ fn a_runtime_ended_from_inside_is_unwound() {
     }
 }
 
-/// Fails by a shutdown that waits for the goroutine on which it was called, or by a report that leaves that goroutine out.
+/// Fails when a shutdown waits for the goroutine on which it was called, or a report leaves that goroutine out.
 #[test]
 fn a_shutdown_from_inside_waits_for_none_and_reports_what_there_is() {
     for procs in PROCS {
@@ -242,13 +244,13 @@ fn two_runtimes_whose_goroutines_wait_for_each_other_end() {
             both.rotate_left(first);
             both.into_iter().for_each(ends_clean);
             drop(joins);
-            // Who hears of the other's end may have gone on.
+            // A goroutine that hears of the other's end may have gone on.
             assert_eq!(counts.dropped.load(SeqCst), 3);
         });
     }
 }
 
-/// Fails by a goroutine that is unwound by neither, or goes on after both.
+/// Fails when a goroutine is unwound by neither, or goes on after both.
 #[test]
 fn a_context_and_the_end_of_the_runtime_come_together() {
     everywhere(|rt| {
@@ -269,7 +271,7 @@ fn a_context_and_the_end_of_the_runtime_come_together() {
     });
 }
 
-/// Each park resumes on another thread. Fails by whatever that breaks.
+/// Each park resumes on another thread. Fails by anything that breaks.
 #[test]
 fn goroutines_that_wander_are_unwound() {
     const TEST: &str = "goroutines_that_wander_are_unwound";
@@ -291,4 +293,44 @@ fn goroutines_that_wander_are_unwound() {
         assert!(begun.elapsed() < super::SHUTDOWN_LIMIT);
         counts.all_unwound(50);
     });
+}
+
+/// A destructor of a key of the C library, by which C code keeps data of a thread, runs after those of thread-locals. Fails by
+/// SIGABRT when the end asks for something that the thread no longer has.
+#[test]
+fn a_runtime_may_end_when_the_thread_locals_are_gone() {
+    static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    /// In the next round, so that std's own key has had its turn.
+    const SECOND: usize = 2;
+    fn set(value: usize) {
+        let key = *KEY.get().unwrap();
+        // SAFETY: the key is there, and the value is no pointer.
+        let refused = unsafe { libc::pthread_setspecific(key, ptr::without_provenance(value)) };
+        assert_eq!(refused, 0);
+    }
+    extern "C" fn end(value: *mut libc::c_void) {
+        if value.addr() < SECOND {
+            return set(SECOND);
+        }
+        let runtime = RUNTIME.lock().unwrap().take().unwrap();
+        assert!(runtime.shutdown(Duration::from_secs(20)).is_clean());
+    }
+    const NAME: &str = "a_runtime_may_end_when_the_thread_locals_are_gone";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    let rt = runtime(2);
+    rt.go(|| sleep(HOUR));
+    *RUNTIME.lock().unwrap() = Some(rt);
+    let thread = std::thread::spawn(|| {
+        let _this = std::thread::current();
+        let mut key = 0;
+        // SAFETY: room for the key.
+        assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(end)) }, 0);
+        KEY.set(key).unwrap();
+        set(1);
+    });
+    thread.join().unwrap();
+    assert!(RUNTIME.lock().unwrap().is_none(), "it has ended");
 }

@@ -1,15 +1,16 @@
-//! The destructors of `thread_local!`s run when their thread has left the runtime, and are the program's, too.
+//! The destructors of `thread_local!`s run when their thread has left the runtime, and are the program's code, too.
 
 use super::{HOUR, MS};
 use common::{everywhere, gate::Gate, until};
-use gmp::{Runtime, go, lock_os_thread};
+use gmp::{Report, Runtime, go, lock_os_thread};
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Much longer than a limit of this file, on a machine that others use too.
+/// Much longer than a limit of this file, on a shared machine.
 const PROMPT: Duration = Duration::from_secs(30);
 
 /// A destructor that takes a lock, and the lock.
@@ -41,7 +42,7 @@ fn leave_with_a_thread(rt: &Runtime, slow: &Slow) {
     rt.go(move || OF_THREAD.set(Some(on_drop))).join().unwrap();
 }
 
-/// The caller has the lock for which the destructor waits. Fails by a hang, or by a thread that is counted as gone.
+/// The caller has the lock for which the destructor waits. Fails by a hang, or when a thread counts as gone.
 #[test]
 fn shutdown_waits_for_them_only_so_long() {
     everywhere(|rt| {
@@ -59,7 +60,7 @@ fn shutdown_waits_for_them_only_so_long() {
     });
 }
 
-/// Fails by a shutdown that does not wait, or by one that is not clean.
+/// Fails when a shutdown does not wait, or is not clean.
 #[test]
 fn one_that_ends_in_time_is_waited_for() {
     everywhere(|rt| {
@@ -80,7 +81,7 @@ fn one_that_ends_in_time_is_waited_for() {
     });
 }
 
-/// A thread that ends joins those that have ended before. Fails by a hang: the second waits for the first one's destructor.
+/// A thread that ends joins those that have ended before. Fails by a hang when the second waits for the first one's destructor.
 #[test]
 fn a_thread_that_ends_is_not_kept_by_anothers_destructors() {
     everywhere(|rt| {
@@ -106,5 +107,38 @@ fn a_thread_that_ends_is_not_kept_by_anothers_destructors() {
         assert!(report.threads_left() >= 1, "{report:?}");
         drop(held);
         until(|| slow.over.is_open());
+    });
+}
+
+/// The end of a runtime, on one of its own threads, which the runtime has left.
+struct Ends(Option<Runtime>, Sender<(Report, Duration)>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let (begun, rt) = (Instant::now(), self.0.take().expect("it is dropped once"));
+        let report = rt.shutdown(2 * PROMPT);
+        self.1.send((report, begun.elapsed())).unwrap();
+    }
+}
+
+thread_local! {
+    static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
+}
+
+/// Fails by the time when the thread waits for its own end, for the whole limit; or when a thread counts as gone.
+#[test]
+fn one_that_ends_the_runtime_of_its_thread_does_not_wait_for_itself() {
+    everywhere(|rt| {
+        let (tell, told) = channel();
+        let handle = rt.handle();
+        let ends = Ends(Some(rt), tell);
+        let bound = handle.go(move || {
+            lock_os_thread();
+            ENDS.set(Some(ends));
+        });
+        bound.unwrap().join().unwrap();
+        let (report, took) = told.recv().unwrap();
+        assert!(took < PROMPT, "{took:?}");
+        assert_eq!((report.goroutines_left(), report.threads_left()), (0, 1));
     });
 }

@@ -1,6 +1,7 @@
-//! An end that waits says for whom, and what it leaves.
+//! An end that waits says for which goroutines, and which it leaves behind.
 
 use super::{HOUR, MS};
+use common::stderr::{pipe_for_stderr, stderr_does_not_block};
 use common::{child, gate::Gate, watched};
 use gmp::sync::Event;
 use gmp::{Builder, Runtime};
@@ -28,7 +29,7 @@ fn told(stderr: &str) -> Vec<String> {
     .collect()
 }
 
-/// Fails when nothing is said, the wrong goroutine is named, or those are that are unwound.
+/// Fails when nothing is said, or when the wrong goroutine, or an unwound one, is named.
 #[test]
 fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
     if child::is_child() {
@@ -65,8 +66,8 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
     );
 }
 
-/// One that runs, or blocks its thread, while no goroutine waits for its P needs no other thread. Fails by words about a limit
-/// that keeps nobody waiting, or by a goroutine that keeps its P at the end and can't be named.
+/// A goroutine that runs, or blocks its thread, while no goroutine waits for its P needs no other thread. Fails by a message
+/// about a limit for which no goroutine waits, or when a goroutine keeps its P at the end and can't be named.
 #[test]
 fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     if child::is_child() {
@@ -101,7 +102,7 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     assert!(!stderr.contains("all threads"), "{stderr}");
 }
 
-/// Fails when nothing is said, or what is left is not.
+/// Fails when nothing is said, or the goroutines that are left are not named.
 #[test]
 fn threads_in_destructors_of_thread_locals_are_counted() {
     struct Sleeps;
@@ -129,8 +130,8 @@ fn threads_in_destructors_of_thread_locals_are_counted() {
     );
 }
 
-/// The destructor waits until the line is read. Fails by a hang when a wait in a destructor is not told; and when an end that
-/// was waited for with success is said to have left something.
+/// The destructor waits until the line is read. Fails by a hang when a wait in a destructor is not told; and when a successful
+/// end is said to have left a goroutine.
 #[test]
 fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {
     struct Waits(Arc<Event>);
@@ -208,4 +209,45 @@ fn the_limit_of_the_builder_ends_the_wait_and_a_short_one_is_silent() {
     let stderr = child::passes("the_limit_of_the_builder_ends_the_wait_and_a_short_one_is_silent", &[]);
     assert!(begun.elapsed() < HOUR);
     assert_eq!(told(&stderr), [""; 0]);
+}
+
+/// Nobody reads standard error. Fails when the end waits for a reader for longer than its limit, or when no later line says
+/// that lines were lost.
+#[test]
+fn an_end_keeps_its_limit_where_nobody_reads() {
+    const NAME: &str = "an_end_keeps_its_limit_where_nobody_reads";
+    if !child::is_child() {
+        for env in [&[][..], &[("BLOCKS", "1")]] {
+            child::passes(NAME, env);
+        }
+        return;
+    }
+    let mut pipe = pipe_for_stderr(true);
+    if std::env::var_os("BLOCKS").is_none() {
+        stderr_does_not_block();
+    }
+    let left_one = || {
+        let (rt, blocks) = (runtime(HOUR), Gate::default());
+        let begun = blocks.clone();
+        rt.go(move || {
+            begun.open();
+            std::thread::sleep(HOUR)
+        });
+        blocks.pass();
+        let begun = Instant::now();
+        assert_eq!(rt.shutdown(300 * MS).goroutines_left(), 1);
+        begun.elapsed()
+    };
+    let took = watched(2, left_one);
+    assert!(took < 3 * Duration::from_secs(1), "{took:?}");
+    // Reads until a read would have to wait.
+    let mut said = Vec::new();
+    let _none_any_more = pipe.read_to_end(&mut said);
+    assert!(said.iter().all(|byte| *byte == b'.'), "{}", String::from_utf8_lossy(&said));
+    watched(2, left_one);
+    let _none_any_more = pipe.read_to_end(&mut said);
+    let said = String::from_utf8_lossy(&said);
+    let said = said.trim_start_matches('.');
+    assert!(said.starts_with("gmp: not written before, as nobody read standard error: 2 lines\n"), "{said}");
+    assert_eq!(told(said).len(), 2, "{said}");
 }

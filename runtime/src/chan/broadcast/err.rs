@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// No receiver is there, or the channel is closed; with the message.
+/// There is no receiver, or the channel is closed; with the message.
 ///
 /// ```
 /// use gmp::chan::broadcast;
@@ -31,7 +31,7 @@ pub struct SendError<T>(pub T);
 pub enum RecvError {
     /// The channel is closed, and this receiver has seen all its messages.
     Closed,
-    /// This receiver has missed so many messages. The next call goes on with the oldest one that is there.
+    /// This receiver has missed this many messages. The next call continues with the oldest message in the channel.
     Lagged(u64),
 }
 
@@ -74,6 +74,13 @@ pub enum RecvTimeoutError {
     Lagged(u64),
 }
 
+impl<T> SendError<T> {
+    /// Returns the message.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SendError(..)")
@@ -88,7 +95,7 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> Error for SendError<T> {}
 
-/// `Display` and `Error` of what tells why nothing was received.
+/// `Display` and `Error` for the errors of receives.
 macro_rules! tells {
     ($error:ident $(, $other:ident => $text:literal)?) => {
         impl fmt::Display for $error {

@@ -1,12 +1,12 @@
-//! The futures of [`broadcast`](super), by name. See [`chan::futures`](crate::chan::futures) for what holds of all.
+//! The types of the futures of [`broadcast`](super). See [`chan::futures`](crate::chan::futures) for their common properties.
 
 use super::ring::{Found, State};
 use super::{Receiver, RecvError, Sender};
-use crate::chan::several::{self, Side, poll_for};
+use crate::chan::several::{self, Deserted, Side, poll_for};
+use crate::impls::{future, opaque};
 use crate::sync::ArcMutexGuard;
 use crate::sync::futures::LockArc;
 use crate::sync::wait_queue::TaskIn;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Recv<'a, T> {
     receiver: &'a mut Receiver<T>,
-    /// From the poll that finds a message to the one that clones it.
+    /// `Some` from the poll that finds a message to the poll that clones it.
     turn: Option<LockArc<T>>,
     task: TaskIn<State<T>>,
 }
@@ -79,60 +79,17 @@ impl<T: Clone> Future for Recv<'_, T> {
 
 impl<T> Drop for Recv<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
         let (receiver, _, task) = unsafe { Pin::new_unchecked(self) }.parts();
         several::leave(task, &receiver.shared.state);
         receiver.ring_for_the_rest();
     }
 }
 
-impl<T> fmt::Debug for Recv<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recv").finish_non_exhaustive()
-    }
-}
+opaque!([T] Recv<'_, T>);
 
-/// Waits until there is no receiver, or the channel is closed, as a future; made by [`Sender::closed_async`].
-#[must_use = "a future does nothing unless it is polled"]
-pub struct Closed<'a, T> {
-    sender: &'a Sender<T>,
-    task: TaskIn<State<T>>,
-}
-
-impl<'a, T> Closed<'a, T> {
-    pub(super) fn new(sender: &'a Sender<T>) -> Self {
-        Closed { sender, task: TaskIn::new() }
-    }
-
-    fn parts(self: Pin<&mut Self>) -> (&'a Sender<T>, Pin<&mut TaskIn<State<T>>>) {
-        // SAFETY: `task` is pinned with the future; nothing moves it.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (this.sender, Pin::new_unchecked(&mut this.task))
-        }
-    }
-}
-
-impl<T> Future for Closed<'_, T> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let (sender, task) = self.parts();
-        let look = |state: &mut State<T>| state.parties.is_deserted().then_some(());
-        poll_for(task, &sender.shared.state, Side::Senders, cx, look)
-    }
-}
-
-impl<T> Drop for Closed<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: as in `Recv`.
-        let (sender, task) = unsafe { Pin::new_unchecked(self) }.parts();
-        several::leave(task, &sender.shared.state);
-    }
-}
-
-impl<T> fmt::Debug for Closed<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Closed").finish_non_exhaustive()
-    }
-}
+future!(
+    /// Waits until there is no receiver, or the channel is closed, as a future; made by [`Sender::closed_async`].
+    ['a, T] Closed<'a, T> { &'a Sender<T>, Deserted<State<T>> } -> (),
+    |sender| &sender.shared.state
+);

@@ -1,12 +1,13 @@
-//! What a [`Select`](super::Select) has chosen, until it is completed.
+//! The operation that a [`Select`](super::Select) has chosen, until it is completed.
 
 use super::Home;
 use crate::chan::select::{Inline, Selected, Space};
 use crate::chan::{Receiver, RecvError, SendError, Sender};
 use crate::host::{Active, Process};
-use std::fmt;
+use crate::impls::opaque;
 
-/// Room for the promise of a send, in a box: the address stays while the [`SelectedOperation`] that owns the room is moved.
+/// Room for the promise of a send, in a box: its address stays the same while the [`SelectedOperation`] that owns the room is
+/// moved.
 pub(super) struct OwnSpace(pub(super) *mut Space);
 
 impl OwnSpace {
@@ -24,13 +25,13 @@ impl Drop for OwnSpace {
 
 /// A chosen operation, which must be completed by [`send`](Self::send) or [`recv`](Self::recv).
 ///
-/// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for
-/// this send goes on waiting. (A message is not dropped, but lost, if the operations were added in another goroutine or
-/// thread, or in several: the message might belong there.) Then the drop panics, unless the goroutine is unwinding already.
+/// Dropping a `SelectedOperation` cancels the operation: a received message is dropped, a receiver that waits for this send
+/// continues to wait. (A message is leaked instead if the operations were added in another goroutine or thread, or in several:
+/// the message might belong there.) After the cancel the drop panics, unless the goroutine is unwinding already.
 ///
-/// The goroutine that has chosen a send completes or cancels it. Another one, to which a `thread_local!` may have brought the
-/// operation, does neither: there [`send`](Self::send) panics, and a drop leaves the receiver waiting for the message, as where
-/// the operation is forgotten.
+/// Only the goroutine that has chosen a send can complete or cancel it. In another goroutine, which may have got the operation
+/// out of a `thread_local!`, [`send`](Self::send) panics, and a drop leaves the receiver waiting for the message, as if the
+/// operation were forgotten.
 ///
 /// ```
 /// use gmp::chan::{self, Select};
@@ -47,17 +48,17 @@ impl Drop for OwnSpace {
 pub struct SelectedOperation<'a> {
     pub(super) index: usize,
     pub(super) selected: Option<Selected<'a>>,
-    /// Where the promise of a send was noted. Dropped after `selected`.
+    /// The room in which the promise of a send was noted. Dropped after `selected`.
     pub(super) room: Option<OwnSpace>,
     /// A received message, if it needs no box.
     pub(super) message: Inline,
-    /// The select's.
+    /// The home of the select.
     pub(super) home: Home,
 }
 
 impl SelectedOperation<'_> {
-    /// Returns the operation's number: the one that [`Select::send`](super::Select::send) or
-    /// [`Select::recv`](super::Select::recv) returned.
+    /// Returns the operation's number, which [`Select::send`](super::Select::send) or [`Select::recv`](super::Select::recv)
+    /// returned.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -68,50 +69,52 @@ impl SelectedOperation<'_> {
         self.cancel();
     }
 
-    /// What is to be completed, with its message where it is.
+    /// Takes the operation out, with its message's address set.
     #[inline]
     fn take(&mut self) -> Option<Selected<'_>> {
         let selected = self.selected.take()?;
         Some(selected.at(self.message.slot()))
     }
 
-    /// Returns `true` if something was to be cancelled.
+    /// Cancels the operation. Returns `true` if it was not completed before.
     fn cancel(&mut self) -> bool {
         let at_home = self.home == Home::here();
         let Some(mut selected) = self.take() else { return false };
         if !at_home {
             selected.forget_message();
         }
-        if !selected.cancel_at_home() {
+        let is_own = selected.cancel();
+        drop(selected);
+        if !is_own {
             self.leave_room();
         }
         true
     }
 
-    /// Of a send that another goroutine has chosen, whose hooks go on having the room.
+    /// Leaks the room of a send that another goroutine has chosen: that goroutine's list of hooks still refers to it.
     #[cold]
     fn leave_room(&mut self) {
         std::mem::forget(self.room.take());
     }
 
-    /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver
-    /// for which the send was chosen has left meanwhile, by its limit or its context: then the call waits for another
-    /// receiver, until the limit of the select, and not at all after [`try_select`](super::Select::try_select).
+    /// Completes a send, through the sender with which the operation was added. Does not block, unless the receiver for which
+    /// the send was chosen has left meanwhile, by its limit or its context: then the call waits for another receiver, until the
+    /// limit of the select, or not at all after [`try_select`](super::Select::try_select).
     ///
     /// # Unwinds
     /// When that wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The channel is closed, or that limit has passed. The error holds the message.
+    /// If the channel is closed, or that limit has passed. The error holds the message.
     ///
     /// # Panics
-    /// If another operation was chosen; or if another goroutine has chosen this one.
+    /// If another operation was chosen, or if another goroutine has chosen this one.
     #[track_caller]
     pub fn send<T>(mut self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
-        // Before it is taken: a panic cancels by `self`, which knows whether a received message may be dropped here.
+        // Before the operation is taken: a panic cancels by `self`, which knows whether a received message may be dropped here.
         self.selected.as_ref().expect("send: completed once").check_send(sender);
         let selected = self.take().expect("send: completed once");
-        match selected.sends_at_home(sender, message) {
+        match selected.sends(sender, message) {
             Ok(sent) => sent,
             Err(_message) => {
                 self.leave_room();
@@ -123,7 +126,7 @@ impl SelectedOperation<'_> {
     /// Completes a receive, through the receiver with which the operation was added. Does not block.
     ///
     /// # Errors
-    /// The channel is closed, and no message is left.
+    /// If the channel is closed, and no message is left.
     ///
     /// # Panics
     /// If another operation was chosen.
@@ -145,8 +148,4 @@ impl Drop for SelectedOperation<'_> {
     }
 }
 
-impl fmt::Debug for SelectedOperation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("SelectedOperation { .. }")
-    }
-}
+opaque!(SelectedOperation<'_>);

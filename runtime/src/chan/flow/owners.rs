@@ -1,27 +1,28 @@
-//! The memory of a channel: which ends there are, the close by the last one of a kind, and the end of the channel.
+//! The memory of a channel: its *ends* (senders and receivers), how the last end of a kind closes the channel, and how the very
+//! last end frees it.
 //!
 //! *The obvious way* is an `Arc`, beside a count of senders and one of receivers: two exchanges for a clone, two for a drop.
-//! *Here* both counts are one word, and the channel is there as long as one of them is not zero.
+//! *Here* both counts lie in one word, and the channel exists as long as one of them is not zero.
 //!
 //! ```text
-//!   an end that goes:  others of its kind are there?   D1  one less
-//!                      the last sender                 D2  lock: close · D3 one less: the other count is zero? frees
-//!                      the last receiver               D0  no sender is there? frees, without the lock
+//!   an end is dropped: others of its kind are left?    D1  one less
+//!                      the last sender                 D2  lock: close · D3 one less: the other count is zero? free
+//!                      the last receiver               D0  no sender is left? free, without the lock
 //!                                                      D2  lock: close, empty the buffer · D3
 //! ```
-//! Only an end makes another of its kind, so that the last one stays the last one: it is counted until D3, and whatever closes
-//! the channel meanwhile finds it there.
+//! Only an end can make another end of its kind, so the last end of a kind stays the last. That end is counted until D3, so the
+//! channel exists until then.
 //!
-//! *A sender whose promise was leaked* (`std::mem::forget`, of an operation that borrows a sender): the last sender is not
-//! counted out, and the channel leaks as well. The goroutine that leaked the promise still names the channel in an abandon
-//! hook, which withdraws the promise if the goroutine never runs again.
+//! *A sender whose promise was leaked* (by `std::mem::forget` of an operation that borrows the sender): the last sender stays
+//! counted, so the channel leaks as well. The goroutine that leaked the promise still names the channel in an abandon hook,
+//! which withdraws the promise if the goroutine never runs again.
 //!
 //! The slots of a bounded channel's buffer lie behind the channel, in the same allocation.
 //!
 //! Invariants:
-//! 1. The owner of a count of one kind that reads one there is the only one of that kind, and stays it.
+//! 1. An end that reads 1 as the count of its own kind is the only end of that kind, and stays the only one.
 //! 2. So a receiver that is the last one, and sees no sender, is alone with the channel.
-//! 3. A count never runs into the other half of the word: the clone that finds more than 2^31 ends of its kind, of which most
+//! 3. A count never runs into the other half of the word: a clone that finds more than 2^31 ends of its kind, most of which
 //!    must have been leaked, ends the process.
 //!
 //! Checked by `models/chan.rs`.
@@ -49,10 +50,10 @@ impl Party {
     }
 }
 
-/// How many ends of each kind there are.
+/// The number of ends of each kind.
 pub(crate) struct Owners(AtomicU64, Used);
 
-/// For loom: read by each end that has used the channel, written by the one that frees.
+/// For loom: read by each end that has used the channel, written by the end that frees it.
 type Used = UnsafeCell<()>;
 
 impl Owners {
@@ -69,22 +70,22 @@ impl<T> Deref for Owned<T> {
 
     #[inline(always)]
     fn deref(&self) -> &Chan<T> {
-        // SAFETY: an end that is counted has this pointer, so the channel is there.
+        // SAFETY: an end that is counted has this pointer, so the channel exists.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// How many messages a channel has room for.
+/// The number of messages that a channel has room for.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Room {
-    /// So many, in slots that lie behind the channel.
+    /// This many, in slots that lie behind the channel.
     Fixed(usize),
-    /// A buffer that grows, of which senders see this capacity.
+    /// Any number, in a buffer that grows; senders see this capacity.
     Grows(usize),
 }
 
 impl Room {
-    /// The capacity, and how many slots lie behind the channel.
+    /// Returns the capacity, and the number of slots that lie behind the channel.
     fn sizes(self) -> (usize, usize) {
         match self {
             Room::Fixed(room) => (room, room),
@@ -93,7 +94,7 @@ impl Room {
     }
 }
 
-/// The layout of a channel with so many slots behind it, and where they begin, if they take memory.
+/// Returns the layout of a channel with `slots` slots behind it, and their offset if they take memory.
 fn layout<T>(slots: usize) -> Option<(Layout, Option<usize>)> {
     let chan = Layout::new::<Chan<T>>();
     if slots == 0 || size_of::<T>() == 0 {
@@ -105,7 +106,7 @@ fn layout<T>(slots: usize) -> Option<(Layout, Option<usize>)> {
 }
 
 impl<T> Owned<T> {
-    /// A channel with one sender, if `senders` is 1, and one receiver.
+    /// Makes a channel with one receiver, and one sender if `senders` is 1.
     ///
     /// # Panics
     /// If there is no memory for the slots.
@@ -122,8 +123,8 @@ impl<T> Owned<T> {
             no_memory::<T>(slots)
         };
         let chan = memory.cast::<Chan<T>>();
-        // SAFETY: the slots lie in the allocation, behind the channel, and stay as long as the channel. The memory is that of a
-        // channel, and no other thread has it yet.
+        // SAFETY: the slots lie in the allocation, behind the channel, and live as long as the channel. The memory has the
+        // layout of a channel, and no other thread has it yet.
         unsafe {
             let buffer = match room {
                 Room::Fixed(slots) => {
@@ -136,7 +137,7 @@ impl<T> Owned<T> {
         Owned(chan)
     }
 
-    /// A channel for its two ends.
+    /// Makes a channel, and returns it for each of its two ends.
     ///
     /// # Panics
     /// As `new`.
@@ -146,15 +147,21 @@ impl<T> Owned<T> {
         [Owned(owned.0), owned]
     }
 
-    /// A channel that users can't close, for its only end, a receiver.
+    /// Makes a channel that users can't close, for its only end, a receiver.
     pub(crate) fn for_receiver(capacity: usize, tick: Option<Tick>) -> Self {
         Self::new(Room::Grows(capacity), tick, false, 0)
     }
 
-    /// For another end of the kind that has this one.
+    /// Returns the number of ends of that kind.
+    pub(crate) fn ends(&self, party: Party) -> usize {
+        // Relaxed: the number is not evidence of anything that the other ends have done.
+        party.count(self.owners.0.load(Relaxed)) as usize
+    }
+
+    /// Counts another end of the caller's kind, and returns the channel for it.
     #[inline]
     pub(crate) fn another(&self, party: Party) -> Self {
-        // Relaxed: the caller's own count keeps the channel, and the others from being the last.
+        // Relaxed: while the caller is counted, the channel exists, and no other end of its kind is the last.
         let before = self.owners.0.fetch_add(party as u64, Relaxed);
         if party.count(before) > u32::MAX / 2 {
             Self::too_many();
@@ -162,23 +169,23 @@ impl<T> Owned<T> {
         Owned(self.0)
     }
 
-    /// Ends that were leaked would make the count begin again.
+    /// Ends the process, as leaked ends would make the count overflow.
     #[cold]
     fn too_many() -> ! {
         std::process::abort()
     }
 
-    /// D1, for all but the last end of its kind. For the last one, which is still counted: the counts.
+    /// Does D1 for all but the last end of its kind. For the last end, which stays counted, returns the counts.
     #[inline]
     fn leave(&self, party: Party) -> Option<u64> {
-        // Acquire: what the ends that went before have done: partners D1 and D3.
+        // Acquire: sees what the ends that went earlier have done: partners D1 and D3.
         let look = Acquire.unless(LastEndLooksRelaxed);
         let mut owners = self.owners.0.load(look);
         while party.count(owners) > 1 {
             // For loom, as in `Last`.
             self.owners.1.with(|_| ());
-            // D1. Release: what this end has done, for the last one, which closes and perhaps frees, and a waiter that is
-            // told of the close sees that; partner `look`.
+            // D1. Release: publishes what this end has done to the last end, which closes and perhaps frees, and to a waiter
+            // that is told of the close; partner `look`.
             let release = Release.unless(EndGoesRelaxed);
             match self.owners.0.compare_exchange_weak(owners, owners - party as u64, release, look) {
                 Ok(_) => return None,
@@ -188,7 +195,7 @@ impl<T> Owned<T> {
         Some(owners)
     }
 
-    /// A sender goes; the last one closes the channel.
+    /// Drops a sender; the last one closes the channel.
     #[inline]
     pub(crate) fn drop_sender(&self) {
         if self.leave(Party::Sender).is_some() {
@@ -209,7 +216,7 @@ impl<T> Owned<T> {
         woken.ready();
     }
 
-    /// A receiver goes; the last one closes the channel, and drops the messages that are left.
+    /// Drops a receiver; the last one closes the channel, and drops the messages that are left.
     #[inline]
     pub(crate) fn drop_receiver(&self) {
         if let Some(owners) = self.leave(Party::Receiver) {
@@ -221,7 +228,7 @@ impl<T> Owned<T> {
     fn drop_last_receiver(&self, owners: u64) {
         // D0.
         if Party::Sender.count(owners) == 0 {
-            // SAFETY: by invariant 2 the caller is alone, and goes.
+            // SAFETY: by invariant 2 the caller is alone with the channel, and gives it up.
             return unsafe { free(self.0) };
         }
         let _last = Last { chan: self.0, party: Party::Receiver };
@@ -230,20 +237,22 @@ impl<T> Owned<T> {
         self.raw.has_more_to_see.set(true);
         state.close(&mut woken);
         self.raw.set_len(&mut state, 0);
-        // Futures borrow a receiver: those that were granted a message were leaked.
+        // L1.
+        unless!(LastReceiverMarksLate, state.deserted = true);
+        // Futures borrow a receiver, so futures that were granted a message must have been leaked.
         (state.granted, state.meets) = (0, state.capacity == 0);
         // SAFETY: the state is locked.
         let left =
             self.buffer.with_mut(|buffer| std::mem::replace(unsafe { &mut *buffer }, Buffer::growing()));
         drop(state);
+        mutant!(LastReceiverMarksLate: self.lock().deserted = true);
         woken.ready();
-        // Dropped without the lock, as a message's `drop` is the user's code, and before the end goes, with which the slots may
-        // go. A message that was promised may still come, and is dropped with the channel.
+        // Dropped without the lock, as a message's `drop` is user code, and before `_last`, with which the slots may go.
         drop(left);
     }
 }
 
-/// The last end of a kind, which is counted until the drop.
+/// The last end of a kind, which is counted until this value is dropped.
 struct Last<T> {
     chan: NonNull<Chan<T>>,
     party: Party,
@@ -252,12 +261,12 @@ struct Last<T> {
 impl<T> Drop for Last<T> {
     fn drop(&mut self) {
         let it = self.party as u64;
-        // SAFETY: this end is counted, so the channel is there.
+        // SAFETY: this end is counted, so the channel exists.
         let chan = unsafe { self.chan.as_ref() };
         // For loom: until here the end has used the channel.
         chan.owners.1.with(|_| ());
-        // D3. Release: what this end has done, for the one that frees: partner `look`, and this exchange of the other kind's
-        // last one. Acquire: the other half of that.
+        // D3. Release: publishes what this end has done to the end that frees: partner `look`, and this subtraction by the last
+        // end of the other kind. Acquire: the other half of that pair.
         let both = both(Acquire.unless(LastPartyFreesRelaxed), Release.unless(LastPartyGoesRelaxed));
         if chan.owners.0.fetch_sub(it, both) == it {
             // SAFETY: no end is left.
@@ -267,15 +276,15 @@ impl<T> Drop for Last<T> {
 }
 
 /// # Safety
-/// The caller is the only one that has the channel, and gives it up.
+/// The caller is alone with the channel, and gives it up.
 #[inline(never)]
 unsafe fn free<T>(chan: NonNull<Chan<T>>) {
-    /// The memory, which goes even if the drop of a message unwinds.
+    /// The memory, which is freed even if the drop of a message unwinds.
     struct Memory(NonNull<u8>, Layout);
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: `Owned::new` has allocated it with this layout, and what lay there was dropped.
+            // SAFETY: `Owned::new` has allocated it with this layout, and its contents were dropped.
             unsafe { alloc::dealloc(self.0.as_ptr(), self.1) };
         }
     }

@@ -17,13 +17,14 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A receiver waits at least this long for a promised message, even past the receiver's limit: the sender came in time,
-/// and if the receiver left, the sender would have to wait for another one on this channel alone.
+/// A receiver waits at least this long for a promised message, even past the receiver's limit: the sender came in time. If the
+/// receiver left earlier, the sender would be bound to this arm, and would have to wait for another receiver of this channel.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// When a receiver with a limit asks no further sender: at the end of its first wait for a promised message. Senders may
-/// withdraw their promises and come back at once; else a receive would ask one after the other, far beyond its limit. A sender
-/// that was asked before has its whole `GRACE`. A receive that ends so looks once more for what it gets without asking.
+/// The time from which a receiver with a limit asks no further sender: the end of its first wait for a promised message.
+/// Senders may withdraw their promises and come back at once; without this time a receive would ask one after the other, far
+/// beyond its limit. A sender that was asked before that time has its whole `GRACE`. A receive that has reached this time looks
+/// once more for a message that it can have without asking.
 pub(crate) struct LastAsk(Cell<Option<Nanos>>);
 
 impl LastAsk {
@@ -32,31 +33,31 @@ impl LastAsk {
         LastAsk(Cell::new(None))
     }
 
-    /// A wait for a promised message begins, with this limit. Returns its end.
+    /// Begins a wait for a promised message, with this limit. Returns the end of the wait.
     fn wait_from_now(&self, limit: Option<Nanos>) -> Option<Nanos> {
-        let until = limit?.max(Active::now().saturating_add(GRACE));
+        let until = limit?.max(Active::after(GRACE));
         self.0.set(self.0.get().or(Some(until)));
         Some(until)
     }
 
-    /// For a receiver whose promise was withdrawn.
+    /// Returns `true` if a receiver whose promise was withdrawn may ask no further sender.
     pub(crate) fn has_passed(&self) -> bool {
         has_passed(self.0.get())
     }
 }
 
-/// How a receiver came to a promise.
+/// The way in which a receiver came to a promise.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Ask {
-    /// The receiver has claimed this send, which waits.
+    /// The receiver has claimed this waiting send.
     Sender(RecordPtr),
     /// The receiver was promised a message while it waited, under this record of its own.
     Own(RecordPtr),
 }
 
 impl Ask {
-    /// Asks for the message, to be told under `partner`. Returns the sender that is to be readied then, unless that
-    /// sender is awake; or how the wait has ended already.
+    /// Asks for the message, with `partner` as the record that gets it. Returns the sender, which the caller readies then,
+    /// unless the sender is awake; or how the wait has ended already.
     ///
     /// # Safety
     /// As `await_promise`. The partner is taken out of the queue before the partner's frame ends.
@@ -68,7 +69,7 @@ impl Ask {
                 unsafe { sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask(partner))) };
                 Ok(Some(sender))
             }
-            // SAFETY: the record is the caller's, and the state is locked.
+            // SAFETY: the record belongs to the caller, and the state is locked.
             Ask::Own(own) => match unsafe { own.as_ref() }.value.queue_state() {
                 QueueState::Coming => {
                     // SAFETY: by this function's contract.
@@ -82,7 +83,7 @@ impl Ask {
     }
 }
 
-/// How the wait for a promised message ended.
+/// The end of the wait for a promised message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Outcome {
@@ -92,7 +93,7 @@ pub(crate) enum Outcome {
     Withdrawn,
     /// The limit came first.
     TimedOut,
-    /// The wait was interrupted: the receiver is to leave its queues and unwind.
+    /// The wait was interrupted: the receiver must leave its queues and unwind.
     Interrupted(Interrupt),
 }
 
@@ -104,27 +105,27 @@ struct Asks {
 }
 
 impl Asks {
-    /// For a receiver that never runs again.
+    /// Lets the sender go, for a receiver that never runs again.
     ///
     /// # Safety
-    /// `hook` is that of an `Asks`.
+    /// `hook` is the hook of an `Asks`.
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The receiver has claimed the sender's wait, and has not readied the sender.
         unsafe { (*hook.cast::<Self>()).let_go() };
     }
 
-    /// The receiver asks for nothing. The sender finds no arm dealt with, and begins another round of its select. A ticket
-    /// under which no receiver waits would bind the sender to this arm instead.
+    /// Readies the sender without a chosen arm, as the receiver asks for nothing; the sender begins its select anew. If it were
+    /// given the ticket of a promise instead, for which no receiver waits, the sender would be bound to this arm.
     ///
     /// # Safety
     /// The receiver has claimed the sender's wait, and has not readied the sender.
     unsafe fn let_go(&self) {
         // SAFETY: by this function's contract the sender sleeps until this.
-        unless!(PromiseLetGoSilently, unsafe { self.sender.as_ref() }.value.ready());
+        unless!(PromiseLetGoSilently, unsafe { self.sender.as_ref() }.value.claimed().ready());
     }
 }
 
-/// Opens the wait of a receiver for a promised message. The error is an interrupt that has come before: the receiver is to
+/// Opens the wait of a receiver for a promised message. The error is an interrupt that has come before: the receiver must
 /// unwind, and has bound no sender.
 fn open(ask: Ask) -> Result<Opened<Active>, Interrupt> {
     let Ask::Sender(sender) = ask else { return Ok(Wait::open()) };
@@ -145,7 +146,7 @@ fn open(ask: Ask) -> Result<Opened<Active>, Interrupt> {
         if let Some(opened) = Wait::try_open() {
             break Ok(opened);
         }
-        // Parks for a P, and has it afterwards. An interrupt may have come meanwhile.
+        // Parks for a P, and has one afterwards. An interrupt may have come meanwhile.
         Wait::of(Wait::<Active>::open()).withdraw();
     };
     // SAFETY: the hook was noted with this pointer, and `asks` still lives.
@@ -162,7 +163,7 @@ fn open(ask: Ask) -> Result<Opened<Active>, Interrupt> {
 /// message.
 ///
 /// # Safety
-/// The sender of `ask` is claimed and out of its queue, or the record of `ask` is the caller's; `slot` is valid for a
+/// The sender of `ask` is claimed and out of its queue, or the record of `ask` belongs to the caller; `slot` is valid for a
 /// write of a message of this channel.
 pub(crate) unsafe fn await_promise(
     raw: &Raw,
@@ -178,16 +179,16 @@ pub(crate) unsafe fn await_promise(
         },
         WaitBy::Thread => {
             Sched::<Active>::step_aside();
-            // Short, and in a call that says of itself that it does not wait.
-            (Wait::open_on_thread(), OnInterrupt::Never)
+            // The wait is short, and in a call that is documented not to wait.
+            (Opened::on_thread(), OnInterrupt::Never)
         }
     };
     let mut wait = Wait::<Active>::of(opened);
     let record = Record::new(wait.waiter(), slot, Kind::Partner(holds));
     let partner = NonNull::from(&record);
     let mut state = raw.state.lock();
-    // SAFETY: by this function's contract. The partner leaves the queue before this frame ends: a counterpart takes the
-    // partner out, or G2 below.
+    // SAFETY: by this function's contract. The partner leaves the queue before this frame ends: a counterpart takes the partner
+    // out, or G2 below does.
     let sender = match unsafe { ask.put(&mut state, partner) } {
         Ok(sender) => sender,
         Err(ended) => {
@@ -202,12 +203,12 @@ pub(crate) unsafe fn await_promise(
         drop(state);
         if let Some(sender) = sender {
             // SAFETY: the sender is claimed, and sleeps until this.
-            unsafe { sender.as_ref() }.value.ready();
+            unsafe { sender.as_ref() }.value.claimed().ready();
         }
     };
     let how = How::new(WaitReason::ChanReceive).until(last_ask.wait_from_now(limit)).ends(ends);
-    // The lock is released in the commit hook, after this goroutine was saved: a sender may keep the promise as soon as
-    // that sender is readied, and has to find the receiver asleep.
+    // The commit hook releases the lock, after this goroutine was saved: a sender can keep the promise as soon as it is
+    // readied, and has to find the receiver asleep.
     let woke = wait.park(how, move || {
         told();
         Commit::Park
@@ -226,19 +227,16 @@ pub(crate) unsafe fn await_promise(
 }
 
 impl<T> Chan<T> {
-    /// Keeps the promise: sends the message. Returns the message as the error when the channel is closed, or when the
-    /// receiver has left and no other takes the message before `limit`.
+    /// Keeps the promise: sends the message. Returns the message as the error if the channel is closed, unless a place is
+    /// reserved and a receiver is there; or if the receiver has left and no other takes the message before `limit`.
     pub(crate) fn fulfil(&self, promised: Promised, message: T, limit: Limit) -> Result<(), T> {
         match promised {
             Promised::Closed => Err(message),
-            Promised::Reserved => {
-                self.fill_reserved(message);
-                Ok(())
-            }
+            Promised::Reserved => self.fill_reserved(message),
             Promised::To(ticket) => {
                 let mut state = self.lock();
                 if (state.closed && state.is_promised_to_task(ticket)).unless(GrantedBehindTheEnd) {
-                    // Nothing may be granted here: a task that gave the message back would have it come behind the end.
+                    // No message may be granted here: a task that gave it back would let it come after the end.
                     drop(state);
                     self.withdraw(promised);
                     return Err(message);
@@ -258,7 +256,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// F2.
+    /// Does F2.
     #[cold]
     fn send_whole(&self, message: T, limit: Limit) -> Result<(), T> {
         mutant!(PromiseNotSentOn: return Err(message));
@@ -291,10 +289,15 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Puts a message into a reserved place.
-    pub(crate) fn fill_reserved(&self, message: T) {
+    /// Does F3: puts a message into a reserved place. Returns the message as the error if the last receiver has gone.
+    fn fill_reserved(&self, message: T) -> Result<(), T> {
         let mut woken = Woken::new();
         let mut state = self.lock();
+        if state.deserted.unless(ChanFilledForNobody) {
+            drop(state);
+            self.give_reserved_back();
+            return Err(message);
+        }
         state.reserved -= 1;
         let message = ManuallyDrop::new(message);
         // SAFETY: the message lies in `message`, which does not drop it.
@@ -304,10 +307,11 @@ impl<T> Chan<T> {
         unless!(ChanFilledEndsNobody, state.end_receivers_if_drained(&mut woken));
         drop(state);
         woken.ready();
+        Ok(())
     }
 
-    /// Gives a reserved place back: the next sender may have it.
-    pub(crate) fn give_reserved_back(&self) {
+    /// Gives a reserved place back, and offers it to the next sender.
+    fn give_reserved_back(&self) {
         let mut woken = Woken::new();
         let mut state = self.lock();
         state.reserved -= 1;
@@ -317,8 +321,8 @@ impl<T> Chan<T> {
         woken.ready();
     }
 
-    /// Serves the receivers that wait while there are messages, and those whose records were put back to their places, in
-    /// order: from the buffer, or on a channel without one from the senders that wait.
+    /// Serves, in order, the receivers that wait while there are messages, and those whose records were put back in their
+    /// places: from the buffer, or, on a channel without a buffer, from the waiting senders.
     pub(super) fn feed(&self, state: &mut State, woken: &mut Woken) {
         while state.len > 0
             && let Some(receiver) = state.claim_receiver(Message::Here)
@@ -328,7 +332,7 @@ impl<T> Chan<T> {
             unsafe {
                 let it = &receiver.as_ref().value;
                 if it.kind == Kind::OfTask {
-                    // It was granted the message that is in the buffer.
+                    // The task was granted the message that is in the buffer.
                     self.raw.set_len(state, state.len - 1);
                     woken.add(receiver);
                     continue;

@@ -5,7 +5,7 @@
 //! `Selected` is moved.
 
 use crate::chan::select::Limit;
-use crate::chan::select::arm::{Ops, Space};
+use crate::chan::select::erased::{Ops, Space};
 use crate::chan::state::Promised;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 
@@ -27,8 +27,8 @@ impl PromiseHook {
     /// Notes the limit, and, unless the channel is closed, the promise in the list of the goroutine's hooks.
     ///
     /// # Safety
-    /// The space is valid for writes, and is not moved until `take_back`, or for good. `ops` are those of the channel,
-    /// which stays as long.
+    /// The space is valid for writes, and is not moved until `take_back`, or for good. `ops` are those of the channel, which
+    /// lives as long.
     pub(super) unsafe fn note(
         space: *mut Space,
         chan: *const (),
@@ -46,27 +46,12 @@ impl PromiseHook {
         }
     }
 
-    /// Removes the promise from the hooks, before the promise is kept or withdrawn. Returns the limit.
-    ///
-    /// # Safety
-    /// The calling goroutine or thread has noted a promise in `slot`.
-    pub(super) unsafe fn take_back(slot: *const ()) -> Limit {
-        let this = slot.cast::<PromiseHook>();
-        // SAFETY: by this function's contract.
-        unsafe {
-            if (*this).promised != Promised::Closed {
-                StandingHook::take_back(this.cast());
-            }
-            (*this).limit
-        }
-    }
-
-    /// As `take_back`. Returns `None` if another goroutine than the caller has noted the promise: the promise stays its own,
-    /// and the space stays where it is for good.
+    /// Removes the promise from the hooks, before the promise is kept or withdrawn. Returns the limit; `None` if another
+    /// goroutine has noted the promise, which stays with that goroutine: then the space must stay where it is for good.
     ///
     /// # Safety
     /// A promise was noted in `slot`.
-    pub(super) unsafe fn try_take_back(slot: *const ()) -> Option<Limit> {
+    pub(super) unsafe fn take_back(slot: *const ()) -> Option<Limit> {
         let this = slot.cast::<PromiseHook>();
         // SAFETY: by this function's contract.
         unsafe {
@@ -76,7 +61,7 @@ impl PromiseHook {
     }
 
     /// # Safety
-    /// `hook` is that of a `PromiseHook` whose goroutine never runs again.
+    /// `hook` is the hook of a `PromiseHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The goroutine borrows the channel for good; or the goroutine leaked the
         // operation, and then `Chan::drop_sender` keeps the channel.

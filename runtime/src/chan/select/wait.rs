@@ -1,6 +1,7 @@
 //! A select that waits: the records in all queues, and what ends the wait.
 
-use super::arm::{Arm, Chosen, Direction};
+use super::arm::{Arm, Direction};
+use super::selected::Chosen;
 use super::{Choice, Intent, Kept, Limit, Round, Search, draw, unlock_all};
 use crate::chan::flow::{Ask, Outcome, WaitBy, await_promise, earlier, has_passed};
 use crate::chan::state::{Kind, Promised, QueueState, Record, RecordPtr, WaitResult, Woken};
@@ -10,8 +11,8 @@ use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::waiter::{How, Wait, Woke};
 
-/// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has
-/// chosen, and leaves the queues in which others wait for the turn of the select.
+/// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has chosen, and
+/// leaves the queues in which others would wait for the select to use its turn.
 #[repr(C)]
 struct SelectHook {
     hook: AbandonHook,
@@ -23,7 +24,7 @@ struct SelectHook {
 
 impl SelectHook {
     /// # Safety
-    /// `hook` is that of a `SelectHook` whose goroutine never runs again.
+    /// `hook` is the hook of a `SelectHook` whose goroutine never runs again.
     unsafe fn run(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The arms lie on the stack of a goroutine that never runs again, or in
         // memory that the goroutine borrows for good.
@@ -42,27 +43,27 @@ impl SelectHook {
                 _ => continue,
             };
             if let Some((_, chan, ops)) = arm.chan {
-                // SAFETY: `ops` are those of the channel, which the goroutine borrows for good, never running again.
+                // SAFETY: `ops` are those of the channel, which the goroutine borrows for good, as it never runs again.
                 unsafe { (ops.withdraw)(chan, promised) };
             }
         }
     }
 }
 
-/// What a select that waits has queued.
+/// The state of a select that has queued its records.
 struct Queued {
-    /// Watchers that were claimed, to be readied when the locks are free.
+    /// Watchers that were claimed, and are readied when the locks are free.
     told: Woken,
-    /// There is a channel among the arms, and so a lock that is held.
+    /// Set if an arm has a channel, so that a lock is held.
     locked: bool,
-    /// A send is among them.
+    /// Set if a send is among the arms.
     sends: bool,
-    /// A receive of a channel that tells the time is among them, and has its turn there.
+    /// Set if a receive from a channel that tells the time is among the arms, and has a place in the order of turns there.
     turns: bool,
 }
 
 impl Search<'_, '_> {
-    /// One wait, with all channels locked and no arm ready.
+    /// Waits once, with all channels locked and no arm ready.
     #[inline(never)]
     pub(super) fn wait(&mut self) -> Round {
         let limit = match self.limit {
@@ -81,18 +82,18 @@ impl Search<'_, '_> {
             wait.on_abandon(&raw const select_hook.hook);
         }
         let woke = wait.park(how, move || {
-            // Without any lock (all arms disabled) the arms may be gone: the wait's timer may have woken the owner
-            // already, and no lock holds the owner up.
+            // Without any lock (all arms disabled) the arms may be gone: the wait's timer may have woken the owner already, and
+            // no lock delays the owner.
             if locked {
                 unlock_all(arms, count);
             }
             told.ready();
             Commit::Park
         });
-        self.settle(wait, how, woke, sends || turns)
+        self.settle(&mut wait, how, woke, sends || turns)
     }
 
-    /// Queues a record for each arm, and has `how` heed the ticks of the channels. All channels are locked.
+    /// Queues a record for each arm, and makes `how` heed the ticks of the channels. All channels are locked.
     #[inline(always)]
     fn queue_all(&mut self, wait: &Wait<Active>, how: &mut How) -> Queued {
         let kept = self.kept.take();
@@ -107,16 +108,16 @@ impl Search<'_, '_> {
                 arm.record.as_ref().expect("queue_all: it was queued").value.renew(wait.waiter());
             } else {
                 let slot = arm.slot(self.space);
-                let before = arm.record.replace(Record::new(wait.waiter(), slot, Kind::OfSelect));
+                // Only for a channel with a tick: otherwise a whole record would be copied for nothing.
+                let before = arm.record.take_if(|_| state.tick.is_some() && self.intent == Intent::Operate);
+                arm.record = Some(Record::new(wait.waiter(), slot, Kind::OfSelect));
                 let node = arm.node().expect("queue_all: made just now");
                 // SAFETY: the record is taken out of the queue before this select returns.
                 unsafe {
                     match before {
                         // The turn had not come when the last wait ended.
-                        Some(before) if state.tick.is_some() && self.intent == Intent::Operate => {
-                            state.wait_in_place_of(&before.value, node);
-                        }
-                        _ => {
+                        Some(before) => state.wait_in_place_of(&before.value, node),
+                        None => {
                             state.give_place(node);
                             arm.queue(state, self.intent).push_back(node);
                         }
@@ -147,11 +148,11 @@ impl Search<'_, '_> {
         queued
     }
 
-    /// After the wait: leaves all queues, and finds the arm that a counterpart has dealt with.
+    /// Leaves all queues after the wait, and finds the arm that a counterpart has served.
     #[inline]
     pub(super) fn settle(
         &mut self,
-        mut wait: Wait<Active>,
+        wait: &mut Wait<Active>,
         mut how: How,
         mut woke: Woke,
         hooked: bool,
@@ -184,7 +185,7 @@ impl Search<'_, '_> {
             return Round::Interrupted(why);
         }
         // No counterpart ended the wait: the limit has passed, a channel's tick is due, or a receiver has claimed a send and
-        // asks for nothing. The next round finds out which.
+        // asks for no message. The next round finds out which.
         let Some((index, wait_result)) = ended else { return Round::Again };
         let chosen = match (wait_result, self.arms[index].direction) {
             (WaitResult::Withdrawn, _) => {
@@ -208,8 +209,8 @@ impl Search<'_, '_> {
         Round::Chosen(if self.alike { self.any_alike(index) } else { index }, chosen)
     }
 
-    /// Takes a time that is due, if no counterpart has ended the wait, and returns its arm. All records stand in their queues
-    /// still: after it has left them, this select would stand behind all others.
+    /// Takes a time that is due, if no counterpart has ended the wait, and returns its arm. Called while all records still
+    /// stand in their queues: once it had left them, this select would stand behind all others.
     #[inline(never)]
     fn take_tick(&mut self) -> Option<usize> {
         if self.arms.iter().any(|arm| arm.wait_result() != WaitResult::Open) {
@@ -228,10 +229,10 @@ impl Search<'_, '_> {
         chosen.filter(|&index| self.arms[index].take_tick(self.space, now))
     }
 
-    /// Opens a wait whose goroutine may have to park for a P first, with all channels unlocked. The next round uses
-    /// that wait.
+    /// Opens a wait, with all channels unlocked, as the goroutine may have to park for a P first. The next round uses that
+    /// wait.
     #[cold]
-    pub(super) fn open_early(&mut self) -> Round {
+    fn open_early(&mut self) -> Round {
         if let Some(record) = self.kept.and_then(|kept| self.arms[kept].record.as_ref()) {
             record.value.set_queue_state(QueueState::Returned);
         }
@@ -256,7 +257,7 @@ impl Search<'_, '_> {
         Round::Late
     }
 
-    /// Takes the record that was kept out of the queue, as no wait follows. All channels are locked.
+    /// Removes the kept record from its queue, as no wait follows. All channels are locked.
     pub(super) fn forget_kept(&mut self) {
         if let Some(arm) = self.kept.take().map(|kept| &self.arms[kept])
             && let Some(node) = arm.node()
@@ -266,7 +267,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Waits for the message that was promised to this arm: by `sender`, which the arm has claimed, or else under the
+    /// Waits for the message that was promised to this arm: by `sender`, which the arm has claimed, or, if `None`, through the
     /// arm's own record, which keeps its place.
     #[cold]
     pub(super) fn keep(&mut self, index: usize, sender: Option<RecordPtr>) -> Kept {

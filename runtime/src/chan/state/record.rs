@@ -1,18 +1,17 @@
-//! The record of an operation that waits, and the list of records whose owners are to be readied.
+//! The record of a waiting operation, and the list of records whose owners are readied after the lock.
 
 use crate::host::Active;
 use crate::prim::UnsafeCell;
-use crate::sched::run::wake::goready;
 use crate::wait::queue::{Node, Queue};
 use crate::wait::task::Readied;
-use crate::wait::waiter::{UpgradedWaiter, Waiter};
+use crate::wait::waiter::{Claimed, UpgradedWaiter, Waiter};
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 /// The address of a record.
 pub(crate) type RecordPtr = NonNull<Node<Record>>;
 
-/// How a counterpart has ended a waiting operation.
+/// The result that a counterpart gave to a waiting operation.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum WaitResult {
     /// No counterpart has ended the operation.
@@ -25,22 +24,22 @@ pub(crate) enum WaitResult {
     Partner(Ticket),
     /// A select's send was chosen: a place in the buffer is reserved for the message.
     Reserved,
-    /// A message is granted to the task: it lies in the buffer, and the next one that the task takes from there is its own.
+    /// A message is granted to the task: it lies in the buffer, and the task takes the buffer's first message as its own.
     Granted,
-    /// A select's receive was promised a message: the owner has to take the lock and see whether the message is there.
+    /// A select's receive was promised a message: the owner has to take the lock and look whether the message is there.
     Promised,
     /// The message that was promised to a receiver will not come.
     Withdrawn,
 }
 
-/// The number under which a sender knows a receiver: a record's place. A channel gives each number once.
+/// The number by which a sender knows a receiver: the place of a record. A channel gives out each number once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Ticket(pub(super) NonZeroU64);
 
-/// What a select's send has promised.
+/// The promise of a select's send.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Promised {
-    /// A message for the receiver with this ticket, if that still waits.
+    /// A message for the receiver with this ticket, if that receiver still waits.
     To(Ticket),
     /// A message for a reserved place in the buffer.
     Reserved,
@@ -57,23 +56,24 @@ pub(crate) enum Kind {
     OfSelect,
     /// A receive of a task, which has no slot, and waits in this queue alone.
     OfTask,
-    /// A wait for a promised message; with the record that keeps the owner's place in the same channel's queue.
+    /// A wait for a promised message, with the record, if any, that keeps the owner's place in the same channel's queue.
     Partner(Option<RecordPtr>),
 }
 
-/// What a counterpart may do with a record that stands in a queue. Read and written under the lock.
+/// The state of a record in a queue, which says what a counterpart may do with it. Read and written under the lock.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum QueueState {
     /// The owner waits under the record's wait number: a claim decides.
     Open,
-    /// As Open, of a task. A state of its own, so that a sender that hands a message to the first receiver looks at one byte.
+    /// As Open, for the record of a task. A separate state, so that a sender that hands a message to the first receiver looks
+    /// at one byte only.
     OpenToGrants,
-    /// The owner is awake, and has not taken the lock yet. A message may still be put into the record's slot.
+    /// The owner is awake, and has not taken the lock yet. A sender may still put a message into the record's slot.
     Returned,
-    /// As Returned, and a message was put into the slot. The record is out of the queue.
+    /// As Returned, but a sender has put a message into the slot. The record is out of the queue.
     Served,
-    /// The owner is taking a message itself, or waits for a message that was promised under another of the owner's
-    /// records. The record keeps the owner's place, and is not served.
+    /// The owner is taking a message itself, or waits for a message that was promised under another of the owner's records. The
+    /// record keeps the owner's place, and no counterpart serves it.
     Held,
     /// The owner waits under the record's wait number, and was promised a message. The record stands in `promised`.
     Promised,
@@ -106,7 +106,7 @@ impl Record {
         })
     }
 
-    /// Makes a Held record Returned, as the promise to its owner has ended: the record may be served again. Under the
+    /// Makes a Held record Returned, as the promise to its owner has ended: counterparts may serve the record again. Under the
     /// lock.
     pub(crate) fn end_hold(&self) {
         if self.queue_state() == QueueState::Held {
@@ -126,35 +126,21 @@ impl Record {
         self.waiter.with(|waiter| unsafe { (*waiter).is_open() })
     }
 
-    /// Returns `true` if the owner was left behind by the runtime.
+    /// Returns `true` if the runtime has left the owner behind.
     pub(crate) fn is_left(&self) -> bool {
         // SAFETY: the caller has the channel's lock, or has claimed the wait.
         self.waiter.with(|waiter| unsafe { (*waiter).is_left() })
     }
 
-    /// Readies the owner, whose wait the caller has claimed. The record may be gone afterwards.
-    #[inline]
-    pub(crate) fn ready(&self) {
-        // SAFETY: the caller has claimed the wait, so the owner sleeps, and the record stays, until the owner is
-        // readied here.
-        match self.waiter.with(|waiter| unsafe { (*waiter).g() }) {
-            Some(g) => goready(g),
-            None => self.ready_thread(),
-        }
+    /// Returns the owner, whose wait the caller has claimed, and whom the caller has to ready. The record may be gone
+    /// afterwards.
+    #[inline(always)]
+    pub(crate) fn claimed(&self) -> Claimed<Active> {
+        // SAFETY: the caller has claimed the wait, so the owner sleeps, and the record stays, until the owner is readied.
+        self.waiter.with(|waiter| unsafe { (*waiter).claimed() })
     }
 
-    /// A copy of the waiter. The caller has claimed the wait, and has not readied the owner.
-    fn waiter(&self) -> Waiter<Active> {
-        // SAFETY: the owner sleeps, and the record stays, until the owner is readied.
-        self.waiter.with(|waiter| unsafe { (*waiter).clone() })
-    }
-
-    #[cold]
-    fn ready_thread(&self) {
-        self.waiter().ready();
-    }
-
-    /// The waiter, kept alive so that the caller can nudge the waiter after the lock.
+    /// Returns the waiter, kept alive so that the caller can nudge it after the lock.
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<Active> {
         // SAFETY: under the lock.
         self.waiter.with(|waiter| unsafe { (*waiter).upgrade() })
@@ -178,16 +164,16 @@ impl Record {
         self.wait_result.with_mut(|wait_result| unsafe { *wait_result = to });
     }
 
-    /// The owner opens a new wait under the same record, which keeps its place. Under the lock.
+    /// Opens a new wait of the owner under the same record, which keeps its place. Under the lock.
     pub(crate) fn renew(&self, waiter: Waiter<Active>) {
-        // SAFETY: others read the waiter under the lock only, which the owner has here.
+        // SAFETY: others read the waiter only under the lock, which the owner has here.
         self.waiter.with_mut(|old| unsafe { *old = waiter });
         self.set_wait_result(WaitResult::Open);
         let of_task = self.kind == Kind::OfTask;
         self.set_queue_state(if of_task { QueueState::OpenToGrants } else { QueueState::Open });
     }
 
-    /// Returns `true` if the owner has not been claimed by a counterpart that has noted it here. Under the lock.
+    /// Returns `true` if no counterpart has claimed the owner's wait and noted that in the queue state. Under the lock.
     pub(super) fn is_unclaimed(&self) -> bool {
         matches!(self.queue_state(), QueueState::Open | QueueState::OpenToGrants)
     }
@@ -209,13 +195,13 @@ impl Record {
         self.place.with(|place| unsafe { *place })
     }
 
-    /// The record's ticket. Under the lock, after `give_place`.
+    /// Returns the record's ticket. Under the lock, after `give_place`.
     pub(super) fn ticket(&self) -> Ticket {
         Ticket(NonZeroU64::new(self.place()).expect("ticket: the record was never queued"))
     }
 }
 
-/// Claimed records, whose owners are to be readied when the lock is free. Mostly there is one.
+/// Claimed records, whose owners are readied when the lock is free. Most often there is one.
 pub(crate) struct Woken {
     first: Option<RecordPtr>,
     others: Queue<Record>,
@@ -239,27 +225,27 @@ impl Woken {
         }
     }
 
-    /// Adds a claimed record that stands in a queue (`promised`); such a record must be the first, as its links are in
-    /// use.
+    /// Adds a claimed record whose links are in use (it stands in `promised`, or was put back); such a record must be the
+    /// first.
     pub(super) fn add_linked(&mut self, record: RecordPtr) {
         debug_assert!(self.first.is_none(), "add_linked: its links are in use");
         self.first = Some(record);
     }
 
-    /// Readies all. Called without the lock.
+    /// Readies all owners. Called without the lock.
     #[inline]
     pub(crate) fn ready(self) {
         if let Some(first) = self.first {
             if self.others.is_empty() {
                 // SAFETY: by the contract of `add` the owner sleeps until this.
-                unsafe { first.as_ref() }.value.ready();
+                unsafe { first.as_ref() }.value.claimed().ready();
             } else {
                 Self::ready_all(first, self.others);
             }
         }
     }
 
-    /// The wakers of tasks are called last: one may drop a future that waits to be readied here.
+    /// Calls the wakers of tasks last: a waker might drop a future that waits to be readied here.
     #[cold]
     fn ready_all(first: RecordPtr, others: Queue<Record>) {
         let mut readied = Readied::new();
@@ -267,14 +253,14 @@ impl Woken {
         readied.call_wakers();
     }
 
-    /// As `ready`; the caller calls the wakers of tasks.
+    /// As `ready`, but leaves it to the caller to call the wakers of tasks.
     pub(crate) fn ready_with(mut self, readied: &mut Readied<Active>) {
         let mut at = self.first;
         while let Some(record) = at {
-            // Taken out before the owner goes on, and the record with it.
+            // The next record is taken out first: this record goes when its owner resumes.
             at = self.others.pop_front();
             // SAFETY: by the contract of `add` the owner sleeps until this.
-            unsafe { record.as_ref() }.value.waiter().ready_with(readied);
+            unsafe { record.as_ref() }.value.claimed().ready_with(readied);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// No receiver is there, or the channel is closed; with the value.
+/// There is no receiver, or the channel is closed; with the value.
 ///
 /// ```
 /// use gmp::chan::watch;
@@ -47,6 +47,13 @@ pub enum RecvTimeoutError {
 }
 
 const CLOSED: &str = "the channel is closed";
+
+impl<T> SendError<T> {
+    /// Returns the value.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
 
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

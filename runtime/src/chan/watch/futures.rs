@@ -1,11 +1,11 @@
-//! The futures of [`watch`](super), by name. See [`chan::futures`](crate::chan::futures) for what holds of all.
+//! The types of the futures of [`watch`](super). See [`chan::futures`](crate::chan::futures) for their common properties.
 
 use super::shared::{Shared, State};
 use super::{Receiver, RecvError, Ref, Sender};
-use crate::chan::several::{self, Bell, Side, poll_for};
+use crate::chan::several::{self, Bell, Deserted, Side, poll_for};
+use crate::impls::{future, opaque};
 use crate::sync::futures::Read;
 use crate::sync::wait_queue::TaskIn;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -45,29 +45,25 @@ impl<T> Future for Changed<'_, T> {
 
 impl<T> Drop for Changed<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
         let (receiver, task) = unsafe { Pin::new_unchecked(self) }.parts();
         several::leave(task, &receiver.shared.state);
         receiver.shared.ring_for_the_rest(receiver.bell.as_ref(), receiver.seen);
     }
 }
 
-impl<T> fmt::Debug for Changed<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changed").finish_non_exhaustive()
-    }
-}
+opaque!([T] Changed<'_, T>);
 
-/// Waits for a value that is right, as a future; made by [`Receiver::wait_for_async`].
+/// Waits for a value for which the condition holds, as a future; made by [`Receiver::wait_for_async`].
 #[must_use = "a future does nothing unless it is polled"]
 pub struct WaitFor<'a, T, F> {
     asks: Asks<'a, T, F>,
-    /// While a value is to be looked at; else the future waits for a change.
+    /// `Some` while the future has to look at a value; otherwise it waits for a change.
     reads: Option<Read<'a, T>>,
     task: TaskIn<State>,
 }
 
-/// A receiver, whose value is returned as its count is written, and the question.
+/// The parts of a receiver, and the condition. Apart, since the value is returned while the count is written.
 struct Asks<'a, T, F> {
     shared: &'a Shared<T>,
     bell: Option<&'a Bell>,
@@ -75,7 +71,7 @@ struct Asks<'a, T, F> {
     is_right: F,
 }
 
-/// What is asked, the read, and the place in the queue.
+/// The condition with its receiver, the read, and the place in the queue.
 type Parts<'p, 'a, T, F> =
     (&'p mut Asks<'a, T, F>, Pin<&'p mut Option<Read<'a, T>>>, Pin<&'p mut TaskIn<State>>);
 
@@ -104,16 +100,18 @@ impl<'a, T, F: FnMut(&T) -> bool> Future for WaitFor<'a, T, F> {
         loop {
             if let Some(read) = reads.as_mut().as_pin_mut() {
                 let value = shared.saw(ready!(read.poll(cx)), asks.seen);
-                reads.set(None);
+                // For a poll after the end, also after a panic of the condition, which begins again.
+                reads.set(Some(shared.value.read_async()));
                 if (asks.is_right)(&value) {
-                    reads.set(Some(shared.value.read_async()));
                     return Poll::Ready(Ok(value));
                 }
+                reads.set(None);
             }
             let seen = *asks.seen;
             let look = |state: &mut State| state.changed_since(seen);
-            ready!(poll_for(task.as_mut(), &shared.state, Side::Receivers, cx, look))?;
+            let changed = ready!(poll_for(task.as_mut(), &shared.state, Side::Receivers, cx, look));
             reads.set(Some(shared.value.read_async()));
+            changed?;
         }
     }
 }
@@ -127,53 +125,10 @@ impl<T, F> Drop for WaitFor<'_, T, F> {
     }
 }
 
-impl<T, F> fmt::Debug for WaitFor<'_, T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitFor").finish_non_exhaustive()
-    }
-}
+opaque!([T, F] WaitFor<'_, T, F>);
 
-/// Waits until there is no receiver, or the channel is closed, as a future; made by [`Sender::closed_async`].
-#[must_use = "a future does nothing unless it is polled"]
-pub struct Closed<'a, T> {
-    sender: &'a Sender<T>,
-    task: TaskIn<State>,
-}
-
-impl<'a, T> Closed<'a, T> {
-    pub(super) fn new(sender: &'a Sender<T>) -> Self {
-        Closed { sender, task: TaskIn::new() }
-    }
-
-    fn parts(self: Pin<&mut Self>) -> (&'a Sender<T>, Pin<&mut TaskIn<State>>) {
-        // SAFETY: `task` is pinned with the future; nothing moves it.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (this.sender, Pin::new_unchecked(&mut this.task))
-        }
-    }
-}
-
-impl<T> Future for Closed<'_, T> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let (sender, task) = self.parts();
-        let look = |state: &mut State| state.parties.is_deserted().then_some(());
-        poll_for(task, &sender.shared.state, Side::Senders, cx, look)
-    }
-}
-
-impl<T> Drop for Closed<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: as in `Changed`.
-        let (sender, task) = unsafe { Pin::new_unchecked(self) }.parts();
-        several::leave(task, &sender.shared.state);
-    }
-}
-
-impl<T> fmt::Debug for Closed<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Closed").finish_non_exhaustive()
-    }
-}
+future!(
+    /// Waits until there is no receiver, or the channel is closed, as a future; made by [`Sender::closed_async`].
+    ['a, T] Closed<'a, T> { &'a Sender<T>, Deserted<State> } -> (),
+    |sender| &sender.shared.state
+);

@@ -1,13 +1,13 @@
 //! [`Host`], played: a thread is a loom thread, a note's sleep a mutex and a condition variable.
 
 use super::barrier::{REFUSED, RETAKER, Retaker, Switches};
-use super::search::{SWITCH_HOOKS, THREADS_REFUSED};
-use super::stack::{PANIC, entry, stacks};
+use super::search::{MACHINE, SWITCH_HOOKS, THREADS_REFUSED};
+use super::stack::{PANIC, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
 use super::{ModelStack, StackCache, schedule};
 use crate::host::{
     Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
-    Symbol, Threads,
+    Symbol, Threads, entry,
 };
 use crate::m::M;
 use crate::prim::{Arc, AtomicU32, Ordering, UnsafeCell, fence};
@@ -23,9 +23,10 @@ use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Where the sleeper of a note sleeps.
+/// The state for a note's sleeper.
 #[derive(Debug)]
 pub struct SleepState {
     lock: Mutex<()>,
@@ -38,22 +39,14 @@ impl Default for SleepState {
     }
 }
 
-/// A model has no such thread.
-pub struct Announced;
-
-impl Drop for Announced {
-    /// As of the native host, whose value ends something: a caller drops it where the thread has begun.
-    fn drop(&mut self) {}
-}
-
-/// What an M keeps.
+/// The state of an M.
 pub struct Local {
     pub(super) home: Home,
     pub(super) panic: Cell<Option<Box<dyn Any + Send>>>,
     pub(super) switches: Switches,
-    /// The CPUs of the M's thread. A thread that looks, or changes it, holds a lock: loom checks that.
+    /// The CPUs for which the M's thread has asked. A thread that reads or changes the set holds a lock: loom checks that.
     cpus: UnsafeCell<CpuSet>,
-    /// The CPU on which the thread runs: the first of those that it has given itself.
+    /// The CPU on which the thread runs: the first one of the set that the thread has given itself.
     cpu: Cell<Option<u32>>,
 }
 
@@ -66,6 +59,13 @@ impl Default for Local {
             cpus: UnsafeCell::new(CpuSet::EMPTY),
             cpu: Cell::new(None),
         }
+    }
+}
+
+impl AsRef<Home> for Local {
+    #[inline(always)]
+    fn as_ref(&self) -> &Home {
+        &self.home
     }
 }
 
@@ -85,7 +85,6 @@ impl Threads for ModelHost {
     type Local = Local;
     type SleepState = SleepState;
     type Thread = loom::thread::JoinHandle<()>;
-    type Announced = Announced;
     type ThreadId = loom::thread::ThreadId;
 
     fn thread_id() -> Self::ThreadId {
@@ -101,17 +100,44 @@ impl Threads for ModelHost {
         Ok(loom::thread::spawn(body))
     }
 
-    fn announce(_name: &str, _stack: Option<usize>) -> io::Result<(std::thread::Builder, Announced)> {
-        Ok((std::thread::Builder::new(), Announced))
+    // No model starts such a thread: the code that does waits in system calls.
+    fn spawn(_name: &str, _stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        std::thread::Builder::new().spawn(body).map(drop)
+    }
+
+    fn spawn_scoped<'s>(
+        scope: &'s Scope<'s, '_>,
+        _name: &str,
+        body: impl FnOnce() + Send + 's,
+    ) -> io::Result<()> {
+        std::thread::Builder::new().spawn_scoped(scope, body).map(drop)
+    }
+
+    fn is_own(thread: &Self::Thread) -> bool {
+        thread.thread().id() == loom::thread::current().id()
     }
 
     fn join(thread: Self::Thread, _until: Nanos) -> Result<(), Self::Thread> {
-        // No thread of a model is late: what its body leaves for later ends by itself.
+        // No thread of a model is late: what comes after its body ends by itself.
         thread.join().map_err(|payload| resume_unwind(payload))
     }
 
-    fn run_aside(f: impl FnOnce() + Send + 'static) {
+    // Never refused: asking again decides no race above the line, and the timer thread's queue has a model.
+    fn run_aside(f: impl FnOnce() + Send + 'static, _refused: fn()) -> Result<(), u64> {
         drop(loom::thread::spawn(f));
+        Ok(())
+    }
+
+    fn take_back_aside(_number: u64) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+
+    fn waits_aside() -> bool {
+        false
+    }
+
+    fn ask_aside() -> io::Result<()> {
+        Ok(())
     }
 
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
@@ -191,7 +217,9 @@ impl Threads for ModelHost {
 
     fn affinity(local: &Local, _thread: u32) -> io::Result<CpuSet> {
         // SAFETY: the caller holds the lock of `m/bound.rs`, or has the M alone, as in `m/apart.rs`.
-        Ok(local.cpus.with(|cpus| unsafe { *cpus }))
+        let asked = local.cpus.with(|cpus| unsafe { *cpus });
+        let machine = MACHINE.get();
+        Ok(CpuSet(std::array::from_fn(|word| asked.0[word] & machine.0[word])))
     }
 
     fn set_affinity(local: &Local, thread: u32, cpus: &CpuSet) -> io::Result<()> {
@@ -350,7 +378,7 @@ impl Stacks for ModelHost {
                 .or_else(|| take(&mut self.world().stacks))
                 .ok_or(io::ErrorKind::OutOfMemory)?;
         }
-        Ok(ModelStack { coro: Coro::new(stacks(), &mut cache.real, size, entry)? })
+        Ok(ModelStack { coro: Coro::new(stacks(), &mut cache.real, size, entry::<Self>)? })
     }
 
     fn retire(&self, cache: &mut StackCache, stack: ModelStack) {
@@ -397,14 +425,13 @@ impl Stacks for ModelHost {
         usize::MAX
     }
 
-    unsafe fn suspend(local: &Local, word: usize) {
-        // SAFETY: as in the native host.
-        unsafe { crate::stack::switch::suspend(&raw const local.home, word) };
+    fn left() -> Option<usize> {
+        None
     }
 }
 
 impl Process for ModelHost {
-    // A monitor would hide that a wake-up is missing elsewhere.
+    // A monitor would hide that a wake-up is missing.
     const MONITORED: bool = false;
 
     const SEES_RUNNING: bool = false;
@@ -481,6 +508,10 @@ impl Process for ModelHost {
 
     fn warn(what: &str) {
         schedule::add(format_args!("warns: {what}"));
+    }
+
+    fn trace(text: &str) {
+        schedule::add(format_args!("traces: {text}"));
     }
 
     fn print(text: &str) {

@@ -12,7 +12,7 @@
 //! A panic in a goroutine is a failed model: loom reports a deadlock, or two accesses that nothing orders, by a panic
 //! wherever it finds them. The host carries the panic to the M and raises it again there.
 //!
-//! What no model sees: real thread-locals (all Ms share one OS thread), the panic count of a thread, time.
+//! No model sees real thread-locals (all Ms share one OS thread), the panic count of a thread, or time.
 //!
 //! # A model of your own
 //!
@@ -39,40 +39,38 @@
 //! the mailbox loses.
 //!
 //! **What a model may use.** All of gmp: [`go`](crate::go), [`JoinHandle::join`](crate::JoinHandle::join),
-//! [`yield_now`](crate::yield_now), [`blocking`](crate::blocking), `sync`, `time::sleep`. What is to be checked is built
-//! from loom's atomics, cells, `Mutex` and `Condvar`, and from [`park`] and [`Waiter`]: std's are invisible to loom, and
-//! a thread that blocks in one blocks the whole model. A condition is waited for in a `Condvar` or a [`Flag`], never in a
-//! loop that does not yield. [`gmp::park`](crate::park) and [`gmp::Unparker`](crate::Unparker) are in both builds, so a
-//! protocol over them ships as it was checked. Schedules must depend on loom alone: no clock, no addresses, no randomness,
-//! no hash map.
+//! [`yield_now`](crate::yield_now), [`blocking`](crate::blocking), `sync`, `time::sleep`. Build the code to be checked from
+//! loom's atomics, cells, `Mutex` and `Condvar`, and from [`park`] and [`Waiter`]: std's are invisible to loom, and a thread
+//! that blocks in one of these blocks the whole model. Wait for a condition in a `Condvar` or a [`Flag`], never in a loop that
+//! does not yield. [`gmp::park`](crate::park) and [`gmp::Unparker`](crate::Unparker) are in both builds, so a protocol over
+//! them ships as it was checked. Schedules must depend on loom alone: no clock, no addresses, no randomness, no hash map.
 //!
 //! **Its size.** loom has five threads: the model's own, and up to four more for Ms and for those that the model
 //! starts. `procs(1).max_threads(1)` is the smallest runtime. Two threads that race over some twenty steps are a few
 //! hundred executions; a third multiplies that by a hundred. [`Model::check`] prints the number; a sudden fall means
 //! that the model has gone blind.
 //!
-//! **The stage.** The search begins where the race begins: [`at_rest`] gives a runtime whose Ms sleep; [`runtime`] gives a
-//! runtime that starts unsearched, until `loom::explore()`; [`together`] and [`together_with_us`] have goroutines begin at
-//! one moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. Call `done`
-//! where the property is known to have held, in a goroutine most often, and with [`Parts`] by the last of several: behind a
-//! join loom would also search how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The
-//! bound counts preemptions, and the thread that runs first when the search begins needs none: let that be the thread which
-//! has to be early. loom tries another order of two steps where it sees that both touch the same object, and remembers only
-//! one earlier access of each object; a reader that comes first may hide behind the writer's own look. When a mutant that
-//! must be found is not, begin with the other thread.
+//! **The stage.** The search begins where the race begins: [`at_rest`] returns a runtime whose Ms sleep; [`runtime`] returns a
+//! runtime that starts unsearched, until `loom::explore()`; [`together`] and [`together_with_us`] make goroutines begin at one
+//! moment; [`done`] ends the search when the property has held, so that the end of the runtime costs nothing. Call `done` where
+//! the property is known to have held, mostly in a goroutine, and with [`Parts`] in the last of several: after a join loom
+//! would also search how the Ms go idle while the joiner is woken, up to a hundred times as many executions. The bound counts
+//! preemptions, and the thread that runs first when the search begins needs none: let that be the thread that has to be early.
+//! loom tries another order of two steps if it sees that both touch the same object, and remembers only one earlier access of
+//! each object; a reader that comes first may hide behind the writer's own look. If loom does not find a mutant that it must
+//! find, begin with the other thread.
 //!
-//! **What a model can't see.** Real thread-locals and time, as said above. A race on memory that is not in a loom cell
-//! passes. loom does not let a store and a later load change places, as the machine does unless both sides have a
-//! `fence(SeqCst)`: loom shows that such a fence is missing, but takes SeqCst *accesses* for AcqRel. Nor is a load
-//! satisfied before an earlier load. So show of each line that a protocol needs that the model fails without that line.
+//! **What a model can't see.** Real thread-locals and time, as said above. A race on memory that is not in a loom cell passes.
+//! loom does not let a store and a later load change places, as the machine does unless both sides have a `fence(SeqCst)`: loom
+//! shows that such a fence is missing, but takes SeqCst *accesses* for AcqRel. Nor does loom satisfy a load before an earlier
+//! load. So show, for each line that a protocol needs, that the model fails without that line.
 
 pub use crate::prim::Mutant;
-pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
 #[cfg(test)]
 pub(crate) use barrier::switch_point;
 pub use host::{Local, SleepState};
 pub use schedule::note;
-pub use search::{Model, grant_threads, refuse_threads};
+pub use search::{Model, grant_threads, have_cpus, refuse_threads};
 #[cfg(test)]
 pub(crate) use stack::reserved_stacks;
 pub use stack::{ModelStack, StackCache, limit_stacks};

@@ -1,8 +1,9 @@
-//! One model: how far loom searches, and what the model's host plays.
+//! One model: how far loom searches, and which world the model's host plays.
 
 use super::barrier::{REFUSED, RETAKER, Retaker, relies_on_entries, switch_point};
 use super::schedule;
 use crate::prim::{self, Machine};
+use crate::runtime::cpu_sets::CpuSet;
 use std::cell::Cell;
 use std::sync::Once;
 use std::time::Instant;
@@ -21,12 +22,14 @@ pub struct Model {
 thread_local! {
     /// Whether the model's busy Ps help each other.
     static HELPERS: Cell<bool> = const { Cell::new(false) };
-    /// How many more thieves find that the queue which they look at changes meanwhile.
+    /// How many more thieves find that the queue at which they look changes meanwhile.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
-    /// Whether loom weighs which goroutine others see an M run.
+    /// Whether loom explores which goroutine other threads see an M run.
     static WEIGHS: Cell<bool> = const { Cell::new(false) };
     /// In this execution no thread can be started any more.
     pub(super) static THREADS_REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// The CPUs that there are: a thread has those of them for which it has asked.
+    pub(super) static MACHINE: Cell<CpuSet> = const { Cell::new(CpuSet::ALL) };
     /// The functions around the switches of this execution's goroutines.
     pub(super) static SWITCH_HOOKS: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
 }
@@ -46,7 +49,7 @@ fn has_helpers() -> bool {
     HELPERS.get()
 }
 
-/// From here to `grant_threads`, or to the end of the execution, the host refuses each start of a thread of the library.
+/// Makes the host refuse each start of a thread of the library, until `grant_threads` or the end of the execution.
 pub fn refuse_threads() {
     THREADS_REFUSED.set(true);
 }
@@ -56,6 +59,13 @@ pub fn grant_threads() {
     THREADS_REFUSED.set(false);
 }
 
+/// From here to the end of the execution the machine has these CPUs.
+pub fn have_cpus(cpus: &[usize]) {
+    let mut machine = CpuSet::EMPTY;
+    cpus.iter().for_each(|&cpu| machine.add(cpu));
+    MACHINE.set(machine);
+}
+
 impl Default for Model {
     fn default() -> Self {
         Self::new()
@@ -63,7 +73,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Two preemptions; three when the environment has `GMP_LOOM_FULL`.
+    /// Makes a model with two preemptions; three if the environment has `GMP_LOOM_FULL`.
     pub fn new() -> Self {
         let preemptions = if std::env::var_os("GMP_LOOM_FULL").is_some() { 3 } else { 2 };
         Model {
@@ -82,7 +92,7 @@ impl Model {
         self
     }
 
-    /// As `preemptions`, with one more when the environment has `GMP_LOOM_FULL`.
+    /// Returns the same as `preemptions`, with one more if the environment has `GMP_LOOM_FULL`.
     pub fn preemptions_by_default(self, bound: usize) -> Self {
         let more = usize::from(std::env::var_os("GMP_LOOM_FULL").is_some());
         self.preemptions(bound + more)
@@ -94,52 +104,52 @@ impl Model {
         self
     }
 
-    /// A thread of the model plays a retaker, which takes Ps away from running goroutines.
+    /// Says that a thread of the model plays a retaker, which takes Ps away from running goroutines.
     pub fn with_retaker(mut self) -> Self {
         self.retaker = Retaker::Heavy;
         self
     }
 
-    /// As `with_retaker`, over a host that has no barrier for all threads.
+    /// Does the same as `with_retaker`, over a host that has no barrier for all threads.
     pub fn with_retaker_that_fences(mut self) -> Self {
         self.retaker = Retaker::Fences;
         self
     }
 
-    /// As `with_retaker`, over a host that refuses the barrier from the first time on.
+    /// Does the same as `with_retaker`, over a host that refuses the barrier from the first time on.
     pub fn with_retaker_that_is_refused(mut self) -> Self {
         self.retaker = Retaker::Refused;
         self
     }
 
-    /// Busy Ps help each other, before each goroutine and whatever their ages.
+    /// Makes busy Ps help each other, before each goroutine and whatever the ages of their queues.
     pub fn with_helpers(mut self) -> Self {
         self.helpers = true;
         self
     }
 
-    /// In each execution the first `count` thieves find that the owner of what they would take is at work.
+    /// Makes the first `count` thieves of each execution find that the owner is at work on the queue from which they would
+    /// take.
     pub fn with_refusals(mut self, count: u32) -> Self {
         self.refusals = count;
         self
     }
 
-    /// loom also chooses which goroutine other threads see an M run, among the values that the orderings permit.
-    /// Without this, they see what was written last.
+    /// Makes loom also choose which goroutine other threads see an M run, among the values that the orderings permit. Without
+    /// this, they see the value that was written last.
     pub fn weighing_single_writers(mut self) -> Self {
         self.weighs = true;
         self
     }
 
-    /// Runs `f` in every schedule within the bounds, prints how many schedules there were, and returns that number. When
-    /// the environment has `GMP_LOOM_MOST`, no bound is above that number: so a failure that needs few preemptions is found
-    /// before those that need more.
+    /// Runs `f` in every schedule within the bounds, prints how many schedules there were, and returns that number. If the
+    /// environment has `GMP_LOOM_MOST`, no bound is above that number, so a failure that needs few preemptions is found before
+    /// those that need more.
     ///
     /// # Panics
-    /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two
-    /// accesses that nothing orders. The events of that schedule are printed before. Where a destructor then meets a loom that
-    /// has failed, the process is aborted: a test that a model fails runs the model in a process of its own, as
-    /// `docs/models.md` shows.
+    /// In the first schedule in which `f`, or anything that it started, panics, blocks for ever, or makes two accesses that
+    /// nothing orders. The events of that schedule are printed before. If a destructor then meets a loom that has failed, the
+    /// process is aborted: a test that a model fails runs the model in a process of its own, as `docs/models.md` shows.
     pub fn check(&self, name: &str, f: impl Fn() + Send + Sync + 'static) -> usize {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -177,6 +187,7 @@ impl Model {
             REFUSALS.set(refusals);
             REFUSED.set(false);
             THREADS_REFUSED.set(false);
+            MACHINE.set(CpuSet::ALL);
             SWITCH_HOOKS.set(std::ptr::null());
             f();
         });

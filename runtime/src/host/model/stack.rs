@@ -2,14 +2,13 @@
 
 use super::host::Local;
 use super::{ModelHost, schedule};
-use crate::g::{self, GRef};
-use crate::host::{EXIT, Frames, Stack};
-use crate::m::Window;
-use crate::stack::switch::{Coro, End};
+use crate::g::GRef;
+use crate::host::{EXIT, Stack};
+use crate::stack::switch::Coro;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
-/// From here on the host has `count` stacks for the runtime, besides those in use. `cached` says whether the Ps have caches
+/// Leaves the host `count` stacks for the runtime from here on, besides those in use. `cached` says whether the Ps have caches
 /// of them.
 pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
     let host = &runtime.sched().host;
@@ -18,7 +17,7 @@ pub fn limit_stacks(runtime: &crate::Runtime, count: usize, cached: bool) {
     host.short_of_stacks.store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// How many goroutines have a stack, or are to get one, as the runtime's host counts them.
+/// Returns how many goroutines have a stack, or will get one, as the runtime's host counts them.
 #[cfg(test)]
 pub(crate) fn reserved_stacks(sched: &crate::sched::Sched<ModelHost>) -> usize {
     sched.host.reserved.load(std::sync::atomic::Ordering::Relaxed)
@@ -28,7 +27,7 @@ pub(crate) fn reserved_stacks(sched: &crate::sched::Sched<ModelHost>) -> usize {
 #[derive(Default)]
 pub struct StackCache {
     pub(super) real: crate::stack::pool::StackCache,
-    /// Where stacks are limited: those that lie in this cache.
+    /// If stacks are limited: how many of them this cache has.
     pub(super) spare: usize,
 }
 
@@ -50,7 +49,7 @@ pub struct ModelStack {
 unsafe impl Send for ModelStack {}
 
 impl Stack<Local> for ModelStack {
-    unsafe fn resume(&mut self, local: &Local, g: *mut ()) -> usize {
+    unsafe fn resume(&self, local: &Local, g: *mut ()) -> usize {
         let word = g.expose_provenance();
         // SAFETY: the scheduler resumes goroutines of its own.
         let g = unsafe { GRef::<ModelHost>::from_raw(g.cast()) };
@@ -72,36 +71,8 @@ impl Stack<Local> for ModelStack {
         }
     }
 
-    fn fetch(&self) {
-        self.coro.fetch();
+    #[inline(always)]
+    fn coro(&self) -> &Coro {
+        &self.coro
     }
-
-    fn depth(&self) -> Option<usize> {
-        self.coro.depth()
-    }
-
-    fn touched(&self) -> Option<usize> {
-        self.coro.touched()
-    }
-
-    fn forget(&self) {
-        self.coro.forget();
-    }
-
-    unsafe fn frames(&self, frames: &mut Frames) {
-        // SAFETY: by this function's contract.
-        unsafe { self.coro.frames(frames) };
-    }
-}
-
-pub(super) unsafe extern "C" fn entry(word: usize) -> End {
-    crate::stack::annotate::begun();
-    // SAFETY: `resume` passed the goroutine, whose M holds it.
-    let g = unsafe { GRef::<ModelHost>::from_raw(std::ptr::with_exposed_provenance_mut(word)) };
-    g::root(g);
-    let window = Window::<ModelHost>::enter().expect("entry: a goroutine runs on an M");
-    let home = &raw const window.m().local.home;
-    crate::stack::annotate::end(&window.m().local.home.told);
-    std::mem::forget(window);
-    End { home, word: EXIT }
 }

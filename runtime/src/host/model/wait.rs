@@ -18,7 +18,7 @@ impl Waiter {
 
     /// Lets the owner go on. Only after a won claim.
     pub fn ready(self) {
-        self.0.ready();
+        self.0.claimed().ready();
     }
 
     /// Claims the wait and readies its owner. Returns `false` if another waker was first.

@@ -1,6 +1,6 @@
 //! The CPUs on which a thread may run.
 
-use super::thread::Starting;
+use super::thread::spawn_scoped;
 use crate::runtime::cpu_sets::CpuSet;
 use std::io;
 
@@ -20,23 +20,18 @@ pub(super) fn get(thread: u32) -> io::Result<CpuSet> {
     Ok(cpus)
 }
 
-/// Sets the CPUs on which a thread of the process may run. The kernel leaves out of them what the thread's cgroup has not, and
-/// refuses a set of which nothing is left.
+/// Sets the CPUs on which a thread of the process may run. The kernel leaves out CPUs that the thread's cgroup does not have,
+/// and refuses a set of which none is left.
 pub(super) fn set(thread: u32, cpus: &CpuSet) -> io::Result<()> {
     let words = &cpus.0;
     // SAFETY: the call reads as many bytes as the set has; otherwise as in `get`.
     done(unsafe { libc::sched_setaffinity(thread as libc::pid_t, size_of_val(words), words.as_ptr().cast()) })
 }
 
-/// Returns the CPUs that a thread has which has asked for `cpus`: one of its own, so that no other is moved.
+/// Returns the CPUs that a thread has after it has asked for `cpus`: a thread made for this, so that no other one is moved.
 pub(super) fn on_trial(cpus: &CpuSet) -> io::Result<CpuSet> {
-    let (builder, starting) = Starting::begin("gmp-trial", None)?;
-    let tries = move || {
-        drop(starting);
-        set(0, cpus).and_then(|()| get(0))
-    };
     std::thread::scope(|scope| {
-        let trial = builder.spawn_scoped(scope, tries)?;
+        let trial = spawn_scoped(scope, "gmp-trial", || set(0, cpus).and_then(|()| get(0)))?;
         trial.join().unwrap_or_else(|_| Err(io::Error::other("the trial has panicked")))
     })
 }

@@ -1,52 +1,87 @@
-//! Calls that a thread of a runtime is not to make: of foreign wakers, and drops of what is foreign.
+//! Calls that a thread of a runtime must not make: of foreign wakers, and drops of foreign values.
 //!
-//! They stand in one queue of the process. One thread, the *caller*, takes one after the other out and makes it. A call may
-//! block for as long as it likes, and holds up those behind it for a moment only: as long as calls wait, at least one thread
-//! *stands by*. It looks every `patience`. If the caller has not come back from a call in between, the thread is the caller
-//! from then on. The old caller stands by when it comes back, or ends if no call waits.
+//! The calls are in one queue of the process. One thread, the *caller*, takes one after the other out and makes it. A call may
+//! block for as long as it likes, but holds up the calls behind it only for a moment: as long as calls wait, at least one
+//! thread *stands by*. That thread looks every `patience`. If the caller has not come back from its call since the last look,
+//! the thread that stands by is the caller from then on. The old caller stands by when it comes back, or ends if no call waits.
 //!
-//! So short calls, however many, take two threads; and calls that block take as many as block at a time. *The obvious way* is a
-//! thread for each call. A runtime that ends has a call for each task that it has found; these were as many threads at once.
+//! So short calls, however many, take two threads, and calls that block take as many threads as calls block at a time. *The
+//! obvious way* is a thread for each call. But a runtime that ends has a call for each task that it has found: that would be as
+//! many threads at once.
 //!
-//! Where no thread can be started, the thread that asks makes the calls itself that it finds in the queue. Where the caller is
-//! refused a thread to stand by, calls wait for the caller's next one, or for the next thread that asks.
+//! If no thread can be started, the calls stay in the queue for the next thread that asks, or until `ask_again` is called: the
+//! layer above looks after that (`sched/calls.rs`). The thread that asks makes none of them itself; if it may make its own
+//! call, it takes that call back. If the caller is refused a thread to stand by, it says so (`refused`): then calls may wait
+//! for the caller's next try, or for `ask_again`.
 
-use super::thread::Starting;
+use super::thread::spawn;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So long a call may hold up the others. A waker that queues its task and wakes a thread takes some microseconds.
+/// How long a call may hold up the others. A waker that queues its task and wakes a thread takes some microseconds.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 static ASIDE: Aside = Aside::new(PATIENCE);
 
-/// Runs `f` on a thread of no runtime's, or on the caller's if no thread can be started.
-pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static) {
-    ASIDE.run(Box::new(f));
+/// Runs `f` on a thread that belongs to no runtime.
+///
+/// # Errors
+/// If no thread can be started: then `f` waits for one, and the error is its number. `refused` is called if a thread to stand
+/// by is refused later: without a lock, on the thread that makes the calls.
+pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64> {
+    ASIDE.run(Box::new(f), refused)
 }
 
-type Call = Box<dyn FnOnce() + Send>;
+/// Takes back a call that waits.
+pub(crate) fn take_back(number: u64) -> Option<Call> {
+    ASIDE.take_back(number)
+}
+
+/// Returns `true` if calls may wait because a thread was refused.
+pub(crate) fn calls_wait() -> bool {
+    // Relaxed: a hint, the lock decides.
+    ASIDE.refused.load(Relaxed)
+}
+
+/// Asks once more for a thread for calls that wait.
+///
+/// # Errors
+/// If the thread is refused.
+pub(crate) fn ask_again() -> io::Result<()> {
+    ASIDE.ask_again()
+}
+
+pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
 struct Aside {
     patience: Duration,
     queue: Mutex<Queue>,
-    /// A thread that stands by has something to do.
+    /// A thread was refused, and calls may wait since then. Written under the lock. Only an `ask_again` that finds no call
+    /// clears it: a start that succeeds says nothing about another start that is refused at the same time.
+    refused: AtomicBool,
+    /// Notified when a thread that stands by has something to do.
     changed: Condvar,
 }
 
 struct Queue {
-    calls: VecDeque<Call>,
+    /// Each with its number.
+    calls: VecDeque<(u64, Call)>,
+    /// How many calls there have been.
+    asked: u64,
     /// The number of the caller, if there is one.
     caller: Option<u64>,
     /// How many callers there have been.
     callers: u64,
     /// How many calls have begun.
     begun: u64,
-    /// How many threads stand by, with those that are being started.
+    /// How many threads stand by, including those that are being started.
     standing: usize,
+    /// The function to call if the caller is refused a thread, from the last asker.
+    tell: Option<fn()>,
 }
 
 impl Queue {
@@ -59,8 +94,17 @@ impl Queue {
 
 impl Aside {
     const fn new(patience: Duration) -> Self {
-        let queue = Queue { calls: VecDeque::new(), caller: None, callers: 0, begun: 0, standing: 0 };
-        Aside { patience, queue: Mutex::new(queue), changed: Condvar::new() }
+        let queue = Queue {
+            calls: VecDeque::new(),
+            asked: 0,
+            caller: None,
+            callers: 0,
+            begun: 0,
+            standing: 0,
+            tell: None,
+        };
+        let refused = AtomicBool::new(false);
+        Aside { patience, queue: Mutex::new(queue), refused, changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -68,47 +112,57 @@ impl Aside {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&'static self, call: Call) {
+    fn run(&'static self, call: Call, tell: fn()) -> Result<(), u64> {
         let mut queue = self.lock();
-        queue.calls.push_back(call);
+        queue.tell = Some(tell);
+        queue.asked += 1;
+        let number = queue.asked;
+        queue.calls.push_back((number, call));
         if queue.standing > 0 {
             if queue.caller.is_none() {
                 self.changed.notify_one();
             }
-            return;
+            return Ok(());
         }
+        self.start(queue).map_err(|_refused| number)
+    }
+
+    fn take_back(&self, number: u64) -> Option<Call> {
+        let mut queue = self.lock();
+        let at = queue.calls.iter().position(|call| call.0 == number)?;
+        queue.calls.remove(at).map(|call| call.1)
+    }
+
+    fn ask_again(&'static self) -> io::Result<()> {
+        let queue = self.lock();
+        if queue.calls.is_empty() {
+            // Relaxed: a hint, the lock decides.
+            self.refused.store(false, Relaxed);
+            return Ok(());
+        }
+        if queue.standing > 0 {
+            // A thread stands by, or is being started, which may still be refused.
+            return Ok(());
+        }
+        self.start(queue)
+    }
+
+    /// Starts a thread that stands by. It counts from here on, and others rely on it: if it is refused, their calls wait, as
+    /// the caller's does.
+    fn start(&'static self, mut queue: MutexGuard<'static, Queue>) -> io::Result<()> {
         queue.standing += 1;
         drop(queue);
-        if self.start().is_err() {
-            self.call_here();
+        let started = spawn("gmp-aside", None, || self.stand_by()).map(drop);
+        if started.is_err() {
+            let mut queue = self.lock();
+            queue.standing -= 1;
+            // Relaxed: a hint, the lock decides.
+            self.refused.store(true, Relaxed);
         }
+        started
     }
 
-    /// Starts a thread that stands by. It is among those that stand by already.
-    fn start(&'static self) -> io::Result<()> {
-        let (builder, starting) = Starting::begin("gmp-aside", None)?;
-        let body = move || {
-            drop(starting);
-            self.stand_by();
-        };
-        builder.spawn(body).map(drop)
-    }
-
-    /// No thread can be started. Others may have relied on that thread, so this makes their calls, too; a caller, if there is
-    /// one, goes on beside this.
-    #[cold]
-    fn call_here(&self) {
-        let mut queue = self.lock();
-        queue.standing -= 1;
-        for _ in 0..queue.calls.len() {
-            let Some(call) = queue.calls.pop_front() else { return };
-            drop(queue);
-            make(call);
-            queue = self.lock();
-        }
-    }
-
-    /// The body of a thread, which is among those that stand by.
+    /// The body of a thread, which counts as standing by.
     fn stand_by(&'static self) {
         let mut queue = self.lock();
         while !queue.calls.is_empty() {
@@ -133,22 +187,25 @@ impl Aside {
     }
 
     /// Makes calls until there is none in the queue, or another thread is the caller.
-    fn call_all<'a>(&'static self, mut queue: MutexGuard<'a, Queue>, me: u64) -> MutexGuard<'a, Queue> {
+    fn call_all(&'static self, mut queue: MutexGuard<'static, Queue>, me: u64) -> MutexGuard<'static, Queue> {
         while queue.caller == Some(me) {
-            let Some(call) = queue.calls.pop_front() else {
+            let Some((_, call)) = queue.calls.pop_front() else {
                 queue.caller = None;
-                // They end.
+                // The threads that stand by end.
                 self.changed.notify_all();
                 break;
             };
             queue.begun += 1;
-            let alone = !queue.calls.is_empty() && queue.standing == 0;
-            queue.standing += usize::from(alone);
-            drop(queue);
-            // Without a thread that stands by the others wait for this call, or for the next thread that asks.
-            let refused = alone && self.start().is_err();
-            if refused {
-                self.lock().standing -= 1;
+            if !queue.calls.is_empty() && queue.standing == 0 {
+                // Without a thread that stands by, the other calls wait for this one, or for the next thread that asks.
+                let tell = queue.tell;
+                if self.start(queue).is_err()
+                    && let Some(tell) = tell
+                {
+                    tell();
+                }
+            } else {
+                drop(queue);
             }
             make(call);
             queue = self.lock();
@@ -157,7 +214,7 @@ impl Aside {
     }
 }
 
-/// A panic of it ends here; the panic hook has printed it.
+/// Makes a call. A panic of the call ends here; the panic hook has printed it.
 fn make(call: Call) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
         // The drop of the payload might panic again.
@@ -182,13 +239,18 @@ mod tests {
     fn many_calls_take_two_threads() {
         let (aside, by) = (aside(Duration::MAX), Arc::new(Mutex::new(HashSet::new())));
         let ((begin, begins), (done, is_done)) = (channel::<()>(), channel());
-        aside.run(Box::new(move || begins.recv().unwrap()));
+        aside.run(Box::new(move || begins.recv().unwrap()), || {}).unwrap();
         for _ in 0..200 {
             let (by, done) = (Arc::clone(&by), done.clone());
-            aside.run(Box::new(move || {
-                by.lock().unwrap().insert(thread::current().id());
-                done.send(()).unwrap();
-            }));
+            aside
+                .run(
+                    Box::new(move || {
+                        by.lock().unwrap().insert(thread::current().id());
+                        done.send(()).unwrap();
+                    }),
+                    || {},
+                )
+                .unwrap();
         }
         let standing = aside.lock().standing;
         assert!(standing <= 1, "{standing} threads stand by");
@@ -207,14 +269,19 @@ mod tests {
         for n in 0..20 {
             let (tell, next) = channel();
             let (told, done) = (std::mem::replace(&mut told, next), done.clone());
-            aside.run(Box::new(move || {
-                told.recv().unwrap();
-                let _first_has_gone = tell.send(());
-                done.send(n).unwrap();
-            }));
+            aside
+                .run(
+                    Box::new(move || {
+                        told.recv().unwrap();
+                        let _first_has_gone = tell.send(());
+                        done.send(n).unwrap();
+                    }),
+                    || {},
+                )
+                .unwrap();
         }
-        // Behind them all.
-        aside.run(Box::new(move || first.send(()).unwrap()));
+        // After all of them.
+        aside.run(Box::new(move || first.send(()).unwrap()), || {}).unwrap();
         let mut all: Vec<_> = (0..20).map(|_| is_done.recv().unwrap()).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..20));
@@ -224,8 +291,8 @@ mod tests {
     #[test]
     fn a_call_that_panics_holds_no_other_up() {
         let (aside, (done, is_done)) = (aside(Duration::MAX), channel());
-        aside.run(Box::new(|| std::panic::resume_unwind(Box::new("call"))));
-        aside.run(Box::new(move || done.send(()).unwrap()));
+        aside.run(Box::new(|| std::panic::resume_unwind(Box::new("call"))), || {}).unwrap();
+        aside.run(Box::new(move || done.send(()).unwrap()), || {}).unwrap();
         is_done.recv().unwrap();
     }
 }

@@ -1,21 +1,22 @@
 //! `membarrier`: a full barrier on every running thread of the process, asked for by one of them.
 //!
-//! With `membarrier` a plain store and a load are enough on the side that runs all the time (`m/mod.rs`). A process
-//! registers once for the expedited form (Linux 4.14), which interrupts only the CPUs that run the process's threads. A
-//! sandbox may refuse `membarrier`, from the beginning or from any moment on: from then on each M that acquires a P enters
-//! behind fences. A retaker still tries `membarrier` for an M that has held its P since before.
+//! With `membarrier` a plain store and a load are enough on the side that runs often (`m/mod.rs`). A process registers once for
+//! the expedited form (Linux 4.14), which interrupts only the CPUs that run the process's threads. A sandbox may refuse
+//! `membarrier`, from the beginning or from any moment on: from then on each M that acquires a P enters behind fences. A
+//! retaker still tries `membarrier` for an M that has held its P since before.
 //!
-//! *When `membarrier` is refused*, Ms that count on it already need a substitute: a thread that is switched out
-//! passes a full barrier. So a visitor that runs on each CPU on which an M's thread may run has had that thread
-//! switched out, or has found it not running.
+//! *When `membarrier` is refused*, Ms that count on it already need a substitute: a thread that is switched out passes a full
+//! barrier. So a visitor that has run on each CPU on which an M's thread may run has had that thread switched out, or has found
+//! it not running.
 //!
-//! A visit may take for ever: a CPU may be kept by threads of a real-time class, behind which the visitor waits. The
-//! visitor can't leave such a CPU out, as the M's thread may be the one that keeps the CPU, or may run there whenever
-//! it is let. So the visitor is a thread of its own, for which the monitor waits up to a limit; after that there is
-//! no barrier, as where a visit is refused. There is one visitor at a time: while it waits for a CPU no other sets
-//! out, and no retaker waits.
+//! A visit may take for ever: threads of a real-time class may keep a CPU for which the visitor waits. The visitor can't leave
+//! such a CPU out, as the M's thread may be the one that keeps the CPU, or may run there whenever it gets the CPU. So the
+//! visitor is a thread of its own, for which the monitor waits up to a limit; after that there is no barrier, as if the visit
+//! was refused. There is one visitor at a time: while it waits for a CPU no other visitor sets out, and no retaker waits.
 
-use super::thread::Starting;
+use super::affinity;
+use super::thread::spawn;
+use crate::runtime::cpu_sets::{CPUS, CpuSet};
 use std::io;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering, Ordering::Relaxed, fence};
@@ -46,38 +47,38 @@ pub(crate) fn register() {
 /// Returns `true` if `membarrier` works in this process, as far as is known.
 #[inline]
 pub(crate) fn exists() -> bool {
-    // Relaxed: an M that reads an old answer says so in the hand-off word.
+    // Relaxed: an M that reads an old answer notes that answer in the hand-off word.
     EXISTS.load(Relaxed)
 }
 
-/// Has all threads pass a full barrier.
+/// Makes all threads pass a full barrier.
 pub(crate) fn heavy() -> io::Result<()> {
     // Relaxed: as in `exists`.
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).inspect_err(|_| EXISTS.store(false, Relaxed))
 }
 
-/// Has the calling thread pass a full fence, and all other running threads of the process a barrier. Returns `false` where the
-/// kernel refuses the latter. For a lock, for which a thread may sleep before the process has a runtime; that there was a
-/// refusal is left to the next retaker to find and to tell.
+/// Makes the calling thread pass a full fence, and all other running threads of the process a barrier. Returns `false` if the
+/// kernel refuses the barrier. For a lock, for which a thread may sleep before the process has a runtime; the next retaker
+/// finds and reports the refusal.
 pub(crate) fn pass_by_all() -> bool {
     register();
     let passed = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED).is_ok();
-    // SeqCst: the caller's fence, also where the kernel has made none; the caller names its partner.
+    // SeqCst: the caller's fence, even if the kernel has made none; the caller names its partner.
     fence(Ordering::SeqCst);
     passed
 }
 
-/// How long a visit to all CPUs may take. Where each CPU is busy with threads of the visitor's class the kernel has
-/// the visitor wait for some milliseconds at each.
+/// How long a visit to all CPUs may take. If each CPU is busy with threads of the visitor's class, the kernel makes the visitor
+/// wait for some milliseconds at each.
 const VISIT_LIMIT: Duration = Duration::from_millis(500);
 
-/// Has `thread` and the caller pass a full barrier, by a visit to each CPU on which `thread` may run. Returns `false` if the
+/// Makes `thread` and the caller pass a full barrier, by a visit to each CPU on which `thread` may run. Returns `false` if the
 /// kernel does not let a thread of the process go to one of these CPUs, or the visitor does not arrive in time.
 ///
 /// If `thread`'s set of CPUs changes meanwhile, or it moves to another CPU, that is a switch as well.
 pub(crate) fn visit_cpus_of(thread: u32) -> bool {
     static VISITS: Visits = Visits::new();
-    let visit = move || affinity(thread as libc::pid_t).is_ok_and(|cpus| visit(&cpus, |_| ()));
+    let visit = move || affinity::get(thread).is_ok_and(|cpus| visit(&cpus, |_| ()));
     // SeqCst: orders what the caller did before; partner the switch of `thread` on its last CPU.
     fence(Ordering::SeqCst);
     let passed = VISITS.within(VISIT_LIMIT, visit);
@@ -104,17 +105,14 @@ impl Visits {
             return false;
         }
         let (tell, hear) = sync_channel(1);
-        let visitor = move |starting| {
-            drop(starting);
+        let visitor = move || {
             let passed = visit();
             // Before the answer is sent: a caller that has the answer may ask for the next visit at once.
             self.under_way.store(false, Relaxed);
             // The caller no longer listens after the limit.
             let _heard = tell.send(passed);
         };
-        let started = Starting::begin("gmp-visitor", None)
-            .and_then(|(builder, starting)| builder.spawn(move || visitor(starting)));
-        if started.is_err() {
+        if spawn("gmp-visitor", None, visitor).is_err() {
             self.under_way.store(false, Relaxed);
             return false;
         }
@@ -124,38 +122,17 @@ impl Visits {
 
 /// Runs the calling thread on each of these CPUs, and calls `there` on each. The thread stays on the last one.
 /// Returns `false` if the thread may not run on one of them.
-fn visit(cpus: &libc::cpu_set_t, mut there: impl FnMut(usize)) -> bool {
-    (0..libc::CPU_SETSIZE as usize)
-        // SAFETY: the number is below the set's size.
-        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, cpus) })
-        .all(|cpu| {
-            // SAFETY: a set of bits, for which zeros are no CPU.
-            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-            // SAFETY: the number is below the set's size.
-            unsafe { libc::CPU_SET(cpu, &mut one) };
-            // `set_affinity` returns when the calling thread runs on that CPU.
-            let arrived = set_affinity(&one);
-            if arrived {
-                there(cpu);
-            }
-            arrived
-        })
-}
-
-fn affinity(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
-    // SAFETY: a set of bits, for which zeros are no CPU.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes the set that we pass.
-    match unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) } {
-        0 => Ok(set),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Sets the CPUs of the calling thread.
-fn set_affinity(set: &libc::cpu_set_t) -> bool {
-    // SAFETY: the call reads the set that we pass.
-    unsafe { libc::sched_setaffinity(0, size_of_val(set), set) == 0 }
+fn visit(cpus: &CpuSet, mut there: impl FnMut(usize)) -> bool {
+    (0..CPUS).filter(|&cpu| cpus.has(cpu)).all(|cpu| {
+        let mut one = CpuSet::EMPTY;
+        one.add(cpu);
+        // `set` returns when the calling thread runs on that CPU.
+        let arrived = affinity::set(0, &one).is_ok();
+        if arrived {
+            there(cpu);
+        }
+        arrived
+    })
 }
 
 #[cfg(test)]
@@ -172,7 +149,7 @@ mod tests {
     /// CPUs change.
     #[test]
     fn each_cpu_is_visited() {
-        let own = affinity(0).unwrap();
+        let own = affinity::get(0).unwrap();
         let visitor = std::thread::spawn(move || {
             let mut visited = Vec::new();
             assert!(visit(&own, |cpu| {
@@ -183,13 +160,9 @@ mod tests {
             visited
         });
         let visited = visitor.join().unwrap();
-        // SAFETY: a set, and numbers below its size.
-        assert_eq!(visited.len(), unsafe { libc::CPU_COUNT(&own) } as usize);
-        // SAFETY: a set, and numbers below its size.
-        assert!(visited.iter().all(|&cpu| unsafe { libc::CPU_ISSET(cpu, &own) }));
+        assert!(visited.into_iter().eq((0..CPUS).filter(|&cpu| own.has(cpu))));
         assert!(visit_cpus_of(std::process::id()));
-        // SAFETY: two sets.
-        assert!(unsafe { libc::CPU_EQUAL(&own, &affinity(0).unwrap()) });
+        assert_eq!(own, affinity::get(0).unwrap());
     }
 
     /// A visitor that a CPU does not let run waits as long as that lasts. Fails by a hang where the caller waits as
@@ -213,11 +186,8 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_not_there_is_not_visited() {
-        // SAFETY: a set of bits, for which zeros are no CPU.
-        let mut none: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        let last = libc::CPU_SETSIZE as usize - 1;
-        // SAFETY: the number is below the set's size.
-        unsafe { libc::CPU_SET(last, &mut none) };
+        let mut none = CpuSet::EMPTY;
+        none.add(CPUS - 1);
         assert!(!visit(&none, |cpu| unreachable!("on CPU {cpu}")));
         assert!(!visit_cpus_of(u32::MAX >> 1), "of a thread that is not there");
     }

@@ -1,6 +1,6 @@
 //! The bare switch, for the benches.
 
-use super::{GUARD, StackCache, StackPool};
+use crate::stack::pool::{GUARD, StackCache, StackPool};
 use crate::stack::switch::{self, Coro, End, Home};
 use std::ptr::{from_ref, with_exposed_provenance};
 
@@ -14,7 +14,7 @@ pub struct Switch {
     cache: StackCache,
 }
 
-/// The word of the last resume, which has the entry return.
+/// The word of the last resume, on which the entry returns.
 const END: usize = 0;
 
 /// The first resume's word is the address of the home.
@@ -53,7 +53,7 @@ impl Switch {
 
     #[inline(always)]
     fn resume(&mut self, word: usize) {
-        let coro = self.coro.as_mut().expect("resume: it is there until the drop");
+        let coro = self.coro.as_ref().expect("resume: it is there until the drop");
         // SAFETY: the entry has not returned, END is the drop's; nothing else is resumed with this home.
         unsafe { coro.resume(&self.home, word) };
     }
@@ -69,7 +69,7 @@ impl Drop for Switch {
     }
 }
 
-/// How often threads called the futex to sleep or to wake, but for the monitor.
+/// Returns how often threads other than the monitor called the futex to sleep or to wake.
 #[cfg(gmp_policies)]
 pub(crate) fn futex_calls() -> u64 {
     super::thread::FUTEX_CALLS.load(std::sync::atomic::Ordering::Relaxed)

@@ -1,15 +1,14 @@
-//! What `tools/gmp-gdb.py` reads of a process, running or dead: where the Gs lie, and where in a G its fields are.
+//! The data that `tools/gmp-gdb.py` reads from a process, running or dead: where the Gs are, and where in a G its fields are.
 //!
-//! A release build has no type information, and a stopped process can't be asked. So this table says it, one word for
-//! each fact, in an order on which the script relies. The chunks of all pools are in one list, which only a debugger
-//! reads.
+//! A release build has no type information, and a stopped process can't be asked. So this table has one word for each fact, in
+//! an order on which the script relies. The chunks of all pools are in one list, which only a debugger reads.
 
 use super::{Native, NativeStack};
 use crate::g::pool::GPool;
 use crate::g::{Birth, G};
 use crate::prim::capacity::G_CHUNK;
 use crate::prim::{Mutex, Rank};
-use crate::sched::park::WaitReason as Why;
+use crate::sched::park::WaitReason;
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -32,7 +31,7 @@ struct Table {
     reason: usize,
     /// Null while the goroutine has no stack.
     stack_top: usize,
-    /// The saved stack pointer; `usize::MAX` where the backend does not tell.
+    /// The saved stack pointer; `usize::MAX` if the backend does not give it.
     sp: usize,
     reasons: *const &'static str,
     reasons_len: usize,
@@ -56,72 +55,19 @@ static TABLE: Table = Table {
     reason: offset_of!(G<Native>, reason),
     stack_top: offset_of!(G<Native>, stack) + TOP,
     sp: SP.saturating_add(offset_of!(G<Native>, stack)),
-    reasons: REASONS.as_ptr(),
-    reasons_len: REASONS.len(),
+    reasons: WaitReason::TEXTS.as_ptr(),
+    reasons_len: WaitReason::TEXTS.len(),
 };
 
 /// In a NativeStack: a word that is null in no stack, and the saved stack pointer.
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 const TOP: usize = offset_of!(NativeStack, coro.stack.top);
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 const SP: usize = offset_of!(NativeStack, coro.sp);
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 const TOP: usize = offset_of!(NativeStack, coro.link);
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 const SP: usize = usize::MAX;
-
-const REASONS: &[&str] = &{
-    let mut texts = [""; WHYS.len()];
-    let mut at = 0;
-    while at < WHYS.len() {
-        assert!(WHYS[at] as usize == at, "not in the order of the enum");
-        texts[at] = WHYS[at].as_str();
-        at += 1;
-    }
-    texts
-};
-
-/// Declares `WHYS`. A reason that is not listed does not compile: the script would print a number for it.
-macro_rules! whys {
-    ($($why:ident)*) => {
-        const WHYS: &[Why] = &[$(Why::$why),*];
-        const _: fn(Why) = |why| match why {
-            $(Why::$why => {})*
-        };
-    };
-}
-
-// In the order of the enum.
-whys! {
-    None
-    Join
-    Sleep
-    IoRead
-    IoWrite
-    IoLock
-    IoClose
-    Event
-    Park
-    Future
-    ChanReceive
-    ChanSend
-    Select
-    Never
-    Scope
-    Fork
-    Main
-    End
-    Mutex
-    RwLockRead
-    RwLockWrite
-    Condvar
-    Once
-    Barrier
-    WaitGroup
-    Semaphore
-    FileLine
-    LookupLine
-}
 
 /// Gs in a row, and the pool that owns them.
 #[repr(C)]
@@ -135,20 +81,20 @@ unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Rank::Debugger, Vec::new());
 
-/// Lists a chunk that a pool has got.
+/// Adds a chunk that a pool has got to the list.
 pub(super) fn show(pool: *const GPool<Native>, gs: NonNull<G<Native>>) {
     change(|chunks| chunks.push(Chunk { gs: gs.as_ptr(), pool }));
 }
 
-/// Takes the chunks of a pool off the list, as the pool is closed.
+/// Takes the chunks of a pool off the list, when the pool is closed.
 pub(super) fn hide(pool: *const GPool<Native>) {
     change(|chunks| chunks.retain(|chunk| chunk.pool != pool));
 }
 
 fn change(f: impl FnOnce(&mut Vec<Chunk>)) {
     let mut chunks = CHUNKS.lock();
-    // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. The list is empty while
-    // the Vec moves.
+    // Relaxed, all of them: a debugger stops the threads, and reads what they have executed. The list is empty while the Vec
+    // may move.
     TABLE.chunks_len.store(0, Relaxed);
     // SeqCst: for the compiler. A debugger is no thread, and needs no partner.
     compiler_fence(SeqCst);
@@ -165,7 +111,7 @@ mod tests {
     use crate::g::GRef;
 
     /// Fails if the script would take a goroutine without a stack for one with a stack.
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    #[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
     #[test]
     fn without_a_stack_its_top_is_null() {
         assert_eq!(size_of::<Option<NativeStack>>(), size_of::<NativeStack>());

@@ -1,25 +1,26 @@
 //! The signals that an M's thread lets through, whatever mask the thread has inherited.
 //!
 //! A program that reads its signals by sigwait(3) or a signalfd blocks all of them in `main`, and every thread inherits that.
-//! The runtime needs two kinds of them. A fault whose signal is blocked ends the process by the kernel's default action,
-//! without the report of an overflow (SIGSEGV), or in its middle (SIGBUS, in a walk over frames). A thread that blocks the
-//! signal by which dumps ask does not say where it is. So an M lets these through from its beginning to its end, as Go's
-//! minit does with the signals of faults. All others stay as they were.
+//! The runtime needs two kinds of these signals. A fault whose signal is blocked ends the process by the kernel's default
+//! action, without the report of an overflow (SIGSEGV), or in the middle of the report (SIGBUS, in a walk over frames). A
+//! thread that blocks the signal by which dumps ask does not say where it is. So an M lets these signals through from its
+//! beginning to its end, as Go's minit does with the signals of faults. All other signals stay as they were.
 //!
 //! The signal of dumps is let through only after its handler was installed: the signal's default action would end the program.
-//! Where the program has an action for it, or no dump is to interrupt a thread (`dumpsignal=0`),
-//! this signal stays blocked, too. A program that reads this very signal by sigwait needs one of the two.
+//! If the program has an action for this signal, or dumps must not interrupt threads (`dumpsignal=0`), it stays blocked, too. A
+//! program that reads this very signal by sigwait needs one of the two.
 //!
-//! A thread of the program's that is an M for a time (`run_locked`) blocks afterwards what it has blocked before. What the
-//! program has done to other signals meanwhile stays.
+//! A thread of the program's that is an M for a time (`run_locked`) afterwards blocks again the signals that it has blocked
+//! before. Changes that the program makes to other signals meanwhile stay.
 
+use super::sample;
 use crate::host::Interrupts;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// For an M: the signals that its thread has blocked, and lets through for now.
+/// For an M: the signals that its thread had blocked, and lets through for now.
 pub(super) struct Mask(Cell<Option<libc::sigset_t>>);
 
 impl Mask {
@@ -46,7 +47,7 @@ impl Mask {
         self.0.set(opened.iter().any(Option::is_some).then(|| set_of(opened)));
     }
 
-    /// The calling thread, which is the one of `open`, is the M's no more.
+    /// The calling thread, which is the thread of `open`, is no longer the M's.
     pub(super) fn close(&self) {
         if let Some(opened) = self.0.take() {
             change(libc::SIG_BLOCK, &opened);
@@ -55,16 +56,10 @@ impl Mask {
 }
 
 /// Returns the signal of dumps, if the thread blocks it, and its handler is there to take it.
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 fn caught(interrupts: Interrupts, blocks: impl Fn(c_int) -> bool) -> Option<c_int> {
-    let signal = super::sample::signal();
+    let signal = sample::signal();
     let is_wanted = interrupts == Interrupts::Yes && blocks(signal);
-    (is_wanted && super::sample::catch().is_ok()).then_some(signal)
-}
-
-#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-fn caught(_interrupts: Interrupts, _blocks: impl Fn(c_int) -> bool) -> Option<c_int> {
-    None
+    (is_wanted && sample::catch().is_ok()).then_some(signal)
 }
 
 /// Lets a signal through on the calling thread. A signal handler may call this.

@@ -1,7 +1,7 @@
 //! The operating system: Linux threads, stacks, the context switch, the clock, the poller.
 //!
 //! Below the line: this code takes no decision of the scheduler. What the scheduler needs of an OS or a CPU is in this folder,
-//! in `stack/` (the context switch, the memory of stacks), in `prim/native.rs` and `prim/beds.rs` (locks that sleep, pauses)
+//! in `stack/` (the context switch, the memory of stacks), in `prim/native.rs` and `prim/buckets.rs` (locks that sleep, pauses)
 //! and in `gmp_netpoll::Poller`. The system calls of files, processes, signals and sockets are in `os/` and `net/sys.rs`.
 
 mod affinity;
@@ -17,32 +17,33 @@ mod frames;
 mod hook;
 mod mask;
 mod quit;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-mod sample;
 mod signals;
 mod slack;
+mod stack;
+mod stderr;
 mod symbols;
 mod thread;
 mod topology;
 mod watch;
 
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 mod overflow;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
+mod sample;
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 mod segment;
-
-mod stack;
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+mod without_frames;
 
 use crate::host::{
     Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
-    Symbol, Threads,
+    Symbol, Threads, entry,
 };
-use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, Relaxed, Release, settle_pause};
+use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, settle_pause};
 use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
-#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-use crate::stack::switch as segment;
+use crate::stack::pool::{StackCache, StackPool};
 use crate::stack::switch::{Coro, Home};
 pub(crate) use barrier::pass_by_all;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
@@ -50,70 +51,21 @@ use gmp_timers::Nanos;
 use mask::Mask;
 use signals::SignalStack;
 pub(crate) use stack::NativeStack;
-use stack::entry;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::fs::File;
-use std::io::{self, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
+use stderr::{remark, say, tell};
 use watch::Watched;
-
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) use crate::stack::switch::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK, StackCache, StackPool};
+use without_frames::{overflow, sample, segment};
 
-/// Writes a line to standard error, if possible. `eprintln!` would panic where the write fails.
-fn say(what: std::fmt::Arguments<'_>) {
-    tell(&format!("{what}\n"));
-}
-
-/// Writes to standard error, in one write if the kernel takes it whole. Not through std: a part of the program that hangs,
-/// about which this may report, may hold the lock of its `Stderr`. Where the descriptor is non-blocking, as any program that
-/// has the same open file may set it, this waits for a reader: for [`NOBODY_READS`] in all, and no more after a text that was
-/// given up, before another one was taken whole.
-fn tell(text: &str) {
-    // SAFETY: the descriptor belongs to standard error as long as the process lives; `ManuallyDrop` keeps it open.
-    let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
-    /// The last text was given up.
-    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-    let until = Instant::now() + if GIVEN_UP.load(Relaxed) { Duration::ZERO } else { NOBODY_READS };
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match (&*stderr).write(rest) {
-            Ok(0) => return,
-            Ok(written) => rest = &rest[written..],
-            Err(full) if full.kind() == io::ErrorKind::WouldBlock && has_room(libc::STDERR_FILENO, until) => {
-            }
-            Err(interrupted) if interrupted.kind() == io::ErrorKind::Interrupted => {}
-            Err(_nobody_listens) => return GIVEN_UP.store(true, Relaxed),
-        }
-    }
-    GIVEN_UP.store(false, Relaxed);
-}
-
-/// How long a report waits for a reader.
-const NOBODY_READS: Duration = Duration::from_secs(5);
-
-/// Waits until a write to the descriptor would not block, or it is so late: then the answer is `false`.
-fn has_room(fd: libc::c_int, until: Instant) -> bool {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one entry, which the kernel writes.
-        let polled = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as libc::c_int) };
-        if polled >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return polled > 0;
-        }
-    }
-}
-
-/// `settle` was called in this process.
+/// Whether `settle` was called in this process.
 static SETTLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns a seed that differs for each thread, and is never zero.
@@ -127,13 +79,15 @@ std::thread_local! {
     static THREAD_FRAME: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     static THREAD_TOKEN: OnceCell<Arc<dyn Any + Send + Sync>> = const { OnceCell::new() };
     static DICE: Cell<u32> = Cell::new(seed());
+    /// See `Threads::thread_id`; zero before its first call.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The functions around the switches of goroutines.
 static SWITCH_HOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How many descriptors one poll reports at most: as many goroutines as fit into the first cache, with their frames and the
-/// data that the kernel has for them (`docs/performance.md`).
+/// data that the kernel has for them (`docs/experiments.md`).
 const EVENTS: usize = 32;
 
 /// The operating system as one runtime uses it.
@@ -142,14 +96,13 @@ pub(crate) struct Native {
     stacks: StackPool,
 }
 
-/// What the host keeps for an M. Only the M's thread uses it, but for `watched`, which any thread may ask.
+/// The host's state for an M. Only the M's thread uses it, except for `watched`, which any thread may ask.
 pub(crate) struct Local {
     pub(crate) home: Home,
     events: RefCell<Events>,
     signals: SignalStack,
     mask: Mask,
     watched: Watched,
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     own_stack: sample::OwnStack,
 }
 
@@ -161,9 +114,15 @@ impl Default for Local {
             signals: SignalStack::new(),
             mask: Mask::new(),
             watched: Watched::default(),
-            #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
             own_stack: sample::OwnStack::new(),
         }
+    }
+}
+
+impl AsRef<Home> for Local {
+    #[inline(always)]
+    fn as_ref(&self) -> &Home {
+        &self.home
     }
 }
 
@@ -171,15 +130,14 @@ impl Native {
     /// # Errors
     /// When the kernel refuses the poller's descriptors.
     pub(crate) fn new(max_stack_bytes: Option<usize>, guard: usize) -> io::Result<Self> {
-        // Maps stacks: before there is a second thread, for which the kernel would interrupt another CPU.
+        // This maps stacks: before there is a second thread, as the kernel would then interrupt another CPU.
         hook::install();
-        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
         overflow::install();
         barrier::register();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
-    /// A wait that ends with an event, or at `limit`.
+    /// Waits until there is an event, or until `limit`.
     fn wait_for(&self, events: &mut Events, limit: Duration) -> io::Result<Woken> {
         let (until, mut left) = (clock::now().saturating_add(limit), limit);
         loop {
@@ -197,27 +155,59 @@ impl Threads for Native {
     type Local = Local;
     type SleepState = ();
     type Thread = std::thread::JoinHandle<()>;
-    type Announced = thread::Starting;
-    type ThreadId = std::thread::ThreadId;
+    type ThreadId = u64;
 
+    // Not std's, which panics after the destructors of the thread's locals have run, as in the destructor of a key of the C
+    // library.
     fn thread_id() -> Self::ThreadId {
-        std::thread::current().id()
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        NUMBER.with(|own| {
+            if own.get() == 0 {
+                // Relaxed: only the value counts.
+                own.set(LAST.fetch_add(1, Relaxed) + 1);
+            }
+            own.get()
+        })
     }
 
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread> {
         thread::start(name, body)
     }
 
-    fn announce(name: &str, stack: Option<usize>) -> io::Result<(std::thread::Builder, thread::Starting)> {
-        thread::Starting::begin(name, stack)
+    fn spawn(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        thread::spawn(name, stack, body).map(drop)
+    }
+
+    fn spawn_scoped<'s>(
+        scope: &'s Scope<'s, '_>,
+        name: &str,
+        body: impl FnOnce() + Send + 's,
+    ) -> io::Result<()> {
+        thread::spawn_scoped(scope, name, body).map(drop)
+    }
+
+    fn is_own(thread: &Self::Thread) -> bool {
+        thread::is_own(thread)
     }
 
     fn join(thread: Self::Thread, until: Nanos) -> Result<(), Self::Thread> {
         thread::join(thread, until)
     }
 
-    fn run_aside(f: impl FnOnce() + Send + 'static) {
-        aside::run_aside(f);
+    fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64> {
+        aside::run_aside(f, refused)
+    }
+
+    fn take_back_aside(number: u64) -> Option<Box<dyn FnOnce() + Send>> {
+        aside::take_back(number)
+    }
+
+    fn waits_aside() -> bool {
+        aside::calls_wait()
+    }
+
+    fn ask_aside() -> io::Result<()> {
+        aside::ask_again()
     }
 
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
@@ -327,7 +317,7 @@ impl Threads for Native {
     }
 
     fn settle() {
-        // Relaxed: what is settled says itself whether it is there.
+        // Relaxed: each settled value says by itself whether it is there.
         if !SETTLED.swap(true, Relaxed) {
             topology::prepare();
             settle_pause();
@@ -357,7 +347,6 @@ impl Threads for Native {
     }
 
     fn thread_begins(local: &Local, interrupts: Interrupts) -> (u32, Lack) {
-        #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
         local.own_stack.begin();
         local.mask.open(interrupts);
         local.watched.begin()
@@ -452,7 +441,7 @@ impl Stacks for Native {
 
     #[inline]
     fn new_stack(&self, cache: &mut StackCache, size: usize) -> io::Result<NativeStack> {
-        Ok(NativeStack { coro: Coro::new(&self.stacks, cache, size, entry)? })
+        Ok(NativeStack { coro: Coro::new(&self.stacks, cache, size, entry::<Native>)? })
     }
 
     #[inline]
@@ -499,17 +488,14 @@ impl Stacks for Native {
         segment::least_left(address)
     }
 
-    #[inline(always)]
-    unsafe fn suspend(local: &Local, word: usize) {
-        let home: *const Home = &raw const local.home;
-        // SAFETY: the caller runs on the M of `local`, and nothing here uses `local` afterwards.
-        unsafe { crate::stack::switch::suspend(home, word) };
+    fn left() -> Option<usize> {
+        overflow::left()
     }
 }
 
 impl Process for Native {
     const MONITORED: bool = true;
-    const SEES_RUNNING: bool = !cfg!(any(feature = "generator", not(target_arch = "x86_64")));
+    const SEES_RUNNING: bool = cfg!(all(target_arch = "x86_64", not(feature = "generator")));
 
     type Shared = Shared<Native>;
 
@@ -520,12 +506,12 @@ impl Process for Native {
 
     #[inline(always)]
     fn has_switch_hooks() -> bool {
-        // Relaxed: the functions are read behind `switch_hooks`. Beside the registration the answer is a guess.
+        // Relaxed: the functions are read by `switch_hooks`. During a registration the answer is a guess.
         !SWITCH_HOOKS.load(Relaxed).is_null()
     }
 
     fn switch_hooks() -> *const () {
-        // Acquire: partner `set_switch_hooks`: the list.
+        // Acquire: the list: partner `set_switch_hooks`.
         SWITCH_HOOKS.load(Acquire)
     }
 
@@ -545,7 +531,7 @@ impl Process for Native {
 
     #[inline(always)]
     fn unwinds() -> bool {
-        // One load of a global, while no thread unwinds anywhere.
+        // One load of a global, as long as no thread unwinds.
         std::thread::panicking()
     }
 
@@ -576,21 +562,13 @@ impl Process for Native {
         symbols::of(pc, each);
     }
 
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     fn frames_here(frames: &mut Frames) {
         sample::walk_here(frames);
     }
 
-    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-    fn frames_here(_frames: &mut Frames) {}
-
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
         sample::ask(threads, heard);
     }
-
-    #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-    fn ask(_threads: &[u32], _heard: &mut dyn FnMut(usize, Answer)) {}
 
     fn show(pool: *const (), gs: NonNull<()>) {
         debugger::show(pool.cast(), gs.cast());
@@ -601,7 +579,11 @@ impl Process for Native {
     }
 
     fn warn(what: &str) {
-        say(format_args!("gmp: {what}"));
+        remark(&format!("gmp: {what}\n"));
+    }
+
+    fn trace(text: &str) {
+        remark(text);
     }
 
     fn print(text: &str) {
@@ -610,9 +592,9 @@ impl Process for Native {
 
     fn give_up(text: &str) -> ! {
         Self::print(text);
-        // Not `std::process::exit`: it runs exit handlers and flushes standard output, and either may wait for a lock
-        // that a thread holds which will never run. A report must not hang. Go's exit runs nothing either.
-        // SAFETY: the call does not return, and no thread is left that could miss anything.
+        // Not `std::process::exit`, which runs exit handlers and flushes standard output: either may wait for a lock of a
+        // thread that will never run. A report must not hang. Go's exit runs nothing either. SAFETY: the call does not return,
+        // and no thread is left that could miss anything.
         unsafe { libc::_exit(2) }
     }
 

@@ -12,20 +12,21 @@
 //! `Segment` the innermost again · C6 give the stack back.
 //!
 //! C5 and C6 are a destructor in a frame of the outer stack: a panic, `goexit` and an end from outside unwind from the second
-//! stack to the first as through any call, and run that destructor, too. For that `cross` says where its caller's frame lies:
-//! at rbp, which each function that `cross` calls preserves. `cross` has no exception table, so a throw passes.
+//! stack to the first as through any call, and run that destructor, too. To that end the table of `cross` says where its
+//! caller's frame is: at rbp, which each function that `cross` calls preserves. `cross` has no exception table, so a throw
+//! passes through it.
 //!
 //! A park on the second stack is like any other: the switch saves one stack pointer, wherever that points
 //! (`stack/switch.rs`). So the goroutine may continue on another M, and the chain of segments must not be the thread's:
 //! the chain begins at a word in the frame of `g::root`, which `Task::mark` points to. A plain thread has a
 //! thread-local for its chain.
 //!
-//! Invariants: a goroutine's frames lie on its own stack and those of its segments, each called from the next one in the
-//! chain. A `Segment` lives in a frame of the stack outside of its own. A goroutine that is left behind never comes to C6:
-//! it keeps all its stacks.
+//! Invariants: a goroutine's frames lie on its own stack and those of its segments, each called from the next one in the chain.
+//! A `Segment` lives in a frame of the next outer stack. A goroutine that is left behind never gets to C6: it keeps all its
+//! stacks.
 
 use super::overflow;
-use super::signals::{self, SignalStack};
+use super::signals::SignalStack;
 use crate::m::M;
 use crate::stack::annotate;
 use crate::stack::pool::{Class, Extent, GUARD, PAGE, StackCache, StackMem, StackPool};
@@ -41,7 +42,7 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) extent: Extent,
-    /// The segment from which this one was entered; null if from the goroutine's, or the thread's, own stack.
+    /// The segment from which this one was entered; null if that was the goroutine's, or the thread's, own stack.
     pub(super) outer: *const Segment,
 }
 
@@ -50,9 +51,9 @@ std::thread_local! {
     static INNERMOST: Cell<*const Segment> = const { Cell::new(ptr::null()) };
 }
 
-/// The stacks of plain threads, and those of the panic hook, which are kept: see `prepare`. A panic takes one of the latter
-/// where there may be no stack left to map any, so plain threads have others. No monitor trims them: the pages below the
-/// uppermost `KEPT` bytes of a stack go back to the kernel when its user leaves.
+/// The stacks of plain threads, and those of the panic hook, which are kept: see `prepare`. A panic takes one of the hook's
+/// stacks when too little stack may be left to map one, so plain threads have a pool of their own. No monitor trims these
+/// pools: the pages below the uppermost `KEPT` bytes of a stack go back to the kernel when its user leaves.
 static OF_THREADS: OnceLock<StackPool> = OnceLock::new();
 static OF_HOOK: OnceLock<StackPool> = OnceLock::new();
 const KEPT: usize = 256 << 10;
@@ -61,7 +62,7 @@ fn pool_of(pool: &'static OnceLock<StackPool>) -> &'static StackPool {
     pool.get_or_init(|| StackPool::small(GUARD))
 }
 
-/// Has stacks of `size` bytes ready for `call_on_stock`. If there is no memory now, `call_on_stock` finds none.
+/// Makes stacks of `size` bytes ready for `call_on_stock`. If there is no memory now, `call_on_stock` finds none.
 pub(super) fn prepare(size: usize) {
     let pool = pool_of(&OF_HOOK);
     if Entered::new(pool, size).is_ok() {
@@ -73,7 +74,7 @@ pub(super) fn prepare(size: usize) {
 /// its runtime's.
 ///
 /// # Errors
-/// Those of `StackPool::reserve` and `StackPool::take_one`; nothing is reserved or taken then.
+/// Those of `StackPool::reserve` and `StackPool::take_one`; then nothing is reserved or taken.
 pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()) -> io::Result<()> {
     overflow::install();
     let entered = Entered::new(pool.unwrap_or_else(|| pool_of(&OF_THREADS)), size)?;
@@ -81,7 +82,7 @@ pub(super) fn call_on(pool: Option<&StackPool>, size: usize, f: &mut dyn FnMut()
     Ok(())
 }
 
-/// As `call_on`, on a stack that is ready. The call takes little stack itself.
+/// Does the same as `call_on`, on a stack that is ready. The call takes little stack itself.
 ///
 /// # Errors
 /// When no stack is ready.
@@ -107,7 +108,7 @@ unsafe extern "C-unwind" fn shim(f: *mut ()) {
 /// C3 and C4: calls `shim(f)` with the stack pointer at `start`.
 ///
 /// # Safety
-/// Below `start`, which is 16-aligned, lies a stack that is not in use. `shim` may be called with `f`.
+/// Below `start`, which is 16-aligned, is a stack that is not in use. `shim` may be called with `f`.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
     naked_asm!(
@@ -135,7 +136,7 @@ struct Entered<'a> {
     stack: ManuallyDrop<StackMem>,
     told: ManuallyDrop<annotate::Stack>,
     segment: Segment,
-    /// A signal stack, which is lent to a plain thread whose own is too small.
+    /// A signal stack for a plain thread whose own is too small.
     signals: SignalStack,
 }
 
@@ -160,7 +161,7 @@ impl<'a> Entered<'a> {
         Ok(Entered { pool, stack: ManuallyDrop::new(stack), told, segment, signals: SignalStack::new() })
     }
 
-    /// C3 and C4, once the value lies where it stays.
+    /// C3 and C4, once the value is where it stays.
     fn call(&self, f: &mut dyn FnMut()) {
         self.publish();
         let mut f = f;
@@ -170,10 +171,10 @@ impl<'a> Entered<'a> {
         unsafe { cross(self.stack.start(), (&raw mut f).cast(), shim) };
     }
 
-    /// C2, once the value lies where it stays.
+    /// C2, once the value is where it stays.
     fn publish(&self) {
         if self.segment.outer.is_null() && chain_of_goroutine().is_none() {
-            self.signals.lend_unless(signals::HANDLER);
+            self.signals.lend_unless(overflow::HANDLER);
         }
         set_innermost(&raw const self.segment);
     }
@@ -204,24 +205,23 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Gives the kernel the pages back of all but the uppermost `KEPT` bytes; where memory is locked they stay.
+/// Gives the pages below the uppermost `KEPT` bytes back to the kernel; if memory is locked they stay.
 ///
 /// # Safety
 /// No frame is on the stack any more.
 unsafe fn return_pages(stack: &StackMem) {
     if let Some(bytes) = stack.bytes().checked_sub(PAGE + KEPT) {
         let from = stack.top().wrapping_sub(KEPT + bytes);
-        // SAFETY: the bytes are of a slot that is the caller's, without its guard; by this function's contract
-        // nothing reads them.
+        // SAFETY: the bytes belong to the caller's slot, without its guard; by this function's contract nothing reads them.
         unsafe { libc::madvise(from.cast(), bytes, libc::MADV_DONTNEED) };
     }
 }
 
-/// Returns where the chain of the calling goroutine begins; `None` outside of a goroutine.
+/// Returns the word at which the chain of the calling goroutine begins; `None` outside a goroutine.
 fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
     let g = M::<super::Native>::current().and_then(M::g)?;
-    // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. A pointer
-    // to one type is as good as to another.
+    // SAFETY: null, or the word that `g::root` keeps for the host as long as it runs, on the goroutine's own stack. Pointers to
+    // all sized types have the same layout.
     unsafe { g.mark().cast::<Cell<*const Segment>>().as_ref() }
 }
 
@@ -249,8 +249,8 @@ pub(super) fn stack_of(address: usize) -> usize {
 }
 
 /// Returns how many bytes are left of the fullest of the caller's stacks, the guards not counted: those of its segments, and
-/// its own, which continues where the outermost `Segment` lies, in the frame that has entered it. A plain thread's own stack
-/// does not count. `address` lies in the caller's frame. Never inlined, as `innermost`.
+/// its own, which goes on at the outermost `Segment`, in the frame that has entered it. A plain thread's own stack does not
+/// count. `address` lies in the caller's frame. Never inlined, as `innermost`.
 #[inline(never)]
 pub(super) fn least_left(address: usize) -> usize {
     let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());

@@ -1,30 +1,25 @@
-//! The alternate signal stack of a thread that runs goroutines: where a handler runs when the stack is full.
+//! The alternate signal stack of a thread that runs goroutines, on which a handler runs when the stack is full.
 //!
-//! std gives its threads a signal stack of some 8 KiB, which a handler that walks frames would fill. An M has one of ours
-//! from its first look for work to its last, also when its thread is the program's (`run_locked`); a plain thread inside
-//! of `with_stack` is lent one where the handler of `overflow` would not fit. Afterwards the previous signal stack is
-//! back, and std frees its own as ever.
+//! std gives its threads a signal stack of some 8 KiB, which a handler that walks frames would fill. An M has one of ours from
+//! its first look for work to its last, even if its thread is the program's (`run_locked`); a plain thread inside `with_stack`
+//! gets one if the handler of `overflow` would not fit on its own. Afterwards the previous signal stack is set again, and std
+//! frees its own as usual.
 //!
 //! The kernel puts the registers on the signal stack before the handler runs: 1 KB on some processors, 3.5 with AVX-512,
 //! 11 with AMX, which leaves nothing of std's 8 KiB. The auxiliary vector has the size.
 //!
-//! A signal stack of the program's stays when it is large enough, and when the program has put it in place of the lent
-//! one. Where the kernel has no memory the thread goes on with what it has.
+//! A signal stack of the program's stays if it is large enough, or if the program has set it in place of the lent one. If the
+//! kernel has no memory, the thread goes on with the signal stack that it has. If the kernel refuses to restore the earlier
+//! one, as in a sandbox that began meanwhile, the thread keeps the lent one: the kernel writes the next handler's frame there.
 
+use super::thread::least_signal_stack;
 use std::cell::Cell;
 use std::ptr;
 
-/// What a handler may use, besides the kernel's frame.
+/// How much a handler may use, besides the kernel's frame.
 pub(super) const ROOM: usize = 48 << 10;
-/// What the handler of `overflow` needs besides the kernel's frame, with its walk over the frames.
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
-pub(super) const HANDLER: usize = 6 << 10;
 
-/// In the auxiliary vector: how large the kernel's frame for a handler can be. libc 0.2 lacks the constant for this
-/// target.
-const AT_MINSIGSTKSZ: libc::c_ulong = 51;
-
-/// What was lent to a thread, if anything.
+/// The signal stack that was lent to a thread, if one was.
 #[derive(Debug)]
 pub(super) struct SignalStack {
     lent: Cell<Option<Lent>>,
@@ -47,8 +42,7 @@ impl SignalStack {
     /// Lends a signal stack to the calling thread, unless the thread has one that holds `enough` bytes and the
     /// kernel's frame.
     pub(super) fn lend_unless(&self, enough: usize) {
-        // SAFETY: the call only returns a number; 0 where the kernel is too old to know it.
-        self.lend_for(unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize, enough);
+        self.lend_for(least_signal_stack(), enough);
     }
 
     /// `frame` is how large the kernel's frame for a handler can be.
@@ -64,13 +58,18 @@ impl SignalStack {
         }
     }
 
-    /// Takes back what was lent. Called on the same thread.
+    /// Takes back the signal stack that was lent. Called on the same thread.
     pub(super) fn take_back(&self) {
         let Some(lent) = self.lent.take() else { return };
-        if exchange(None).is_some_and(|now| now.ss_sp == lent.stack().ss_sp) {
-            exchange(Some(&lent.before));
+        let is_gone = match exchange(None) {
+            Some(now) if now.ss_sp == lent.stack().ss_sp => exchange(Some(&lent.before)).is_some(),
+            Some(_the_programs_own) => true,
+            // Refused. The lent stack may be this thread's for good.
+            None => false,
+        };
+        if is_gone {
+            lent.unmap();
         }
-        lent.unmap();
     }
 }
 
@@ -111,7 +110,7 @@ impl Lent {
     }
 
     fn unmap(self) {
-        // SAFETY: made by `map`, and no thread's signal stack.
+        // SAFETY: `map` has made the mapping, and no thread uses it as its signal stack.
         unsafe { libc::munmap(self.mapping, self.bytes) };
     }
 }
@@ -153,8 +152,9 @@ mod tests {
     /// Fails if the kernel's frame takes what the handler needs, on a processor with large ones (AVX-512, AMX): too little of
     /// std's signal stack is left there, or nothing.
     #[test]
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+    #[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
     fn a_large_frame_of_the_kernel_is_reckoned_with() {
+        use crate::host::native::overflow::HANDLER;
         thread::spawn(|| {
             let before = now();
             let exact = SignalStack::new();

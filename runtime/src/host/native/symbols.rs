@@ -1,16 +1,16 @@
-//! Which functions lie at an address.
+//! The functions at an address.
 //!
-//! With the feature `symbols` the functions are told with their lines. Without it the place is told by the file that was loaded
-//! there and the offset in that file, as `addr2line -e FILE OFFSET` takes them: the resolver and the libraries under it are a
-//! fifth of what a small program takes to compile.
+//! With the feature `symbols` the functions are given with their lines. Without it the place is given as the file that was
+//! loaded there and the offset in that file, as `addr2line -e FILE OFFSET` takes them: the resolver and the libraries under it
+//! take a fifth of the time to compile a small program.
 //!
-//! The file is found, and its name copied, while the loader's list of objects is locked. No goroutine is held then, so the
-//! goroutine whose frame it was may have left that code, and another thread might unload the file.
+//! The file is found, and its name copied, while the loader's list of objects is locked. No goroutine is stopped meanwhile, so
+//! the goroutine whose frame it was may have left that code, and another thread might unload the file.
 
 use crate::host::Symbol;
 
 /// Calls `each` for the functions at the call before `pc`. Never called where no goroutine's frames can be read.
-#[cfg(all(feature = "symbols", not(any(feature = "generator", not(target_arch = "x86_64")))))]
+#[cfg(all(feature = "symbols", target_arch = "x86_64", not(feature = "generator")))]
 pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     // The resolver is std's, as a crate: given a return address, it resolves the instruction before.
     backtrace::resolve(std::ptr::without_provenance_mut(pc), |symbol| {
@@ -21,7 +21,7 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
 }
 
 /// Calls `each` for the place of the call before `pc` in the file that was loaded there, if one was.
-#[cfg(not(all(feature = "symbols", not(any(feature = "generator", not(target_arch = "x86_64"))))))]
+#[cfg(not(all(feature = "symbols", target_arch = "x86_64", not(feature = "generator"))))]
 pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     use std::ffi::{CStr, c_int, c_void};
 
@@ -38,7 +38,7 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
         if info.dlpi_phdr.is_null() {
             return 0;
         }
-        // SAFETY: as many headers lie there, of a loaded object, which stays while the loader's list is locked.
+        // SAFETY: so many headers are there, of a loaded object, which stays while the loader's list is locked.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let base = info.dlpi_addr as usize;
         let is_there = headers.iter().any(|header| {
@@ -58,7 +58,7 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
     }
 
     let call = pc.wrapping_sub(1);
-    // Allocated beforehand: under the loader's lock nothing is.
+    // Allocated beforehand: nothing is allocated under the loader's lock.
     let mut search = Search { call, base: None, name: Vec::with_capacity(libc::PATH_MAX as usize) };
     // SAFETY: `look` gets the search, as it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };

@@ -1,4 +1,4 @@
-//! The covers of what waits for descriptors.
+//! The covers of the parts that wait for descriptors.
 
 use super::sched::Handle;
 use crate::g::list::GList;
@@ -6,12 +6,13 @@ use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
 use crate::net::socket::{ShortRead, Socket as Sock};
-use crate::wait::task::FoundTasks;
+use crate::wait::task::Carried;
 use crate::wait::waiter::Wait;
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::task::{Context, Poll};
 
 /// `net/desc.rs`, the reading side.
@@ -51,8 +52,8 @@ impl PollDesc {
     }
     /// Does what the poller does, on a thread of the model's own.
     pub fn event(&self, runtime: &Handle, readiness: Readiness) {
-        let (mut found, mut tasks) = (GList::new(), FoundTasks::None);
-        self.0.unblock(readiness, &mut found, &mut tasks);
+        let (mut found, mut tasks) = (GList::new(), Carried::nothing());
+        self.0.unblock(readiness, &mut found, &mut |waker| tasks.push(&runtime.0, waker));
         tasks.wake(&runtime.0, &mut found);
         runtime.0.inject(found);
     }
@@ -178,6 +179,20 @@ impl Socket {
     /// Those of `call`, and of a closed socket.
     pub fn with(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.0.with(|_| call())
+    }
+    /// As `with`, for a function of the user.
+    ///
+    /// # Errors
+    /// Those of `call`, and of a closed socket.
+    pub fn lend(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.0.lend(|_| call())
+    }
+    /// Ends the writes by `call`, as those of a Unix socket end.
+    ///
+    /// # Errors
+    /// Those of `call`, and of a closed socket.
+    pub fn end_writes(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.0.shut_down(Shutdown::Write, |_| call())
     }
     /// Closes the socket.
     ///

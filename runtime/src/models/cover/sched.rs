@@ -14,13 +14,13 @@ use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::run::place::Place;
 use crate::sched::watch::deadlock::{Verdict, judge};
-use crate::wait::task::FoundTasks;
+use crate::wait::task::Carried;
 use gmp_netpoll::Readiness;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A runtime's scheduler, for what the model's own threads do to it.
+/// A runtime's scheduler, for the actions of the model's own threads.
 #[derive(Clone)]
 pub struct Handle(pub(super) Arc<Sched<Active>>);
 
@@ -52,9 +52,10 @@ impl Handle {
     /// Plays the kernel and the M that comes back from the poller: if the descriptor is watched, the calling thread
     /// delivers the event.
     pub fn deliver(&self, readiness: Readiness) {
-        let (mut found, mut tasks) = (GList::new(), FoundTasks::None);
+        let (mut found, mut tasks) = (GList::new(), Carried::nothing());
         for (key, readiness) in self.0.host.happen(readiness) {
-            self.0.descs.lock().unblock(key, readiness, &mut found, &mut tasks);
+            let entries = self.0.descs.lock();
+            entries.unblock(key, readiness, &mut found, &mut |waker| tasks.push(&self.0, waker));
         }
         tasks.wake(&self.0, &mut found);
         self.0.inject(found);
@@ -126,7 +127,7 @@ impl Handle {
         let g = M::<Active>::current().and_then(M::g).expect("hint_own: on a goroutine");
         assert!(g.set_hint(Some(p)), "hint_own: it runs");
     }
-    /// Goroutines have classes from now on.
+    /// Says that goroutines have classes from now on.
     pub fn use_classes(&self) {
         self.0.use_classes();
     }
@@ -206,7 +207,7 @@ impl Handle {
     pub fn has_all_asleep(&self) -> bool {
         self.somebody_polls() && self.0.procs_are_idle()
     }
-    /// Has the caller's M make a visit before its next goroutine. Called on a goroutine.
+    /// Makes the caller's M make a visit before its next goroutine. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
@@ -222,7 +223,7 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_no_sleeper_go_first: on a P");
         inside.p.poll_schedule.no_sleeper_comes_next(inside.p.tick());
     }
-    /// Has an arrival go before the next goroutine of the caller's P. Called on a goroutine.
+    /// Makes an arrival go before the next goroutine of the caller's P. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
@@ -230,7 +231,7 @@ impl Handle {
         let inside = M::<Active>::current().and_then(M::look_in).expect("have_an_arrival_go_first: on a P");
         inside.p.poll_schedule.arrival_comes_next(inside.p.tick());
     }
-    /// Has the next turn on the caller's P be one of `Normal`, if goroutines of other classes wait. Called on a goroutine.
+    /// Makes the next turn on the caller's P one of `Normal`, if goroutines of other classes wait. Called on a goroutine.
     ///
     /// # Panics
     /// Without a P.
@@ -256,7 +257,7 @@ impl Handle {
         let found = self.0.poll_now(&m.local);
         self.0.inject(found);
     }
-    /// Does the part of a busy M's visit that is not the poller's. Called on a goroutine, with an empty global queue.
+    /// Does a busy M's visit without the look at the poller. Called on a goroutine, with an empty global queue.
     pub fn visit_global_queue(&self) {
         let m = M::<Active>::current().expect("visit_global_queue: on a goroutine");
         self.0.visit_now(m);
@@ -269,7 +270,7 @@ impl Handle {
     pub fn wants_stacks(&self) -> bool {
         self.0.wants_stacks()
     }
-    /// Makes the monitor's first looks for goroutines that wait for a stack, the last of which has them ask again.
+    /// Makes the monitor's first looks for goroutines that wait for a stack, the last of which makes them ask again.
     pub fn monitor_looks_for_stacks(&self) {
         self.0.look_as_monitor();
     }
@@ -318,7 +319,7 @@ pub struct Held {
 unsafe impl Send for Held {}
 
 impl Held {
-    /// The P of the calling goroutine's M, and its lease.
+    /// Returns the P of the calling goroutine's M, and its lease.
     ///
     /// # Panics
     /// On a plain thread.
@@ -406,7 +407,8 @@ pub fn touch_window() {
     drop(Window::<Active>::enter().expect("touch_window: on a goroutine"));
 }
 
-/// As `crate::blocking` of a goroutine that is no caller: it gives its P away, if it has one, and stays on its thread.
+/// As `crate::blocking`, but the goroutine never becomes a blocker: it gives its P away, if it has one, and stays on its
+/// thread.
 pub fn blocking_here<R>(f: impl FnOnce() -> R) -> R {
     let Some(window) = Window::<Active>::enter_with_p() else { return f() };
     window.m().sched().entersyscallblock(&window);

@@ -1,10 +1,10 @@
 //! [`DialConfig`].
 
-use super::{Options, options};
+use super::{Options, bind, options};
 use crate::context::Context;
 use crate::host::{Active, Clock};
 use crate::net::methods::with_a_frame;
-use crate::net::tcp::race::{self, Pace, STAGGER};
+use crate::net::tcp::race::{self, NotBegun, Pace, STAGGER};
 use crate::net::{TcpStream, limit, lookup, sys};
 use socket2::Type;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How a connection is made: options that are set before the first packet is sent, and how long the call waits. With the
 /// feature `net-config`.
 ///
-/// Without options it does as [`TcpStream::connect`], by Happy Eyeballs (RFC 8305), which the options hold for, too.
+/// Without options it connects as [`TcpStream::connect`] does, by Happy Eyeballs (RFC 8305); options hold for each attempt.
 ///
 /// ```
 /// use gmp::context::Context;
@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 /// }
 /// # .unwrap();
 /// ```
+#[must_use = "nothing is dialled before `connect`"]
 #[derive(Clone, Debug, Default)]
 #[doc(alias = "Dialer")]
 pub struct DialConfig {
@@ -55,7 +56,23 @@ pub struct DialConfig {
     context: Option<Context>,
 }
 
-options!(DialConfig);
+options!(
+    DialConfig,
+    r#"use gmp::net::DialConfig;
+use std::io::{Error, ErrorKind};
+
+// A name that a client has given may lead anywhere: each address is asked, after the name was looked up.
+let config = DialConfig::new().control(|_socket, addr| {
+    let ip = addr.ip().to_canonical();
+    match ip.is_loopback() || ip.is_unspecified() {
+        true => Err(Error::new(ErrorKind::PermissionDenied, "it is this machine's own")),
+        false => Ok(()),
+    }
+});
+let refused = config.connect("127.0.0.1:80").unwrap_err();
+assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+assert_eq!(refused.to_string(), "the control function for 127.0.0.1:80: it is this machine's own");"#
+);
 
 impl DialConfig {
     /// Makes a configuration without options.
@@ -63,24 +80,28 @@ impl DialConfig {
         Self::default()
     }
 
-    /// Sets whether the [local address](Self::local_addr) may be bound while the kernel still keeps an earlier connection of
-    /// that address, which was closed (`SO_REUSEADDR`). Default: `false`.
+    /// Sets whether the [local address](Self::local_addr) may be bound while the kernel still keeps a closed connection of that
+    /// address, and while other attempts of the call have it (`SO_REUSEADDR`). Default: `false`.
     pub fn reuse_addr(mut self, reuse: bool) -> Self {
         self.options.reuse_addr = Some(reuse);
         self
     }
 
-    /// Sets the address from which to connect; port 0: the system chooses one. An address of the peer that is of the other
-    /// family fails, and of several the next one is tried. Default: the system chooses.
+    /// Sets the address from which to connect; port 0: the system chooses one. The attempt at a peer's address of the other
+    /// family fails, and the next address is tried, if there is one. Default: the system chooses.
+    ///
+    /// With a port other than 0 one attempt at a time has the address, so the peer's next address is tried only when the
+    /// attempt before has failed: at an address that does not answer that takes minutes, unless there is a
+    /// [timeout](Self::timeout). With [`reuse_addr`](Self::reuse_addr) the attempts share the address.
     pub fn local_addr(mut self, addr: SocketAddr) -> Self {
         self.local = Some(addr);
         self
     }
 
-    /// Sets how long each [`connect`](Self::connect) waits, for all addresses together; with a
-    /// [deadline](Self::deadline) as well, the earlier end counts. The time that a name's resolution takes counts, but a
-    /// resolution that is under way is not ended; the wait for a turn to resolve the name is
-    /// ([`max_lookups`](crate::RuntimeBuilder::max_lookups)). Default: for ever.
+    /// Sets how long each [`connect`](Self::connect) waits, for all addresses together; with a [deadline](Self::deadline) as
+    /// well, the earlier end counts. The time that a name's resolution takes counts. The end of the time ends the wait for a
+    /// turn to resolve the name ([`max_lookups`](crate::RuntimeBuilder::max_lookups)), but not a resolution that is under way.
+    /// Default: for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -92,7 +113,9 @@ impl DialConfig {
         self
     }
 
-    /// Sets how long an attempt is waited for before the one at the next address begins; zero: at once. Default: 250 ms.
+    /// Sets how long the call waits for an attempt before it begins the one at the next address; zero: not at all. Default: 250
+    /// ms. At most eight attempts are under way; the next one begins when one has failed, or takes the place of the oldest,
+    /// which is given two seconds at least.
     #[doc(alias = "FallbackDelay")]
     pub fn stagger(mut self, time: Duration) -> Self {
         self.stagger = Some(time);
@@ -105,8 +128,8 @@ impl DialConfig {
         self
     }
 
-    /// Connects to `addr`, and of several addresses to the first that answers, as [`TcpStream::connect`]. Blocks the goroutine,
-    /// or the plain thread, and looking a name up does as well.
+    /// Connects to `addr`, or, if `addr` has several addresses, to the first that answers, as [`TcpStream::connect`]. Blocks
+    /// the goroutine, or the plain thread, also while a name is looked up.
     ///
     /// ```
     /// use gmp::net::DialConfig;
@@ -123,14 +146,15 @@ impl DialConfig {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As [`TcpStream::connect`]; an option or a step that was refused is named, with the kernel's error as source. `TimedOut`
-    /// after the timeout or the deadline, with every descriptor closed. [`ContextError`](crate::context::ContextError), inside,
-    /// if the context is done. `InvalidInput` for a timeout of zero.
+    /// As [`TcpStream::connect`]; the error names the option or step that was refused, and has the error of the kernel, or of
+    /// [`control`](Self::control), as its source. `TimedOut` after the timeout or the deadline, with every descriptor closed.
+    /// An error with a [`ContextError`](crate::context::ContextError) inside if the context is done. `InvalidInput` for a
+    /// timeout of zero.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpStream> {
         let Some(context) = &self.context else {
             return with_a_frame(self.race(addr));
         };
-        // Without a wait no caller would ask.
+        // A connect that never waits would not look at the context.
         if let Some(done) = context.err() {
             return Err(done.into());
         }
@@ -139,9 +163,9 @@ impl DialConfig {
 
     fn race<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpStream> {
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(limit::no_zero());
+            return Err(limit::no_time_to_connect());
         }
-        let timeout = self.timeout.map(|timeout| Active::now().saturating_add(timeout));
+        let timeout = self.timeout.map(Active::after);
         let until = timeout.into_iter().chain(self.deadline.map(Active::nanos)).min();
         let mut addrs = lookup::resolve_until(&addr, until)?;
         let pace = Pace { stagger: self.stagger.unwrap_or(STAGGER), until };
@@ -149,12 +173,19 @@ impl DialConfig {
     }
 
     /// Makes a socket and begins to connect.
-    fn begin(&self, addr: &SocketAddr) -> io::Result<OwnedFd> {
+    fn begin(&self, addr: &SocketAddr) -> Result<OwnedFd, NotBegun> {
         if let Some(local) = self.local.filter(|local| local.is_ipv4() != addr.is_ipv4()) {
             let refused = format!("the local address {local} and the peer's {addr} are of two families");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, refused).into());
         }
-        let socket = self.options.socket(addr, Type::STREAM, self.local.as_ref())?;
-        sys::connect_in_background(socket.into(), addr)
+        let socket = self.options.socket(addr, Type::STREAM)?;
+        if let Some(local) = &self.local {
+            bind(&socket, local).map_err(|why| NotBegun {
+                // Another attempt may have the port.
+                for_want_of_room: why.kind() == io::ErrorKind::AddrInUse,
+                why,
+            })?;
+        }
+        Ok(sys::connect_in_background(socket.into(), addr)?)
     }
 }

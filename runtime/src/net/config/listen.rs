@@ -1,16 +1,17 @@
 //! [`ListenConfig`].
 
-use super::{Options, options, told};
+use super::{Options, bind, options, told};
+use crate::net::lookup::first_of;
 use crate::net::methods::with_a_frame;
-use crate::net::{TcpListener, UdpSocket, lookup};
+use crate::net::{TcpListener, UdpSocket};
 use socket2::Type;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 
 /// How a socket listens: options that are set before the socket is bound. With the feature `net-config`.
 ///
-/// Without options it does as [`TcpListener::bind`] and [`UdpSocket::bind`]. A connection that is accepted has the
-/// listener's `nodelay` and `keepalive`: Linux hands them on.
+/// Without options it binds as [`TcpListener::bind`] and [`UdpSocket::bind`] do. An accepted connection has the listener's
+/// `nodelay` and `keepalive`: Linux hands them on.
 ///
 /// ```
 /// use gmp::net::{ListenConfig, TcpStream};
@@ -36,13 +37,27 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// }
 /// # .unwrap();
 /// ```
+#[must_use = "nothing listens before `listen`"]
 #[derive(Clone, Debug, Default)]
 pub struct ListenConfig {
     options: Options,
     backlog: Option<u32>,
 }
 
-options!(ListenConfig);
+options!(
+    ListenConfig,
+    r#"use gmp::net::ListenConfig;
+use socket2::SockRef;
+
+let config = ListenConfig::new().control(|socket, _addr| {
+    let socket = SockRef::from(&socket);
+    // A connection inherits this from its listener, so it is set before the listener listens.
+    socket.set_recv_buffer_size(1 << 16)
+});
+let listener = config.listen("127.0.0.1:0")?;
+assert!(SockRef::from(&listener).recv_buffer_size()? >= 1 << 16);
+# Ok::<(), std::io::Error>(())"#
+);
 
 impl ListenConfig {
     /// Makes a configuration without options.
@@ -91,15 +106,16 @@ impl ListenConfig {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// If no address can be bound: of the last one, an error that says which option or step was refused, of the kind of the
-    /// kernel's error, which is its source. `InvalidInput` if `addr` has no address.
+    /// If no address can be bound: the error of the last one, which says which option or step was refused. Its source is the
+    /// error of the kernel, or of [`control`](Self::control), whose kind it has. `InvalidInput` if `addr` has no address.
     pub fn listen<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpListener> {
         let mut options = self.options.clone();
         options.reuse_addr.get_or_insert(true);
         let backlog =
             self.backlog.map_or(libc::c_int::MAX, |most| most.try_into().unwrap_or(libc::c_int::MAX));
         with_a_frame(first_of(addr, |addr| {
-            let socket = options.socket(addr, Type::STREAM, Some(addr))?;
+            let socket = options.socket(addr, Type::STREAM)?;
+            bind(&socket, addr)?;
             told(socket.listen(backlog), || format!("listening on {addr}"))?;
             Ok(TcpListener::of_new(socket.into()))
         }))
@@ -136,19 +152,9 @@ impl ListenConfig {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
         }
         with_a_frame(first_of(addr, |addr| {
-            Ok(UdpSocket::of_new(self.options.socket(addr, Type::DGRAM, Some(addr))?.into()))
+            let socket = self.options.socket(addr, Type::DGRAM)?;
+            bind(&socket, addr)?;
+            Ok(UdpSocket::of_new(socket.into()))
         }))
     }
-}
-
-/// Returns what `make` makes of the first address for which it succeeds, or the last error.
-fn first_of<A: ToSocketAddrs, T>(addr: A, make: impl Fn(&SocketAddr) -> io::Result<T>) -> io::Result<T> {
-    let mut last = None;
-    for addr in lookup::resolve(&addr)? {
-        match make(&addr) {
-            Ok(made) => return Ok(made),
-            Err(refused) => last = Some(refused),
-        }
-    }
-    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no address to bind")))
 }

@@ -16,27 +16,27 @@
 //!   T5  the word |= WAITS; READY was there, or another
 //!       turn?  from T1, else Pending
 //! ```
-//! *No event is lost.* What comes after the T1 before a system call sets READY; T5 and E4 exchange one word, so T5 sees
-//! READY, or E4 sees WAITS and the waker of T4. Two tasks may be in one direction: the other one may have taken that READY, and
-//! have left some of what came. Then T5 sees the other's turn, and the task asks again. What came before T1 was in the kernel
-//! before the system call: E4's exchange released it to T1's. Programs without tasks pay E4's load. So a task that is the first
-//! of its direction says so in the word and exchanges the slot: if E1 comes first, the system call after T0 sees what E1
-//! reported; if T0 does, E4 sees USED.
+//! *No event is lost.* An event that comes after the T1 before a system call sets READY; T5 and E4 exchange one word, so T5
+//! sees READY, or E4 sees WAITS and the waker of T4. Two tasks may be in one direction: the other task may have taken that
+//! READY, and have left some of the data. Then T5 sees the other task's turn, and the task asks again. The data of an event
+//! before T1 was in the kernel before the system call: E4's exchange released it to T1's. Programs without tasks pay for E4's
+//! load alone. For that, the first task in a direction sets USED in the word, and exchanges the slot: if E1 comes first, the
+//! system call after T0 sees what E1 reported; if T0 comes first, E4 sees USED.
 //!
 //! *Drained without asking*, as in `net/socket.rs`, and here after `EAGAIN` as well: a future is polled for many reasons, and
-//! each poll of a silent socket would cost a system call. DRAINED says that the socket was seen empty (or full, where
-//! one writes) after the T1 of the present turn; what came later has set READY. The second of two tasks may take the READY of
-//! bytes, and read some, while the first has just seen the socket empty: its DRAINED would be of the past. The second has begun
-//! another turn, so the first does not set DRAINED. The events in `seen` speak against DRAINED, as they do against a short
-//! read.
+//! each poll of a silent socket would cost a system call. DRAINED says that the socket was seen empty (for writes: full) after
+//! the T1 of the present turn; an event that came later has set READY. When one task has just seen the socket empty, another
+//! task may take the READY of new bytes, and read some of them: the first task's DRAINED would be out of date. The other task
+//! has begun another turn, so the first does not set DRAINED. The events in `seen` forbid trust in DRAINED, as they do in a
+//! short read.
 //!
 //! *A goroutine and a task in one direction.* Each event goes to both: E1 fills the slot whatever stands in it, and E4
 //! marks the word whether or not a waker is there. Neither takes the other's mark. `drained` and DRAINED say no more than
 //! that the socket was empty at one moment, which other readers can't make untrue; and what has come after that moment is
 //! in the slot, and in the word.
 //!
-//! *Close.* The closer waits for the users of the descriptor before it wakes the tasks that it finds here (`Socket::close`).
-//! So the waker of each task was kept before that, and the closer wakes the task; or the task finds the socket closed.
+//! *Close.* The closer waits for the users of the descriptor before it wakes the tasks that it finds here (`Socket::close`). So
+//! either a task's waker was kept before that, and the closer wakes the task, or the task finds the socket closed.
 //!
 //! *The end of a runtime.* No M polls any more. The ender sets OVER in both words of every descriptor in the table, and wakes
 //! the tasks there. A task that comes to T5 later sees OVER.
@@ -49,7 +49,7 @@ use super::{Direction, PollDesc, Side};
 use crate::host::Host;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed, Release};
-use crate::wait::task::{Discarded, FoundTasks};
+use crate::wait::task::Discarded;
 use std::task::Waker;
 
 /// A task has made a system call in this direction: the poller marks its events.
@@ -70,7 +70,7 @@ const TURN: u32 = 32;
 pub(crate) struct Turn(u32);
 
 impl Turn {
-    /// That of a descriptor whose watch has just begun.
+    /// The turn of a descriptor whose watch has just begun.
     pub(crate) const FIRST: Turn = Turn(0);
 
     fn of(word: u32) -> Self {
@@ -78,7 +78,7 @@ impl Turn {
     }
 }
 
-/// What T1 and T2 found.
+/// The outcome of T1 and T2.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Begun {
@@ -92,7 +92,7 @@ pub(crate) enum Begun {
     Over,
 }
 
-/// What T5 found.
+/// The outcome of T5.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Kept {
@@ -141,7 +141,7 @@ impl TaskWord {
         }
     }
 
-    /// T1 and T2. `may_trust` is asked after the mark was read.
+    /// T1 and T2. `may_trust` is called after the mark was read.
     #[inline]
     fn begin(&self, may_trust: impl Fn() -> bool) -> Begun {
         let mut seen = self.0.load(Relaxed);
@@ -172,7 +172,7 @@ impl TaskWord {
     fn note_drained(&self, turn: Turn) {
         let mut seen = self.0.load(Relaxed);
         while Turn::of(seen) == turn && seen & DRAINED == 0 {
-            // Relaxed: it speaks of the kernel's state, and of nothing in memory.
+            // Relaxed: DRAINED speaks of the kernel's state, and of nothing in memory.
             match self.0.compare_exchange(seen, seen | DRAINED, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -236,8 +236,8 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).tasks.note_drained(turn);
     }
 
-    /// T4 and T5, after `EAGAIN` in this turn. The waker that was there before goes to `old`: its drop is foreign code, which
-    /// may close the socket, and so comes when the poll is no user of the descriptor any more.
+    /// T4 and T5, after `EAGAIN` in this turn. The waker that was there before goes to `old`: dropping it runs foreign code,
+    /// which may close the socket, so the caller drops it when the poll is no user of the descriptor any more.
     pub(crate) fn wait_as_task(
         &self,
         direction: Direction,
@@ -263,7 +263,7 @@ impl<H: Host> PollDesc<H> {
 
     /// E4 and E5.
     #[cold]
-    pub(super) fn tell_task(&self, side: &Side<H>, tasks: &mut FoundTasks) {
+    pub(super) fn tell_task(&self, side: &Side<H>, tasks: &mut impl FnMut(Waker)) {
         if side.tasks.mark() {
             mutant!(TaskWakerForgotten: return);
             let direction =
@@ -271,9 +271,16 @@ impl<H: Host> PollDesc<H> {
             let waker = self.wakers.lock()[direction as usize].take();
             // Another event may have taken it.
             if let Some(waker) = waker {
-                tasks.push(waker);
+                tasks(waker);
             }
         }
+    }
+
+    /// Under the lock of the poller's table: returns `true` if the next event wakes a task, or the waker of one that was
+    /// dropped.
+    pub(crate) fn keeps_a_waker(&self) -> bool {
+        // Relaxed: E4 is under that lock; the caller says why no T5 comes beside it.
+        [&self.read, &self.write].iter().any(|side| side.tasks.0.load(Relaxed) & WAITS != 0)
     }
 
     /// Returns the wakers of all tasks here, for the caller to call outside of its locks.
@@ -281,7 +288,7 @@ impl<H: Host> PollDesc<H> {
         std::mem::take(&mut *self.wakers.lock())
     }
 
-    /// No M polls any more. Returns the tasks that would wait for ever.
+    /// Sets OVER, as no M polls any more. Returns the wakers of the tasks that would wait for ever.
     pub(crate) fn end_for_tasks(&self) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {
             mutant!(TaskMissesTheEnd: continue);
@@ -297,8 +304,8 @@ impl<H: Host> PollDesc<H> {
         self.read.tasks.0.load(Relaxed) & OVER != 0
     }
 
-    /// For `reset`: nothing is known of tasks. A task that is in an operation here holds the old runtime. One that was, and
-    /// found OVER at T5, has left its waker, which is returned.
+    /// Forgets for `reset` what is known of tasks. No task is in an operation here, as that task would hold the old runtime. A
+    /// task that found OVER at T5 has left its waker, which is returned.
     #[must_use]
     pub(super) fn reset_tasks(&self) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {

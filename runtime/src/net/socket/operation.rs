@@ -1,7 +1,7 @@
-//! One operation on a socket: under the I/O lock of its direction it makes the system call, and waits each time the
-//! call would block. The protocol stands in `net/socket.rs`.
+//! One operation on a socket: under the I/O lock of its direction the caller makes the system call, and waits each time the
+//! call would block. The protocol is in `net/socket.rs`.
 
-use super::{Lane, ShortRead, Socket};
+use super::{Lane, Socket};
 use crate::context::interrupted;
 use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc, Waited};
@@ -32,17 +32,18 @@ struct Operation<'s, S: AsFd> {
     sched: Option<&'s Sched<Active>>,
     /// The registration with that scheduler's poller, once there is one.
     desc: Option<&'s PollDesc<Active>>,
+    /// How long a plain thread that has waited pauses before its next wait.
+    pause: Option<Duration>,
 }
 
 impl<S: AsFd> Socket<S> {
-    /// Makes the system call `call` under the direction's I/O lock, and waits as often as the call would block. `short`
-    /// tells whether a read was short.
+    /// Makes the system call `call` under the direction's I/O lock, and waits as often as the call would block. `drains`
+    /// tells whether a read has taken all that there was.
     pub(super) fn operate<R>(
         &self,
         (direction, begun): (Direction, Begun),
-        kind: ShortRead,
         mut call: impl FnMut() -> io::Result<R>,
-        short: impl Fn(&R) -> bool,
+        drains: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
         let mut operation = self.begin(direction, begun)?;
         let lane = operation.lane;
@@ -63,19 +64,23 @@ impl<S: AsFd> Socket<S> {
             mutant!(SocketClearsLate: operation.clear());
             match called {
                 Ok(done) => {
-                    if kind == ShortRead::Drained && short(&done) {
+                    if drains(&done) {
                         lane.drained.store(true, Relaxed);
                     }
                     return Ok(done);
                 }
-                Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
-                Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => operation.wait()?,
-                Err(refused) => return Err(refused),
+                // `kind` is a call into std's tables, made once.
+                Err(refused) => match refused.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => operation.wait()?,
+                    _ => return Err(refused),
+                },
             }
         }
     }
 
-    /// As `operate` for writing, where no event says that the call is worth another try: the call is made again after pauses.
+    /// Does the same as `operate` for writing, for a call that no event tells to try again: the call is made again after
+    /// pauses.
     pub(super) fn operate_unannounced<R>(
         &self,
         begun: Begun,
@@ -88,7 +93,7 @@ impl<S: AsFd> Socket<S> {
             match call() {
                 Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
                 Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {
-                    operation.pause(Active::now().saturating_add(pause))?;
+                    operation.pause(Active::after(pause))?;
                     pause = (2 * pause).min(LONGEST_PAUSE);
                 }
                 done => return done,
@@ -106,7 +111,7 @@ impl<S: AsFd> Socket<S> {
         })?;
         let sched = Sched::current();
         let desc = sched.and_then(|sched| self.registered(sched));
-        Ok(Operation { socket: self, lane, direction, begun, io_lock, sched, desc })
+        Ok(Operation { socket: self, lane, direction, begun, io_lock, sched, desc, pause: None })
     }
 }
 
@@ -116,7 +121,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
         self.socket.look(self.lane, self.begun)
     }
 
-    /// Whether a drained socket may be waited for before the system call.
+    /// Whether the operation on a drained socket may wait before its system call.
     #[inline(always)]
     fn may_wait_first(&self) -> bool {
         match self.desc {
@@ -137,7 +142,14 @@ impl<'s, S: AsFd> Operation<'s, S> {
     #[inline(always)]
     fn wait(&mut self) -> io::Result<()> {
         let Some(sched) = self.sched else { return self.poll() };
+        let is_new = self.desc.is_none();
+        mutant!(SocketLooksBeforeItWatches: keep early = self.lane.has_ended());
         let desc = self.register(sched)?;
+        // X3.
+        mutant!(SocketLooksBeforeItWatches: let is_new = is_new && early == Some(true));
+        if is_new && self.direction == Direction::Write && self.lane.has_ended().unless(SocketMissesTheEnd) {
+            return Ok(());
+        }
         self.park(desc, || self.look().ok())
     }
 
@@ -156,16 +168,12 @@ impl<'s, S: AsFd> Operation<'s, S> {
         Ok(())
     }
 
-    /// As `pause`, of a plain thread.
+    /// Does the same as `pause`, for a plain thread.
     fn pause_thread(&self, end: Nanos, bounded: impl Fn(Option<Nanos>) -> Nanos) -> io::Result<()> {
-        let ended = self.lane.wake_fd.wait(None, 0, || match Active::now() < end {
+        early(self.lane.wake_fd.wait(None, 0, || match Active::now() < end {
             true => Ok(Some(bounded(self.look()?))),
             false => Err(io::ErrorKind::WouldBlock.into()),
-        });
-        match ended {
-            Err(over) if over.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            ended => ended,
-        }
+        }))
     }
 
     /// Returns the registration with the poller of `sched`, which is made if there is none.
@@ -178,7 +186,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
         };
         if self.direction == Direction::Write && !desc.watches_writes() {
             mutant!(SocketWatchesReadsAlone: return Ok(desc));
-            // The kernel reports room that has come since the call that found none.
+            // The kernel then also reports room that has come since the call that found none.
             self.socket.watch_writes(sched, desc)?;
         }
         Ok(desc)
@@ -198,9 +206,39 @@ impl<'s, S: AsFd> Operation<'s, S> {
         }
     }
 
-    /// Blocks the calling thread, which is no goroutine's, until the descriptor is ready.
-    fn poll(&self) -> io::Result<()> {
+    /// Blocks the calling thread, which is no goroutine's, until the descriptor is ready. It can happen that `poll(2)` reports
+    /// the descriptor as ready each time while the system call finds nothing each time: a tracer keeps a child's status, a
+    /// socket's queue of errors is not empty, a file tells of changes. So there are pauses between such waits, like those of
+    /// `operate_unannounced`.
+    fn poll(&mut self) -> io::Result<()> {
+        let mut again = None;
+        if let Some(pause) = self.pause {
+            let end = Active::after(pause);
+            self.pause_thread(end, |until| until.map_or(end, |until| until.min(end)))?;
+            again = Some((pause, Active::after(SHORTEST_PAUSE)));
+        }
         let events = sys::events(self.direction);
-        self.lane.wake_fd.wait(Some(self.socket.inner.as_fd()), events, || self.look())
+        early(self.lane.wake_fd.wait(
+            Some(self.socket.inner.as_fd()),
+            events,
+            || match self.lane.has_ended() {
+                false => self.look(),
+                true => Err(io::ErrorKind::WouldBlock.into()),
+            },
+        ))?;
+        self.pause = Some(match again {
+            Some((pause, soon)) if Active::now() < soon => (2 * pause).min(LONGEST_PAUSE),
+            // The thread had to wait.
+            _ => SHORTEST_PAUSE,
+        });
+        Ok(())
+    }
+}
+
+/// Returns the outcome of a thread's wait, where `WouldBlock` only says that the thread's look has ended the wait.
+fn early(ended: io::Result<()>) -> io::Result<()> {
+    match ended {
+        Err(over) if over.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        ended => ended,
     }
 }

@@ -7,19 +7,20 @@ use crate::net::desc::{Direction, PollDesc};
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicPtr, Relaxed, Release, Weak};
 use crate::sched::Sched;
+use crate::sched::watch::told::Refusal;
 use crate::wait::task::{self, Discarded};
 use gmp_netpoll::Key;
 use std::io;
 use std::os::fd::{AsFd, RawFd};
 
-/// Whether events are marked for tasks from the first on.
+/// Whether events are marked for tasks from the first event on.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Marks {
     Yes,
     No,
 }
 
-/// Whether a registration was made by this call: then the poller reports what there is already.
+/// Whether this call has made the registration: if so, the poller reports what is there already.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Fresh {
     Yes,
@@ -41,14 +42,17 @@ pub(super) struct Watch {
     pub(super) sched: Weak<Sched<Active>>,
     /// The poller's key; `None` once the descriptor is not watched any more.
     pub(super) key: Option<Key>,
-    /// The number under which the descriptor was added. Another library's value is not asked for it again: it may have closed
-    /// the descriptor meanwhile, and panic.
+    /// The number under which the descriptor was added. Another library's value is not asked for the number again: that value
+    /// may have closed the descriptor meanwhile, and might panic.
     fd: RawFd,
     pub(super) entry: *const Registration,
 }
 
 // SAFETY: `entry` points to a registration, which is shared and lives as long as the socket.
 unsafe impl Send for Watch {}
+
+/// A runtime that has not ended, and the socket's pollDesc there.
+type Live = (Arc<Sched<Active>>, Arc<PollDesc<Active>>);
 
 impl<S: AsFd> Socket<S> {
     pub(super) fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
@@ -75,8 +79,8 @@ impl<S: AsFd> Socket<S> {
         self.register_for(sched, direction, Marks::No).map(|(desc, _)| desc)
     }
 
-    /// As `register`. Tells whether the caller has registered the descriptor just now, and for tasks has each event marked
-    /// from then on.
+    /// Does the same as `register`. Also returns whether this call has registered the descriptor; with `Marks::Yes` each event
+    /// is marked for tasks from then on.
     pub(super) fn register_for(
         &self,
         sched: &Sched<Active>,
@@ -84,7 +88,7 @@ impl<S: AsFd> Socket<S> {
         marks: Marks,
     ) -> io::Result<(&PollDesc<Active>, Fresh)> {
         let weak = Arc::downgrade(&sched.arc().expect("register: a goroutine's runtime is alive"));
-        // Not under the lock: the user's code.
+        // Not under the lock: this may be the program's code.
         let fd = self.fd();
         // Dropped after the locks.
         let mut stale = Discarded::<Active>::new();
@@ -147,8 +151,8 @@ impl<S: AsFd> Socket<S> {
         Ok((unsafe { &(*entry).desc }, Fresh::Yes))
     }
 
-    /// Returns a runtime that has not ended and whose poller watches the descriptor, with its pollDesc, which is no other
-    /// runtime's as long as the caller has the scheduler. The caller is a user of the descriptor.
+    /// Returns a runtime that has not ended and whose poller watches the descriptor, with its pollDesc, which belongs to no
+    /// other runtime as long as the caller has the scheduler. The caller is a user of the descriptor.
     pub(super) fn watched_somewhere(&self) -> Option<(Arc<Sched<Active>>, &PollDesc<Active>)> {
         let watches = self.watches.lock();
         let live = |watch: &Watch| watch.key.and(watch.sched.upgrade()).map(|sched| (sched, watch.entry));
@@ -165,22 +169,49 @@ impl<S: AsFd> Socket<S> {
     #[cold]
     pub(super) fn watch_writes(&self, sched: &Sched<Active>, desc: &PollDesc<Active>) -> io::Result<()> {
         let watches = self.watches.lock();
-        // SAFETY: entries live until the socket is dropped.
-        let of_desc = |watch: &&Watch| std::ptr::eq(&*unsafe { &*watch.entry }.desc, desc);
-        let watch = watches.iter().find(of_desc).expect("watch_writes: the pollDesc is the socket's");
-        let key = watch.key.expect("watch_writes: a holder's descriptor is watched");
+        let (key, fd) = watched_as(&watches, desc);
         // Under the lock, as `register`: a task and a goroutine may ask at once.
         if !desc.watches_writes() {
-            self.change(sched, key, || sched.host.watch_writes(watch.fd, key)).unwrap_or_else(is_anothers)?;
+            self.change(sched, key, || sched.host.watch_writes(fd, key)).unwrap_or_else(is_anothers)?;
             desc.note_watched_writes();
         }
         Ok(())
     }
 
-    /// Calls `change`, which changes what the poller does with the descriptor's number; not where another library's value has
-    /// closed the descriptor, and the number is another one's by now.
+    /// Makes the poller of the caller's runtime watch the file that the descriptor's number names now, if the poller watches
+    /// the descriptor, and does not watch the file already. Called before a wait for a descriptor under whose number others may
+    /// have put another file: the kernel watches files, and knows nothing of the new one. As when a descriptor is added, the
+    /// kernel reports what is ready. The caller holds an I/O lock and does not rest.
+    #[cold]
+    pub(crate) fn watch_again(&self) -> io::Result<()> {
+        let Some(sched) = Sched::<Active>::current() else { return Ok(()) };
+        let Some(desc) = self.registered(sched) else { return Ok(()) };
+        // A poller that is refused watches nothing, and its runtime looks at all descriptors now and then.
+        if sched.was_refused(Refusal::Poll) {
+            return Ok(());
+        }
+        let watches = self.watches.lock();
+        let (key, fd) = watched_as(&watches, desc);
+        let interest = if desc.watches_writes() { Interest::Both } else { Interest::Reads };
+        match self.change(sched, key, || sched.host.watch(fd, key, interest)).unwrap_or_else(is_anothers) {
+            Err(same) if same.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            watched => watched,
+        }
+    }
+
+    /// Calls `change`, which changes what the poller does with the descriptor's number, unless another library's value has
+    /// closed the descriptor and the number now belongs to another descriptor.
     fn change<R>(&self, sched: &Sched<Active>, key: Key, change: impl FnOnce() -> R) -> Option<R> {
         if self.borrowed { sched.descs.if_its_own(key, change) } else { Some(change()) }
+    }
+
+    /// Returns the runtimes that have not ended and whose pollers may watch the descriptor, with its pollDescs there.
+    pub(super) fn live(&self) -> Vec<Live> {
+        let watches = self.watches.lock();
+        // SAFETY: entries live as long as the socket.
+        let live = |watch: &Watch| Some((watch.sched.upgrade()?, Arc::clone(&unsafe { &*watch.entry }.desc)));
+        // The caller drops them, not under the lock: an upgraded reference may be the last to a runtime.
+        watches.iter().filter_map(live).collect()
     }
 
     /// Removes the descriptor from all pollers. The caller ensures that no registration is made meanwhile or later.
@@ -191,15 +222,15 @@ impl<S: AsFd> Socket<S> {
         drop(watches);
         // Not under the lock: the upgraded reference may be the last to a runtime.
         for (key, fd, sched) in watched {
-            // Fails if the poller itself is broken, and then the next wait reports that; or if another library's value has
-            // closed its descriptor, which the kernel has taken out of the set then.
+            // Fails if the poller itself is broken, which the next wait reports; or if another library's value has closed its
+            // descriptor, which the kernel has then taken out of the set.
             let _unwatched = self.change(&sched, key, || sched.host.unwatch(fd));
             sched.descs.remove(key);
         }
     }
 
-    /// Wakes the tasks that wait, each of which then finds the socket closed, and calls no foreign code. The caller has marked
-    /// the socket closed, and has waited for its users.
+    /// Wakes the tasks that wait, each of which then finds the socket closed; calls no foreign code. The caller has marked the
+    /// socket closed, and has waited for its users.
     pub(super) fn wake_tasks(&self) {
         mutant!(TaskCloseTellsNobody: return);
         // Acquire: partner `register`.
@@ -210,6 +241,15 @@ impl<S: AsFd> Socket<S> {
             at = entry.next;
         }
     }
+}
+
+/// Returns the key and the number under which a poller watches the descriptor that has `desc` there. The caller keeps the
+/// descriptor open.
+fn watched_as(watches: &[Watch], desc: &PollDesc<Active>) -> (Key, RawFd) {
+    // SAFETY: entries live until the socket is dropped.
+    let of_desc = |watch: &&Watch| std::ptr::eq(&*unsafe { &*watch.entry }.desc, desc);
+    let watch = watches.iter().find(of_desc).expect("watched_as: the pollDesc is the socket's");
+    (watch.key.expect("watched_as: a holder's descriptor is watched"), watch.fd)
 }
 
 #[cold]

@@ -1,15 +1,17 @@
 //! One poll of a task on a socket: it makes the system call, and leaves its waker if the call would block.
 //!
-//! A task has no I/O lock, which could not be held from one poll to the next: two tasks, or a task and a goroutine that
-//! waits in the same direction, make their system calls beside each other, as through a duplicate of the descriptor, and the
-//! kernel orders them. A poll is a user of the descriptor (`net/fd.rs`), so that a closer waits for its system call.
-//! The protocol by which the poller's events meet the task stands in `net/desc/tasks.rs`.
+//! A task takes no I/O lock, which it could not hold from one poll to the next: two tasks, or a task and a goroutine that waits
+//! in the same direction, make their system calls beside each other, as through a duplicate of the descriptor, and the kernel
+//! orders them. A poll is a user of the descriptor (`net/fd.rs`), so that a closer waits for its system call. The protocol by
+//! which the poller's events meet the task is in `net/desc/tasks.rs`.
 //!
-//! The registration is that of the runtime whose goroutine polls; a thread outside, which has no poller, uses that of any
-//! runtime that has not ended, and keeps the scheduler meanwhile, so that no other runtime takes the entry over.
+//! The registration is that of the runtime whose goroutine polls; a thread outside, which has no poller, uses the registration
+//! of any runtime that has not ended, and keeps that runtime's scheduler meanwhile, so that no other runtime takes the entry
+//! over.
 //!
-//! A registration that this poll has made tells of what is there already, so the call that would block is not repeated. A
-//! registration that was there before may have told its events when no task marked them; then the call is made again.
+//! The poller reports what is there already to a registration that this poll has made, so the call that would block is not
+//! repeated, except after the end of a Unix socket's writes (`net/socket.rs`). The events of a registration that was there
+//! before may have come when they were not marked for tasks; then the call is made again.
 
 use super::registry::{Fresh, Marks};
 use super::{Rest, Socket};
@@ -23,11 +25,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
-/// Whose poller tells the task.
+/// The runtime whose poller tells the task.
 enum Home<'s> {
     /// The goroutine's runtime.
     Goroutine(&'s Sched<Active>),
-    /// On a thread outside: a runtime whose poller watches the socket, once it was looked for.
+    /// On a thread outside: a runtime whose poller watches the socket, if one was found.
     Thread(Option<Arc<Sched<Active>>>),
 }
 
@@ -41,7 +43,7 @@ impl Home<'_> {
 }
 
 impl<S: AsFd> Socket<S> {
-    /// Makes the system call `call` once, and has the task woken when another try is worth it, if the call would block.
+    /// Makes the system call `call`; if that would block, has the task woken when another try is worth it.
     pub(crate) fn poll<R>(
         &self,
         cx: &mut Context<'_>,
@@ -51,7 +53,7 @@ impl<S: AsFd> Socket<S> {
         self.poll_call(cx, direction, || call(&self.inner), |_| false)
     }
 
-    /// As `poll`, for a read from a stream into `len` bytes.
+    /// Does the same as `poll`, for a read from a stream into `len` bytes.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
@@ -61,11 +63,10 @@ impl<S: AsFd> Socket<S> {
         if len == 0 {
             return Poll::Ready(self.read_nothing());
         }
-        let short = |&got: &usize| got > 0 && got < len && !self.foreign;
-        self.poll_call(cx, Direction::Read, || call(&self.inner), short)
+        self.poll_call(cx, Direction::Read, || call(&self.inner), |&got| self.is_short(got, len))
     }
 
-    /// As `run_read_of_messages`.
+    /// Does the same as `run_read_of_messages`.
     pub(crate) fn poll_read_of_messages(
         &self,
         cx: &mut Context<'_>,
@@ -75,20 +76,19 @@ impl<S: AsFd> Socket<S> {
         if len == 0 {
             return Poll::Ready(self.read_nothing());
         }
-        let short =
-            |&(got, rest): &(usize, Rest)| got > 0 && got < len && rest == Rest::AsTold && !self.foreign;
-        self.poll_call(cx, Direction::Read, || call(&self.inner), short).map_ok(|(got, _)| got)
+        let drains = |&(got, rest): &(usize, Rest)| rest == Rest::AsTold && self.is_short(got, len);
+        self.poll_call(cx, Direction::Read, || call(&self.inner), drains).map_ok(|(got, _)| got)
     }
 
-    /// `drained` tells whether a call has taken all that there was.
+    /// `drains` tells whether a call has taken all that there was.
     fn poll_call<R>(
         &self,
         cx: &mut Context<'_>,
         direction: Direction,
         mut call: impl FnMut() -> io::Result<R>,
-        drained: impl Fn(&R) -> bool,
+        drains: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
-        // Dropped after the poll is a user.
+        // Declared first, so dropped when the poll is no user of the descriptor any more.
         let mut old = Discarded::new();
         let _open = match self.enter() {
             Ok(open) => open,
@@ -119,7 +119,7 @@ impl<S: AsFd> Socket<S> {
                 match call() {
                     Ok(done) => {
                         if let (Some(desc), Some(turn)) = (desc, turn)
-                            && drained(&done)
+                            && drains(&done)
                         {
                             desc.note_drained(direction, turn);
                         }
@@ -147,7 +147,7 @@ impl<S: AsFd> Socket<S> {
         }
     }
 
-    /// Whose poller tells the caller, and the registration there, if there is one.
+    /// Returns the runtime whose poller tells the caller, and the registration there, if there is one.
     #[inline]
     fn home(&self) -> (Home<'_>, Option<&PollDesc<Active>>) {
         match Sched::current() {
@@ -168,9 +168,15 @@ impl<S: AsFd> Socket<S> {
         (direction, turn): (Direction, Option<Turn>),
     ) -> io::Result<Told<'s>> {
         let Some(sched) = home.sched() else { return Err(nobody_tells()) };
+        if turn.is_none() {
+            sched.descs.note_task();
+        }
         let Some(desc) = desc else {
             let (desc, fresh) = self.register_for(sched, direction, Marks::Yes)?;
-            return Ok(Told { desc, turn: (fresh == Fresh::Yes).then_some(Turn::FIRST) });
+            // The call would block, and an event must come for the task: X3 of `net/socket.rs`.
+            let is_told =
+                fresh == Fresh::Yes && !self.lane(direction).has_ended().unless(TaskMissesTheShutdown);
+            return Ok(Told { desc, turn: is_told.then_some(Turn::FIRST) });
         };
         if turn.is_none() {
             desc.mark_from_now(direction);

@@ -1,9 +1,9 @@
-//! The socket that listens.
+//! The listening socket.
 
 use super::TcpStream;
 use crate::net::desc::Direction;
 use crate::net::lookup;
-use crate::net::methods::{incoming, ip_options};
+use crate::net::methods::{incoming, ip_options, listens};
 use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::traits::socket_traits;
@@ -11,7 +11,6 @@ use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 /// A socket that listens for connections.
 ///
@@ -35,8 +34,8 @@ use std::time::Instant;
 pub struct TcpListener(Socket<net::TcpListener>);
 
 impl TcpListener {
-    /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the
-    /// system allows. Looking a name up blocks the goroutine, or the plain thread.
+    /// Listens on the first of `addr`'s addresses that can be bound, with the longest queue of connections that the system
+    /// allows; no further address is asked for then. Looking a name up blocks the goroutine, or the plain thread.
     ///
     /// ```
     /// use gmp::net::TcpListener;
@@ -52,10 +51,9 @@ impl TcpListener {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The error of the last address, if none can be bound.
+    /// The error of the last address, if none can be bound; `InvalidInput` if `addr` has no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let addrs: Vec<_> = lookup::resolve(&addr)?.collect();
-        let listener = net::TcpListener::bind(&addrs[..])?;
+        let listener = lookup::first_of(addr, |addr| net::TcpListener::bind(addr))?;
         sys::lengthen_queue(listener.as_fd())?;
         listener.set_nonblocking(true)?;
         Ok(Self::of_new(listener))
@@ -91,8 +89,9 @@ impl TcpListener {
     ///
     /// # Errors
     /// `TimedOut` if the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) an error for which
-    /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
-    /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
+    /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of descriptors is
+    /// full (`EMFILE`), the connection stays in the kernel's queue for a later call; a call that follows at once fails again,
+    /// so a loop that goes on after such an error should pause first.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (fd, addr) = self.0.run(Direction::Read, |listener| sys::accept(listener.as_fd()))?;
         Ok((TcpStream(Socket::of_accepted(&self.0, fd.into())), addr))
@@ -100,7 +99,7 @@ impl TcpListener {
 
     /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
     /// wait. The task that was last told `Pending` is woken; a goroutine may wait in [`accept`](Self::accept) meanwhile.
-    /// Whose poller tells the task: as with [`TcpStream::poll_read`].
+    /// [`TcpStream::poll_read`] says whose poller wakes the task.
     ///
     /// ```
     /// use gmp::net::{TcpListener, TcpStream};
@@ -160,41 +159,16 @@ impl TcpListener {
     pub fn close(&self) -> io::Result<()> {
         self.0.close()
     }
-
-    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until the next
-    /// one is set, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is a
-    /// connection to accept.
-    ///
-    /// # Errors
-    /// If the listener is closed.
-    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Read, at)
-    }
-
-    /// Returns the address on which the listener listens.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.with(|socket| socket.local_addr())
-    }
-
-    /// Makes a second handle to the same socket.
-    ///
-    /// # Errors
-    /// If the table of descriptors is full.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(TcpListener(self.0.try_clone(net::TcpListener::try_clone)?))
-    }
 }
 
 incoming!(
     Incoming of TcpListener gives TcpStream,
     /// An iterator over the connections of a listener; made by [`TcpListener::incoming`]. After [`TcpListener::close`] the
-    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends; so it does
-    /// with the [error](crate::context::ContextError) of the context under which the caller runs, unless that
-    /// was a context of one step, as [`timeout`](crate::time::timeout) around `next` has. Other errors do not end the iterator,
-    /// that of a deadline among them: a loop that goes on after each error of a deadline that has passed never waits.
+    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. It does
+    /// the same with the [error](crate::context::ContextError) of the context under which the caller runs, unless that context
+    /// was for one step only, as in a [`timeout`](crate::time::timeout) around `next`:
+    /// [`ContextError::of`](crate::context::ContextError::of) tells that error from others. Other errors, that of a deadline
+    /// among them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never waits.
     ///
     /// ```
     /// use gmp::net::{self, TcpListener, TcpStream};
@@ -225,4 +199,5 @@ incoming!(
     /// ```
 );
 ip_options!(TcpListener);
+listens!(TcpListener, net::TcpListener, SocketAddr);
 socket_traits!(TcpListener, net::TcpListener, sys::is_tcp);

@@ -1,10 +1,10 @@
 //! Connecting to one of several addresses: Happy Eyeballs (RFC 8305).
 //!
-//! *The problem.* A name has several addresses, and one of them does not answer: a connect to that address ends after
-//! minutes, while the next address would answer at once.
+//! *The problem.* A name has several addresses, and one of them does not answer: a connect to that address fails after minutes,
+//! while the next address would answer at once.
 //!
-//! *The obvious way* is a goroutine for each address. A plain thread has no goroutines, and each loser would have to be
-//! stopped and waited for.
+//! *The obvious way* is a goroutine for each address. But a plain thread has no goroutines, and the caller would have to stop
+//! each loser and wait for it.
 //!
 //! *Here* every attempt is a descriptor of the caller's. The descriptors are in a *set*, an epoll descriptor of this call,
 //! and the caller waits for the set as for any socket: a goroutine in its runtime's poller, a plain thread in `poll(2)`.
@@ -15,20 +15,35 @@
 //!   R3  put the descriptor into the set, and wait for an event there: at most for the stagger if there is a next address
 //!   R4  the stagger is over: R1 · an attempt was refused: close it, R1 · an attempt is connected: the winner
 //! ```
-//! The families of the addresses take turns, beginning with that of the first address. The race is a value on the caller's
-//! stack, and the winner leaves that value: whatever ends the call, also an unwinding, closes all other attempts and the
-//! set. No attempt is registered in a runtime's poller; the set is, and deregisters when it is dropped.
+//! R1 may take long, in the user's control function. So R4 comes before each further R1, also after a refusal, and before the
+//! call gives up: a connection that was made meanwhile counts.
 //!
-//! *A full table of descriptors.* If there is no descriptor for the set, the attempt that needs it is waited for alone. If
-//! there is none for the next attempt while others are under way, R1 is repeated when one of those has ended, or after
-//! another stagger.
+//! The families of the addresses take turns, beginning with that of the first address. For that, up to `AHEAD` addresses are
+//! taken out of the caller's iterator before the first attempt; no name has as many. An iterator that has more, or no end, is
+//! asked for the next `AHEAD` when these have been tried.
+//!
+//! The race is a value on the caller's stack, and the winner leaves that value: whatever ends the call, also an unwinding,
+//! closes all other attempts and the set. No attempt is registered in a runtime's poller; the set is, and deregisters when it
+//! is dropped.
+//!
+//! *No more than `MOST` are under way.* A name server may give hundreds of addresses where nobody answers, and an attempt at
+//! such an address lasts for two minutes: the attempts would fill the table of descriptors, with a stagger of zero at once, and
+//! send as many packets. So one attempt more takes the place of the oldest, which had `PATIENCE` at least: with the stagger of
+//! the RFC each attempt begins when it would have begun without the bound.
+//!
+//! * *The alternative*, to wait until one of them ends: an address that answers, behind eight that do not, would be tried after
+//!   two minutes.
+//!
+//! *A full table of descriptors.* If there is no descriptor for the set, the caller waits for the attempt that needs it alone.
+//! If there is none for the next attempt while others are under way, R1 is repeated when one of those has ended, or after
+//! another stagger. The same holds for *a port of the caller's own*, which only one attempt at a time can have.
 //!
 //! One address, and a first address that answers at once, need no set.
 
 use super::TcpStream;
-use crate::context::ContextError;
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
+use crate::net::is_canceled;
 use crate::net::limit::timed_out;
 use crate::net::socket::Socket;
 use crate::net::sys;
@@ -41,8 +56,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use std::vec;
 
-/// How long an attempt is waited for before the next one begins, as RFC 8305 recommends.
+/// How long the caller waits for an attempt before the next one begins, as RFC 8305 recommends.
 pub(in crate::net) const STAGGER: Duration = Duration::from_millis(250);
+
+/// How many attempts are under way at once. Resolvers put the addresses that they think best in front.
+const MOST: usize = 8;
+
+/// How long an attempt lasts at least before it makes way for another one: `MOST` staggers. By then the kernel has asked twice.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many addresses are taken out of the caller's iterator at once.
+const AHEAD: usize = 4096;
 
 /// The time that a call has.
 #[derive(Copy, Clone)]
@@ -52,7 +76,7 @@ pub(in crate::net) struct Pace {
 }
 
 impl Pace {
-    /// As the RFC has it, and no longer than `until`.
+    /// The pace of the RFC, until `until` at most.
     pub(in crate::net) fn until(until: Option<Nanos>) -> Self {
         Pace { stagger: STAGGER, until }
     }
@@ -63,7 +87,23 @@ impl Pace {
 }
 
 /// Makes a socket and begins to connect.
-pub(in crate::net) type Begin<'a> = &'a mut dyn FnMut(&SocketAddr) -> io::Result<OwnedFd>;
+pub(in crate::net) type Begin<'a> = &'a mut dyn FnMut(&SocketAddr) -> Result<OwnedFd, NotBegun>;
+
+/// An attempt that was refused before it was under way.
+pub(in crate::net) struct NotBegun {
+    pub(in crate::net) why: io::Error,
+    /// Whether the attempt can begin when another one has ended, which holds the last descriptor or the caller's own port.
+    pub(in crate::net) for_want_of_room: bool,
+}
+
+impl From<io::Error> for NotBegun {
+    /// Only an error of the kernel's own is a want of room: a function of the user's may refuse an address by an error of any
+    /// kind.
+    fn from(why: io::Error) -> Self {
+        let room = [libc::EMFILE, libc::ENFILE, libc::EADDRINUSE];
+        NotBegun { for_want_of_room: why.raw_os_error().is_some_and(|code| room.contains(&code)), why }
+    }
+}
 
 /// Connects to the first of `addrs` that answers. One address costs no more than its connect, and has the kernel's error.
 pub(in crate::net) fn connect(
@@ -76,10 +116,10 @@ pub(in crate::net) fn connect(
     };
     match addrs.next() {
         None if pace.is_over() => Err(timed_out()),
-        None => finish(begin(&first)?.into(), pace.until),
+        None => finish(begin(&first).map_err(|not_begun| not_begun.why)?.into(), pace.until),
         Some(second) => {
-            let addrs = [first, second].into_iter().chain(addrs).collect();
-            Race::new(by_turns(addrs), pace, begin).run()
+            let mut addrs = [first, second].into_iter().chain(addrs).fuse();
+            Race::new(&mut addrs, pace, begin).run()
         }
     }
 }
@@ -91,12 +131,12 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Returns how the connect of `stream` has ended; `WouldBlock` if it has not.
+/// Returns how the connect of `stream` has ended; `WouldBlock` if it goes on.
 fn answer(stream: &net::TcpStream) -> io::Result<()> {
-    // On loopback the connection is mostly made at once. One that is made has no error of its connect.
+    // On loopback the connection is mostly made at once. If it is made, its connect has left no error.
     let not_yet = match stream.peer_addr() {
-        // The kernel has taken the port that was asked for as the caller's own, and so the stream is connected to itself:
-        // nobody listens there.
+        // The kernel has chosen the port to connect to as the caller's own port, so the stream is connected to itself: nobody
+        // listens there.
         Ok(peer) if stream.local_addr()? == peer => {
             return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
         }
@@ -126,15 +166,9 @@ fn by_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
     ordered
 }
 
-/// Returns `true` if there is no descriptor left.
-fn is_full(refused: &io::Error) -> bool {
-    matches!(refused.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-/// Returns `true` if the time of a wait is over, and it was not a context that ended the wait.
+/// Returns `true` if a wait has ended because its time was over, and not by a context.
 fn is_over(ended: &io::Error) -> bool {
-    let by_a_context = || ended.get_ref().is_some_and(|why| why.is::<ContextError>());
-    ended.kind() == ErrorKind::TimedOut && ended.raw_os_error().is_none() && !by_a_context()
+    ended.kind() == ErrorKind::TimedOut && ended.raw_os_error().is_none() && !is_canceled(ended)
 }
 
 /// Returns the last refusal of an address that was asked; if none was, the last refusal of an address that could not be asked,
@@ -144,30 +178,44 @@ fn decisive(refused: &[(SocketAddr, io::Error)]) -> Option<&io::Error> {
     refused.iter().rfind(asked).or(refused.last()).map(|refused| &refused.1)
 }
 
+/// An attempt that is under way.
+struct Attempt {
+    addr: SocketAddr,
+    stream: net::TcpStream,
+    /// From then on the attempt may make way for another one.
+    patience: Nanos,
+}
+
 /// The attempts of one call.
 struct Race<'a> {
+    /// The caller's iterator; it goes on returning `None` at its end.
+    addrs: &'a mut dyn Iterator<Item = SocketAddr>,
+    /// The addresses that were taken out of `addrs`, by turns.
     untried: vec::IntoIter<SocketAddr>,
     pace: Pace,
     begin: Begin<'a>,
-    /// Those that are under way, by their keys in the set.
-    attempts: Vec<Option<(SocketAddr, net::TcpStream)>>,
+    /// The attempts that are under way, by their keys in the set.
+    attempts: Vec<Option<Attempt>>,
     refused: Vec<(SocketAddr, io::Error)>,
-    /// Made for the first attempt that has to be waited for.
+    /// Made for the first attempt that does not end at once.
     set: Option<Socket<OwnedFd>>,
 }
 
-/// What comes next. One value on the stack, which is never stored.
+/// The next step. A single value on the stack, never stored.
 #[expect(clippy::large_enum_variant)]
 enum Step {
     Done(TcpStream),
     Begin,
-    /// Wait for what is under way, at most until then.
+    /// Look at the attempts that are under way, and begin the next one if nothing has happened to them.
+    Look,
+    /// Wait for the attempts that are under way, at most until then.
     Wait(Option<Nanos>),
 }
 
 impl<'a> Race<'a> {
-    fn new(addrs: Vec<SocketAddr>, pace: Pace, begin: Begin<'a>) -> Self {
-        Race { untried: addrs.into_iter(), pace, begin, attempts: Vec::new(), refused: Vec::new(), set: None }
+    fn new(addrs: &'a mut dyn Iterator<Item = SocketAddr>, pace: Pace, begin: Begin<'a>) -> Self {
+        let untried = Vec::new().into_iter();
+        Race { addrs, untried, pace, begin, attempts: Vec::new(), refused: Vec::new(), set: None }
     }
 
     fn run(mut self) -> io::Result<TcpStream> {
@@ -176,6 +224,7 @@ impl<'a> Race<'a> {
             step = match step {
                 Step::Done(stream) => return Ok(stream),
                 Step::Begin => self.begin_next()?,
+                Step::Look => self.look()?,
                 Step::Wait(due) => self.wait(due)?,
             }
         }
@@ -185,25 +234,32 @@ impl<'a> Race<'a> {
         self.attempts.iter().any(Option::is_some)
     }
 
-    fn is_too_late(&self) -> bool {
-        self.pace.is_over()
+    /// Returns the next address to try, which stays.
+    fn next_untried(&mut self) -> Option<SocketAddr> {
+        if self.untried.as_slice().is_empty() {
+            self.untried = by_turns((&mut *self.addrs).take(AHEAD).collect()).into_iter();
+        }
+        self.untried.as_slice().first().copied()
     }
 
     /// R1 and R2.
     fn begin_next(&mut self) -> io::Result<Step> {
-        let Some(&addr) = self.untried.as_slice().first() else {
+        let Some(addr) = self.next_untried() else {
             return match self.is_under_way() {
                 true => Ok(Step::Wait(None)),
                 false => Err(self.failure(Failed::Refused)),
             };
         };
-        if self.is_too_late() {
+        if self.pace.is_over() {
             return Err(self.failure(Failed::TooLate(None)));
         }
+        if let Err(until) = self.make_way() {
+            return Ok(Step::Wait(Some(until)));
+        }
         let begun = (self.begin)(&addr);
-        if begun.as_ref().is_err_and(is_full) && self.is_under_way() {
+        if begun.as_ref().is_err_and(|not_begun| not_begun.for_want_of_room) && self.is_under_way() {
             // Not the caller's stagger, which may be zero.
-            return Ok(Step::Wait(Some(Active::now().saturating_add(STAGGER))));
+            return Ok(Step::Wait(Some(Active::after(STAGGER))));
         }
         self.untried.next();
         match begun.map(net::TcpStream::from) {
@@ -211,8 +267,24 @@ impl<'a> Race<'a> {
                 Err(not_yet) if not_yet.kind() == ErrorKind::WouldBlock => self.enter(addr, stream),
                 answered => Ok(self.judge(addr, stream, answered)),
             },
-            Err(refused) => Ok(self.refuse(addr, refused)),
+            Err(not_begun) => Ok(self.refuse(addr, not_begun.why)),
         }
+    }
+
+    /// Ends the oldest attempt if `MOST` are under way; the error says until when that attempt has time.
+    fn make_way(&mut self) -> Result<(), Nanos> {
+        if self.attempts.iter().flatten().count() < MOST {
+            return Ok(());
+        }
+        // The attempts stand in the order in which they began.
+        let oldest = self.attempts.iter_mut().find(|attempt| attempt.is_some());
+        let oldest = oldest.expect("make_way: some are under way");
+        if let Some(until) = oldest.as_ref().map(|attempt| attempt.patience).filter(|&at| at > Active::now())
+        {
+            return Err(until);
+        }
+        self.refused.extend(oldest.take().map(|attempt| (attempt.addr, made_way())));
+        Ok(())
     }
 
     fn judge(&mut self, addr: SocketAddr, stream: net::TcpStream, answered: io::Result<()>) -> Step {
@@ -224,7 +296,7 @@ impl<'a> Race<'a> {
 
     fn refuse(&mut self, addr: SocketAddr, refused: io::Error) -> Step {
         self.refused.push((addr, refused));
-        Step::Begin
+        Step::Look
     }
 
     /// R3: puts an attempt into the set, which is made if there is none.
@@ -242,16 +314,16 @@ impl<'a> Race<'a> {
         {
             return Ok(self.refuse(addr, refused));
         }
-        self.attempts.push(Some((addr, stream)));
-        let more = !self.untried.as_slice().is_empty();
-        Ok(Step::Wait(more.then(|| Active::now().saturating_add(self.pace.stagger))))
+        self.attempts.push(Some(Attempt { addr, stream, patience: Active::after(PATIENCE) }));
+        let more = self.next_untried().is_some();
+        Ok(Step::Wait(more.then(|| Active::after(self.pace.stagger))))
     }
 
     /// Waits for the only attempt that is under way, without a set.
     fn alone(&mut self, addr: SocketAddr, stream: net::TcpStream) -> io::Result<Step> {
         match finish(stream, self.pace.until) {
             Ok(stream) => Ok(Step::Done(stream)),
-            // The kernel's, so it is the address that failed, and not the wait that was ended.
+            // The kernel's error: the address has failed, rather than the wait was ended.
             Err(refused) if refused.raw_os_error().is_some() => Ok(self.refuse(addr, refused)),
             Err(over) if is_over(&over) => Err(self.failure(Failed::TooLate(Some(addr)))),
             Err(ended) => Err(ended),
@@ -262,26 +334,36 @@ impl<'a> Race<'a> {
     fn wait(&mut self, due: Option<Nanos>) -> io::Result<Step> {
         let set = self.set.as_ref().expect("wait: an attempt is under way, and in the set");
         let end = due.into_iter().chain(self.pace.until).min();
-        let key = match set.run_until(Direction::Read, end, |set| sys::take_from_set(set.as_fd())) {
-            Ok(key) => key as usize,
-            Err(over) if is_over(&over) => {
-                return match self.is_too_late() {
-                    true => Err(self.failure(Failed::TooLate(None))),
-                    false => Ok(Step::Begin),
-                };
-            }
-            Err(ended) => return Err(ended),
+        match set.run_until(Direction::Read, end, |set| sys::take_from_set(set.as_fd())) {
+            Ok(key) => Ok(self.take(key as usize, Step::Wait(due))),
+            // If the time was over before the wait, the set was not looked at.
+            Err(over) if is_over(&over) => self.look(),
+            Err(ended) => Err(ended),
+        }
+    }
+
+    /// R4, without a wait.
+    fn look(&mut self) -> io::Result<Step> {
+        let look = |set: &Socket<OwnedFd>| set.with(|set| sys::take_from_set(set.as_fd())).ok();
+        match self.set.as_ref().and_then(look) {
+            Some(key) => Ok(self.take(key as usize, Step::Look)),
+            None if self.is_under_way() && self.pace.is_over() => Err(self.failure(Failed::TooLate(None))),
+            None => Ok(Step::Begin),
+        }
+    }
+
+    /// Takes an event of the attempt with this key. Returns the next step, which is `after` if the attempt goes on.
+    fn take(&mut self, key: usize, after: Step) -> Step {
+        // A closed descriptor stays in the set while a child of this process, between fork and exec, has a copy of it.
+        let Some(attempt) = self.attempts[key].take() else {
+            return after;
         };
-        // A descriptor that was closed may be in the set while a child of this process, between fork and exec, has it too.
-        let Some((addr, stream)) = self.attempts[key].take() else {
-            return Ok(Step::Wait(due));
-        };
-        match answer(&stream) {
+        match answer(&attempt.stream) {
             Err(not_yet) if not_yet.kind() == ErrorKind::WouldBlock => {
-                self.attempts[key] = Some((addr, stream));
-                Ok(Step::Wait(due))
+                self.attempts[key] = Some(attempt);
+                after
             }
-            answered => Ok(self.judge(addr, stream, answered)),
+            answered => self.judge(attempt.addr, attempt.stream, answered),
         }
     }
 
@@ -292,17 +374,22 @@ impl<'a> Race<'a> {
             Failed::Refused => (decisive(&self.refused).map_or(ErrorKind::Other, io::Error::kind), None),
             Failed::TooLate(alone) => (ErrorKind::TimedOut, alone),
         };
-        let under_way = self.attempts.iter().flatten().map(|attempt| attempt.0).chain(alone).collect();
+        let under_way = self.attempts.iter().flatten().map(|attempt| attempt.addr).chain(alone).collect();
         let untried = std::mem::take(&mut self.untried).collect();
         let refused = std::mem::take(&mut self.refused);
         io::Error::new(kind, NoAnswer { refused, under_way, untried })
     }
 }
 
-/// Why no attempt is waited for any more.
+#[cold]
+fn made_way() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "no answer, so it has made way for another address")
+}
+
+/// Why the call has failed.
 enum Failed {
     Refused,
-    /// The time is over; with the attempt that is not in the set.
+    /// The time is over. The address is that of the attempt that is not in the set, if there is one.
     TooLate(Option<SocketAddr>),
 }
 

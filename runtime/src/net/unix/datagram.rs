@@ -93,8 +93,8 @@ impl UnixDatagram {
         self.0.with(|socket| socket.connect_addr(addr))
     }
 
-    /// Receives a datagram, and tells who sent it. What does not fit into `buf` is lost. Blocks the goroutine, or the plain
-    /// thread, until a datagram is there; at most until the read deadline or timeout.
+    /// Receives a datagram, and returns its length and its sender. Bytes that do not fit into `buf` are lost. Blocks the
+    /// goroutine, or the plain thread, until a datagram is there; at most until the read deadline or timeout.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -103,7 +103,7 @@ impl UnixDatagram {
     /// # Errors
     /// As with std; an expired limit is `TimedOut`.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv_from(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.recv_from(buf), nobody))
     }
 
     /// Receives a datagram, as [`recv_from`](Self::recv_from).
@@ -115,11 +115,11 @@ impl UnixDatagram {
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Read, |socket| socket.recv(buf)))
+        with_a_frame(self.0.run_receive(|socket| socket.recv(buf), || Ok(0)))
     }
 
-    /// Sends a datagram to the connected peer. Blocks the goroutine, or the plain thread, while the peer has as many
-    /// datagrams as it may have; at most until the write deadline or timeout.
+    /// Sends a datagram to the connected peer. Blocks the goroutine, or the plain thread, while the peer's queue of datagrams
+    /// is full; at most until the write deadline or timeout.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -131,8 +131,8 @@ impl UnixDatagram {
         with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
     }
 
-    /// Sends a datagram to the socket at `path`. Blocks as [`send`](Self::send). The kernel does not tell when a receiver
-    /// that is no connected peer has room again, so the call tries again after pauses of 50 µs to 10 ms.
+    /// Sends a datagram to the socket at `path`. Blocks as [`send`](Self::send). The kernel does not report when a receiver
+    /// that is not the peer has room again, so the call tries again after pauses of 50 µs to 10 ms.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -165,8 +165,8 @@ impl UnixDatagram {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As [`send`](Self::send); `InvalidInput` for more descriptors than the kernel takes in one message, which are 253, or more
-    /// buffers, which are 1024.
+    /// As [`send`](Self::send); `InvalidInput` for more descriptors or buffers than the kernel takes in one message: 253 and
+    /// 1024.
     pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         pass::check_count("send_with_fds", bufs.len())?;
         with_a_frame(self.0.run(Direction::Write, |socket| pass::send_with_fds(socket.as_fd(), bufs, fds)))
@@ -184,13 +184,15 @@ impl UnixDatagram {
     /// [`Passed::lost_fds`] of the result returns `true`.
     pub fn recv_with_fds(&self, bufs: &mut [IoSliceMut<'_>], fds: &mut Vec<OwnedFd>) -> io::Result<Passed> {
         pass::check_count("recv_with_fds", bufs.len())?;
-        with_a_frame(self.0.run(Direction::Read, |socket| pass::receive(socket.as_fd(), bufs, fds)))
+        let receives = |socket: &net::UnixDatagram| pass::receive(socket.as_fd(), bufs, fds);
+        with_a_frame(self.0.run_receive(receives, || Ok(Passed::NOTHING)))
     }
 
-    /// Receives a datagram, and tells who sent it, or has the task woken when there may be one. What does not fit into `buf` is
-    /// lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was last told `Pending`
-    /// is woken, one for receiving and one for sending; a goroutine may wait in [`recv_from`](Self::recv_from) meanwhile.
-    /// Whose poller tells the task: as with [`UnixStream::poll_read`](super::UnixStream::poll_read).
+    /// Receives a datagram, and returns its length and its sender, or has the task woken when there may be one. Bytes that do
+    /// not fit into `buf` are lost. Never blocks, and the read deadline and timeout do not end a task's wait. The task that was
+    /// last told `Pending` is woken, one for receiving and one for sending; a goroutine may wait in
+    /// [`recv_from`](Self::recv_from) meanwhile. [`UnixStream::poll_read`](super::UnixStream::poll_read) says whose poller
+    /// wakes the task.
     ///
     /// ```
     /// use gmp::net::UnixDatagram;
@@ -218,7 +220,7 @@ impl UnixDatagram {
         cx: &mut Context<'_>,
         buf: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        self.0.poll(cx, Direction::Read, |socket| socket.recv_from(buf))
+        self.0.poll_receive(cx, |socket| socket.recv_from(buf), nobody)
     }
 
     /// Receives a datagram, as [`poll_recv_from`](Self::poll_recv_from).
@@ -226,12 +228,12 @@ impl UnixDatagram {
     /// # Errors
     /// As [`poll_recv_from`](Self::poll_recv_from).
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Direction::Read, |socket| socket.recv(buf))
+        self.0.poll_receive(cx, |socket| socket.recv(buf), || Ok(0))
     }
 
     /// Sends a datagram to the connected peer, or has the task woken when there may be room; otherwise as
-    /// [`poll_recv_from`](Self::poll_recv_from). There is no such poll to another receiver than
-    /// the peer: the kernel does not tell when that has room again.
+    /// [`poll_recv_from`](Self::poll_recv_from). There is no such poll for a receiver other than the peer: the kernel does not
+    /// report when that receiver has room again.
     ///
     /// # Errors
     /// As [`send`](Self::send); `Unsupported` as [`poll_recv_from`](Self::poll_recv_from).
@@ -255,12 +257,14 @@ impl UnixDatagram {
         self.0.with(|socket| socket.local_addr())
     }
 
-    /// Shuts one or both directions down. Calls that wait in them return.
+    /// Shuts one or both directions down. Calls that wait in them return: a receive returns no bytes once all datagrams that
+    /// came before are received. A send that waits through another handle to the same socket sees [`Shutdown::Write`] only when
+    /// there is room.
     ///
     /// # Errors
     /// As with std.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.with(|socket| socket.shutdown(how))
+        self.0.shut_down(how, |socket| socket.shutdown(how))
     }
 
     /// Makes a second handle to the same socket, with I/O locks and limits of its own.
@@ -272,6 +276,34 @@ impl UnixDatagram {
     }
 }
 
+/// The result of a receive at the end: no bytes, of a sender without an address.
+fn nobody() -> io::Result<(usize, SocketAddr)> {
+    Ok((0, SocketAddr::from_pathname("")?))
+}
+
 limits!(UnixDatagram);
 error_option!(UnixDatagram);
 socket_traits!(UnixDatagram, net::UnixDatagram, |_| true);
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+
+    /// Fails by the end: the datagram came after the call that found none, and before reads were shut down.
+    #[test]
+    fn a_datagram_that_comes_before_the_end_is_received() {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let mut calls = 0;
+        let receives = |socket: &net::UnixDatagram| {
+            let got = socket.recv(&mut [0; 8]);
+            calls += 1;
+            if calls == 1 {
+                far.send(b"one")?;
+                near.shutdown(Shutdown::Read)?;
+            }
+            got
+        };
+        let got = near.0.run_receive(receives, || Ok(0));
+        assert_eq!((got.unwrap(), calls), (3, 2));
+    }
+}

@@ -1,8 +1,8 @@
-//! The Unix socket that listens.
+//! The listening Unix socket.
 
 use super::{SocketAddr, UnixStream};
 use crate::net::desc::Direction;
-use crate::net::methods::{error_option, incoming, with_a_frame};
+use crate::net::methods::{error_option, incoming, listens, with_a_frame};
 use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::traits::socket_traits;
@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::net;
 use std::path::Path;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 /// A Unix socket that listens for connections.
 ///
@@ -71,17 +70,19 @@ impl UnixListener {
     ///
     /// # Errors
     /// `TimedOut` if the [deadline](Self::set_deadline) has passed; after [`close`](Self::close) an error for which
-    /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`. If the table of
-    /// descriptors is full (`EMFILE`), the connection stays in the kernel's queue for a later call.
+    /// [`is_closed`](crate::net::is_closed) returns `true`; otherwise the error of `accept(2)`: `EINVAL` once another holder of
+    /// the socket has shut its reads down. If the table of descriptors is full (`EMFILE`), the connection stays in the kernel's
+    /// queue for a later call; a call that follows at once fails again, so a loop that goes on after such an error should pause
+    /// first.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (stream, addr) =
-            with_a_frame(self.0.run(Direction::Read, |listener| super::accept(listener.as_fd())))?;
+            with_a_frame(self.0.run_receive(|listener| super::accept(listener.as_fd()), shut_down))?;
         Ok((UnixStream(Socket::of_accepted(&self.0, stream)), addr))
     }
 
     /// Accepts a connection, or has the task woken when there may be one. Never blocks, and the deadline does not end a task's
     /// wait. The task that was last told `Pending` is woken; a goroutine may wait in [`accept`](Self::accept) meanwhile.
-    /// Whose poller tells the task: as with [`UnixStream::poll_read`].
+    /// [`UnixStream::poll_read`] says whose poller wakes the task.
     ///
     /// ```
     /// use gmp::net::unix::{SocketAddr, UnixListener, UnixStream};
@@ -105,7 +106,7 @@ impl UnixListener {
     /// # Errors
     /// As [`accept`](Self::accept); `Unsupported` as [`UnixStream::poll_read`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let accepted = self.0.poll(cx, Direction::Read, |listener| super::accept(listener.as_fd()));
+        let accepted = self.0.poll_receive(cx, |listener| super::accept(listener.as_fd()), shut_down);
         accepted.map_ok(|(stream, addr)| (UnixStream(Socket::of_accepted(&self.0, stream)), addr))
     }
 
@@ -123,41 +124,22 @@ impl UnixListener {
     pub fn close(&self) -> io::Result<()> {
         self.0.close()
     }
+}
 
-    /// Sets until when [`accept`](Self::accept) waits; `None` for ever. The deadline holds for all calls until the next
-    /// one is set, also for calls that wait already. After the deadline `accept` returns `TimedOut`, even if there is a
-    /// connection to accept.
-    ///
-    /// # Errors
-    /// If the listener is closed.
-    pub fn set_deadline(&self, at: Option<Instant>) -> io::Result<()> {
-        self.0.set_deadline(Direction::Read, at)
-    }
-
-    /// Returns the address on which the listener listens.
-    ///
-    /// # Errors
-    /// As with std.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.with(|socket| socket.local_addr())
-    }
-
-    /// Makes a second handle to the same socket.
-    ///
-    /// # Errors
-    /// If the table of descriptors is full.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(UnixListener(self.0.try_clone(net::UnixListener::try_clone)?))
-    }
+/// The error by which the kernel reports the end to a call that waits.
+#[cold]
+fn shut_down<R>() -> io::Result<R> {
+    Err(io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 incoming!(
     Incoming of UnixListener gives UnixStream,
     /// An iterator over the connections of a listener; made by [`UnixListener::incoming`]. After [`UnixListener::close`] the
-    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends; so it does
-    /// with the [error](crate::context::ContextError) of the context under which the caller runs, unless that
-    /// was a context of one step, as [`timeout`](crate::time::timeout) around `next` has. Other errors do not end the iterator,
-    /// that of a deadline among them: a loop that goes on after each error of a deadline that has passed never waits.
+    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. It does
+    /// the same with the [error](crate::context::ContextError) of the context under which the caller runs, unless that context
+    /// was for one step only, as in a [`timeout`](crate::time::timeout) around `next`. Other errors, that of a deadline among
+    /// them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never waits.
 );
 error_option!(UnixListener);
+listens!(UnixListener, net::UnixListener, SocketAddr);
 socket_traits!(UnixListener, net::UnixListener, sys::is_unix_stream);

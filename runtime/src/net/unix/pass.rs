@@ -1,7 +1,7 @@
 //! Messages with descriptors (`SCM_RIGHTS`).
 
 use crate::net::socket::Rest;
-use crate::net::sys::{self, message};
+use crate::net::sys::{check_len, message, send_vectored};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,8 +12,8 @@ const MOST: usize = 253;
 /// A control message with a descriptor of the sender's process (`SO_PASSPIDFD`); not among the constants of `libc`.
 const SCM_PIDFD: libc::c_int = 4;
 
-/// Room for the control message of `MOST` descriptors, aligned as its header, and for those that a socket made outside
-/// may ask for: who the sender is, and when.
+/// Room for the control message of `MOST` descriptors, aligned as its header, and for the control messages that a socket made
+/// outside may ask for: the sender, and the time.
 #[repr(C)]
 struct Control {
     _align: [libc::cmsghdr; 0],
@@ -30,8 +30,8 @@ impl Control {
     }
 }
 
-/// What a message with descriptors brought; made by [`UnixStream::recv_with_fds`](super::UnixStream::recv_with_fds) and
-/// [`UnixDatagram::recv_with_fds`](super::UnixDatagram::recv_with_fds), where the example is.
+/// What came with a message that can carry descriptors; made by [`UnixStream::recv_with_fds`](super::UnixStream::recv_with_fds)
+/// and [`UnixDatagram::recv_with_fds`](super::UnixDatagram::recv_with_fds), where the example is.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Passed {
     len: usize,
@@ -41,17 +41,20 @@ pub struct Passed {
 
 #[expect(clippy::len_without_is_empty, reason = "an empty datagram is a datagram")]
 impl Passed {
+    /// The result at the end.
+    pub(super) const NOTHING: Passed = Passed { len: 0, is_cut: false, lost_fds: false };
+
     /// Returns how many bytes were read.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns `true` if the datagram was longer than the buffers, so that its end is lost.
+    /// Returns `true` if the datagram was longer than the buffers: its end is lost.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Returns `true` if the kernel closed descriptors of the message, having no room for them in the process's table.
+    /// Returns `true` if the kernel closed descriptors of the message because the process's table had no room for them.
     pub fn lost_fds(&self) -> bool {
         self.lost_fds
     }
@@ -59,9 +62,9 @@ impl Passed {
 
 /// Reads into `bufs`, and drops the descriptors that come with the bytes.
 ///
-/// The kernel ends a read short, with more behind, at a message with descriptors, and, on a socket that asks for the
-/// senders' names (`SO_PASSCRED`), where the sender changes. A call without room for control messages is told of both by
-/// `MSG_CTRUNC`, which `read(2)` does not report.
+/// The kernel ends a read short although more is there at a message with descriptors, and, on a socket that asks for the
+/// senders' names (`SO_PASSCRED`), where the sender changes. It reports both by `MSG_CTRUNC` to a call without room for control
+/// messages; `read(2)` does not return that flag.
 pub(super) fn read_vectored(
     socket: BorrowedFd<'_>,
     bufs: &mut [IoSliceMut<'_>],
@@ -70,7 +73,7 @@ pub(super) fn read_vectored(
     receive_bytes(socket, message(bufs.as_mut_ptr().cast(), bufs.len()))
 }
 
-/// As `read_vectored`, into bytes that may be uninitialised; as many as it returns are initialised then.
+/// Does the same as `read_vectored`, into bytes that may be uninitialised; initialises as many as it returns.
 pub(super) fn read(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::Result<(usize, Rest)> {
     let mut all = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     receive_bytes(socket, message(&raw mut all, 1))
@@ -79,20 +82,12 @@ pub(super) fn read(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::R
 /// The buffers of the message are the caller's.
 fn receive_bytes(socket: BorrowedFd<'_>, mut message: libc::msghdr) -> io::Result<(usize, Rest)> {
     // SAFETY: the buffers of the message live through the call.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
-    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    let got = check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) })?;
     let rest = if message.msg_flags & libc::MSG_CTRUNC == 0 { Rest::AsTold } else { Rest::Unknown };
     Ok((got, rest))
 }
 
-/// Writes `buf`. A peer that has gone is an error, without a signal; here and below.
-pub(super) fn send(socket: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
-    // SAFETY: the buffer lives through the call.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-/// Refuses more buffers than one call takes: a datagram goes as a whole.
+/// Refuses more buffers than one call takes: a datagram is sent as a whole.
 pub(super) fn check_count(call: &str, bufs: usize) -> io::Result<()> {
     let most = libc::UIO_MAXIOV as usize;
     if bufs <= most {
@@ -102,14 +97,14 @@ pub(super) fn check_count(call: &str, bufs: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
 }
 
-/// Sends `bufs` with duplicates of `fds`.
+/// Sends `bufs` with duplicates of `fds`. If the peer has gone, returns an error, without a signal.
 pub(super) fn send_with_fds(
     socket: BorrowedFd<'_>,
     bufs: &[IoSlice<'_>],
     fds: &[BorrowedFd<'_>],
 ) -> io::Result<usize> {
     if fds.is_empty() {
-        return sys::send_vectored(socket, bufs);
+        return send_vectored(socket, bufs);
     }
     if fds.len() > MOST {
         let refused = format!("send_with_fds: {} descriptors, a message has room for {MOST}", fds.len());
@@ -119,7 +114,7 @@ pub(super) fn send_with_fds(
     let mut control = Control::new();
     let mut message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
     message.msg_control = (&raw mut control).cast();
-    // SAFETY: arithmetic only; and there is room for the most descriptors, so the first header lies within it.
+    // SAFETY: arithmetic only; and the room is enough for `MOST` descriptors, so the first header lies within it.
     unsafe {
         message.msg_controllen = libc::CMSG_SPACE(len) as _;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -131,10 +126,10 @@ pub(super) fn send_with_fds(
         numbers.copy_to_nonoverlapping(libc::CMSG_DATA(header), size_of_val(fds));
     }
     // SAFETY: the buffers and the control message live through the call.
-    sys::check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
 }
 
-/// Receives into `bufs`; appends what descriptors were sent to `fds`.
+/// Receives into `bufs`; appends the descriptors that were sent to `fds`.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     bufs: &mut [IoSliceMut<'_>],
@@ -147,7 +142,7 @@ pub(super) fn receive(
     message.msg_controllen = ROOM as _;
     // SAFETY: the buffers of the message and the room for control messages live through the call.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    let len = check_len(got)?;
     // SAFETY: the kernel has written whole control messages, and how long they are.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
@@ -155,7 +150,8 @@ pub(super) fn receive(
         unsafe {
             let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
             let first = libc::CMSG_DATA(header).cast::<RawFd>();
-            // The descriptors are new, and only this function knows them. A negative number is the error of a process's.
+            // The descriptors are new, and only this function knows them. A negative number is the error for a process's
+            // descriptor.
             let new = (0..count).map(|at| first.add(at).read_unaligned()).filter(|&fd| fd >= 0);
             let new = new.map(|fd| OwnedFd::from_raw_fd(fd));
             match ((*header).cmsg_level, (*header).cmsg_type) {

@@ -1,6 +1,6 @@
 //! A connection of two Unix sockets.
 
-use super::{Passed, SocketAddr, new_socket, pass};
+use super::{Passed, SocketAddr, UCred, cred, pass};
 use crate::net::desc::Direction;
 use crate::net::methods::{error_option, limits, reads, stream_polls, with_a_frame, writes};
 use crate::net::socket::Socket;
@@ -12,6 +12,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net;
 use std::path::Path;
+use std::time::Instant;
 
 /// A connection of two Unix sockets.
 ///
@@ -41,9 +42,8 @@ use std::path::Path;
 pub struct UnixStream(pub(super) Socket<net::UnixStream>);
 
 impl UnixStream {
-    /// Connects to the listener at `path`. Blocks the goroutine, or the plain thread, while the listener's queue of
-    /// connections is full: the kernel does not tell when there is room again, so the call tries again after
-    /// pauses of 50 µs to 10 ms.
+    /// Connects to the listener at `path`. Blocks the goroutine, or the plain thread, while the listener's queue of connections
+    /// is full: the kernel does not report when there is room again, so the call tries again after pauses of 50 µs to 10 ms.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -64,9 +64,55 @@ impl UnixStream {
     /// # Errors
     /// As with std.
     pub fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
+        with_a_frame(Self::connect_until(addr, None))
+    }
+
+    /// Connects as [`connect`](Self::connect), and gives up at `deadline`.
+    ///
+    /// ```
+    /// use gmp::net::{UnixListener, UnixStream};
+    /// use std::io::ErrorKind;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let path = std::env::temp_dir().join(format!("gmp-connect-deadline-{}", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// UnixStream::connect_deadline(&path, Instant::now() + Duration::from_secs(60))?;
+    /// let late = UnixStream::connect_deadline(&path, Instant::now()).unwrap_err();
+    /// assert_eq!(late.kind(), ErrorKind::TimedOut);
+    /// std::fs::remove_file(&path)?;
+    /// # drop(listener);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// `TimedOut` after `deadline`; otherwise as [`connect`](Self::connect).
+    pub fn connect_deadline<P: AsRef<Path>>(path: P, deadline: Instant) -> io::Result<Self> {
+        Self::connect_addr_deadline(&SocketAddr::from_pathname(path)?, deadline)
+    }
+
+    /// Connects as [`connect_addr`](Self::connect_addr), and gives up at `deadline`.
+    ///
+    /// # Unwinds
+    /// When the wait is ended from outside, except by a context, which gives an error here; see
+    /// [`migration`](crate::migration#what-may-unwind).
+    ///
+    /// # Errors
+    /// As [`connect_deadline`](Self::connect_deadline).
+    pub fn connect_addr_deadline(addr: &SocketAddr, deadline: Instant) -> io::Result<Self> {
+        with_a_frame(Self::connect_until(addr, Some(deadline)))
+    }
+
+    fn connect_until(addr: &SocketAddr, deadline: Option<Instant>) -> io::Result<Self> {
         // std has the system call for a datagram socket; the kernel looks at the socket, not at the type that holds it.
-        let socket = Socket::new(net::UnixDatagram::from(new_socket(libc::SOCK_STREAM)?));
-        with_a_frame(socket.run_unannounced(|socket| socket.connect_addr(addr)))?;
+        let socket = Socket::new(net::UnixDatagram::from(sys::socket(libc::AF_UNIX, libc::SOCK_STREAM)?));
+        if deadline.is_some() {
+            socket.set_deadline(Direction::Write, deadline)?;
+        }
+        socket.run_unannounced(|socket| socket.connect_addr(addr))?;
         Ok(UnixStream(Socket::new(OwnedFd::from(socket.into_inner()).into())))
     }
 
@@ -90,6 +136,23 @@ impl UnixStream {
         self.0.with(|socket| socket.peer_addr())
     }
 
+    /// Returns the user and the process at the other end: the process that has called `connect` or `listen`, or has made the
+    /// [`pair`](Self::pair), as it was then. Later holders of the peer's descriptor are not reported. Does not block.
+    ///
+    /// ```
+    /// let (near, _far) = gmp::net::UnixStream::pair()?;
+    /// let peer = near.peer_cred()?;
+    /// assert_eq!(peer.pid(), Some(std::process::id()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotConnected` if the socket was made outside, and has no peer; and if it is closed. No error for a listener that was
+    /// made outside and is taken for a stream: the result is the process that has called `listen`.
+    pub fn peer_cred(&self) -> io::Result<UCred> {
+        self.0.with(|socket| cred::of_peer(socket.as_fd()))
+    }
+
     /// Returns the local address.
     ///
     /// # Errors
@@ -98,12 +161,14 @@ impl UnixStream {
         self.0.with(|socket| socket.local_addr())
     }
 
-    /// Shuts one or both directions down. Calls that wait in them return.
+    /// Shuts one or both directions down. Calls that wait in them return. A write that waits through another handle to the same
+    /// connection sees [`Shutdown::Write`] only when there is room. A waiting write of the *peer* does not see
+    /// [`Shutdown::Read`]: it waits on until this end is closed, though a write that begins later fails.
     ///
     /// # Errors
     /// As with std.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.with(|socket| socket.shutdown(how))
+        self.0.shut_down(how, |socket| socket.shutdown(how))
     }
 
     /// Makes a second handle to the same connection, with I/O locks and limits of its own.
@@ -115,7 +180,8 @@ impl UnixStream {
     }
 
     /// Writes the bytes of `bufs`, or a part of them, with duplicates of `fds`, which the peer gets with the first byte. Blocks
-    /// the goroutine, or the plain thread, until a part of the bytes was taken; at most until the write deadline or timeout.
+    /// the goroutine, or the plain thread, until the kernel has taken a part of the bytes; at most until the write deadline or
+    /// timeout.
     ///
     /// ```
     /// use gmp::net::UnixStream;
@@ -144,8 +210,8 @@ impl UnixStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with `write`; `InvalidInput` for more descriptors than the kernel takes in one message, which are 253, and for
-    /// descriptors without a byte in the first 1024 buffers, which are those of one message.
+    /// As with `write`; `InvalidInput` for more than 253 descriptors, the kernel's bound for one message, and for descriptors
+    /// without a byte in the first 1024 buffers, the bound for one message.
     pub fn send_with_fds(&self, bufs: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         // The buffers beyond the kernel's bound are for another call.
         if !fds.is_empty() && bufs.iter().take(libc::UIO_MAXIOV as usize).all(|buf| buf.is_empty()) {
@@ -172,9 +238,9 @@ impl UnixStream {
 
 limits!(UnixStream);
 error_option!(UnixStream);
-// A short read says that the socket is empty, but for: a message that the kernel does not join with the next one, which
-// `pass::read_vectored` is told; urgent data, as on TCP; and a socket of another kind (SOCK_SEQPACKET), whose messages stay
-// apart, and which can only have been made outside, or accepted by such a listener.
+// A short read says that the socket is empty, with these exceptions: a message that the kernel does not join with the next one,
+// which it reports to `pass::read_vectored`; urgent data, as on TCP; and a socket of another kind (SOCK_SEQPACKET), whose
+// messages stay apart, and which can only have been made outside, or accepted by such a listener.
 reads!(
     UnixStream,
     run_read_of_messages,
@@ -186,7 +252,7 @@ reads!(
 );
 writes!(
     UnixStream,
-    |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
+    |stream: &net::UnixStream, buf| sys::send(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 stream_polls!(
@@ -194,10 +260,10 @@ stream_polls!(
     poll_read_of_messages,
     |stream: &net::UnixStream, buf| pass::read(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| pass::read_vectored(stream.as_fd(), bufs),
-    |stream: &net::UnixStream, buf| pass::send(stream.as_fd(), buf),
+    |stream: &net::UnixStream, buf| sys::send(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(UnixStream, net::UnixStream, sys::is_unix_stream);
 copy_end!(UnixStream, Socket, Unknown: Source Sink);
-// A read is told of a reset even after a write, but for a write that was under way as the peer went.
+// A read reports a reset even after a write, except after a write that was under way when the peer went.
 duplex_end!(UnixStream, |_| Ok(false), |_| Ok(false));

@@ -1,6 +1,7 @@
-//! What is in a directory.
+//! The entries of a directory.
 
 use super::in_line;
+use crate::impls::unwind_safe;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::iter::FusedIterator;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// So many entries are read at once: about what the kernel gives in one answer.
+/// How many entries are read at once: about as many as the kernel gives in one answer.
 const BATCH: usize = 512;
 
 /// Returns the entries of a directory, in no order, without `.` and `..`. Blocks the goroutine, or the plain thread, until the
@@ -52,6 +53,9 @@ pub struct ReadDir {
     ended: bool,
 }
 
+// As std's. A step that is unwound was waiting for its turn, and has read nothing yet.
+unwind_safe!(ReadDir);
+
 impl ReadDir {
     /// Reads the next entries, up to an error.
     fn fill(&mut self) {
@@ -71,7 +75,7 @@ impl ReadDir {
 impl Iterator for ReadDir {
     type Item = io::Result<DirEntry>;
 
-    /// Blocks the goroutine, or the plain thread, when no entry is left of those that were read. After an error of a context
+    /// Blocks the goroutine, or the plain thread, when none of the entries that were read is left. After an error of a context
     /// the iterator has ended.
     ///
     /// # Unwinds
@@ -104,7 +108,7 @@ impl fmt::Debug for ReadDir {
 /// An entry of a directory, as [`ReadDir`] gives them. Like [`std::fs::DirEntry`].
 pub struct DirEntry {
     inner: fs::DirEntry,
-    /// Read with the entry: a file system that does not tell is asked there. `None` if it gave an error.
+    /// Read with the entry: if the file system does not give the type with the entry, it is asked then. `None` if that failed.
     kind: Option<FileType>,
 }
 
@@ -124,7 +128,7 @@ impl DirEntry {
         self.inner.file_name()
     }
 
-    /// Returns what the file system says of the file, or of a symbolic link itself. Blocks the goroutine, or the plain thread.
+    /// Returns the metadata of the file, or of a symbolic link itself. Blocks the goroutine, or the plain thread.
     ///
     /// # Unwinds
     /// When the [wait in line](super#the-line) is ended from outside, except by a context, which gives an error here; see

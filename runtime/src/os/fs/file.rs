@@ -11,7 +11,7 @@ use crate::host::Active;
 use crate::sched::Sched;
 use std::fmt;
 use std::fs;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::Stdio;
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// An open file. Like [`std::fs::File`], except that a goroutine that waits for the disk keeps no other goroutine waiting: see
-/// [the module](super) for what that takes.
+/// [the module](super) for the means and their cost.
 ///
-/// Several goroutines may use one file. Reads and writes through the position take turns in the kernel; those of
-/// [`FileExt`](super::unix::FileExt), which name an offset, do not, and do not move the position.
+/// Several goroutines may use one file. Reads and writes through the position take turns in the kernel. Those of
+/// [`FileExt`](super::unix::FileExt), which name an offset, take no turns, and do not move the position.
 ///
 /// ```
 /// use gmp::fs::{File, unix::FileExt};
@@ -51,9 +51,9 @@ use std::time::SystemTime;
 pub struct File {
     inner: fs::File,
     kind: Kind,
-    /// How many calls through the position, of this handle and its clones, wait for the disk. The kernel lets one such call of
-    /// an open file run at a time, so one that finds all in the page cache would wait for them. Relaxed: a hint; a caller that
-    /// misses one blocks the thread unannounced.
+    /// How many calls through the position, of this handle and its clones, wait for the disk. The kernel lets one such call on
+    /// an open file run at a time, so a call that finds all in the page cache would wait for them. Relaxed: a hint; a caller
+    /// that misses such a call blocks the thread unannounced.
     moving: Arc<AtomicU32>,
 }
 
@@ -83,7 +83,8 @@ impl File {
         if self.kind.is_endless() {
             return blocking(call);
         }
-        sched.lines.files.call(|turn| {
+        let is_out_of_line = || self.kind.looks_endless(&self.inner);
+        sched.lines.files.call_unless(is_out_of_line, |turn| {
             if self.kind.look(&self.inner) {
                 *turn = None;
             }
@@ -91,12 +92,18 @@ impl File {
         })
     }
 
-    /// As `wait`, for a call that moves the file's position.
+    /// Does the same as `wait`, for a call that moves the file's position.
     fn wait_moving<R>(&self, sched: &Sched<Active>, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.wait(sched, || {
             let _moving = Moving::begin(&self.moving);
             call()
         })
+    }
+
+    /// Makes a call for [`copy`](crate::io::copy()). The call moves the file's position, and gives the P away by itself.
+    pub(in crate::os) fn copies<R>(&self, call: impl FnOnce(&fs::File) -> io::Result<R>) -> io::Result<R> {
+        let _moving = Moving::begin(&self.moving);
+        call(&self.inner)
     }
 
     /// Makes a call on this file that may wait, on a goroutine or a plain thread.
@@ -128,7 +135,7 @@ impl File {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens a file for writing, which is made, or loses what it has. Blocks the goroutine, or the plain thread, as
+    /// Opens a file for writing: makes it, or truncates it if it exists. Blocks the goroutine, or the plain thread, as
     /// [`OpenOptions::open`].
     ///
     /// # Unwinds
@@ -148,7 +155,7 @@ impl File {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something of that name; otherwise as [`std::fs::File::create_new`].
+    /// `AlreadyExists` if the name exists; otherwise as [`std::fs::File::create_new`].
     pub fn create_new<P: AsRef<Path>>(path: P) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
@@ -158,9 +165,9 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Takes an exclusive lock of the file (`flock(2)`), which every handle of the same open file holds then. Blocks the
-    /// goroutine, or the plain thread, until no other open file has a lock. The wait takes a thread, is not bounded by
-    /// [the line](super#the-line), and can't be ended.
+    /// Takes an exclusive lock on the file (`flock(2)`), which every handle to the same open file then holds. Blocks the
+    /// goroutine, or the plain thread, until no other open file has a lock. The wait takes a thread, is not bounded by [the
+    /// line](super#the-line), and can't be ended.
     ///
     /// ```
     /// use gmp::fs::{File, TryLockError};
@@ -188,7 +195,7 @@ impl File {
         }
     }
 
-    /// As [`lock`](Self::lock), for a lock that others may have at the same time, if theirs are shared as well.
+    /// Takes a shared lock, as [`lock`](Self::lock): other open files may have shared locks at the same time.
     ///
     /// # Unwinds
     /// Never, as [`lock`](Self::lock).
@@ -203,7 +210,7 @@ impl File {
         }
     }
 
-    /// As [`lock`](Self::lock), if no other open file has a lock. Does not block.
+    /// Takes an exclusive lock, as [`lock`](Self::lock), if no other open file has a lock. Does not block.
     ///
     /// # Errors
     /// As [`std::fs::File::try_lock`].
@@ -211,7 +218,7 @@ impl File {
         self.inner.try_lock()
     }
 
-    /// As [`lock_shared`](Self::lock_shared), if no other open file has an exclusive lock. Does not block.
+    /// Takes a shared lock, as [`lock_shared`](Self::lock_shared), if no other open file has an exclusive lock. Does not block.
     ///
     /// # Errors
     /// As [`std::fs::File::try_lock_shared`].
@@ -225,6 +232,16 @@ impl File {
     /// As [`std::fs::File::unlock`].
     pub fn unlock(&self) -> io::Result<()> {
         self.inner.unlock()
+    }
+
+    /// Returns `true` if the file is a terminal. Does not block.
+    ///
+    /// ```
+    /// assert!(!gmp::fs::File::open("/dev/null")?.is_terminal());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_terminal(&self) -> bool {
+        self.inner.is_terminal()
     }
 
     /// Makes a second handle to the same open file: both have one position. Does not block.
@@ -259,7 +276,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Returns when the disk has the data and what the file system says of the file.
+    /// Returns when the disk has the file's data and metadata.
     ///
     /// ```
     /// use std::io::Write;
@@ -273,10 +290,10 @@ calls! {
     /// ```
     sync_all() -> ();
 
-    /// Returns when the disk has the data, and of the rest what it takes to find them.
+    /// Returns when the disk has the data, and as much of the metadata as is needed to find them.
     sync_data() -> ();
 
-    /// Sets the file's length: what is beyond is lost, what is new is zero.
+    /// Sets the file's length: bytes beyond it are lost, new bytes are zero.
     set_len(size: u64) -> ();
 
     /// Returns what the file system says of the file.
@@ -293,8 +310,8 @@ calls! {
 }
 
 impl Seek for &File {
-    /// Moves the position. Blocks the goroutine, or the plain thread, while a call on another goroutine waits for the disk and
-    /// holds the position, and to ask for the file's end.
+    /// Moves the position. Blocks the goroutine, or the plain thread, while a call of another goroutine waits for the disk and
+    /// holds the position, and when the file's end is asked for.
     ///
     /// # Unwinds
     /// When the [wait in line](super#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -380,7 +397,7 @@ impl IntoRawFd for File {
 
 impl FromRawFd for File {
     /// # Safety
-    /// As with std: the descriptor is open, and no other code's.
+    /// As with std: the descriptor is open, and no other code owns it.
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
         // SAFETY: by this function's contract.
         unsafe { fs::File::from_raw_fd(fd) }.into()

@@ -1,17 +1,19 @@
-//! What is known of an open file: whether it may be waited for in line, and how its reads can be tried without waiting.
+//! What is known of an open file: whether a call on it may wait in line, and how its reads can be tried without waiting.
 //!
-//! All of these are hints. A file that is taken for another kind still gives the right bytes: its call holds a turn in line for
-//! longer than it should, or asks once more for what is refused, or keeps its P until the monitor takes that away. So what is
-//! known lies in words that threads write as they learn it.
+//! All of this is a hint. A file that is taken for another kind still gives the right bytes: its call holds a turn in line for
+//! longer than it should, or makes once more a try that is refused, or keeps its P until the monitor retakes it. So the hints
+//! are words that threads write as they learn.
 //!
 //! *A file in memory* (tmpfs, ramfs) knows no reads that do not wait, and needs none: no disk has its bytes, unless the kernel
-//! has swapped them out, as it may the program's own. So a plain read does for the try. Other file systems that refuse the try
-//! are not read that way: overlayfs and FUSE have a disk or a server behind them, and what a read of procfs or sysfs waits for
-//! is a matter of the file. A device's number goes to another file system when the first one is gone, so each file is asked.
+//! has swapped them out, as it may swap the program's own memory. So a plain read serves as the try. Files of other file
+//! systems that refuse the try are not read that way: overlayfs and FUSE have a disk or a server behind them, and a read of
+//! procfs or sysfs waits for whatever the file stands for. A device's number goes to another file system when the first one is
+//! gone, so whether a file is in memory is asked for each file.
 
 use super::sys;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -24,7 +26,7 @@ const REFUSES: u8 = 4;
 /// No disk has the file's bytes. Outweighs REFUSES, which another thread may set later.
 const MEMORY: u8 = 8;
 
-/// How a read is made for which a goroutine keeps its P.
+/// How a goroutine that keeps its P makes a read.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Try {
     /// With `RWF_NOWAIT`.
@@ -37,17 +39,25 @@ pub(super) enum Try {
 #[derive(Debug, Default)]
 pub(super) struct Kind(AtomicU8);
 
-/// What is known of the file with this name, before it is opened. A name may come to mean another file.
+/// Returns what is known of the file with this name, before it is opened. The name may mean another file by then.
 pub(super) fn of(path: &Path) -> Kind {
     fs::metadata(path).map_or_else(|_| Kind::default(), |file| Kind::from(&file))
 }
 
+/// Returns `true` if the kernel has the file with this name in its cache, and the file is endless. Never waits.
+pub(super) fn is_known_as_endless(path: &Path) -> bool {
+    sys::cached(path).and_then(|file| sys::mode(file.as_fd())).is_some_and(is_endless)
+}
+
+/// A file without a type in its mode, such as an eventfd, a timer or an inotify, waits for others as a pipe does.
+fn is_endless(mode: u32) -> bool {
+    !matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK | libc::S_IFBLK)
+}
+
 impl From<&Metadata> for Kind {
     fn from(file: &Metadata) -> Self {
-        let kind = file.file_type();
         let mut known = KNOWN;
-        // What has no type in this answer, as an eventfd, a timer or an inotify, waits for others like a pipe.
-        if !(kind.is_file() || kind.is_dir() || kind.is_symlink() || kind.is_block_device()) {
+        if is_endless(file.mode()) {
             known |= ENDLESS;
         } else if REFUSING.contains(file.dev()) {
             known |= REFUSES;
@@ -77,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Looks at the type of a file that was not looked at. Returns `true` if the file is endless. May wait.
+    /// Looks at the type of the file, if that was not done before. Returns `true` if the file is endless. May wait.
     pub(super) fn look(&self, file: &fs::File) -> bool {
         if self.0.load(Relaxed) & KNOWN == 0
             && let Ok(metadata) = file.metadata()
@@ -88,23 +98,28 @@ impl Kind {
         self.is_endless()
     }
 
-    /// Knows of a file that is read past the page cache (`O_DIRECT`): a read with `RWF_NOWAIT` waits for the disk there, only
-    /// not for its turn. That a file was made so later is not noticed.
+    /// Returns `true` for an endless file that `look` has not looked at. Never waits.
+    pub(super) fn looks_endless(&self, file: &fs::File) -> bool {
+        self.0.load(Relaxed) & KNOWN == 0 && sys::mode(file.as_fd()).is_some_and(is_endless)
+    }
+
+    /// Notes whether reads of the file bypass the page cache (`O_DIRECT`): there a read with `RWF_NOWAIT` waits for the disk,
+    /// only not for its turn. A flag that is set later is not noticed.
     pub(super) fn look_for_direct(&self, file: &fs::File) {
         if sys::is_direct(file) {
             self.0.fetch_or(REFUSES, Relaxed);
         }
     }
 
-    /// The file of this kind is open: one that can't be tried may be in memory. May wait.
+    /// The file of this kind is open: if its reads can't be tried, notes whether it is in memory. May wait.
     pub(super) fn opened(&self, file: &fs::File) {
         if self.tries().is_none() && sys::is_in_memory(file) {
             self.0.fetch_or(MEMORY, Relaxed);
         }
     }
 
-    /// The kernel refuses reads of this file that do not wait, and so of all regular files of its file system if that knows of
-    /// none. May wait.
+    /// Notes that the kernel refuses reads of this file that do not wait; with `EOPNOTSUPP` it refuses them for all regular
+    /// files of the file system. May wait.
     #[cold]
     pub(super) fn refuses(&self, file: &fs::File, why: i32) {
         self.0.fetch_or(REFUSES, Relaxed);
@@ -118,13 +133,13 @@ impl Kind {
     }
 }
 
-/// File systems whose files are not tried, by their devices. With more of them the others are asked once a file.
+/// File systems on whose files reads are not tried, by their devices. Files of file systems beyond these are asked once each.
 struct Refusing([AtomicU64; 16]);
 
 static REFUSING: Refusing = Refusing([const { AtomicU64::new(0) }; 16]);
 
 impl Refusing {
-    /// Zero is no device, and a free place.
+    /// Zero is no device: it marks a free place.
     fn contains(&self, device: u64) -> bool {
         device != 0 && self.0.iter().any(|place| place.load(Relaxed) == device)
     }

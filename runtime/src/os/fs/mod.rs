@@ -28,38 +28,41 @@
 //! call.
 //!
 //! *Reads whose data are in the page cache* block nothing, with a buffer of up to 256 KiB: they are tried with `RWF_NOWAIT`
-//! first, and only if the kernel would have to wait for the disk is the thread given to the call. A longer read gives the
-//! thread to the call at once, and counts in [the line](#the-line): to copy so much takes longer than to give the thread away.
-//! A read through the file's position may be short where the cache ends, also before the file's end, as `Read` allows; a read
-//! by [`read_at`](FileExt::read_at) is not. Which file systems know no `RWF_NOWAIT` is asked once: on overlayfs (of
-//! containers), FUSE, procfs and sysfs each read gives the thread to the call, as does each read with `O_DIRECT`. Files of
-//! tmpfs and ramfs are in memory, and such reads are done at once; where the kernel has swapped their bytes out, that is as if
-//! it were the program's own memory. Writes have no such way: few file systems do them without waiting, and an entry of a log
-//! that was written in parts could have another's in its middle.
+//! first, and the thread is given to the call only if the kernel would have to wait for the disk. A longer read gives the
+//! thread to the call at once, and counts in [the line](#the-line): copying so much takes longer than giving the thread away. A
+//! read through the file's position may be short where the cache ends, also before the file's end, as `Read` allows; a read by
+//! [`read_at`](FileExt::read_at) is not. Whether a file system knows `RWF_NOWAIT` is asked once: on overlayfs (of containers),
+//! FUSE, procfs and sysfs each read gives the thread to the call, as does each read with `O_DIRECT`. Files of tmpfs and ramfs
+//! are in memory, and are read at once; if the kernel has swapped their bytes out, such a read waits as an access to the
+//! program's own memory does. Writes have no such way: few file systems write without waiting, and if an entry of a log were
+//! written in parts, another's entry could come in its middle.
 //!
-//! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to
-//! all of them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
-//! [`seek`](std::io::Seek::seek) from the start or the position, `try_clone`. The drop of a [`File`] closes the
-//! descriptor, on the calling thread; where that waits for a server the monitor gives the P to another thread.
+//! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to all of
+//! them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
+//! [`seek`](std::io::Seek::seek) from the start or the position, `try_clone`. The drop of a [`File`] closes the descriptor, on
+//! the calling thread; if that waits for a server, the monitor gives the P to another thread.
 //!
 //! # The line
 //!
-//! At most [`max_file_calls`](crate::RuntimeBuilder::max_file_calls) calls of a runtime's goroutines are under way at
-//! once. The other goroutines wait in line, parked, first come first served, and take no threads. [`dump`](crate::dump)
-//! says of them `file call, in line`, and how many calls are under way.
+//! At most [`max_file_calls`](crate::RuntimeBuilder::max_file_calls) calls of a runtime's goroutines are under way at once. The
+//! other goroutines are parked in line, first come first served, and take no threads. In a [`dump`](crate::dump) they have the
+//! reason `file call, in line`, and the dump says how many calls are under way.
 //!
-//! A call that may wait for another process, for as long as that process likes, does not wait in line, and does not
-//! count: opening, reading and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these
-//! takes a thread. For pipes and terminals [`io`](crate::io) has types that wait without a thread.
+//! A call that may wait for another process, for as long as that process likes, does not wait in line, and does not count:
+//! opening, reading and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these takes a
+//! thread. The look at the file that a path names may need a disk, and so a turn: if the line is full, a call that opens such a
+//! file does not wait in line if the kernel has the path in its cache (Linux 5.12), as is usual for devices in use, but never
+//! for a path through `/proc`, such as `/dev/stdin`. For pipes and terminals [`io`](crate::io) has types that wait without a
+//! thread.
 //!
-//! A call that a destructor or an argument of another call makes, as by an `AsRef<Path>` of the program's own, needs no second
-//! turn.
+//! A call that is made within another one, by a destructor or by an argument (an `AsRef<Path>` of the program's own), needs no
+//! second turn.
 //!
 //! # Ending a call
 //!
-//! A call on a file that is under way can't be ended: std has no deadlines for files, and the kernel knows of none. The
-//! wait in line can be ended: a [`Context`](crate::context::Context) under which the caller runs gives the call an error,
-//! with the context's error inside, and `goexit` and the end of the runtime unwind it. Nothing was done then.
+//! A call on a file that is under way can't be ended: std has no deadlines for files, and the kernel knows of none. The wait in
+//! line can be ended: a [`Context`](crate::context::Context) under which the caller runs gives the call an error, with the
+//! context's error inside, and `goexit` and the end of the runtime unwind the call. In each case nothing was done.
 //!
 //! # What differs from std
 //!
@@ -82,7 +85,7 @@ pub use dir::{DirEntry, ReadDir, read_dir};
 pub use file::File;
 pub use options::{DirBuilder, OpenOptions};
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
-pub(in crate::os) use sys::an_end_is_one;
+pub(in crate::os) use sys::{an_end_is_one, preadv2};
 // For the links above.
 #[cfg(doc)]
 use std::os::unix::fs::FileExt;
@@ -101,10 +104,12 @@ fn in_line<R>(call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     }
 }
 
-/// As `in_line`, for a call that opens these paths: not in line if one of them is what another process may keep waiting.
+/// Does the same as `in_line`, for a call that opens these paths. The call does not go in line if another process can keep a
+/// call on one of the paths waiting.
 fn opening<R>(paths: &[&Path], call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     let Some(sched) = Sched::<Active>::current() else { return call() };
-    sched.lines.files.call(|turn| {
+    let is_out_of_line = || paths.iter().any(|path| kind::is_known_as_endless(path));
+    sched.lines.files.call_unless(is_out_of_line, |turn| {
         if paths.iter().any(|path| kind::of(path).is_endless()) {
             *turn = None;
         }
@@ -112,7 +117,7 @@ fn opening<R>(paths: &[&Path], call: impl FnOnce() -> io::Result<R>) -> io::Resu
     })
 }
 
-/// Functions of std's that make their calls on the paths' file systems alone.
+/// Functions of std's whose calls wait for the paths' file systems alone.
 macro_rules! in_line {
     ($($(#[$doc:meta])* $name:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*) -> $result:ty;)+) => {
         $(
@@ -142,7 +147,7 @@ in_line! {
     /// ```
     canonicalize[P: AsRef<Path>](path: P) -> PathBuf;
 
-    /// Makes a directory, whose parent is there.
+    /// Makes a directory in an existing parent.
     ///
     /// ```
     /// let dir = std::env::temp_dir().join(format!("gmp-create-dir-{}", std::process::id()));
@@ -153,7 +158,7 @@ in_line! {
     /// ```
     create_dir[P: AsRef<Path>](path: P) -> ();
 
-    /// Makes a directory, and its parents that are not there.
+    /// Makes a directory, and those of its parents that do not exist.
     ///
     /// ```
     /// let dir = std::env::temp_dir().join(format!("gmp-create-dir-all-{}", std::process::id()));
@@ -224,7 +229,7 @@ in_line! {
     /// ```
     remove_file[P: AsRef<Path>](path: P) -> ();
 
-    /// Gives a file or directory another name, which replaces what had that name.
+    /// Gives a file or directory another name, and replaces the file that had that name.
     ///
     /// ```
     /// let at = |name| std::env::temp_dir().join(format!("gmp-rename-{name}-{}", std::process::id()));
@@ -262,8 +267,8 @@ in_line! {
 
 /// Removes a directory and all in it. Follows no symbolic link. Blocks the goroutine, or the plain thread.
 ///
-/// A descriptor is open for each level of the tree, as with std's; the stack is not used for them, so a tree may be as deep as
-/// the process may have descriptors.
+/// A descriptor is open for each level of the tree, as with std; the stack does not grow with the levels, so a tree may be as
+/// deep as the process may have descriptors.
 ///
 /// ```
 /// let dir = std::env::temp_dir().join(format!("gmp-remove-dir-all-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! How files are opened, and directories made.
+//! Options with which files are opened, and directories made.
 
 use super::{File, in_line, kind};
 use crate::host::Active;
@@ -38,7 +38,7 @@ macro_rules! sets {
 }
 
 impl OpenOptions {
-    /// Returns options of which none is set.
+    /// Returns options, none of which is set.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> Self {
         OpenOptions(fs::OpenOptions::new())
@@ -51,15 +51,15 @@ impl OpenOptions {
         write;
         /// Sets whether each write goes to the file's end.
         append;
-        /// Sets whether the file loses what it has.
+        /// Sets whether the file is truncated.
         truncate;
-        /// Sets whether a file that is not there is made.
+        /// Sets whether a file that does not exist is made.
         create;
-        /// Sets whether the file is made, and must not have been there.
+        /// Sets whether the file is made, and must not exist before.
         create_new;
     }
 
-    /// Opens a file. Blocks the goroutine, or the plain thread; a FIFO, or a device, until the other side is there.
+    /// Opens a file. Blocks the goroutine, or the plain thread; for a FIFO or a device, until the other side is there.
     ///
     /// # Unwinds
     /// When the [wait in line](super#the-line) is ended from outside, except by a context, which gives an error here; see
@@ -70,7 +70,8 @@ impl OpenOptions {
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
         let path = path.as_ref();
         let Some(sched) = Sched::<Active>::current() else { return Ok(self.0.open(path)?.into()) };
-        sched.lines.files.call(|turn| {
+        let is_out_of_line = || kind::is_known_as_endless(path);
+        sched.lines.files.call_unless(is_out_of_line, |turn| {
             let kind = kind::of(path);
             if kind.is_endless() {
                 *turn = None;
@@ -117,13 +118,13 @@ impl OpenOptionsExt for OpenOptions {
 pub struct DirBuilder(fs::DirBuilder);
 
 impl DirBuilder {
-    /// Returns a builder that makes one directory, whose parent is there.
+    /// Returns a builder that makes one directory in an existing parent.
     #[expect(clippy::new_without_default, reason = "std's has none")]
     pub fn new() -> Self {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Sets whether parents that are not there are made, too, and whether a directory that is there is no error.
+    /// Sets whether missing parents are made, too; then a directory that exists is no error.
     pub fn recursive(&mut self, recursive: bool) -> &mut Self {
         self.0.recursive(recursive);
         self

@@ -1,12 +1,13 @@
 //! The removal of a directory and all in it, without recursion.
 //!
-//! *Problem.* `std::fs::remove_dir_all` calls itself for each level of the tree. Some hundred levels fill a goroutine's
-//! stack, and an overflow ends the process; how many levels there are is the choice of what has made the tree.
+//! *Problem.* `std::fs::remove_dir_all` calls itself for each level of the tree. Some hundred levels fill a goroutine's stack,
+//! and an overflow ends the process; whoever has made the tree has chosen how many levels there are.
 //!
-//! *Here* the open directories stand in a list, the root of the tree first. All else is as in std: each directory is opened by
-//! its name in the one above, and no symbolic link is followed, so that a name which another process exchanges meanwhile leads
-//! to no other tree. What is gone already is no error. There is a descriptor for each level.
+//! *Here* the open directories are in a list, the root of the tree first. All else is as in std: each directory is opened by
+//! its name in the one above, and no symbolic link is followed, so a name that another process exchanges meanwhile leads to no
+//! other tree. An entry that is gone already is no error. There is a descriptor for each level.
 
+use crate::net::sys::{check, new_fd};
 use std::ffi::{CStr, CString, c_int};
 use std::fs;
 use std::io;
@@ -23,15 +24,14 @@ struct Level {
 
 impl Level {
     /// # Errors
-    /// `ENOTDIR` or `ELOOP` for what is no directory.
+    /// `ENOTDIR` or `ELOOP` if the name is not a directory's.
     fn open(above: RawFd, name: CString) -> io::Result<Self> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let fd = loop {
-            // SAFETY: the name ends with a zero byte.
-            match check(unsafe { libc::openat(above, name.as_ptr(), flags) }) {
+            // SAFETY: the name ends with a zero byte; the call makes a descriptor.
+            match unsafe { new_fd(libc::openat(above, name.as_ptr(), flags)) } {
                 Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
-                // SAFETY: a new descriptor.
-                opened => break unsafe { OwnedFd::from_raw_fd(opened?) },
+                opened => break opened?,
             }
         };
         let fd = fd.into_raw_fd();
@@ -52,19 +52,19 @@ impl Level {
         unsafe { libc::dirfd(self.stream.as_ptr()) }
     }
 
-    /// Returns the next entry but `.` and `..`, and its type as the file system tells it (`DT_UNKNOWN` of some).
+    /// Returns the next entry except `.` and `..`, with the type that the file system reports (some report `DT_UNKNOWN`).
     fn next(&mut self) -> io::Result<Option<(CString, u8)>> {
         loop {
-            // An end is told from an error by `errno` alone.
-            // SAFETY: the calling thread's own; the thread stays the same up to the look at it.
+            // Only `errno` distinguishes the end from an error. SAFETY: `errno` is the calling thread's own, and the call stays
+            // on this thread until it has read `errno`.
             unsafe { *libc::__errno_location() = 0 };
             // SAFETY: the stream is open, and has one user.
             let Some(entry) = NonNull::new(unsafe { libc::readdir(self.stream.as_ptr()) }) else {
                 let refused = io::Error::last_os_error();
                 return if refused.raw_os_error() == Some(0) { Ok(None) } else { Err(refused) };
             };
-            // No reference to the entry is made: its name ends with a zero byte, and the rest of the field is not there.
-            // SAFETY: the entry is whole up to the end of its name until the stream's next use.
+            // No reference to the entry is made: the memory may end with the zero byte after the name, before the end of the
+            // field. SAFETY: the entry is whole up to the end of its name until the stream's next use.
             let (name, kind) = unsafe {
                 let entry = entry.as_ptr();
                 (CStr::from_ptr((&raw const (*entry).d_name).cast()), (*entry).d_type)
@@ -85,7 +85,7 @@ impl Drop for Level {
 
 /// Makes the calls of [`std::fs::remove_dir_all`].
 pub(super) fn remove_dir_all(path: &Path) -> io::Result<()> {
-    // A link that is given is removed, and not what it leads to.
+    // If `path` is a link, the link is removed, not its target.
     if fs::symlink_metadata(path)?.is_symlink() {
         return fs::remove_file(path);
     }
@@ -108,7 +108,7 @@ pub(super) fn remove_dir_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what is no directory; opens a directory, which is to be emptied first.
+/// Removes an entry that is no directory; opens a directory, which must be emptied first.
 fn remove_or_open(above: RawFd, name: CString, kind: u8) -> io::Result<Option<Level>> {
     if matches!(kind, libc::DT_DIR | libc::DT_UNKNOWN) {
         let copy = name.clone();
@@ -132,8 +132,4 @@ fn or_gone<R>(outcome: io::Result<R>) -> io::Result<Option<R>> {
         Err(refused) if refused.kind() == io::ErrorKind::NotFound => Ok(None),
         outcome => outcome.map(Some),
     }
-}
-
-fn check(result: c_int) -> io::Result<c_int> {
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,10 +1,14 @@
 //! The system calls that std does not make.
 
 use super::kind::Try;
+use crate::net::sys::new_fd;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Where a read or write begins.
@@ -12,7 +16,7 @@ use std::sync::OnceLock;
 pub(super) enum At {
     /// At the file's position, which moves.
     Position,
-    /// There; the position stays.
+    /// At this offset; the position stays.
     Offset(u64),
 }
 
@@ -25,20 +29,20 @@ pub(super) fn part(buf: &mut [MaybeUninit<u8>]) -> libc::iovec {
     libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }
 }
 
-/// Reads as much as is there without waiting for a disk.
+/// Reads as many bytes as need no wait for a disk.
 ///
 /// # Safety
 /// The parts may be written to.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing at hand. `EOPNOTSUPP`, `ENOSYS` or `EINVAL` where the kernel does not know how.
+/// `EAGAIN` if no bytes are at hand. `EOPNOTSUPP`, `ENOSYS` or `EINVAL` if the kernel can't read so.
 #[inline]
 pub(super) unsafe fn read_cached(file: &File, parts: &[libc::iovec], at: At, how: Try) -> io::Result<usize> {
     let (fd, offset) = (
         file.as_raw_fd(),
         match at {
             At::Position => -1,
-            // An offset that is none is refused like any negative one but -1.
+            // An offset that is too large is refused, as is any negative one but -1.
             At::Offset(at) => libc::c_long::try_from(at).unwrap_or(libc::c_long::MIN),
         },
     );
@@ -55,10 +59,24 @@ pub(super) unsafe fn read_cached(file: &File, parts: &[libc::iovec], at: At, how
         }
         (Try::Plain, ..) => 0,
     };
+    // SAFETY: by this function's contract.
+    unsafe { preadv2(fd, parts, offset, flags) }
+}
+
+/// `preadv2(2)`; an `offset` of -1 stands for the file's position. Not libc's function, which is a cancellation point, and
+/// which emulates a call that the kernel refuses.
+///
+/// # Safety
+/// The parts may be written to.
+pub(in crate::os) unsafe fn preadv2(
+    file: RawFd,
+    parts: &[libc::iovec],
+    offset: libc::c_long,
+    flags: libc::c_int,
+) -> io::Result<usize> {
     let count = parts.len().min(libc::UIO_MAXIOV as usize);
-    // Not libc's function, which is a point where threads are cancelled, and replaces what a kernel refuses.
     // SAFETY: by this function's contract. The upper half of the offset, here 0, is not read by a 64-bit kernel.
-    check(unsafe { libc::syscall(libc::SYS_preadv2, fd, parts.as_ptr(), count, offset, 0, flags) })
+    check(unsafe { libc::syscall(libc::SYS_preadv2, file, parts.as_ptr(), count, offset, 0, flags) })
 }
 
 /// Reads into memory that need not be initialised, and waits for the disk.
@@ -74,12 +92,13 @@ pub(super) fn is_direct(file: &File) -> bool {
     flags != -1 && flags & libc::O_DIRECT != 0
 }
 
-/// Returns `true` for a regular file whose file system keeps it in memory and nowhere else. A disk's node may lie there, too.
+/// Returns `true` for a regular file whose file system keeps it in memory and nowhere else. The node of a disk may be in such a
+/// file system, too.
 pub(super) fn is_in_memory(file: &File) -> bool {
-    /// Of linux/magic.h.
+    /// The number is that of linux/magic.h.
     const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
     let mut found = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: room for the answer, for which zeros do as well.
+    // SAFETY: room for the answer, for which zeros are valid, too.
     let kind = unsafe {
         match libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) {
             0 => found.assume_init().f_type,
@@ -106,8 +125,36 @@ pub(super) fn rest(file: &File) -> usize {
     u64::try_from(position).map_or(0, |position| size.saturating_sub(position) as usize)
 }
 
-/// Returns `true` if an end that a read without waiting reports is one. Linux 5.9 and 5.10 report one before the end, too:
-/// preadv2(2).
+/// Returns the file that the path names, as a descriptor for questions alone, if the kernel finds it in its cache (Linux 5.12).
+pub(super) fn cached(path: &Path) -> Option<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: zeros are no flags.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_CACHED;
+    let (at, size) = (&raw const how, size_of_val(&how));
+    // SAFETY: the path ends with a zero byte, and both live through the call, which makes a descriptor.
+    unsafe {
+        let opened = libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), at, size);
+        new_fd(opened as libc::c_int).ok()
+    }
+}
+
+/// Returns the file's mode, whose type is right, as far as the kernel knows without a request to a server.
+pub(super) fn mode(file: BorrowedFd<'_>) -> Option<u32> {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: an empty path, and room for the answer.
+    unsafe {
+        match libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_TYPE, found.as_mut_ptr()) {
+            0 => Some(found.assume_init().stx_mode.into()),
+            _ => None,
+        }
+    }
+}
+
+/// Returns `true` if the end that a read without waiting reports is the file's end. Linux 5.9 and 5.10 also report an end
+/// before that: preadv2(2).
 pub(in crate::os) fn an_end_is_one() -> bool {
     static HONEST: OnceLock<bool> = OnceLock::new();
     *HONEST.get_or_init(|| {

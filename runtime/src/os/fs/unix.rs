@@ -1,4 +1,4 @@
-//! What `std::os::unix::fs` has: links, owners, and its traits.
+//! The functions and traits of `std::os::unix::fs`: links, owners.
 
 use super::File;
 use super::in_line;
@@ -30,8 +30,8 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
     in_line(|| fs::symlink(original, link))
 }
 
-/// Sets the owner and the group of a file, symbolic links followed; `None` leaves one as it is. Blocks the goroutine, or the
-/// plain thread.
+/// Sets the owner and the group of a file, symbolic links followed; `None` leaves the owner or group as it is. Blocks the
+/// goroutine, or the plain thread.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("gmp-chown-{}", std::process::id()));
@@ -51,7 +51,7 @@ pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::
     in_line(|| fs::chown(dir, uid, gid))
 }
 
-/// As [`chown`], for an open file.
+/// Does the same as [`chown`], for an open file.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("gmp-fchown-{}", std::process::id()));
@@ -70,7 +70,7 @@ pub fn fchown(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()>
     in_line(|| fs::fchown(file, uid, gid))
 }
 
-/// As [`chown`], for a symbolic link itself.
+/// Does the same as [`chown`], for a symbolic link itself.
 ///
 /// ```
 /// let link = std::env::temp_dir().join(format!("gmp-lchown-{}", std::process::id()));
@@ -88,4 +88,21 @@ pub fn fchown(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()>
 /// As with std.
 pub fn lchown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     in_line(|| fs::lchown(dir, uid, gid))
+}
+
+/// Changes the root directory of the process, where an absolute path begins, for all its threads. The working directory stays
+/// where it is, also outside of the new root, until the program changes it. Blocks the goroutine, or the plain thread.
+///
+/// ```
+/// assert!(gmp::fs::unix::chroot("/no/such/directory").is_err());
+/// ```
+///
+/// # Unwinds
+/// When the [wait in line](super#the-line) is ended from outside, except by a context, which gives an error here; see
+/// [`migration`](crate::migration#what-may-unwind).
+///
+/// # Errors
+/// As with std: the caller needs the privilege for it.
+pub fn chroot<P: AsRef<Path>>(dir: P) -> io::Result<()> {
+    in_line(|| fs::chroot(dir))
 }

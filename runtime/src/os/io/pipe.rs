@@ -1,4 +1,17 @@
 //! Pipes.
+//!
+//! An end has the limits of its direction alone:
+//!
+//! ```compile_fail,E0599
+//! fn limits(input: &gmp::process::ChildStdin) {
+//!     let _ = input.set_read_timeout(None);
+//! }
+//! ```
+//! ```compile_fail,E0599
+//! fn limits(reader: &gmp::io::PipeReader) {
+//!     let _ = reader.set_write_deadline(None);
+//! }
+//! ```
 
 use crate::net::desc::Direction;
 use crate::net::socket::Socket;
@@ -6,9 +19,9 @@ use crate::net::sys;
 use crate::os::io::copy::copy_end;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-/// Makes a pipe. What is written to the second end is read from the first; the end is read once no writer is left.
+/// Makes a pipe. Bytes written to the second end are read from the first; when no writer is left, a reader gets the end.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -29,39 +42,43 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// If the table of descriptors is full.
 pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
-    Ok((PipeReader::try_from(reader)?, PipeWriter::try_from(writer)?))
+    Ok((reader.into(), writer.into()))
 }
 
-/// Implements what both kinds of ends have, for a type of std's.
+/// Implements the traits and `close` that both kinds of ends have, for a type of std's.
 macro_rules! pipe_end {
     ($name:ident, $std:ty) => {
-        impl TryFrom<$std> for $name {
-            type Error = io::Error;
-
-            /// Puts the end into non-blocking mode, which is a mode of this end, for all its duplicates.
+        impl From<$std> for $name {
+            /// Puts the end into non-blocking mode, which holds for all duplicates of this end.
             ///
-            /// # Errors
-            /// If the kernel refuses that.
-            fn try_from(inner: $std) -> io::Result<Self> {
-                sys::set_blocking(inner.as_fd(), false)?;
-                Ok($name(Socket::of_shared(inner)))
+            /// # Panics
+            /// If the kernel refuses that, as it does for a descriptor of `O_PATH`; for none that can be read or written.
+            fn from(inner: $std) -> Self {
+                sys::set_blocking(inner.as_fd(), false).expect("from: the descriptor's mode can't be changed");
+                $name(Socket::of_shared(inner))
             }
         }
 
-        impl TryFrom<$name> for $std {
-            type Error = io::Error;
-
-            /// Puts the end back into blocking mode, as other programs expect.
-            ///
-            /// # Errors
-            /// If the kernel refuses that.
+        impl From<OwnedFd> for $name {
+            /// Takes the descriptor for an end of this kind, and puts it into non-blocking mode. A descriptor of another kind
+            /// is not refused here: the system calls that it does not support return their errors.
             ///
             /// # Panics
-            /// If the end is closed.
-            fn try_from(end: $name) -> io::Result<Self> {
+            /// If the kernel refuses that, as it does for a descriptor of `O_PATH`; for none that can be read or written.
+            fn from(fd: OwnedFd) -> Self {
+                <$std>::from(fd).into()
+            }
+        }
+
+        impl From<$name> for $std {
+            /// Puts the end back into blocking mode, as other programs expect.
+            ///
+            /// # Panics
+            /// If the descriptor's mode can't be changed, and if the end is closed.
+            fn from(end: $name) -> Self {
                 let inner = end.0.into_inner();
-                sys::set_blocking(inner.as_fd(), true)?;
-                Ok(inner)
+                sys::set_blocking(inner.as_fd(), true).expect("from: the descriptor's mode can't be changed");
+                inner
             }
         }
 
@@ -76,13 +93,12 @@ macro_rules! pipe_end {
         }
 
         impl From<$name> for std::process::Stdio {
-            /// For a child, which expects an end that blocks: puts this end, and its duplicates, back into blocking mode.
+            /// Puts this end, and its duplicates, back into blocking mode, for a child, which expects an end that blocks.
             ///
             /// # Panics
-            /// If the end is closed.
+            /// If the descriptor's mode can't be changed, and if the end is closed.
             fn from(end: $name) -> Self {
-                let blocking = <$std>::try_from(end);
-                blocking.expect("fcntl(2) sets the mode of a descriptor that is open").into()
+                <$std>::from(end).into()
             }
         }
 
@@ -109,14 +125,39 @@ macro_rules! pipe_end {
             }
         }
 
-        crate::net::methods::limits!($name);
+        impl IntoRawFd for $name {
+            /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the end is closed.
+            fn into_raw_fd(self) -> RawFd {
+                self.0.into_inner().into_raw_fd()
+            }
+        }
+
+        crate::net::methods::closes!(
+            [] $name, "this end",
+            "Other handles of this end, here or in another process, live on; the other end of the pipe is told when the last one",
+            "is closed or dropped. Blocks the goroutine, or the plain thread, until system calls of other goroutines on this end",
+            "have returned; then the descriptor's number is free, unless the descriptor was lent out by `AsFd`."
+        );
     };
 }
 pub(crate) use pipe_end;
 
-/// Implements reading.
+/// Implements reading, with its limits.
 macro_rules! pipe_reads {
     ($name:ident) => {
+        crate::net::methods::read_limits!([] $name);
+        impl $name {
+            /// Does the same as [`set_read_deadline`](Self::set_read_deadline): an end has one direction.
+            ///
+            /// # Errors
+            /// If this is closed.
+            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> io::Result<()> {
+                self.0.set_deadline(Direction::Read, at)
+            }
+        }
         crate::net::methods::reads!(
             $name,
             run_read(crate::net::socket::ShortRead::Unknown),
@@ -127,9 +168,20 @@ macro_rules! pipe_reads {
 }
 pub(crate) use pipe_reads;
 
-/// Implements writing. A pipe without a reader is an error; the signal that comes with it is ignored in a Rust program.
+/// Implements writing, with its limits. A write to a pipe without a reader fails; a Rust program ignores the signal that comes
+/// with the error.
 macro_rules! pipe_writes {
     ($name:ident) => {
+        crate::net::methods::write_limits!([] $name);
+        impl $name {
+            /// Does the same as [`set_write_deadline`](Self::set_write_deadline): an end has one direction.
+            ///
+            /// # Errors
+            /// If this is closed.
+            pub fn set_deadline(&self, at: Option<std::time::Instant>) -> io::Result<()> {
+                self.0.set_deadline(Direction::Write, at)
+            }
+        }
         crate::net::methods::writes!($name, |pipe, buf| sys::write(AsFd::as_fd(pipe), buf), |pipe, bufs| {
             sys::write_vectored(AsFd::as_fd(pipe), bufs)
         });
@@ -137,10 +189,10 @@ macro_rules! pipe_writes {
 }
 pub(crate) use pipe_writes;
 
-/// The end of a pipe from which one reads; see [`pipe`].
+/// The reading end of a pipe; see [`pipe`].
 pub struct PipeReader(Socket<io::PipeReader>);
 
-/// The end of a pipe to which one writes; see [`pipe`].
+/// The writing end of a pipe; see [`pipe`].
 pub struct PipeWriter(Socket<io::PipeWriter>);
 
 impl PipeReader {
@@ -163,9 +215,28 @@ impl PipeWriter {
     }
 }
 
+/// Implements `FromRawFd`, which std's pipes to a child do not have either.
+macro_rules! from_raw_fd {
+    ($name:ident, $std:ty) => {
+        impl FromRawFd for $name {
+            /// # Safety
+            /// As [`FromRawFd::from_raw_fd`].
+            ///
+            /// # Panics
+            /// If the descriptor is not open, or was opened with `O_PATH`.
+            unsafe fn from_raw_fd(fd: RawFd) -> Self {
+                // SAFETY: by this function's contract.
+                unsafe { <$std>::from_raw_fd(fd) }.into()
+            }
+        }
+    };
+}
+
 pipe_end!(PipeReader, io::PipeReader);
+from_raw_fd!(PipeReader, io::PipeReader);
 pipe_reads!(PipeReader);
 copy_end!(PipeReader, Pipe, Unknown: Source);
 pipe_end!(PipeWriter, io::PipeWriter);
+from_raw_fd!(PipeWriter, io::PipeWriter);
 pipe_writes!(PipeWriter);
 copy_end!(PipeWriter, Pipe, Unknown: Sink);

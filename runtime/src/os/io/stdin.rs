@@ -1,18 +1,21 @@
 //! The process's standard input, with one buffer for all its readers.
 
 use super::Watched;
+use crate::net::desc::Direction;
+use crate::net::methods::with_a_frame;
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::abandon::{AbandonHook, StandingHook};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 
 fn watched() -> &'static Watched<File> {
     static WATCHED: OnceLock<Watched<File>> = OnceLock::new();
-    // SAFETY: std keeps the descriptor open as long as the process lives. The file is never dropped: a static is not, and a
-    // close does not drop what is lent.
+    // SAFETY: std keeps the descriptor open as long as the process lives. The file is never dropped: statics are not dropped,
+    // and a close does not drop a value that is lent out.
     WATCHED.get_or_init(|| Watched::lent(unsafe { File::from_raw_fd(libc::STDIN_FILENO) }))
 }
 
@@ -21,8 +24,8 @@ fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
     BUFFER.get_or_init(|| Mutex::new(BufReader::new(Unbuffered)))
 }
 
-/// Locks the input for `read`. A goroutine that its runtime leaves behind in there, as it waits for input, gives the lock up;
-/// the bytes that it has taken are lost with it.
+/// Locks the input for `read`. A goroutine that its runtime leaves behind while it waits for input in `read` gives the lock up;
+/// the bytes that it has taken are lost.
 fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
     struct TakesBack<'a>(&'a StandingHook);
     impl Drop for TakesBack<'_> {
@@ -32,13 +35,14 @@ fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
         }
     }
     unsafe fn give_up(_hook: *const AbandonHook) {
-        // SAFETY: the goroutine has locked the buffer, and never runs again. Its `BufReader` has no bytes while it reads, and
-        // is whole.
+        // SAFETY: the goroutine has locked the buffer, and never runs again. The `BufReader` has no bytes during a read, and is
+        // whole.
         unsafe { buffer().force_unlock() };
     }
     let mut input = stdin().lock();
     let hook = StandingHook::new(give_up);
-    // SAFETY: `give_up` expects nothing behind the hook, which stays where it is until it is taken back: before the lock goes.
+    // SAFETY: `give_up` expects nothing behind the hook. The hook stays where it is until `_takes_back` takes it back, before
+    // the lock is given back.
     unsafe { StandingHook::note(&raw const hook) };
     let _takes_back = TakesBack(&hook);
     read(&mut input)
@@ -48,12 +52,16 @@ fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
 struct Unbuffered;
 
 impl Read for Unbuffered {
+    /// # Unwinds
+    /// As [`Stdin`]'s; see [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        watched().read_with(|mut file| file.read(buf))
+        with_a_frame(watched().call(Direction::Read, |mut file| file.read(buf)))
     }
 
+    /// # Unwinds
+    /// As [`Stdin`]'s; see [`migration`](crate::migration#what-may-unwind).
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        watched().read_with(|mut file| file.read_vectored(bufs))
+        with_a_frame(watched().call(Direction::Read, |mut file| file.read_vectored(bufs)))
     }
 }
 
@@ -63,14 +71,21 @@ impl Read for Unbuffered {
 /// [`lock`](Self::lock) keeps it locked for several of them. Bytes that std's `Stdin` has in its own buffer are not seen here,
 /// so a program uses one of the two. The mode of the descriptor, which a terminal shares with other processes, is left as it
 /// is; see [`Watched`].
+///
+/// If the program puts another file in the place of descriptor 0, as by `dup2`, later calls read that file, after the bytes
+/// that the buffer still has. A call that waits meanwhile goes on waiting for the file that it found.
 #[derive(Copy, Clone)]
 pub struct Stdin(());
 
-/// A locked [`Stdin`], which other readers wait for.
+/// A locked [`Stdin`], for which other readers wait.
 ///
-/// The value may be kept across calls that park, and dropped on another thread. A goroutine that has it, and that its runtime
-/// leaves behind at its end, keeps the input locked, as it does any lock.
+/// The value may be kept across calls that park, and dropped on another thread. If a runtime ends and leaves behind a goroutine
+/// that has the value, the input stays locked, as any lock does.
 pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Unbuffered>>);
+
+// As std's. All that an unwinding leaves in the buffer is bytes that are still to be read.
+impl UnwindSafe for StdinLock<'_> {}
+impl RefUnwindSafe for StdinLock<'_> {}
 
 /// Returns the process's standard input.
 ///
@@ -92,7 +107,7 @@ pub fn stdin() -> Stdin {
 }
 
 impl Stdin {
-    /// Locks the input for several operations. Blocks the calling goroutine, or the plain thread, while another one has the
+    /// Locks the input for several operations. Blocks the calling goroutine, or the plain thread, while another reader has the
     /// input.
     ///
     /// # Unwinds
@@ -123,19 +138,19 @@ impl Stdin {
         self.lock().lines()
     }
 
-    /// Returns `true` if the input is a terminal.
+    /// Returns `true` if the input is a terminal. Does not block.
     pub fn is_terminal(&self) -> bool {
         self.as_fd().is_terminal()
     }
 
-    /// Returns the descriptor's own value, for its deadlines. What is read through it passes by the buffer. A
-    /// [`close`](Watched::close) ends the reads of all of the program's `Stdin`s, for good; the descriptor itself stays open, as
-    /// std and others use it too.
+    /// Returns the descriptor's own value, for its deadlines. Reads through it bypass the buffer. A [`close`](Watched::close)
+    /// ends the reads of all of the program's `Stdin`s, for good; the descriptor itself stays open, as std and others use it
+    /// too.
     pub fn watched(&self) -> &'static Watched<File> {
         watched()
     }
 
-    /// Takes what the buffer has.
+    /// Takes the bytes that the buffer has.
     pub(super) fn take_buffered(&self) -> Vec<u8> {
         let mut buffer = buffer().lock();
         let bytes = buffer.buffer().to_vec();
@@ -165,7 +180,7 @@ macro_rules! reads {
                 with_the_input(|input| input.read_vectored(bufs))
             }
 
-            /// As [`read`](Read::read), to the end, with the input locked.
+            /// Reads as [`read`](Read::read) does, to the end, with the input locked.
             ///
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
@@ -173,7 +188,7 @@ macro_rules! reads {
                 with_the_input(|input| input.read_to_end(buf))
             }
 
-            /// As [`read`](Read::read), to the end, with the input locked.
+            /// Reads as [`read`](Read::read) does, to the end, with the input locked.
             ///
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
@@ -181,7 +196,7 @@ macro_rules! reads {
                 with_the_input(|input| input.read_to_string(buf))
             }
 
-            /// As [`read`](Read::read), until `buf` is full, with the input locked.
+            /// Reads as [`read`](Read::read) does, until `buf` is full, with the input locked.
             ///
             /// # Unwinds
             /// As [`read`](Read::read); see [`migration`](crate::migration#what-may-unwind).
@@ -212,6 +227,13 @@ impl Read for StdinLock<'_> {
     }
 }
 
+impl StdinLock<'_> {
+    /// Returns `true` if the input is a terminal. Does not block.
+    pub fn is_terminal(&self) -> bool {
+        self.as_fd().is_terminal()
+    }
+}
+
 impl BufRead for StdinLock<'_> {
     /// Blocks as [`read`](Read::read), if the buffer is empty.
     ///
@@ -238,7 +260,7 @@ impl fmt::Debug for StdinLock<'_> {
     }
 }
 
-/// Lends the descriptor, which passes by the buffer.
+/// Lends the descriptor, whose reads bypass the buffer.
 macro_rules! descriptor {
     ($($stdin:ty),*) => {$(
         impl AsFd for $stdin {

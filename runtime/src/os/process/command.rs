@@ -1,19 +1,22 @@
 //! How a child is started.
 
+use super::sys::pidfd_open;
 use super::{Child, ExitStatus, Output, Stdio};
 use crate::goroutine::blocking;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_int};
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 /// A builder of child processes.
 ///
-/// Like [`std::process::Command`]: what is not set is inherited. [`as_std_mut`](Self::as_std_mut) gives std's own builder.
+/// Like [`std::process::Command`]: the child inherits what is not set. [`as_std_mut`](Self::as_std_mut) returns std's own
+/// builder.
 ///
 /// ```
 /// use gmp::process::Command;
@@ -32,6 +35,8 @@ pub struct Command {
     /// Which of the three streams were set.
     set: [bool; 3],
     kill_on_drop: bool,
+    /// `inner` calls `spare_writers` before it runs the program.
+    spares_writers: bool,
 }
 
 impl fmt::Debug for Command {
@@ -41,41 +46,73 @@ impl fmt::Debug for Command {
 }
 
 /// Streams that `inner` has set are used by [`spawn`](Command::spawn) and [`status`](Command::status). They do not count as set
-/// for [`output`](Command::output): std's builder does not tell of them.
+/// for [`output`](Command::output): std's builder does not say which are set.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
-        Command { inner, set: [false; 3], kill_on_drop: false }
+        Command { inner, set: [false; 3], kill_on_drop: false, spares_writers: false }
     }
 }
 
-/// The thread's signal mask and the process's action for SIGPIPE, which std changes for a program that is to take this
-/// process's place. The drop brings them back.
+/// The thread's signal mask and the process's action for SIGPIPE, which std changes for a program that takes this process's
+/// place. The drop restores what the kernel reported; a sandbox may have refused.
 struct Signals {
-    mask: libc::sigset_t,
-    pipe: libc::sigaction,
+    mask: Option<libc::sigset_t>,
+    pipe: Option<libc::sigaction>,
 }
 
 impl Signals {
     fn now() -> Self {
         let (mut mask, mut pipe) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: room for both answers. Neither call fails: the signal exists, and without a new set there is no wrong `how`.
+        // SAFETY: room for both answers, which the kernel has written where it returns 0.
         unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
-            libc::sigaction(libc::SIGPIPE, ptr::null(), pipe.as_mut_ptr());
-            Signals { mask: mask.assume_init(), pipe: pipe.assume_init() }
+            let told = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr()) == 0;
+            let mask = told.then(|| mask.assume_init());
+            let told = libc::sigaction(libc::SIGPIPE, ptr::null(), pipe.as_mut_ptr()) == 0;
+            Signals { mask, pipe: told.then(|| pipe.assume_init()) }
         }
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // The action first: a SIGPIPE that waits at the mask is to find it.
-        // SAFETY: the kernel has given both values.
+        let is_of_exec = |action: &libc::sigaction| {
+            [libc::SIG_DFL, does_nothing as *const () as usize].contains(&action.sa_sigaction)
+        };
+        // The action first: a SIGPIPE that the mask has held back must find it. An action that another thread has set meanwhile
+        // stays. SAFETY: the kernel has given all values.
         unsafe {
-            libc::sigaction(libc::SIGPIPE, &raw const self.pipe, ptr::null_mut());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut());
+            let mut now = MaybeUninit::uninit();
+            if let Some(pipe) = &self.pipe
+                && libc::sigaction(libc::SIGPIPE, ptr::null(), now.as_mut_ptr()) == 0
+                && is_of_exec(&now.assume_init())
+            {
+                libc::sigaction(libc::SIGPIPE, pipe, ptr::null_mut());
+            }
+            if let Some(mask) = &self.mask {
+                libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
+            }
         }
     }
+}
+
+extern "C" fn does_nothing(_signal: c_int) {}
+
+/// Has SIGPIPE do nothing if it has its default action, which std has set for the program a moment before, and so for all
+/// threads of this process: a thread that writes to a pipe without a reader would end the process while execvp(3) goes through
+/// the `PATH`. The kernel gives the program the default action in place of a handler.
+fn spare_writers() -> io::Result<()> {
+    // SAFETY: a struct of integers, which the first call fills, and a handler that does nothing. Both calls are allowed between
+    // fork and exec.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let told = libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut action) == 0;
+        if told && action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = does_nothing as *const () as usize;
+            action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+            libc::sigaction(libc::SIGPIPE, &raw const action, ptr::null_mut());
+        }
+    }
+    Ok(())
 }
 
 /// Methods that std's builder has, and that return the builder.
@@ -104,7 +141,7 @@ builds! {
     envs[I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>](vars: I);
     /// Removes a variable from the child's environment.
     env_remove[K: AsRef<OsStr>](key: K);
-    /// Has the child inherit no variable.
+    /// Makes the child inherit no variable.
     env_clear();
     /// Sets the child's working directory.
     current_dir[P: AsRef<Path>](dir: P);
@@ -112,33 +149,33 @@ builds! {
     uid(id: u32);
     /// Sets the child's group.
     gid(id: u32);
-    /// Sets the name that the child is told to have.
+    /// Sets the name that the child gets as its first argument.
     arg0[S: AsRef<OsStr>](name: S);
     /// Puts the child into a group of processes; 0: into one of its own.
     process_group(group: i32);
 }
 
 impl Command {
-    /// Makes a builder for the program at `program`, or of that name in the `PATH`.
+    /// Makes a builder for the program at the path `program`, or with that name in the `PATH`.
     pub fn new<S: AsRef<OsStr>>(program: S) -> Self {
         process::Command::new(program).into()
     }
 
-    /// Sets what the child's standard input is. [`Stdio::piped`] makes a pipe, which [`Child::stdin`] then has.
+    /// Sets the child's standard input. [`Stdio::piped`] makes a pipe, which [`Child::stdin`] then has.
     pub fn stdin<T: Into<Stdio>>(&mut self, input: T) -> &mut Self {
         self.inner.stdin(input);
         self.set[0] = true;
         self
     }
 
-    /// Sets what the child's standard output is, as [`stdin`](Self::stdin).
+    /// Sets the child's standard output, as [`stdin`](Self::stdin).
     pub fn stdout<T: Into<Stdio>>(&mut self, output: T) -> &mut Self {
         self.inner.stdout(output);
         self.set[1] = true;
         self
     }
 
-    /// Sets what the child's standard error is, as [`stdin`](Self::stdin).
+    /// Sets the child's standard error, as [`stdin`](Self::stdin).
     pub fn stderr<T: Into<Stdio>>(&mut self, output: T) -> &mut Self {
         self.inner.stderr(output);
         self.set[2] = true;
@@ -151,11 +188,11 @@ impl Command {
         self
     }
 
-    /// Has `f` called in the child, before it runs its program.
+    /// Calls `f` in the child, before the child runs its program.
     ///
     /// # Safety
-    /// As with std: `f` runs in a copy of this process that has one thread, so that a lock that another thread holds stays
-    /// locked for ever. `f` must not allocate, and must not call this library.
+    /// As with std: `f` runs in a copy of this process that has one thread, so a lock that another thread holds stays locked
+    /// for ever. `f` must not allocate, and must not call this library.
     pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -165,15 +202,18 @@ impl Command {
         self
     }
 
-    /// Has the program take this process's place. Returns only if that fails. Blocks the thread meanwhile; the goroutine does
-    /// not park.
+    /// Replaces this process by the program. Returns only if that fails. Blocks the thread meanwhile; the goroutine does not
+    /// park.
     ///
-    /// After a failure this process goes on with its own signal mask and action for SIGPIPE. What the builder asked for
-    /// otherwise may have been done already, as with std: a working directory, streams, a user, and what
-    /// [`pre_exec`](Self::pre_exec) has called.
+    /// After a failure this process goes on with its own signal mask and action for SIGPIPE. Other settings of the builder may
+    /// have taken effect already, as with std: a working directory, streams, a user, and the functions of
+    /// [`pre_exec`](Self::pre_exec). While execvp(3) looks for the program, another thread's write to a pipe without a reader
+    /// returns an error as usual; but std sets the default action of SIGPIPE before that, so for a moment, and as long as the
+    /// functions of `pre_exec` run, such a write ends the process. From the first `exec` on the builder has a function of this
+    /// kind: a later [`spawn`](Self::spawn) forks, and a function that is added then finds a handler of SIGPIPE.
     ///
-    /// All other goroutines and threads end without a word, and no destructor runs. Descriptors that are closed on exec, as all
-    /// of this library's are, do not outlive the call.
+    /// All other goroutines and threads end at once, and no destructor runs. Descriptors that are closed on exec, as all of
+    /// this library's are, do not outlive the call.
     ///
     /// ```no_run
     /// use gmp::process::Command;
@@ -183,9 +223,16 @@ impl Command {
     /// ```
     ///
     /// # Errors
-    /// The value is one: that of [`spawn`](Self::spawn), as with std.
+    /// The returned value is the error, as with [`spawn`](Self::spawn) and with std.
     pub fn exec(&mut self) -> io::Error {
+        /// Two that overlap would each take the other's action for the process's own.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let _signals = Signals::now();
+        if !mem::replace(&mut self.spares_writers, true) {
+            // SAFETY: the function allocates nothing, and takes no lock.
+            unsafe { self.inner.pre_exec(spare_writers) };
+        }
         self.inner.exec()
     }
 
@@ -214,25 +261,32 @@ impl Command {
         &self.inner
     }
 
-    /// Returns std's builder, for what this type does not have. Streams that are set by it do not count as set for
+    /// Returns std's builder, for settings that this type does not have. Streams that are set on it do not count as set for
     /// [`output`](Self::output): set them by this type's methods.
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.inner
     }
 
-    /// Starts the child. Blocks the thread until the child runs its program, and no other goroutine: the call is made as in
-    /// [`blocking`](crate::blocking), and the goroutine may park before it and behind it.
+    /// Starts the child. Blocks the thread until the child runs its program, but no other goroutine: the call is made as in
+    /// [`blocking`](crate::blocking), and the goroutine may park before and after it.
     ///
-    /// The child is forked from the thread on which the caller happens to run. That thread may end before the program does,
-    /// and `PR_SET_PDEATHSIG`, which a function of [`pre_exec`](Self::pre_exec) may ask for, is about the end of that thread.
+    /// The child is forked from the thread on which the caller happens to run. That thread may end before the program does, and
+    /// `PR_SET_PDEATHSIG`, which a function of [`pre_exec`](Self::pre_exec) may set, refers to the end of that thread.
     ///
     /// # Unwinds
     /// Never: nothing from outside ends these waits.
     ///
     /// # Errors
-    /// As with std; and if a pipe to the child can't be made non-blocking, in which case the child is killed.
+    /// As with std.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::new(blocking(|| self.inner.spawn())?, self.kill_on_drop)
+        let (child, ends) = blocking(|| {
+            let child = self.inner.spawn()?;
+            // At once, and not when the goroutine runs again: other code may take the child's status as soon as the child has
+            // ended, and another process may then get the number.
+            let ends = pidfd_open(child.id());
+            io::Result::Ok((child, ends))
+        })?;
+        Ok(Child::new(child, ends, self.kill_on_drop))
     }
 
     /// Starts the child, and waits for its end. Blocks the goroutine, or the plain thread.
@@ -252,12 +306,12 @@ impl Command {
         self.spawn()?.wait()
     }
 
-    /// Starts the child, and waits for its end and for all it says: standard output and standard error are pipes unless they
-    /// were set by the methods of this type, and standard input is empty unless those methods have set it. Blocks the
-    /// goroutine, or the plain thread.
+    /// Starts the child, waits for its end, and returns all its output: standard output and standard error are pipes unless the
+    /// methods of this type have set them, and standard input is empty unless those methods have set it. Blocks the goroutine,
+    /// or the plain thread.
     ///
-    /// Unlike with std, a stream that was set in a builder of std's ([`From`], [`as_std_mut`](Self::as_std_mut)) is set anew here,
-    /// and is inherited from this call on.
+    /// Unlike with std, this call replaces a stream that was set in std's builder ([`From`], [`as_std_mut`](Self::as_std_mut)),
+    /// and the stream is inherited from this call on.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
@@ -277,7 +331,7 @@ impl Command {
             self.inner.stderr(Stdio::piped());
         }
         let child = self.spawn();
-        // The builder may be used again: what was not set is inherited by `spawn`.
+        // The builder may be used again: with `spawn` the child inherits the streams that were not set.
         if !input {
             self.inner.stdin(Stdio::inherit());
         }

@@ -1,13 +1,13 @@
 //! Child processes, with std's names and signatures: [`Command`], [`Child`].
 //!
 //! A goroutine that waits for a child, or for a child's output, parks: many children take no thread each. Starting one blocks
-//! the thread, and no other goroutine. The kernel tells of a child's end by a descriptor (`pidfd_open(2)`, Linux 5.3), so that
-//! no signal handler is installed and no other library's children are reaped. Where that call is refused a wait takes a thread,
-//! and [`Refused::child_waits`](crate::Refused::child_waits) counts it. From Linux 5.4 on the status is taken by that descriptor,
-//! too, unless a sandbox refuses that: where other code has taken it before, another child may have the number by then. The
-//! answer is an error, and never the status of the other child.
+//! the thread, but no other goroutine. The kernel reports a child's end by a descriptor (`pidfd_open(2)`, Linux 5.3), so no
+//! signal handler is installed and no other library's children are reaped. If the kernel refuses that call, a wait takes a
+//! thread, and [`Refused::child_waits`](crate::Refused::child_waits) counts it; a wait with a limit asks again after pauses
+//! instead. From Linux 5.4 on the status is taken by that descriptor, too, unless a sandbox refuses that: if other code has
+//! taken the status before, another child may have the number, and the wait returns an error, never the other child's status.
 //!
-//! A [`Child`] that is dropped before a call has waited for it is reaped when it ends, unlike std's.
+//! Unlike std's, a [`Child`] that is dropped before a call has waited for it is reaped when it ends.
 //!
 //! ```
 //! use gmp::process::Command;
@@ -28,6 +28,7 @@ mod outcome;
 mod output;
 mod reaper;
 mod streams;
+mod sys;
 
 pub use child::Child;
 pub use command::Command;

@@ -1,14 +1,14 @@
 //! How the status of a child is taken.
 //!
-//! *The problem.* Other code may take the status before this library does: a loop around `waitpid(-1)`, or the kernel, where
+//! *The problem.* Other code may take the status before this library does: a loop around `waitpid(-1)`, or the kernel, if
 //! `SIGCHLD` is ignored. The child's number is free then, and the next child of this process may get it. A question by number
-//! takes the status of that one, or waits for its end.
+//! takes the status of that child, or waits for its end.
 //!
-//! *Here* the question goes by the pidfd, which means this child for good: `waitid(P_PIDFD)`, Linux 5.4. It goes by number, as
-//! std's does, where there is no pidfd, or where the kernel, or a sandbox, does not answer for one.
+//! *Here* the question uses the pidfd, which means this child for good: `waitid(P_PIDFD)`, Linux 5.4. It uses the number, as
+//! std's does, if there is no pidfd, or if the kernel, or a sandbox, does not answer for a pidfd.
 
 use super::ExitStatus;
-use crate::net::sys;
+use super::sys;
 use crate::os::signal::Signal;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ use std::process;
 
 /// What is known of the end of a child.
 pub(super) struct Outcome {
-    /// Without its pipes. Not asked once something is known.
+    /// The child without its pipes. Not asked once something is known.
     by_number: process::Child,
     known: Known,
 }
@@ -37,15 +37,20 @@ impl Outcome {
         self.by_number.id()
     }
 
-    /// Returns `true` if the child has ended, and a call has been told so.
+    /// Returns `true` if a call has found that the child has ended.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self.known, Known::Nothing)
     }
 
-    /// Sends a signal by number, which is another process's if other code has taken the status.
+    /// Other code has taken the status.
+    pub(super) fn note_gone(&mut self) {
+        self.known = Known::Gone;
+    }
+
+    /// Sends a signal by number, which may be another process's if other code has taken the status.
     pub(super) fn signal_by_number(&self, signal: Signal) -> io::Result<()> {
         match sys::kill(self.id(), signal.as_raw()) {
-            // It has ended, and other code has taken the status.
+            // The child has ended, and other code has taken the status.
             Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             sent => sent,
         }
@@ -82,7 +87,7 @@ impl Outcome {
         let answer = match pidfd.map(|pidfd| sys::wait_by_pidfd(pidfd, options)) {
             Some(Ok(status)) => Ok(status),
             Some(Err(error)) if is_gone(&error) => Err(error),
-            // No pidfd, or one that can't be asked.
+            // No pidfd, or a pidfd that can't be asked.
             None | Some(Err(_)) => by_number(&mut self.by_number),
         };
         match &answer {

@@ -3,12 +3,13 @@
 //! The thread is started with the first such child, and ends with the last one. It waits in `poll(2)` for their pidfds, and for
 //! an eventfd by which a dropper announces another child. A child without a pidfd gets a thread of its own.
 //!
-//! A pidfd stays readable, and the status may not be there yet: a tracer has the child until it lets go. The reaper looks again
-//! after a pause then, and does not wait for that pidfd any more, as its wait would end at once, over and over. A child whose
-//! status other code has taken is forgotten.
+//! A pidfd that is readable stays so, but the status may not be there yet: a tracer keeps the child until it lets go. The
+//! reaper then looks again after a pause, and does not wait for that pidfd any more, as the wait would end at once, over and
+//! over. The reaper forgets a child whose status other code has taken. If the kernel refuses `poll(2)`, the reaper looks at all
+//! children after each pause.
 //!
-//! A child whose thread can't be started stays a zombie after its end; the operator is told once. If it has a pidfd, it stays
-//! in the list, and the next child that is dropped has the reaper started again, for both.
+//! If no thread can be started for a child, the child stays a zombie after its end; a message says so, once. If the child has a
+//! pidfd, it stays in the list, and the next child that is dropped starts the reaper for both.
 
 use super::child::Process;
 use super::outcome::Outcome;
@@ -17,26 +18,30 @@ use crate::net::sys;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
-/// The milliseconds from one look at children whose status is late to the next.
+/// The milliseconds from one look at children to the next, if the status of one is late, or the wait for them is refused.
 const PAUSE: libc::c_int = 500;
+
+/// A small stack, for a thread that waits.
+const STACK: Option<usize> = Some(64 << 10);
 
 /// A child that was dropped.
 struct Orphan {
     outcome: Outcome,
     ends: OwnedFd,
-    /// Whether the pidfd has told of the end, and there was no status.
+    /// Whether the pidfd has reported the end, but there was no status.
     late: bool,
 }
 
 impl Orphan {
-    /// Returns `true` while there may be a status to come.
+    /// Returns `true` while a status may still come.
     fn is_owed(&mut self) -> bool {
         matches!(self.outcome.ask(Some(self.ends.as_fd())), Ok(None))
     }
 }
 
-/// The children that the thread has not taken over yet, and how it is told of them.
+/// The children that the thread has not taken over yet, and the bell by which it learns of them.
 struct Orphans {
     new: Vec<Orphan>,
     /// `None` while there is no thread.
@@ -46,21 +51,23 @@ struct Orphans {
 static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { new: Vec::new(), bell: None });
 
 fn orphans() -> MutexGuard<'static, Orphans> {
-    // Nothing panics under it.
+    // No code panics under this lock.
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a thread wait for `process`.
+/// Makes a thread wait for `process`.
 pub(super) fn adopt(process: Process) {
     let mut outcome = process.outcome;
     let Ok(ends) = process.ends else {
-        if let Err(refused) = spawn("gmp-reap-one", move || drop(outcome.wait(None))) {
+        if let Err(refused) = Active::spawn("gmp-reap-one", STACK, move || drop(outcome.wait(None))) {
             tell(&refused);
         }
         return;
     };
+    // Not under the lock: this takes the descriptor out of its pollers, and may drop the last reference to a runtime.
+    let ends = ends.into_inner();
     let mut orphans = orphans();
-    orphans.new.push(Orphan { outcome, ends: ends.into_inner(), late: false });
+    orphans.new.push(Orphan { outcome, ends, late: false });
     match &orphans.bell {
         Some(bell) => sys::signal(bell.as_raw_fd()),
         None => match start() {
@@ -77,32 +84,22 @@ pub(super) fn adopt(process: Process) {
 fn start() -> io::Result<OwnedFd> {
     let bell = sys::eventfd()?;
     let rings = bell.as_raw_fd();
-    spawn("gmp-reaper", move || reap(rings))?;
+    Active::spawn("gmp-reaper", STACK, move || reap(rings))?;
     Ok(bell)
 }
 
-/// Says, once in the process, that there are children for which no call waits.
+/// Says, once in the process, that there are children for which no thread waits.
 #[cold]
 fn tell(refused: &io::Error) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         let text = "gmp: no thread can be started that waits for dropped child processes: they stay zombies";
-        // A failure of this write can't be told anywhere.
+        // There is no place to report a failure of this write.
         let _unheard = writeln!(io::stderr(), "{text}: {refused}");
     });
 }
 
-/// Starts a thread with a small stack.
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let (builder, announced) = Active::announce(name, Some(64 << 10))?;
-    let _goes_on = builder.spawn(move || {
-        drop(announced);
-        body();
-    })?;
-    Ok(())
-}
-
-/// Waits for all orphans; `bell` is open until this ends.
+/// Waits for all orphans; `bell` is open until this function returns.
 fn reap(bell: i32) {
     let mut waiting = Vec::new();
     loop {
@@ -124,14 +121,14 @@ fn reap(bell: i32) {
         // SAFETY: the entries live through the call.
         let polled = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, limit) };
         if polled > 0 {
-            // The next look finds the status of each that has told of its end, or the status is late.
+            // The next look finds the status of each child whose end was reported, or the status is late.
             for (orphan, entry) in waiting.iter_mut().zip(&entries) {
                 orphan.late |= entry.revents != 0;
             }
         } else if polled < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            // The kernel has no memory for it, or allows fewer descriptors than there are: one after the other.
-            let Orphan { mut outcome, ends, .. } = waiting.swap_remove(0);
-            let _status = outcome.wait(Some(ends.as_fd()));
+            // The kernel has no memory for the wait, or allows fewer descriptors than there are (RLIMIT_NOFILE). A wait for one
+            // of the children alone may take for ever.
+            std::thread::sleep(Duration::from_millis(PAUSE as u64));
         }
         sys::drain(bell);
     }

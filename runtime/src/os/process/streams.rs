@@ -7,10 +7,10 @@ use crate::os::io::copy::copy_end;
 use crate::os::io::pipe::{pipe_end, pipe_reads, pipe_writes};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::process;
 
-/// The pipe to a child's standard input. The child reads the end once this is closed or dropped. The example is at
+/// The pipe to a child's standard input. The child gets the end of its input once this is closed or dropped. The example is at
 /// [`Child`](super::Child).
 pub struct ChildStdin(Socket<process::ChildStdin>);
 

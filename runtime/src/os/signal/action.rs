@@ -1,9 +1,9 @@
 //! The actions of signals, as the kernel knows them, and the handler.
 //!
-//! While a signal has listeners its action is `on_signal`; `before` is the action that it has replaced, and that comes
-//! back. Another library may install a handler over ours, and call ours from it, so that ours can't be taken out: ours is
-//! *behind* that handler, and passes signals on. That library may also put ours back, after we have left: then our
-//! handler finds that it is the signal's action while no receiver listens, and takes itself out now.
+//! While a signal has listeners its action is `on_signal`; `before` is the action that `on_signal` has replaced, and that comes
+//! back. Another library may install a handler over ours, and call ours from it. Then ours can't be taken out: ours is *behind*
+//! that handler, and passes signals on. That library may also put our handler back after the last listener has left: then our
+//! handler finds that it is the signal's action while no receiver listens, and takes itself out.
 //!
 //! ```text
 //!   listener, under the registry's lock            handler
@@ -15,10 +15,12 @@
 //!                                                      no: raise the signal again
 //! ```
 //! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is ours in the end, too; the signal came
-//! before `notify` had returned. An action that the program sets between H2 and H3 is put back, and stays.
+//! before `notify` had returned. If the program sets an action between H2 and H3, the handler puts that action back, and it
+//! stays.
 
 use super::number::Signal;
 use super::pending::Pending;
+use crate::host::handler::{call, keeping_errno};
 use crate::host::{Active, Process};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -27,17 +29,18 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
-static PENDING: OnceLock<Pending<Active>> = OnceLock::new();
+static PENDING: OnceLock<Pending> = OnceLock::new();
 
-/// What the handler hands to the thread.
-pub(super) fn pending() -> &'static Pending<Active> {
+/// The signals that the handler hands to the thread.
+pub(super) fn pending() -> &'static Pending {
     PENDING.get_or_init(Pending::new)
 }
 
-/// What the handler reads of a signal.
+/// The state of a signal that the handler reads.
 struct Slot {
     listens: AtomicBool,
-    /// Null until the action was ours for the first time. What it points to is never freed: a handler may be reading it.
+    /// Null until the action was ours for the first time. The action that it points to is never freed: a handler may be reading
+    /// it.
     before: AtomicPtr<libc::sigaction>,
 }
 
@@ -60,59 +63,55 @@ fn slot(signal: Signal) -> &'static Slot {
     &SLOTS[signal.as_raw() as usize]
 }
 
-/// The action of a signal; and, with `next`, the new one.
+/// Returns the action of a signal; with `next`, sets that action and returns the one before.
 fn exchange(signal: Signal, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     // SAFETY: a struct of integers, for which zeros are the default action.
     let mut now = unsafe { std::mem::zeroed() };
     let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the call reads and writes what we pass. A handler that is set is `on_signal`, or one that the program has set.
+    // SAFETY: the call reads and writes the actions that we pass. A handler in `next` is `on_signal`, or one that the program
+    // has set.
     match unsafe { libc::sigaction(signal.as_raw(), next, &raw mut now) } {
         0 => Ok(now),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-fn now(signal: Signal) -> libc::sigaction {
-    exchange(signal, None).expect("now: a signal that exists")
-}
-
-fn set(signal: Signal, action: &libc::sigaction) {
-    exchange(signal, Some(action)).expect("set: a signal that exists and can be caught");
-}
-
-/// Sets `next` if the action is as `expected`; otherwise that action stays, and is returned. The kernel has no such call: where
-/// the program sets an action itself between the look and the change, that one is put back. An action that is set between the
-/// change and the putting back is lost, and a signal that comes there is ours.
+/// Sets `next` if the action is as `expected`; otherwise returns the action, which stays. The kernel has no such call: if the
+/// program sets an action between the look and the change, that action is put back. An action that the program sets between the
+/// change and the putting back is lost, and a signal that comes then gets `next`.
 fn replace(
     signal: Signal,
     expected: impl Fn(&libc::sigaction) -> bool,
     next: &libc::sigaction,
-) -> Option<libc::sigaction> {
-    let seen = now(signal);
+) -> io::Result<Option<libc::sigaction>> {
+    let seen = exchange(signal, None)?;
     if !expected(&seen) {
-        return Some(seen);
+        return Ok(Some(seen));
     }
-    let replaced = exchange(signal, Some(next)).expect("replace: a signal that exists and can be caught");
+    let replaced = exchange(signal, Some(next))?;
     if expected(&replaced) {
-        return None;
+        return Ok(None);
     }
-    set(signal, &replaced);
-    Some(replaced)
+    exchange(signal, Some(&replaced))?;
+    Ok(Some(replaced))
 }
 
-/// Returns `true` for a signal that the kernel knows and the C library does not keep for itself.
+/// Returns `false` for a signal that the kernel does not know or that the C library keeps for itself.
 pub(super) fn exists(signal: Signal) -> bool {
-    exchange(signal, None).is_ok()
+    // Any other error comes from a sandbox, which may refuse the call for every signal.
+    exchange(signal, None).map_or_else(|refused| refused.raw_os_error() != Some(libc::EINVAL), |_| true)
 }
+
+/// The flags of a handler of ours that replaces no other handler. Such a handler runs on the thread's signal stack, if there is
+/// one: a goroutine's stack may be nearly full. Interrupted system calls are restarted.
+const USUAL: c_int = libc::SA_ONSTACK | libc::SA_RESTART;
 
 /// The action of a handler that takes the signal's number.
 pub(super) fn handles(handler: usize) -> libc::sigaction {
     // SAFETY: a struct of integers.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // On the thread's signal stack, where it has one: a goroutine's stack may be nearly full. Interrupted system calls are
-    // restarted.
-    action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+    action.sa_flags = USUAL;
     action
 }
 
@@ -143,16 +142,15 @@ fn is_ours(action: &libc::sigaction) -> bool {
 fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
     let mut ours = *before;
     ours.sa_sigaction = on_signal as *const () as usize;
-    // On the thread's signal stack, where it has one: a goroutine's stack may be nearly full.
-    let always = libc::SA_SIGINFO | libc::SA_ONSTACK;
     block_all_but_faults(&mut ours.sa_mask);
     let children = before.sa_flags & (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT);
-    ours.sa_flags = always | children;
+    ours.sa_flags = libc::SA_SIGINFO | children;
     if is_handler(before) {
-        // Its library may count on interrupted calls, or on calls that are not.
-        ours.sa_flags |= before.sa_flags & libc::SA_RESTART;
+        // The library of that handler may count on interrupted calls, or on restarted ones; and, as ours calls that handler, on
+        // the thread's own stack: std's signal stacks have room for a small handler.
+        ours.sa_flags |= before.sa_flags & USUAL;
     } else {
-        ours.sa_flags |= libc::SA_RESTART;
+        ours.sa_flags |= USUAL;
         if signal.as_raw() == libc::SIGCHLD && before.sa_sigaction == libc::SIG_IGN {
             // A process that ignores the ends of children has no zombies.
             ours.sa_flags |= libc::SA_NOCLDWAIT;
@@ -161,7 +159,7 @@ fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
     ours
 }
 
-/// Adds every signal to `mask` but those that tell of a fault, which the kernel would answer by killing the process.
+/// Adds every signal to `mask` except those for faults: if a fault's signal is blocked, the kernel kills the process.
 ///
 /// So no signal interrupts our handler on the signal stack. Std gives its threads 8 KiB, of which the kernel's frame takes
 /// 3.4 KiB where the processor has AVX-512: the third handler in a row would overflow that stack, in a debug build the second.
@@ -174,7 +172,7 @@ fn block_all_but_faults(mask: &mut libc::sigset_t) {
     }
 }
 
-/// Makes a copy of `action` that is never freed, or returns the one that was made before: a process has few.
+/// Makes a copy of `action` that is never freed, or returns the copy that was made before: a process has few.
 fn forever(action: libc::sigaction) -> *mut libc::sigaction {
     static KEPT: std::sync::Mutex<Vec<&'static libc::sigaction>> = std::sync::Mutex::new(Vec::new());
     let mut kept = KEPT.lock().expect("nobody panics under the lock");
@@ -198,22 +196,25 @@ pub(super) struct Action {
 }
 
 impl Action {
-    pub(super) fn of(signal: Signal) -> Self {
-        Action { original: now(signal), ignored: false, behind: false, placed: false }
+    pub(super) fn of(signal: Signal) -> io::Result<Self> {
+        let original = exchange(signal, None)?;
+        Ok(Action { original, ignored: false, behind: false, placed: false })
     }
 
-    /// L1 and L2: a receiver listens.
-    pub(super) fn catch(&mut self, signal: Signal) {
+    /// L1 and L2: a receiver listens. After an error `release` undoes what was done.
+    pub(super) fn catch(&mut self, signal: Signal) -> io::Result<()> {
         pending().forget(signal.bit());
         slot(signal).set_listens(true);
-        // What is there after a `reset` is what comes back.
+        let mut before = exchange(signal, None)?;
+        // The action that is there after a `reset` is the one that comes back.
         let anew = !self.placed && !self.ignored;
-        self.placed = true;
-        let mut before = now(signal);
+        // Ours is not behind another handler if the kernel refused the last `release`.
+        self.behind &= !is_ours(&before);
         if self.behind && is_handler(&before) {
-            return;
+            self.placed = true;
+            return Ok(());
         }
-        // Again for an action that the program has set since the look.
+        // Repeated if the program has set another action since the look.
         let mut again = false;
         while !is_ours(&before) {
             self.behind = false;
@@ -222,42 +223,52 @@ impl Action {
             }
             // Release: the handler reads what it points to; partner: the function `before`.
             slot(signal).before.store(forever(before), Release);
-            let ours = ours(signal, &before);
-            let replaced =
-                exchange(signal, Some(&ours)).expect("catch: a signal that exists and can be caught");
+            let replaced = exchange(signal, Some(&ours(signal, &before)))?;
+            self.placed = true;
             if are_same(&replaced, &before) {
-                return;
+                return Ok(());
             }
             if again && !is_ours(&replaced) {
-                // It came over ours, and may call it.
-                set(signal, &replaced);
+                // The program has set this handler over ours, and may call ours from it.
+                exchange(signal, Some(&replaced))?;
                 self.behind = is_handler(&replaced);
-                return;
+                return Ok(());
             }
             (before, again) = (replaced, true);
         }
+        self.placed = true;
+        Ok(())
     }
 
     /// No receiver listens any more. Returns `true` if nothing is left to be undone.
     #[must_use]
     pub(super) fn release(&mut self, signal: Signal) -> bool {
-        let before = before(signal).expect("release: our handler has replaced an action");
-        match replace(signal, is_ours, before) {
-            None => self.placed = false,
-            Some(other) => self.behind = is_handler(&other),
+        if self.placed {
+            let before = before(signal).expect("release: our handler has replaced an action");
+            match replace(signal, is_ours, before) {
+                Ok(None) => self.placed = false,
+                Ok(Some(other)) => self.behind = is_handler(&other),
+                // Our handler stays, and passes signals on; so a handler that is set from now on may call ours.
+                Err(_refused) => self.behind = true,
+            }
         }
         // After that: a handler that runs now began while a receiver listened.
         slot(signal).set_listens(false);
         !self.ignored && !self.behind
     }
 
-    pub(super) fn ignore(&mut self, signal: Signal) {
-        (self.ignored, self.behind, self.placed) = (true, false, false);
+    /// Makes the process ignore the signal.
+    ///
+    /// # Errors
+    /// The kernel refuses, and all is as before.
+    pub(super) fn ignore(&mut self, signal: Signal) -> io::Result<()> {
         // SAFETY: a struct of integers.
         let mut ignores: libc::sigaction = unsafe { std::mem::zeroed() };
         ignores.sa_sigaction = libc::SIG_IGN;
-        set(signal, &ignores);
+        exchange(signal, Some(&ignores))?;
+        (self.ignored, self.behind, self.placed) = (true, false, false);
         slot(signal).set_listens(false);
+        Ok(())
     }
 
     /// The default action has become `action`: see `replace_default`.
@@ -267,30 +278,33 @@ impl Action {
         }
     }
 
-    /// Undoes all. Returns `true` if nothing is left to be known: no handler that stays there may call ours.
-    #[must_use]
-    pub(super) fn reset(&mut self, signal: Signal) -> bool {
+    /// Undoes all. Returns `true` if nothing has to be remembered: the action that stays is no handler that may call ours.
+    ///
+    /// # Errors
+    /// The kernel refuses, and all is as before.
+    pub(super) fn reset(&mut self, signal: Signal) -> io::Result<bool> {
         let is_this_librarys = |action: &libc::sigaction| {
             is_ours(action) || self.ignored && action.sa_sigaction == libc::SIG_IGN
         };
-        self.behind = match replace(signal, is_this_librarys, &self.original) {
+        self.behind = match replace(signal, is_this_librarys, &self.original)? {
             None => false,
             Some(other) => is_handler(&other) && (self.behind || self.placed),
         };
         slot(signal).set_listens(false);
         (self.ignored, self.placed) = (false, false);
-        !self.behind
+        Ok(!self.behind)
     }
 }
 
-/// Has `action` be what the default action was: now, and when ours is undone. The caller has the registry's lock, so no thread
-/// catches the signal between the look and the change.
+/// Puts `action` in the place of the default action, now and for when ours is undone. The caller has the registry's lock, so no
+/// thread catches the signal between the look and the change.
 pub(super) fn replace_default(signal: Signal, action: &libc::sigaction) {
     if before(signal).is_some_and(is_default) {
         // Release: the handler reads what it points to; partner: the function `before`.
         slot(signal).before.store(forever(*action), Release);
     }
-    let _the_programs = replace(signal, is_default, action);
+    // An action of the program's stays. The default action stays if the kernel refuses; then the signal asks for no dump.
+    let _stays = replace(signal, is_default, action);
 }
 
 /// The action that ours has replaced.
@@ -302,14 +316,8 @@ fn before(signal: Signal) -> Option<&'static libc::sigaction> {
 /// Does what a signal handler may: atomics, a futex wake, `sigaction`, `raise`.
 #[inline(never)] // One address, which is compared.
 unsafe extern "C" fn on_signal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the address is this thread's errno.
-    let errno_before = unsafe { *errno };
-    // SAFETY: the arguments are those with which the kernel, or a handler that calls ours, has called this.
-    unsafe { handle(number.into(), info, context) };
-    // SAFETY: as above.
-    unsafe { *errno = errno_before };
+    // SAFETY: the arguments are those with which the kernel, or a handler that calls ours, has called this function.
+    keeping_errno(|| unsafe { handle(number.into(), info, context) });
 }
 
 /// # Safety
@@ -324,18 +332,20 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
     // H1.
     if slot(signal).listens() {
         tell();
-        // The runtime's own answer to SIGQUIT is its default action, which is not taken now.
+        // The runtime's own answer to SIGQUIT counts as the default action, which is not taken now.
         if is_handler(before) && Active::quit_handler() != Some(before.sa_sigaction) {
             // SAFETY: by this function's contract.
-            unsafe { call(before, signal, info, context) };
+            unsafe { call(before, signal.as_raw(), info, context) };
         }
         return;
     }
     // H2.
     let was_ours = exchange(signal, None).is_ok_and(|now| is_ours(&now));
+    let mut is_before_back = false;
     if was_ours {
-        // H3. What the program has set since the look stays.
+        // H3. An action that the program has set since the look stays.
         let replaced = exchange(signal, Some(before));
+        is_before_back = replaced.is_ok();
         let others = replaced.ok().filter(|replaced| !is_ours(replaced));
         if let Some(others) = &others {
             let _it_exists = exchange(signal, Some(others));
@@ -350,30 +360,11 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
     }
     if is_handler(before) {
         // SAFETY: by this function's contract.
-        unsafe { call(before, signal, info, context) };
-    } else if was_ours && is_default(before) {
-        // SAFETY: no pointers. The signal is delivered when the handler has returned.
+        unsafe { call(before, signal.as_raw(), info, context) };
+    } else if is_before_back && is_default(before) {
+        // If H3 was refused, the signal would come back to this handler without end. SAFETY: no pointers. The signal is
+        // delivered when the handler has returned.
         unsafe { libc::raise(signal.as_raw()) };
-    }
-}
-
-/// Calls the handler that ours has replaced.
-///
-/// # Safety
-/// The arguments of a handler of this signal, and the action of one.
-unsafe fn call(before: &libc::sigaction, signal: Signal, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let handler = before.sa_sigaction;
-    if before.sa_flags & libc::SA_SIGINFO != 0 {
-        type Full = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-        // SAFETY: the installer of the handler said by the flag that the handler has this type.
-        let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
-        // SAFETY: by this function's contract.
-        unsafe { handler(signal.as_raw(), info, context) };
-    } else {
-        // SAFETY: without the flag the installer of the handler said that the handler has this type.
-        let handler = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler) };
-        // SAFETY: the signal is the one for which the handler was installed.
-        unsafe { handler(signal.as_raw()) };
     }
 }
 
@@ -390,7 +381,8 @@ impl Mask {
         }
     }
 
-    /// Has the calling thread, which is the one of `of_this_thread`, block what it did then, without `signals`.
+    /// Makes the calling thread, which is the thread of `of_this_thread`, block the signals that it blocked then, without
+    /// `signals`.
     pub(super) fn open(&self, signals: u64) {
         let mut set = self.0;
         for signal in super::number::each_of(signals) {

@@ -1,6 +1,6 @@
 //! How a signal gets from the handler to the thread that serves receivers.
 //!
-//! A handler may take no lock and allocate nothing, and it may interrupt any thread anywhere, also the one that serves:
+//! A handler must not take a lock or allocate, and it can interrupt any thread anywhere, also the thread that serves:
 //!
 //! ```text
 //!   handler                                        the thread
@@ -8,26 +8,26 @@
 //!   H1  `came`: set the signal's bit               T1  doze until an alarm, and take the alarm
 //!   H2  alarm                                      T2  `came` := none; deliver what was set
 //! ```
-//! The obvious way, a pipe to write to, costs descriptors, which a program that closes all of them takes away and gives to
-//! others.
+//! The obvious way, a pipe to write to, costs descriptors, and a program that closes all descriptors takes these away and gives
+//! their numbers to others.
 //!
 //! Invariant: after each H1 there is one T2 that finds the bit. The doze that takes H2's alarm, or the alarm of a later
 //! handler, comes after H1, and T2 after that doze. Signals of one number between two T2 are one.
 //!
 //! Checked by `models/signal.rs`; with real signals by `tests/os/signal/`.
 
-use crate::host::Host;
+use crate::host::Active;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
 
-/// The signals that have come and were not delivered yet. One value for the process.
-pub(crate) struct Pending<H: Host> {
+/// The signals that have come and are not delivered yet. One value for the process.
+pub(crate) struct Pending {
     came: AtomicU64,
-    note: Note<H>,
+    note: Note<Active>,
 }
 
-impl<H: Host> Pending<H> {
+impl Pending {
     pub(crate) fn new() -> Self {
         Pending { came: AtomicU64::new(0), note: Note::new() }
     }
@@ -57,7 +57,7 @@ impl<H: Host> Pending<H> {
         self.note.alarm();
     }
 
-    /// Forgets that these have come.
+    /// Forgets that these signals have come.
     pub(crate) fn forget(&self, signals: u64) {
         // Relaxed: a signal that comes at this moment may be forgotten, or not.
         self.came.fetch_and(!signals, Relaxed);

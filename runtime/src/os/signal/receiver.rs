@@ -3,15 +3,15 @@
 use super::number::Signal;
 use super::registry::{Registration, listen};
 use crate::chan::{self, RecvError, RecvTimeoutError, TryRecvError};
-use std::fmt;
+use crate::impls::opaque;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Receives signals; made by [`notify`](super::notify). The drop ends that, and with the last receiver of a signal its own
-/// action comes back.
+/// Receives signals; made by [`notify`](super::notify). When the last receiver of a signal is dropped, the signal's own action
+/// comes back.
 ///
-/// A receiver is closed once [`ignore`](super::ignore) or [`reset`](super::reset) has left it without a signal to hear of: it
-/// gives what came before, and then errors.
+/// A receiver is closed once [`ignore`](super::ignore) or [`reset`](super::reset) has left it without a signal: it returns the
+/// signals that came before, and then errors.
 ///
 /// ```
 /// use gmp::signal::{self, SIGUSR2};
@@ -43,7 +43,8 @@ impl Receiver {
         Ok(Receiver { signals: receiver, _registration: registration })
     }
 
-    /// Returns the channel, for an arm of a [`select!`](crate::select). A clone of it is closed by the drop of this.
+    /// Returns the channel, for an arm of a [`select!`](crate::select). Dropping the receiver closes clones of the channel,
+    /// too.
     pub fn receiver(&self) -> &chan::Receiver<Signal> {
         &self.signals
     }
@@ -67,7 +68,7 @@ impl Receiver {
         self.signals.try_recv()
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`.
+    /// Receives as [`recv`](Self::recv), and waits for at most `timeout`.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -78,7 +79,7 @@ impl Receiver {
         self.signals.recv_timeout(timeout)
     }
 
-    /// As [`recv`](Self::recv), until `deadline` at most.
+    /// Receives as [`recv`](Self::recv), and waits until `deadline` at most.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
@@ -103,11 +104,7 @@ impl Receiver {
     }
 }
 
-impl fmt::Debug for Receiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
-    }
-}
+opaque!(Receiver);
 
 impl<'a> IntoIterator for &'a Receiver {
     type Item = Signal;
@@ -118,7 +115,7 @@ impl<'a> IntoIterator for &'a Receiver {
     }
 }
 
-/// As [`Receiver::iter`], and owns the receiver; made by `into_iter`.
+/// An iterator like [`Receiver::iter`] that owns the receiver; made by `into_iter`.
 ///
 /// ```
 /// use gmp::signal::{self, SIGUSR1};
@@ -137,11 +134,7 @@ impl<'a> IntoIterator for &'a Receiver {
 /// ```
 pub struct IntoIter(Receiver);
 
-impl fmt::Debug for IntoIter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoIter").finish_non_exhaustive()
-    }
-}
+opaque!(IntoIter);
 
 impl Iterator for IntoIter {
     type Item = Signal;

@@ -1,14 +1,15 @@
 //! Which receivers listen for which signals, and the thread that tells them.
 //!
-//! The thread is there as long as there are listeners. It is started by the first, under the lock; and it ends under the
-//! lock, in the critical section in which it finds none. The listeners to be told are collected under the lock, and
-//! called without it.
+//! The thread lives as long as there are listeners. The first listener starts it under the lock, and it ends under the lock, in
+//! the critical section in which it finds no listener. It collects the listeners of a signal under the lock, and calls them
+//! without the lock.
 
 use super::action::{Action, Mask, handles, pending, replace_default};
 use super::number::{SIGQUIT, Signal, each_of, set_of};
 use crate::host::{Active, Process, Threads};
 use crate::sched::watch::deadlock::Listens;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 
@@ -23,7 +24,7 @@ struct Listener {
 struct Registry {
     listeners: BTreeMap<u64, Listener>,
     next_key: u64,
-    /// By signal, as far as there is something to undo.
+    /// The actions by signal. There is an entry only if there is something to undo.
     actions: BTreeMap<Signal, Action>,
     thread: bool,
 }
@@ -35,32 +36,53 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().expect("nobody panics under the lock")
 }
 
-/// A listener's place. The drop takes it out.
+/// A listener's place. The drop takes the listener out.
 pub(crate) struct Registration(u64);
 
 impl Registry {
-    /// The signals for which a receiver listens.
+    /// Returns the signals for which a receiver listens.
     fn listened(&self) -> u64 {
         self.listeners.values().fold(0, |all, listener| all | listener.signals)
     }
 
-    fn action(&mut self, signal: Signal) -> &mut Action {
-        self.actions.entry(signal).or_insert_with(|| Action::of(signal))
+    fn action(&mut self, signal: Signal) -> io::Result<&mut Action> {
+        match self.actions.entry(signal) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Action::of(signal)?)),
+        }
+    }
+
+    /// Sets the handler for `signals`, for which no receiver listens yet.
+    ///
+    /// # Errors
+    /// The kernel refuses, and all is as before.
+    fn catch(&mut self, signals: u64) -> io::Result<()> {
+        let caught = each_of(signals).try_for_each(|signal| self.action(signal)?.catch(signal));
+        if caught.is_err() {
+            self.release(signals);
+        }
+        caught.map_err(|refused| cannot("set the action of a signal", &refused))
+    }
+
+    /// No receiver listens for `signals` any more.
+    fn release(&mut self, signals: u64) {
+        for signal in each_of(signals) {
+            if self.actions.get_mut(&signal).is_some_and(|action| action.release(signal)) {
+                self.actions.remove(&signal);
+            }
+        }
     }
 
     /// Takes a listener out; the caller drops it, without the lock.
     fn remove(&mut self, key: u64) -> Option<Listener> {
         let gone = self.listeners.remove(&key)?;
-        for signal in each_of(gone.signals & !self.listened()) {
-            if self.action(signal).release(signal) {
-                self.actions.remove(&signal);
-            }
-        }
+        self.release(gone.signals & !self.listened());
         pending().stir();
         Some(gone)
     }
 
-    /// Has no receiver listen for `signals`. The caller drops those that are left without any, without the lock.
+    /// Takes `signals` away from all listeners. Returns the listeners that are left without any, for the caller to drop without
+    /// the lock.
     fn silence(&mut self, signals: u64) -> Vec<Listener> {
         self.listeners.values_mut().for_each(|listener| listener.signals &= !signals);
         let gone = self.listeners.extract_if(.., |_, listener| listener.signals == 0);
@@ -70,10 +92,15 @@ impl Registry {
     }
 }
 
-/// The set of `signals`, for the function `of`.
+/// Returns the error for what the system has refused.
+fn cannot(what: &str, refused: &io::Error) -> io::Error {
+    io::Error::new(refused.kind(), format!("cannot {what}: {refused}"))
+}
+
+/// Returns the set of `signals`, for the function `of`.
 ///
 /// # Errors
-/// One of them is not for programs to handle, or there is none.
+/// If one of them is not for programs to handle, or there is none.
 pub(crate) fn set_to_hear(of: &str, signals: &[Signal]) -> io::Result<u64> {
     match set_of(of, signals)? {
         0 => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{of}: for no signal"))),
@@ -81,10 +108,10 @@ pub(crate) fn set_to_hear(of: &str, signals: &[Signal]) -> io::Result<u64> {
     }
 }
 
-/// Has `tell` called, on the thread for all listeners, for each of the signals that comes.
+/// Registers a listener: the thread calls `tell` for each of `signals` that comes.
 ///
 /// # Errors
-/// The thread can't be started.
+/// The thread can't be started, or an action can't be set.
 pub(crate) fn listen(
     signals: u64,
     tell: impl Fn(Signal) + Send + Sync + 'static,
@@ -94,42 +121,56 @@ pub(crate) fn listen(
     if !registry.thread {
         // Not asleep from here on, until the thread ends.
         let listens = Listens::begin();
-        Active::start("gmp-signals", move || serve(listens))?;
+        Active::start("gmp-signals", move || serve(listens))
+            .map_err(|refused| cannot("start the thread that receives signals", &refused))?;
         registry.thread = true;
     }
+    // If this is the first listener and its signals can't be caught, the thread finds no listener, and ends.
     let new = signals & !registry.listened();
+    registry.catch(new)?;
     let key = registry.next_key;
     registry.next_key += 1;
     registry.listeners.insert(key, Listener { signals, tell });
-    each_of(new).for_each(|signal| registry.action(signal).catch(signal));
-    // The thread is to unblock them.
+    // So that the thread unblocks the signals.
     pending().stir();
     Ok(Registration(key))
 }
 
-pub(super) fn ignore(signals: u64) -> io::Result<()> {
-    let mut registry = registry();
-    let gone = registry.silence(signals);
-    each_of(signals).for_each(|signal| registry.action(signal).ignore(signal));
+/// Calls `change` for each of `signals`, up to the first error. Receivers get none of the changed signals any more.
+fn change_all(
+    signals: u64,
+    what: &str,
+    change: impl Fn(&mut Registry, Signal) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut registry, mut changed) = (registry(), 0);
+    let done = each_of(signals).try_for_each(|signal| {
+        change(&mut registry, signal)?;
+        changed |= signal.bit();
+        Ok(())
+    });
+    let gone = registry.silence(changed);
     drop(registry);
     drop(gone);
-    Ok(())
+    done.map_err(|refused| cannot(what, &refused))
 }
 
-pub(super) fn reset(signals: u64) {
-    let mut registry = registry();
-    let gone = registry.silence(signals);
-    for signal in each_of(signals) {
-        if registry.actions.get_mut(&signal).is_some_and(|action| action.reset(signal)) {
+pub(super) fn ignore(signals: u64) -> io::Result<()> {
+    change_all(signals, "ignore a signal", |registry, signal| registry.action(signal)?.ignore(signal))
+}
+
+pub(super) fn reset(signals: u64) -> io::Result<()> {
+    change_all(signals, "reset a signal", |registry, signal| {
+        if let Some(action) = registry.actions.get_mut(&signal)
+            && action.reset(signal)?
+        {
             registry.actions.remove(&signal);
         }
-    }
-    drop(registry);
-    drop(gone);
+        Ok(())
+    })
 }
 
-/// Has SIGQUIT ask for a dump from now on, unless the program has set the signal's action. The first call decides. Where a
-/// listener has the signal, or it is ignored by us, that comes when this is over.
+/// Makes SIGQUIT ask for a dump from now on, unless the program has set the signal's action. Only the first call does that. If
+/// a listener has the signal, or `ignore` holds for it, the new action takes effect when that is over.
 pub(crate) fn catch_quit<H: Process>() {
     static ONCE: Once = Once::new();
     let Some(handler) = H::quit_handler() else { return };
@@ -164,7 +205,7 @@ fn serve(_until_it_ends: Listens<Active>) {
         drop(now);
         for (tell, signals) in told {
             for signal in each_of(signals) {
-                // The end of a context drops values of the user's. The panic hook has told of a panic.
+                // The end of a context drops the program's values, and may panic. The panic hook has reported that.
                 let _panicked = Active::catch(|| tell(signal));
             }
         }

@@ -1,4 +1,4 @@
-//! One owner, by hand, and beside real thieves.
+//! One owner, driven step by step, and beside real thieves.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use crate::host::Active;
 use std::sync::atomic::{AtomicBool, AtomicU32 as Count, Ordering::SeqCst};
 use std::thread;
 
-/// Records that are not read: addresses alone.
+/// Records that no one reads: only addresses.
 struct Names(Vec<u64>);
 
 impl Names {
@@ -55,7 +55,7 @@ fn a_forker_withdraws_in_the_middle_and_once() {
     let (jobs, names) = (opened(), Names::new(4));
     let slots: Vec<_> = (0..3).map(|number| names.put_in(&jobs, number).unwrap()).collect();
     assert!(slots[1].withdraw(names.name(1)) && !slots[1].withdraw(names.name(1)));
-    // The slot behind is full, so the hole stays, and the next one goes behind.
+    // The slot behind the hole is full, so the hole stays, and the next job goes behind that slot.
     let last = names.put_in(&jobs, 3).unwrap();
     assert!(!slots.iter().any(|slot| std::ptr::eq(*slot, last)));
     assert_eq!(names.number(jobs.take_oldest().unwrap()), 0);
@@ -75,7 +75,7 @@ fn a_slot_whose_job_was_taken_is_used_again_and_is_not_the_first_ones() {
     assert!(again.withdraw(names.name(1)));
 }
 
-/// Also where positions wrap: the ring is gone through some times.
+/// Goes through the ring several times, so that positions wrap.
 #[test]
 fn a_full_ring_refuses_and_has_room_again_from_either_end() {
     let count = JOBS as usize;
@@ -108,8 +108,47 @@ fn the_jobs_of_the_goroutine_that_runs_have_not_waited() {
     assert!(jobs.take_newest().is_some() && !jobs.have_waited(3));
 }
 
-/// An owner forks to a depth, and withdraws what it comes to; thieves take the oldest meanwhile. Fails where a job is lost, or
-/// has two takers.
+/// Fails if a job waits for as long as a goroutine computes that has come back to the P without a tick.
+#[test]
+fn the_jobs_of_a_p_have_waited_when_a_goroutine_comes_back_to_it() {
+    let (jobs, names) = (opened(), Names::new(2));
+    let slot = names.put_in(&jobs, 0).unwrap();
+    assert!(!jobs.have_waited(1));
+    jobs.are_of_others();
+    assert!(jobs.have_waited(1));
+    assert!(slot.withdraw(names.name(0)) && !jobs.have_waited(1));
+    assert!(names.put_in(&jobs, 1).is_some() && !jobs.have_waited(1), "it is the one's that has come back");
+}
+
+/// Fails if the monitor would take a P for a job in the background; or would take none for a job above `Background`, beside a
+/// job in the background.
+#[test]
+fn jobs_have_waited_unless_all_are_in_the_background() {
+    let (jobs, names) = (opened(), Names::new(3));
+    let put_in = |number, class| {
+        jobs.note_class(class);
+        names.put_in(&jobs, number).unwrap()
+    };
+    let first = put_in(0, Priority::Background);
+    let _second = put_in(1, Priority::Background);
+    assert!(!jobs.have_waited(2) && !jobs.stand_above_background() && !jobs.is_empty());
+    let low = put_in(2, Priority::Low);
+    assert!(jobs.have_waited(2) && !jobs.have_waited(1));
+    assert!(first.withdraw(names.name(0)));
+    put_in(0, Priority::Background);
+    assert!(jobs.have_waited(2), "the one of Low still stands there");
+    assert!(low.withdraw(names.name(2)));
+    while jobs.take_oldest().is_some() {}
+    put_in(0, Priority::Background);
+    assert!(!jobs.have_waited(2));
+    assert!(jobs.take_newest().is_some());
+    put_in(1, Priority::Normal);
+    put_in(0, Priority::Background);
+    assert!(jobs.have_waited(2));
+}
+
+/// An owner forks to a depth, and withdraws the records that it comes to; thieves take the oldest meanwhile. Fails if a job is
+/// lost, or has two takers.
 #[test]
 fn each_job_has_one_taker() {
     const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
@@ -119,7 +158,7 @@ fn each_job_has_one_taker() {
     let over = AtomicBool::new(false);
     /// `Jobs` has cells of the owner, which thieves do not touch.
     struct Shared<'a>(&'a Jobs<Active>);
-    // SAFETY: thieves call `take_oldest` and `is_empty` alone, which read atomics.
+    // SAFETY: thieves call only `take_oldest` and `is_empty`, which read atomics.
     unsafe impl Sync for Shared<'_> {}
     let shared = Shared(&jobs);
     thread::scope(|s| {

@@ -1,10 +1,12 @@
-//! One owner, by hand, and beside real thieves.
+//! One owner, driven step by step, and beside real thieves.
 
 use super::*;
 
+use super::thief::Refused;
 use crate::host::Active;
+use crate::runtime::policy::Steal;
 
-/// Gs without a runtime, told by their numbers.
+/// Gs without a runtime, identified by their numbers.
 struct Gs(Box<[G<Active>]>);
 
 impl Gs {
@@ -25,7 +27,7 @@ impl Gs {
     fn numbers(&self, mut list: GList<Active>) -> Vec<u32> {
         std::iter::from_fn(|| list.pop()).map(|g| self.number(g)).collect()
     }
-    /// What goes out with one that may have found the ring full.
+    /// Returns the Gs that go out with one that might have found the ring full.
     fn spilt(&self, queue: &Runq<Active>, g: Option<GRef<Active>>) -> Vec<u32> {
         let mut out = Vec::new();
         if let Some(g) = g {
@@ -33,7 +35,7 @@ impl Gs {
         }
         out
     }
-    /// What stands in the ring, taken out.
+    /// Takes all Gs out of the ring, and returns them.
     fn ring(&self, queue: &Runq<Active>) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop()).map(|g| self.number(g)).collect()
     }
@@ -167,7 +169,7 @@ fn a_drain_leaves_nothing() {
     assert!(queue.is_empty());
 }
 
-/// Fails when a G is taken twice, or is gone at the end.
+/// Fails if a G is taken twice, or is missing at the end.
 #[test]
 fn an_owner_and_three_thieves_take_each_g_once() {
     const ROUNDS: u32 = 300_000;
@@ -189,7 +191,7 @@ fn an_owner_and_three_thieves_take_each_g_once() {
                     stolen += 1;
                     take(g);
                 });
-                // Half of what it has is left to be stolen from it.
+                // Half of its Gs are left for thieves.
                 (0..queues[own].len() / 2).filter_map(|_| queues[own].pop()).for_each(take);
             }
             if !found {

@@ -1,61 +1,67 @@
-//! Goroutines that were readied from outside of all Ps run soon, also where rings are long.
+//! Arrivals: goroutines that were readied from outside of all Ps run soon, even if rings are long.
 //!
-//! A goroutine that an event or a plain thread readies, an *arrival*, has no P on which it could be the next. At the end of a
-//! ring it would wait for all that stand there: beside a hundred goroutines that compute for 100 µs each, 10 ms.
+//! A goroutine that an event or a plain thread readies, an *arrival*, has no P whose `runnext` it could take. At the end of a
+//! ring the arrival would wait for all goroutines in that ring: for 10 ms behind a hundred goroutines that compute for 100 µs
+//! each.
 //!
-//! *The obvious way*, each arrival before the ring, starves the ring; and a server, of whose goroutines each is an arrival,
-//! would serve those that came last. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
-//! global queue (`globq.rs`): under its lock, and counted by its `is_empty`. So what is proved of the global queue is proved of
+//! *The obvious way* puts each arrival before the ring. That starves the ring; and a server whose goroutines are all arrivals
+//! would always serve the latest ones. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
+//! global queue (`globq.rs`): under its lock, and counted by its `is_empty`. So each proof about the global queue covers the
 //! arrivals.
 //!
 //! | an owner takes | when |
 //! | --- | --- |
 //! | the first arrival, before its ring | a look has read the clock, and the arrivals have their turn |
-//! | an arrival and one of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
-//! | arrivals and others of the global queue in turn, one more of the others for each thousand that wait | at a visit, where the ring has no goroutines of its own |
+//! | an arrival and a goroutine of its ring alternately | `Normal` has its turn beside a higher class (`classes.rs`) |
+//! | arrivals and others of the global queue in turn, one more of the others for each thousand that wait | at a visit, if the ring has no goroutines of its own |
 //! | the same, into its ring | the ring is empty, and no goroutine stands in `runnext` |
 //!
-//! *Turns.* Arrivals and ring take turns. An arrivals' turn begins when one waits at a look, and the ring has had its turn; it
-//! ends when none waits, or after [`TURN`]. The ring then has its turn for as long as that of the arrivals has taken, up to
-//! [`MOST_TURN`]: so arrivals take at most about half of the time, and a ring takes about twice as long at most as without
-//! them. Where other programs take the CPU away during a turn of the arrivals the ring gets more. A turn is told by two times,
-//! so it goes on, and ends, whichever M has the P. Beside a ring that has goroutines of its own a visit (`look.rs`) takes no
-//! arrival, and what it takes counts as of the turn in which it runs.
+//! *Turns.* Arrivals and ring take turns. An arrivals' turn begins at a look, if an arrival waits and the ring's turn is over.
+//! The arrivals' turn ends when no arrival waits, or after [`TURN`]. The ring then has its turn for as long as that of the
+//! arrivals has taken, up to [`MOST_TURN`]: so arrivals take at most about half of the time, and a ring takes at most about
+//! twice as long as without them. If other programs take the CPU away during a turn of the arrivals, the ring gets more. The P
+//! keeps a turn as two times, so the turn goes on, and ends, whichever M holds the P. Beside a ring that has goroutines of its
+//! own a visit (`look.rs`) takes no arrival; a goroutine that the visit takes counts towards the turn in which that goroutine
+//! runs.
 //!
 //! *The queue does not grow without end.* Arrivals that spawn long goroutines take little time themselves: with half of the
-//! time they would make the ring, or the global queue behind it, longer and longer. So an owner counts by how much the ring and
-//! the global queue have become longer in the arrivals' turns, and have not become shorter since. Goroutines that plain threads
-//! and other Ps add count only up to the number that the owner has queued itself, and only until the queues are shorter again
-//! or a round is over. While the arrivals owe more than [`MOST_ADDED`], the ring's turn goes on, at most for a round: until as
-//! many goroutines have run as stood in the ring, and in the global queue for each P that an M has, when the turn began. Where
-//! the other Ps take none of that queue, it may become longer by as many times [`MOST_ADDED`]. Beside a higher class there is
-//! no such bound.
+//! time they would make the ring, or the global queue behind it, longer and longer. So an owner keeps a *debt*: the number of
+//! goroutines by which the ring and the global queue grew in the arrivals' turns, less the number by which they have shrunk
+//! since. The debt of one turn is at most the number of goroutines that the owner itself queued in that turn: goroutines that
+//! plain threads and other Ps add are not counted beyond that. While the debt is more than [`MOST_ADDED`], the ring's turn goes
+//! on, at most for a round, whose end cancels the debt. A round lasts until as many goroutines have run as stood, when the turn
+//! began, in the ring and in this P's share of the global queue: the queue's length divided by the number of Ps that an M
+//! holds. If the other Ps take nothing from the global queue, that queue can grow by [`MOST_ADDED`] for each P that an M holds.
+//! Beside a higher class there is no such bound.
 //!
-//! *Not done*: to reduce the debt by one for each goroutine that this P runs, less one for each that it queues. That would end
-//! a debt sooner while others add goroutines. But two goroutines that ready each other run many times in one slice; they would
-//! pay off a debt although no queue becomes shorter.
+//! *Not done*: reducing the debt by the number of goroutines that this P runs, less those that it queues. That would end a debt
+//! sooner while other Ps and threads add goroutines. But two goroutines that ready each other run many times in one slice; they
+//! would pay off a debt although no queue becomes shorter.
 //!
-//! *No arrival displaces another goroutine.* The one in `runnext` goes on within its slice, and arrivals wait until that has
-//! ended; what an arrival readies goes on within the arrival's slice, in the arrivals' turn. A sleeper that goes first does so
-//! before arrivals.
+//! *No arrival displaces another goroutine.* The goroutine in `runnext` runs within its slice, and arrivals wait until that
+//! slice has ended. A goroutine that an arrival readies runs within the arrival's slice, in the arrivals' turn. A sleeper that
+//! goes first goes before arrivals as well.
 //!
-//! *How soon.* An owner reads the clock about every [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND), and after each
-//! goroutine if they run for longer; and after each one in an arrivals' turn. While no arrival waits and no M is in the poller,
-//! such an owner also polls, as often: a poll takes about a hundredth of that time. So in the best case an arrival waits for as
-//! long as one goroutine runs, or for that time; at most for the ring's turn, and for the arrivals before it.
+//! *How soon.* An owner reads the clock about every [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND), or after each
+//! goroutine if goroutines run for longer than that; in an arrivals' turn it reads the clock after each goroutine. If no
+//! arrival waits and no M is in the poller, the owner also polls about every `LOOK_AROUND`; a poll takes about a hundredth of
+//! that time. So in the best case an arrival waits for as long as one goroutine runs, or for `LOOK_AROUND`; in the worst case
+//! it waits for the ring's turn, and for the arrivals before it.
 //!
-//! *Not before equals.* A ring that has got all its goroutines from the poller or from other Ps, or when it was empty from the
-//! global queue, and to which its own goroutines have added none, counts as a ring of arrivals: what the poller has then goes
-//! to the ring's end, and no arrival goes first. So a server with many connections serves them in order, and polls no oftener
-//! for this. An empty ring beside `runnext` is no such ring: two that wake each other would stand there without end.
+//! *Not before equals.* A ring counts as a *ring of arrivals* if its owner has filled it only from the poller, from other Ps,
+//! or, when it was empty, from the global queue, and its own goroutines have added none. Then the goroutines that the poller
+//! finds go to the ring's end, and no arrival goes first. So a server with many connections serves them in order, and polls no
+//! more often. An empty ring with a goroutine in `runnext` is no ring of arrivals: two goroutines that wake each other could
+//! keep it in that state for ever.
 //!
-//! *No wake-up is lost.* S1 of an arrival is under the scheduler's lock (`inject`). An owner that takes one before its ring
-//! wakes an M for what stands there: a goroutine that stands there alone was to be run at once.
+//! *No wake-up is lost.* S1 of an arrival is under the central lock (`inject`). An owner that takes an arrival before its ring
+//! calls `wakep` for the ring: no M was woken for a goroutine that is alone in the ring, because the owner was to run it at
+//! once.
 //!
-//! There are no turns by time where there is one queue, while a goroutine of a higher class waits, beside a ring of arrivals,
-//! and without a clock (`GMPDEBUG=helping=0`).
+//! There are no turns by time under a policy with one queue, while a goroutine of a higher class waits, beside a ring of
+//! arrivals, and without a clock (`GMPDEBUG=helping=0`).
 //!
-//! Checked by `models/visits.rs`; the turns and the order by the tests below, and by `tests/scheduling/arrivals.rs`.
+//! Checked by `models/visits.rs`. The tests below, and `tests/scheduling/arrivals.rs`, check the turns and the order.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -69,9 +75,9 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// After so long the ring has its turn: as much as passes between two visits at most.
+/// How long a turn of the arrivals lasts at most: as long as the longest time between two visits.
 const TURN: Duration = Duration::from_micros(500);
-/// The ring's turn by time lasts no longer: an arrival that took more was kept from its CPU, or blocked its thread.
+/// How long the ring's turn by time lasts at most: an arrival that took longer was kept off its CPU, or blocked its thread.
 const MOST_TURN: Duration = Duration::from_millis(100);
 /// While arrivals have added no more than this many goroutines to a queue, they still take turns by time.
 const MOST_ADDED: usize = 1 << 12;
@@ -81,29 +87,30 @@ const MOST_ADDED: usize = 1 << 12;
 pub(crate) struct Seen {
     pub(crate) tick: u32,
     pub(crate) now: Nanos,
-    /// How many stand in the ring and in the global queue, without the arrivals.
+    /// How many goroutines stand in the ring and in the global queue, without the arrivals.
     pub(crate) waiting: usize,
-    /// How many of those a round of this P has.
+    /// How many of these a round of this P has.
     pub(crate) round: usize,
     /// See [`Arrivals::queued`].
     pub(crate) queued: u32,
 }
 
-/// Owner: whether arrivals or the ring have their turn on a P, and where the ring's goroutines have come from.
+/// Owner: whether the arrivals or the ring have their turn on a P, and where the ring's goroutines have come from.
 pub(crate) struct Arrivals {
     /// When the arrivals' turn began, while it lasts.
     began: Cell<Option<Nanos>>,
     /// The ring has its turn until then.
     ring_until: Cell<Nanos>,
-    /// The tick at which the ring's turn began, and how many a round had then.
+    /// The tick at which the ring's turn began, and how many goroutines a round had then.
     round: Cell<(u32, usize)>,
-    /// How many stood in the ring and in the global queue when this turn began; or the fewest since, in a turn of the ring.
+    /// How many goroutines stood in the ring and in the global queue when this turn began; in a turn of the ring, the fewest
+    /// since then.
     waiting: Cell<usize>,
-    /// How many the owner had queued when the arrivals' turn began.
+    /// How many goroutines the owner had queued when the arrivals' turn began.
     queued_before: Cell<u32>,
-    /// How many of the ring's positions have Gs from elsewhere, less those that the owner has queued elsewhere. Wraps.
+    /// How many Gs came into the ring from elsewhere, less those that the owner has queued in the global queue. Wraps.
     from_elsewhere: Cell<u32>,
-    /// How many the arrivals' turns have added that may be there still.
+    /// The debt: how many goroutines that the arrivals' turns have added might still be there.
     added: Cell<usize>,
     /// The next look reads the clock.
     settles: Cell<bool>,
@@ -165,7 +172,8 @@ impl Arrivals {
         }
     }
 
-    /// In a turn of the ring: no more than [`MOST_ADDED`] are left of what the arrivals have added, or a round is over.
+    /// In a turn of the ring: returns `true` if at most [`MOST_ADDED`] goroutines are left of those that the arrivals have
+    /// added, or if a round is over.
     fn has_kept_up(&self, seen: Seen) -> bool {
         let gone = self.waiting.get().saturating_sub(seen.waiting);
         self.waiting.set(self.waiting.get() - gone);
@@ -176,7 +184,7 @@ impl Arrivals {
         left <= MOST_ADDED
     }
 
-    /// An arrival goes first.
+    /// An arrival goes first: the arrivals' turn begins, unless it goes on.
     pub(crate) fn go_first(&self, seen: Seen) {
         if self.began.get().is_none() {
             self.began.set(Some(seen.now));
@@ -185,7 +193,7 @@ impl Arrivals {
         }
     }
 
-    /// Ends the arrivals' turn, if they have it: the ring's turn begins.
+    /// Ends the arrivals' turn, if it is on: the ring's turn begins.
     pub(crate) fn end_turn(&self, seen: Seen) {
         if let Some(began) = self.began.take() {
             self.ring_until.set(seen.now.saturating_add(seen.now.saturating_since(began).min(MOST_TURN)));
@@ -206,7 +214,7 @@ impl Arrivals {
         tail.wrapping_sub(self.from_elsewhere.get())
     }
 
-    /// The tail of the ring has moved so far, and the owner has queued so many.
+    /// The tail of the ring has moved by `moved`; the owner has queued `queued` of its own goroutines, here or elsewhere.
     #[inline]
     pub(crate) fn note_queued(&self, moved: u32, queued: u32) {
         let before = self.from_elsewhere.get();
@@ -225,7 +233,7 @@ impl Arrivals {
         }
     }
 
-    /// Returns `true` if all that stand between the ends of the ring have come from elsewhere, one after another.
+    /// Returns `true` if all goroutines between the ends of the ring have come from elsewhere, one after another.
     #[inline]
     pub(crate) fn are_all(&self, (head, tail): (u32, u32)) -> bool {
         let (from, to) = self.filled.get();
@@ -233,17 +241,19 @@ impl Arrivals {
     }
 }
 
-/// Returns how many goroutines one P runs until each that stands in its `ring` or in the `global` queue has had a turn, if all
-/// `busy` Ps, of which the caller's is one, take from the global queue.
+/// Returns how many goroutines one P runs until each of the `ring` goroutines in its ring, and of the `global` goroutines in
+/// the global queue, has had a turn, if all `busy` Ps, of which the caller's is one, take from the global queue.
 fn round_of(ring: usize, global: usize, busy: usize) -> usize {
     ring + global.div_ceil(busy)
 }
 
 impl<H: Host> Sched<H> {
-    /// Returns `true` if goroutines that the owner of `p` has just found are to stand among the arrivals, and not in its ring:
-    /// there are others that have waited longer, or the ring's own goroutines stand there.
+    /// Returns `true` if the goroutines that the owner of `p` has just found are to stand among the arrivals, and not in its
+    /// ring: others have waited for longer, or the ring has goroutines of its own.
     pub(crate) fn arrive_globally(&self, p: &P<H>) -> bool {
-        self.globrunq_len() > 0 || self.arrivals_wait() || self.config.knobs.helping && self.has_own_ring(p)
+        self.globq_len.for_all() > 0
+            || self.globq_len.has_arrivals()
+            || self.config.knobs.helping && self.has_own_ring(p)
     }
 
     /// Returns `true` if the ring of the caller's `p` is not one of arrivals, or `runnext` stands alone.
@@ -252,11 +262,14 @@ impl<H: Host> Sched<H> {
         if head == tail { p.runq.has_next() } else { !p.poll_schedule.arrivals.are_all((head, tail)) }
     }
 
-    /// In a turn of `Normal` beside a higher class: returns an arrival each second time, if both arrivals and the ring's own
+    /// In a turn of `Normal` beside a higher class: returns an arrival every second time, if both arrivals and the ring's own
     /// goroutines wait.
     pub(crate) fn arrival_in_turn(&self, p: &P<H>) -> Option<GRef<H>> {
         let ring_is_next = &p.poll_schedule.arrivals.ring_is_next;
-        if !self.arrivals_wait() || !self.has_own_ring(p) || ring_is_next.replace(!ring_is_next.get()) {
+        if !self.globq_len.has_arrivals()
+            || !self.has_own_ring(p)
+            || ring_is_next.replace(!ring_is_next.get())
+        {
             return None;
         }
         let first = self.take_arrival(p)?;
@@ -265,8 +278,9 @@ impl<H: Host> Sched<H> {
         Some(first)
     }
 
-    /// At a look of this tick and time. Returns the arrival that goes before the ring, if one does. `polls`: no poll was made
-    /// for [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND). `others_first`: another goroutine was promised to go first.
+    /// At a look at this tick and time: returns the arrival that goes before the ring, if there is one. `polls`: no poll was
+    /// made for [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND). `others_first`: another goroutine was promised to go
+    /// first.
     pub(crate) fn first_arrival(
         &self,
         m: &M<H>,
@@ -275,29 +289,29 @@ impl<H: Host> Sched<H> {
         others_first: bool,
     ) -> Option<GRef<H>> {
         let arrivals = &p.poll_schedule.arrivals;
-        // The whole of the global queue: what moves between that and the ring changes nothing then.
-        let (ring, global) = (p.runq.len() as usize, self.globrunq_len());
+        // Ring and global queue together: so a move from one to the other changes nothing.
+        let (ring, global) = (p.runq.len() as usize, self.globq_len.for_all());
         let round = round_of(ring, global, self.census.read().nbusy() as usize);
         let seen =
             Seen { tick, now, waiting: ring + global, round, queued: arrivals.queued(p.runq.ends().1) };
         if !self.has_own_ring(p) {
-            // Before the branch below, which returns: each yield of a bound goroutine asks with `others_first`, and the
-            // arrivals' turn would never end.
+            // This branch comes before the next one, which returns: each yield of a bound goroutine sets `others_first`, and
+            // the arrivals' turn would never end.
             arrivals.have_no_ring(seen);
             return None;
         }
         if others_first.unless(ArrivalPutsOffTheSleeper) {
-            if self.arrivals_wait() {
+            if self.globq_len.has_arrivals() {
                 p.poll_schedule.take_time_next(tick);
             }
             return None;
         }
-        if self.config.has_one_queue || self.waits_above_normal(p) {
+        if self.config.policy.has_one_queue() || self.waits_above_normal(p) {
             arrivals.end_turn(seen);
             return None;
         }
         if p.slice_goes_on() {
-            if self.arrivals_wait() {
+            if self.globq_len.has_arrivals() {
                 p.poll_schedule.take_time_next(tick);
             }
             return None;
@@ -306,11 +320,11 @@ impl<H: Host> Sched<H> {
             return None;
         }
         let mut found = GList::new();
-        if polls && !self.arrivals_wait() && self.nobody_polls() {
+        if polls && !self.globq_len.has_arrivals() && self.nobody_polls() {
             found = self.poll_now(&m.local);
         }
-        // The goroutine that goes first is not queued, so that no other M comes for it; but it is queued where its class or its
-        // hint may send it elsewhere. The `wakep` below is for the ring.
+        // The goroutine that is to run at once is not queued, so that no other M comes for it. With `detours` it is queued all
+        // the same, because its class or its hint might send it elsewhere. The `wakep` below is for the ring.
         let first = if self.detours.get() == 0 { found.pop() } else { None };
         self.inject(found);
         if first.is_none() && self.waits_above_normal(p) {
@@ -329,7 +343,7 @@ impl<H: Host> Sched<H> {
         }
         p.begin_slice();
         arrivals.go_first(seen);
-        // No M was woken for a goroutine that stands alone in the ring, as it was to be run at once.
+        // No M was woken for a goroutine that stands alone in the ring, because this M was to run that goroutine at once.
         mutant!(ArrivalWakesNobody: return Some(first));
         self.wakep();
         Some(first)

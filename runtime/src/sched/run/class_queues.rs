@@ -1,13 +1,13 @@
-//! The queues of the classes other than `Normal`: under the scheduler's lock, in the global queue. Each is first in, first out.
+//! The queues of the classes other than `Normal`, in the global queue, under the central lock. Each is first in, first out.
 //!
-//! `GlobalQueue::push` is the one way into the global queue, and decides by the goroutine's class: so a submitter that
-//! queues a goroutine there, for whatever reason, need not know of classes.
+//! Every goroutine enters the global queue by `GlobalQueue::push`, which chooses the queue by the goroutine's class, so a
+//! submitter need not know of classes.
 
 use crate::g::GRef;
 use crate::host::Host;
 use crate::prim::SingleWriterByte;
 use crate::runtime::priority::Priority;
-use std::collections::VecDeque;
+use crate::sched::run::gqueue::GQueue;
 
 /// The classes other than `Normal`, the highest first.
 pub(crate) const CLASSES: [Priority; 3] = [Priority::High, Priority::Low, Priority::Background];
@@ -15,22 +15,22 @@ pub(crate) const CLASSES: [Priority; 3] = [Priority::High, Priority::Low, Priori
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 12;
 
-/// Under the scheduler's lock.
+/// Under the central lock.
 pub(crate) struct ClassQueues<H: Host> {
-    /// A class other than `Normal` was given to a goroutine of this runtime. Never taken back.
+    /// A goroutine of this runtime was given a class other than `Normal`. Never cleared.
     in_use: bool,
     /// In the order of `CLASSES`.
-    queues: [VecDeque<GRef<H>>; 3],
+    queues: [GQueue<H, KEPT>; 3],
 }
 
-/// Where a class stands in `CLASSES`; `Normal` does not.
+/// Returns the index of a class in `CLASSES`; `None` for `Normal`.
 pub(crate) fn at(class: Priority) -> Option<usize> {
     CLASSES.iter().position(|&it| it == class)
 }
 
 impl<H: Host> ClassQueues<H> {
     pub(crate) fn new() -> Self {
-        ClassQueues { in_use: false, queues: Default::default() }
+        ClassQueues { in_use: false, queues: [const { GQueue::new() }; 3] }
     }
 
     #[inline]
@@ -43,60 +43,47 @@ impl<H: Host> ClassQueues<H> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.in_use || self.queues.iter().all(VecDeque::is_empty)
+        !self.in_use || self.queues.iter().all(GQueue::is_empty)
     }
 
-    /// How many of this class there are; none of `Normal`.
+    /// Returns how many goroutines of this class there are; zero for `Normal`.
     pub(crate) fn len(&self, class: Priority) -> usize {
         at(class).map_or(0, |at| self.queues[at].len())
     }
 
-    /// How many there are.
+    /// Returns how many goroutines there are in all.
     pub(crate) fn total(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(GQueue::len).sum()
     }
 
     /// Appends `g`, which stands in no queue. Returns `false` if `g` is `Normal`.
     #[cold]
     pub(crate) fn push(&mut self, g: GRef<H>) -> bool {
         let Some(at) = at(g.class()) else { return false };
-        g.place.touch();
-        self.queues[at].push_back(g);
+        self.queues[at].push(g);
         true
     }
 
-    /// Those that were taken out in this order go back to where they were.
+    /// Puts goroutines that were taken out in this order back to the front.
     pub(crate) fn put_back(&mut self, class: Priority, gs: impl Iterator<Item = GRef<H>>) {
         let Some(at) = at(class) else { unreachable!("put_back: a batch of {class}") };
-        let before = self.queues[at].len();
-        self.queues[at].extend(gs.inspect(|g| g.place.touch()));
-        let came = self.queues[at].len() - before;
-        self.queues[at].rotate_right(came);
+        self.queues[at].put_back(gs);
     }
 
-    /// Takes the oldest of this class.
+    /// Takes the oldest goroutine of this class.
     pub(crate) fn pop(&mut self, class: Priority) -> Option<GRef<H>> {
-        let queue = &mut self.queues[at(class)?];
-        let g = queue.pop_front()?;
-        g.place.touch();
-        if queue.is_empty() && queue.capacity() > KEPT {
-            *queue = VecDeque::new();
-        }
-        Some(g)
+        self.queues[at(class)?].pop()
     }
 
-    /// Takes the oldest of the highest class.
+    /// Takes the oldest goroutine of the highest class.
     pub(crate) fn pop_any(&mut self) -> Option<GRef<H>> {
         CLASSES.into_iter().find_map(|class| self.pop(class))
     }
 
-    /// Asks for each G whether it stays.
+    /// Keeps the Gs for which `stays` returns `true`.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(GRef<H>) -> bool) {
         for queue in &mut self.queues {
-            queue.retain(|&g| {
-                g.place.touch();
-                stays(g)
-            });
+            queue.retain(&mut stays);
         }
     }
 
@@ -109,7 +96,7 @@ fn bit(class: Priority) -> u8 {
     1 << class.code()
 }
 
-/// Of which classes goroutines stand in the queues of the classes, for readers without the lock: as at the last `publish`.
+/// The classes whose queues have goroutines, for readers without the lock: as at the last `publish`.
 pub(crate) struct WaitingClasses(SingleWriterByte);
 
 impl WaitingClasses {
@@ -117,7 +104,7 @@ impl WaitingClasses {
         WaitingClasses(SingleWriterByte::new(0))
     }
 
-    /// Under the lock. Returns `true` if there is any.
+    /// Stores which classes have goroutines. Returns `true` if any has. Under the lock.
     pub(crate) fn publish<H: Host>(&self, queues: &ClassQueues<H>) -> bool {
         let waiting = queues.waiting();
         if self.0.get() != waiting {
@@ -126,7 +113,7 @@ impl WaitingClasses {
         waiting != 0
     }
 
-    /// Exact under the lock, else a hint.
+    /// Returns `true` if this class has goroutines in its queue. Exact under the lock; otherwise a hint.
     #[inline]
     pub(crate) fn has(&self, class: Priority) -> bool {
         self.0.get() & bit(class) != 0
@@ -143,7 +130,7 @@ impl WaitingClasses {
         CLASSES.into_iter().any(|class| class >= least && self.has(class))
     }
 
-    /// As `has`, for those that are not to wait until nothing else runs.
+    /// As `has`, for any class above `Background`.
     pub(crate) fn any_above_background(&self) -> bool {
         self.0.get() & !bit(Priority::Background) != 0
     }

@@ -1,15 +1,15 @@
-//! Classes of goroutines: which goes first, and why no goroutine is forgotten or starved.
+//! Classes of goroutines: which class goes first, and why no goroutine is forgotten or starved.
 //!
-//! *The problem.* A goroutine of a high class is to run before thousands that stand in the rings of all Ps, and one of a low
-//! class only when those are gone; and a program that uses no class is to pay nothing for that.
+//! *The problem.* A goroutine of a high class has to run before thousands that stand in the rings of all Ps, and a goroutine of
+//! a low class only when those are gone; and a program that uses no class must pay nothing for that.
 //!
-//! *The obvious way*, a queue of each class in each P, has each pop look at all of them, and each thief, and each last look. A
-//! single shared queue, ordered by class, has each pop take its lock.
+//! *The obvious way* is a queue for each class in each P. Then each pop, each thief, and each look before an M sleeps has to
+//! read all of these queues. With a single shared queue, ordered by class, each pop takes its lock.
 //!
-//! *Here* `Normal` goroutines stand where they always stood. Those of other classes stand in one shared queue a class, under
-//! the scheduler's lock (`class_queues.rs`), and are taken out in batches, SObjectizer's idea: an owner takes up to [`CLASS_BATCH`](capacity::CLASS_BATCH)
-//! of them under one lock into the batch of its P (`p/batch.rs`), and before each goroutine reads one word that tells whether
-//! there is anything to compare with its own head.
+//! *Here* `Normal` goroutines stand in the rings and in the global queue. Those of other classes stand in one shared queue per
+//! class, under the central lock (`class_queues.rs`), and are taken out in batches, as in SObjectizer: an owner takes up to
+//! [`CLASS_BATCH`](capacity::CLASS_BATCH) of them, at one acquisition of the lock, into the batch of its P (`p/batch.rs`).
+//! Before each goroutine the owner reads one word, which says whether any class but `Normal` has goroutines.
 //!
 //! ```text
 //!   submitter of a class                            owner, before each goroutine
@@ -21,41 +21,42 @@
 //!                                                   H3  runs the highest of: batch or queue of High, ring and global
 //!                                                       queue, Low, Background
 //! ```
-//! H1 is the comparison that finds a P surplus (`sched/threads/procs.rs`), with a word that is `wanted`, or zero while a
-//! goroutine stands in a class's queue; and a P's `alert` is its number, or greater than any while its batch may hold one. So
-//! H1 costs nothing where no class is used. Where the goroutines of a submission go is decided by `detours`, which a submitter
-//! has read before for the policies with one queue.
+//! H1 is the comparison that finds a P surplus (`sched/threads/procs.rs`). `attention` is `wanted`, or zero while a goroutine
+//! is in a class's queue. A P's `alert` is its number, or greater than any P's number while its batch might hold a goroutine.
+//! So H1 costs nothing if no class is used. `detours` tells a submitter whether its goroutines might have to go into the global
+//! queue; under the policies with one queue every submitter reads that word anyway.
 //!
-//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and
-//! `GlobalQueue::is_empty`, at which an M looks in I1, counts the classes. A batch is filled as a ring is from the global
-//! queue: an M that looks at the queue under the lock (I1), and at all batches after that (I3), sees the goroutine. I3,
-//! and every question whose answer lets an M sleep, or a P go idle, goes through [`has_work`](Sched::has_work), which looks
-//! at the batch before the ring: a `Normal` goroutine that yields goes into the ring; its M then takes the last goroutine of
-//! the batch, and wakes no M. An M that read the ring before and the batch after would see neither. The same holds when a look
-//! finds one goroutine for the ring of an owner that has a batch (`submit_found`).
+//! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`,
+//! which an M calls in I1, counts the classes. An owner fills its batch under the lock, as it fills its ring from the global
+//! queue: so an M that looks at the class's queue under the lock (I1), and at all batches after that (I3), sees the goroutine.
+//! I3, and every other check after which an M can sleep, or a P can go idle, calls [`has_work`](Sched::has_work), which looks
+//! at the batch before the ring. The order matters: a `Normal` goroutine that yields goes into the ring; then its M takes the
+//! last goroutine of the batch, and wakes no M. An M that read the ring before that and the batch after it would see neither.
+//! The same holds when a look puts one goroutine into the ring of an owner that has a batch, and wakes no M (`submit_found`).
 //!
-//! A goroutine of another class that yields goes into its class's queue, and its M takes another goroutine. If that one comes
-//! from the P's own ring, batch or jobs, an M that gave up may have looked at the queue before the yield, and at the ring,
-//! batch and jobs after it: so S2 and S3 follow. S2 and S3 also follow when a batch goes back into its queue, as a goroutine of
-//! a higher class has come; when a sleeper goes first (`others_wait`); and when the same look finds one more goroutine for the
-//! ring (`submit_found`).
+//! A goroutine of another class that yields goes into its class's queue, and its M takes another goroutine. If that goroutine
+//! comes from the P's own ring, batch or jobs, an M that gave up might have looked at the queue before the yield, and at the
+//! ring, batch and jobs after it: so S2 and S3 follow. S2 and S3 also follow when a batch goes back into its queue because a
+//! goroutine of a higher class has come; when a sleeper goes first (`others_wait`); and when the same look finds one more
+//! goroutine for the ring (`submit_found`).
 //!
-//! *A reader that sees `detours` without classes* has learned of no goroutine with a class: `detours` is set, under the
-//! lock, before the first goroutine is given one. A class that is changed beside a submission counts from the next one
-//! on.
+//! *A reader that finds no class bit in `detours`* has not learned of any goroutine with a class: the bit is set, under the
+//! lock, before the first goroutine gets a class. A class that changes while its goroutine is being submitted counts from the
+//! next submission on.
 //!
-//! *Jobs* (`jobs.rs`) of a P are looked at as if they were `Normal`; or behind `Low`, if the newest is that of a forker below
-//! `Normal`: else each look would make one more goroutine of a tree, in place of running those that are there. The goroutine
-//! that is made of a record has the class of its forker, and a thief queues it in that class if that is below `Normal`.
+//! *Jobs* (`jobs.rs`) of a P have their turn as if they were `Normal`, or behind `Low` if the newest is that of a forker below
+//! `Normal`: otherwise each look would make one more goroutine of a tree, instead of running an existing one. The goroutine
+//! that is made of a record has the class of its forker, and a thief queues it in that class if the class is below `Normal`.
 //!
-//! *No class starves but Background.* While goroutines of other classes wait, an owner counts: in `low_share`
-//! goroutines one is `Low`, if there is one, and one is `Normal` ([`Turns`](crate::p::batch::Turns)). What the looks of
-//! `look.rs` bring goes before the ring, but not before `High`: beside that it is queued.
+//! *No class but `Background` starves.* While goroutines of other classes wait, an owner counts its turns: one in `low_share`
+//! turns is for `Low`, if a `Low` goroutine waits, and one is for `Normal` ([`Turns`](crate::p::batch::Turns)). A goroutine
+//! that a look of `look.rs` finds goes before the ring. If a goroutine above `Normal` waits, the owner queues the found one
+//! instead, unless that is `High` itself.
 //!
-//! *What comes from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner
-//! that is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if
-//! its last such look is [`LOOK_BEYOND`](capacity::LOOK_BEYOND) ago: so a High goroutine that waits for a socket runs
-//! after one piece of work of a Low goroutine, and that time.
+//! *Goroutines from outside.* While all Ps run, no M waits in the poller, and visits come once in 61 goroutines. An owner that
+//! is about to run a goroutine below `Normal` looks first at the poller and at the rings and batches of other Ps, if its last
+//! such look is [`LOOK_BEYOND`](capacity::LOOK_BEYOND) ago: so a High goroutine that waits for a socket runs after one piece of
+//! work of a Low goroutine, or after that time.
 //!
 //! Checked by `models/classes.rs`.
 
@@ -76,31 +77,30 @@ use crate::sched::{Central, Sched};
 /// A bit of `detours`: the policy keeps all goroutines in the global queue.
 pub(crate) const ONE_QUEUE: u8 = 1;
 /// A bit of `detours`: goroutines have classes.
-pub(crate) const BY_CLASS: u8 = 2;
+const BY_CLASS: u8 = 2;
 /// A bit of `detours`: goroutines that live have hints: see `mail.rs`.
 pub(crate) const BY_HINT: u8 = 4;
 
-/// What an M finds that does not simply take the next of its ring.
+/// The result of `heed`: the next step of an M that does not just take the first goroutine of its ring.
 pub(crate) enum Heeded<H: Host> {
     /// A goroutine to run.
     Runs(GRef<H>),
-    /// Nothing, yet: look again, with this P, another, or none.
+    /// The M looks again, with the same P, another one, or none.
     LooksAgain,
     /// The M, or its runtime, ends.
     Ends,
 }
 
 impl<H: Host> Sched<H> {
-    /// H1. Returns `true` if the owner of `p` is not simply to take the next of its ring: `p` is surplus, the runtime ends, or
-    /// goroutines of other classes wait. A hint.
+    /// H1. Returns `true` if the owner of `p` must not just take the next goroutine of its ring: `p` is surplus, the runtime
+    /// ends, or goroutines of other classes wait. A hint.
     #[inline(always)]
     pub(crate) fn is_called(&self, p: &P<H>) -> bool {
-        // Relaxed: a hint. An old value costs one more goroutine; what an M sees that is about to sleep is decided under the
-        // lock.
+        // Relaxed: a hint. With an old value the M runs one more goroutine; an M that is about to sleep decides under the lock.
         p.alert() >= self.attention.load(Relaxed)
     }
 
-    /// Under the lock: the number of Ps has changed, or whether goroutines of classes wait.
+    /// Called under the lock when the number of Ps has changed, or when goroutines of classes might have come or gone.
     pub(crate) fn settle_attention(&self, central: &Central<H>) {
         let waits = self.waiting_classes.publish(&central.globq.classes);
         let attention = if waits { 0 } else { self.wanted.load(Relaxed) };
@@ -111,7 +111,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Goroutines have classes from now on. Any thread, before the first is given one.
+    /// Makes the runtime heed classes from now on. Any thread calls this before it first gives a goroutine a class.
     pub(crate) fn use_classes(&self) {
         if self.detours.get() & BY_CLASS == 0 {
             self.begin_classes(&mut self.central.lock());
@@ -123,7 +123,7 @@ impl<H: Host> Sched<H> {
         self.begin_detours(BY_CLASS);
     }
 
-    /// Under the lock: some goroutines are queued globally from now on, for this reason.
+    /// Makes submitters queue some goroutines globally from now on, for this reason. Under the lock.
     pub(crate) fn begin_detours(&self, reason: u8) {
         self.detours.set(self.detours.get() | reason);
         self.globq_len.note_detours();
@@ -131,28 +131,22 @@ impl<H: Host> Sched<H> {
 
     /// Returns `true` if `g` is to be queued globally, and not on `p`. For a caller that has found `detours`.
     #[cold]
-    pub(crate) fn takes_detour(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
-        self.config.has_one_queue || self.has_class(g) || self.is_away(p, g)
-    }
-
-    /// As `takes_detour`, for the P of `m`.
-    #[cold]
     #[inline(never)]
-    pub(crate) fn takes_detour_from(&self, m: &M<H>, g: GRef<H>) -> bool {
-        self.takes_detour(m.p(), g)
+    pub(crate) fn takes_detour(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
+        self.config.policy.has_one_queue() || self.has_class(g) || self.is_away(p, g)
     }
 
-    /// Returns `true` if `g` belongs into the queue of a class.
+    /// Returns `true` if `g` belongs in the queue of a class.
     pub(crate) fn has_class(&self, g: GRef<H>) -> bool {
         self.detours.get() & BY_CLASS != 0 && g.class() != Priority::Normal
     }
 
     /// Any thread: returns `true` if goroutines stand on `p`. See [`Runq::is_empty`](crate::p::runq::Runq::is_empty).
     ///
-    /// The order of the two looks matters, as goroutines come and go meanwhile. The batch is read first. The owner may put a
-    /// goroutine into the ring, wake no M for it, and then take the last one out of the batch; a reader that finds the batch
-    /// empty must see the ring filled. The exchange that takes that last one is a Release, so a reader that sees it gone sees
-    /// what was put into the ring before. No goroutine goes from the ring to the batch.
+    /// The order of the two looks matters, because goroutines come and go meanwhile. The batch is read first. The owner can put
+    /// a goroutine into the ring, wake no M for it, and then take the last goroutine out of the batch; a reader that finds the
+    /// batch empty must see the ring filled. The exchange that takes that last goroutine is a Release, so a reader that sees it
+    /// gone sees the goroutine that was put into the ring before. No goroutine goes from the ring to the batch.
     #[inline]
     pub(crate) fn has_work(&self, p: &P<H>) -> bool {
         mutant!(BatchReadLast: return !p.runq.is_empty() || self.has_batch(p));
@@ -167,7 +161,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// As `has_work`, for a caller that takes a P from a goroutine that runs on: goroutines of `Background` wait for that
-    /// goroutine, and do not count. A hint, in whatever order ring and batch are read, as the caller asks again at its next
+    /// goroutine, and do not count. A hint, so ring and batch can be read in either order: the caller asks again at its next
     /// look.
     pub(crate) fn has_work_for_now(&self, p: &P<H>) -> bool {
         !p.runq.is_empty()
@@ -175,15 +169,15 @@ impl<H: Host> Sched<H> {
             || self.waiting_classes.any_above_background()
     }
 
-    /// For a goroutine that runs on `p`: returns `true` if plainly no other waits, neither on `p` nor for all Ps, and nothing
-    /// is queued by class or policy. A hint.
+    /// For a goroutine that runs on `p`: returns `true` if a quick look finds no other goroutine, neither on `p` nor in the
+    /// global queue, and no detours. A hint.
     #[inline(always)]
     pub(crate) fn is_alone_on(&self, p: &P<H>) -> bool {
         self.globq_len.look().is_nothing() && p.runq.is_empty()
     }
 
     /// Returns `true` if goroutines stand in the queue of a class, or in the batch of `p`. A hint, for a caller that has found
-    /// no others: then they are in the background.
+    /// no other goroutines: then these are of `Background`.
     pub(crate) fn has_background(&self, p: &P<H>) -> bool {
         self.waiting_classes.any() || self.has_batch(p)
     }
@@ -193,8 +187,8 @@ impl<H: Host> Sched<H> {
         self.waiting_classes.has(Priority::High) || self.has_batch(p) && p.batch.class() > Priority::Normal
     }
 
-    /// The goroutine of the owner of `p`, of `class`, yields where no `Normal` one waits. Returns `true` if another goroutine
-    /// goes first: one of that class or a higher one, or a `Low` one that has its turn.
+    /// For a goroutine of `class` that yields on `p` while no `Normal` goroutine waits: returns `true` if another goroutine
+    /// goes first, one of that class or a higher class, or a `Low` goroutine that has its turn.
     pub(crate) fn gives_way_to_a_class(&self, p: &P<H>, class: Priority) -> bool {
         let batch = self.has_batch(p).then(|| p.batch.class());
         if self.waiting_classes.any_from(class) || batch.is_some_and(|of_batch| of_batch >= class) {
@@ -215,7 +209,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Any thread, under the lock: the batch of `p` goes back into its class's queue.
+    /// Any thread, under the lock: puts the batch of `p` back into its class's queue.
     pub(crate) fn empty_batch(&self, central: &mut Central<H>, p: &P<H>) {
         if !self.has_batch(p) {
             return;
@@ -225,12 +219,12 @@ impl<H: Host> Sched<H> {
         central.globq.classes.put_back(class, gs.into_iter());
     }
 
-    /// For an M whose P is called, or that has no P.
+    /// For an M that has no P, or for whose P `is_called` returned `true`.
     #[cold]
     #[inline(never)]
     pub(crate) fn heed(&self, m: &M<H>) -> Heeded<H> {
-        // Acquire: partner `no_p_is_wanted` and `settle_attention`. The M sees as well what made its P surplus, or that the
-        // runtime ends, and does not begin to look for goroutines of classes.
+        // Acquire: partner `no_p_is_wanted` and `settle_attention`. So the M also sees the new `wanted`, if its P is surplus or
+        // the runtime ends, and then does not look for goroutines of classes.
         let _why = self.attention.load(Acquire.unless(CalledInTheDark));
         let Some(p) = m.p().filter(|p| !self.is_surplus(p)) else { return self.change_p(m) };
         match self.find_by_class(m, p) {
@@ -242,13 +236,13 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `go_idle`, which is a part of the M's loop elsewhere.
+    /// As `go_idle`, which is inlined into the M's loop; here it is a call.
     #[inline(never)]
     fn go_idle_here(&self, m: &M<H>) {
         self.go_idle(m);
     }
 
-    /// As a turn of the loop of `find_runnable`, where goroutines have classes.
+    /// As one turn of the loop of `find_runnable`, if goroutines have classes.
     fn find_by_class(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let tick = p.next_tick();
         p.settle_alert();
@@ -256,7 +250,7 @@ impl<H: Host> Sched<H> {
             && let Some(found) = self.look_before_the_queue(m, p, tick)
         {
             if found.class() == Priority::High || !self.waits_above_normal(p) {
-                // Not counted as a turn of the ring: else sleepers and visits would keep the ring from ever having one.
+                // Not counted as a turn of the ring: otherwise sleepers and visits would keep the ring from ever having a turn.
                 return Some(found);
             }
             self.queue_behind(p, found);
@@ -277,7 +271,7 @@ impl<H: Host> Sched<H> {
         if let Some(g) = first.or_else(|| self.take_of(p, Priority::High)) {
             return Some(g);
         }
-        // Jobs of forkers below `Normal` come behind `Low` goroutines that are there already: so a tree stays narrow.
+        // Jobs of forkers below `Normal` come behind existing `Low` goroutines, so that a tree stays narrow.
         let lower = p.jobs.are_lower().unless(JobsOfTheLowerGoFirst);
         let own_job = || self.take_own_job(p).and_then(|g| self.unless_lower(g));
         let own_first = || if lower { None } else { own_job() };
@@ -299,9 +293,9 @@ impl<H: Host> Sched<H> {
         self.take_of(p, Priority::Background).or_else(|| self.look_elsewhere(m, p))
     }
 
-    /// The owner of `p` runs a `High` goroutine, and queues `found`, which it had taken, behind the others of `found`'s class.
-    /// An M that gave up meanwhile may have looked at that queue before, and at the place from which `found` was taken after:
-    /// so `wakep` follows.
+    /// For the owner of `p`, which is about to run a `High` goroutine: queues `found`, which it has taken from elsewhere,
+    /// behind the others of its class. An M that gave up meanwhile might have looked at that class's queue before the push, and
+    /// at the place from which `found` came after the take: so `wakep` follows.
     fn queue_behind(&self, p: &P<H>, found: GRef<H>) {
         p.owner.touch();
         if !self.requeue_by_class(p, found)
@@ -313,7 +307,7 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// H2: the oldest of this class, out of the P's batch or the class's queue.
+    /// H2: takes the oldest goroutine of this class out of the P's batch or the class's queue.
     fn take_of(&self, p: &P<H>, class: Priority) -> Option<GRef<H>> {
         p.owner.touch();
         let found = p.batch.pop(class).or_else(|| self.take_of_queue(p, class))?;
@@ -329,11 +323,11 @@ impl<H: Host> Sched<H> {
         let mut central = self.central.lock();
         #[cfg(test)]
         p.batch.locks.set(p.batch.locks.get() + 1);
-        let procs = central.procs.max(1) as usize;
+        let procs = central.procs as usize;
         let classes = &mut central.globq.classes;
         let mut went_back = false;
         if !p.batch.is_empty() && p.batch.class() < class {
-            // A batch of a less urgent class goes back into its queue, unless a thief is about to take it.
+            // A batch of a less urgent class goes back into its queue, unless a thief is in the ring.
             let lower = p.batch.class();
             if let Some(all) = p.batch.take_all() {
                 classes.put_back(lower, all);
@@ -341,8 +335,8 @@ impl<H: Host> Sched<H> {
             }
         }
         let first = classes.pop(class);
-        if p.batch.is_empty() && !p.is_fresh() {
-            // The share of each P, so that none has a batch while another has nothing.
+        if p.batch.is_empty() && !p.take_fresh() {
+            // One P's share, so that no P has a batch while another has nothing.
             let mut rest = (classes.len(class) + 1).div_ceil(procs).min(BATCH) - 1;
             p.batch.fill(class, || {
                 rest = rest.checked_sub(1)?;
@@ -360,8 +354,8 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// Before a goroutine below `Normal`: looks into the poller, and at the rings and batches of other Ps, if that was not done
-    /// just now.
+    /// Called before a goroutine below `Normal` runs: looks into the poller, and at the rings and batches of other Ps, unless
+    /// it did that a moment ago.
     fn look_beyond(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let now = H::now();
         if now.saturating_since(p.batch.looked.get()) < capacity::LOOK_BEYOND {
@@ -385,7 +379,7 @@ impl<H: Host> Sched<H> {
         let found = found.or_else(|| self.steal_urgent_job(m, p));
         let found = found.or_else(|| self.steal_mail(p))?;
         mutant!(LookBeyondWakesNobody: return Some(found));
-        // As B4 of `help.rs`: an M that gave up meanwhile has seen those neither there nor here.
+        // As B4 of `help.rs`: an M that gave up meanwhile has seen the stolen goroutines neither there nor here.
         self.wakep();
         Some(found)
     }
@@ -405,20 +399,16 @@ impl<H: Host> Sched<H> {
         p.runq.steal_from(&victim.runq, self.steals(), StealNext::No)
     }
 
-    /// A thief, the owner of `p`, takes from the batch of `victim`.
+    /// For a thief, the owner of `p`: takes goroutines from the batch of `victim`, which has one.
     pub(crate) fn steal_batch(&self, p: &P<H>, victim: &P<H>) -> Option<GRef<H>> {
-        if !self.has_batch(victim) {
-            return None;
-        }
-        p.owner.touch();
         let g = p.batch.steal_from(&victim.batch)?;
         p.batch.count(g.class());
         unless!(StolenBatchUnalerted, p.settle_alert());
         Some(g)
     }
 
-    /// `g`, which has a class, or a hint that names another P than `p`, lets others go first. Does nothing for any other
-    /// goroutine, and returns `false`. The caller has found `detours`.
+    /// Queues `g`, which yields, globally if it has a class, or a hint that names a P other than `p`. For any other goroutine
+    /// does nothing, and returns `false`. The caller has found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn requeue_by_class(&self, p: &P<H>, g: GRef<H>) -> bool {
@@ -432,16 +422,16 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         mutant!(ClassYieldsInSilence: return true);
-        // Where `g` has a hint, the P that it names may be idle, and an M is to come for that P before this M takes the mail.
-        // Else a goroutine or job of this P may go before `g`, and an M that gave up meanwhile has seen neither.
+        // If `g` has a hint, the P that it names might be idle, and an M has to come for that P before this M takes the mail.
+        // Otherwise a goroutine or job of this P might go before `g`, and an M that gave up meanwhile might have seen neither.
         if !has_class || self.has_work(p) || (!p.jobs.is_empty()).unless(JobBeforeTheYielderUnseen) {
             self.wakep();
         }
         true
     }
 
-    /// The owner of `p` has found `list`. S1 to S3 for those that do not go into its ring; returns the others. The caller has
-    /// found `detours`.
+    /// For the owner of `p`, which has found `list`: does S1 to S3 for the goroutines that do not go into its ring, and returns
+    /// the others. The caller has found `detours`.
     #[cold]
     #[inline(never)]
     pub(crate) fn submit_found_globally(&self, p: &P<H>, mut list: GList<H>) -> GList<H> {
@@ -469,7 +459,7 @@ impl<H: Host> Sched<H> {
         rest
     }
 
-    /// How many goroutines of this class wait for a turn, and how many had one. Exact where nothing changes.
+    /// Returns how many goroutines of this class wait for a turn, and how many have had one. Exact while nothing changes.
     pub(crate) fn class_load(&self, class: Priority) -> ClassLoad {
         let central = self.central.lock();
         let (queue, ps) = (&central.globq, self.ps.iter());
@@ -487,7 +477,7 @@ impl<H: Host> Sched<H> {
         ClassLoad { waiting, turns: Some(turns) }
     }
 
-    /// Under the lock: returns `true` if no goroutine waits in the global queue that goes before `g`, or is its equal.
+    /// Under the lock: returns `true` if no goroutine of the class of `g`, or of a higher class, waits in the global queue.
     pub(crate) fn goes_first(&self, central: &Central<H>, g: GRef<H>) -> bool {
         let queue = &central.globq;
         if !queue.classes.are_in_use() {

@@ -1,16 +1,12 @@
 //! The global run queue: goroutines that were not submitted on an M, and those that do not fit into a P's ring.
 //!
-//! The obvious queue is a list through the Gs. An M that moves a hundred goroutines between a ring and such a list misses the
-//! cache a hundred times each way, which was half of the cost of a yield among a thousand goroutines. So this queue is an array
-//! of pointers, and touches no G. The array grows: queueing a goroutine may allocate, as spawning one may.
+//! Goroutines that were readied from outside of all Ps stand in a queue of their own (`arrivals.rs`). An M that takes from both
+//! queues takes one of the others before each arrival, and more if many of the others wait.
 //!
-//! Goroutines that were readied from outside of all Ps stand in an array of their own (`arrivals.rs`). An M that takes of both
-//! takes one of the others before each arrival, and more where many of them wait.
-//!
-//! Under the policy [`Random`](crate::policy::Policy::Random) the queue is drawn from instead: the array is a lot of
-//! which any goroutine may be the next. Goroutines that have yielded go into the next lot, which is drawn from when the
-//! present lot is empty; and so do all goroutines that come while there is a next lot. From then on the present lot only
-//! shrinks, and no goroutine waits for more than two lots.
+//! Under the policy [`Random`](crate::policy::Policy::Random) Ms draw from the queue instead: it is a lot of which any
+//! goroutine can be the next. Goroutines that have yielded go into the next lot, from which Ms draw when the present lot is
+//! empty; so do all goroutines that come while there is a next lot. From then on the present lot only shrinks, and no goroutine
+//! waits for more than two lots.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -20,24 +16,24 @@ use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Relaxed};
 use crate::runtime::policy::Policy;
 use crate::sched::run::class_queues::ClassQueues;
+use crate::sched::run::gqueue::GQueue;
 use crate::sched::run::mail::Mail;
-use std::collections::VecDeque;
 
-/// If each arrival spawns k goroutines, about k times this many wait at most.
+/// If each arrival spawns k goroutines, at most about k times this many wait.
 const MANY: usize = 1 << 10;
 
 /// An empty queue keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 16;
 
-/// How many goroutines stand in the queue, and how many of the mailboxes in the upper half: for readers without the lock, as
-/// many as at the last `publish`, which follows each change of the queue in the same critical section. The highest bit says
-/// that there are `detours` (`classes.rs`), so that a goroutine that yields asks for both at once; the bit below says that
-/// there are arrivals.
+/// The lengths, for readers without the lock: the lower half is the number of goroutines in the queue, the upper half that of
+/// the goroutines in the mailboxes. Both are as at the last `publish`, which follows each change of the queue in the same
+/// critical section. The highest bit says that there are `detours` (`classes.rs`), so that a goroutine that yields learns both
+/// by one load; the bit below it says that there are arrivals.
 pub(crate) struct GlobalLen(AtomicU64);
 
 /// Where the count of the mailboxes begins.
 const MAIL: u32 = 32;
-/// Some goroutines are queued globally wherever they come from. Never taken back.
+/// Some goroutines are queued globally wherever they come from. Never cleared.
 const DETOURS: u64 = 1 << 63;
 /// There are arrivals.
 const ARRIVALS: u64 = 1 << 62;
@@ -47,51 +43,51 @@ impl GlobalLen {
         GlobalLen(AtomicU64::new(if detours { DETOURS } else { 0 }))
     }
 
-    /// Under the lock: there are detours from now on.
+    /// Notes that there are detours from now on. Under the lock.
     pub(crate) fn note_detours(&self) {
-        // Relaxed: as in `read`. A reader that has learned of a goroutine with a class sees this.
+        // Relaxed: as in `for_all`. A reader that has learned of a goroutine with a class sees this.
         self.0.store(self.0.load(Relaxed) | DETOURS, Relaxed);
     }
 
-    /// What a goroutine that yields has to know. As `read`.
+    /// Returns what a goroutine that yields has to know. As exact as `for_all`.
     #[inline(always)]
     pub(crate) fn look(&self) -> Elsewhere {
-        // Relaxed: as in `read`.
+        // Relaxed: as in `for_all`.
         Elsewhere(self.0.load(Relaxed))
     }
 
-    /// Those that are for all, without the arrivals. Exact under the lock, else a hint.
+    /// Returns how many goroutines any P may run, without the arrivals. Exact under the lock; otherwise a hint.
     #[inline]
-    pub(crate) fn read(&self) -> usize {
-        // Relaxed: a hint; a decision is made by the queue itself, under the lock.
+    pub(crate) fn for_all(&self) -> usize {
+        // Relaxed: a hint; the queue itself decides, under the lock.
         self.0.load(Relaxed) as u32 as usize
     }
 
-    /// Returns `true` if there is none: neither for all, nor an arrival, nor in a mailbox. As `read`.
+    /// Returns `true` if there is no goroutine: neither for all Ps, nor an arrival, nor in a mailbox. As exact as `for_all`.
     #[inline]
     pub(crate) fn is_zero(&self) -> bool {
-        // Relaxed: as in `read`.
+        // Relaxed: as in `for_all`.
         self.0.load(Relaxed) & !DETOURS == 0
     }
 
-    /// Returns `true` if there is one in a mailbox. As `read`.
+    /// Returns `true` if there is a goroutine in the mailbox of any P. As exact as `for_all`.
     #[inline]
-    pub(crate) fn counts_mail(&self) -> bool {
-        // Relaxed: as in `read`.
+    pub(crate) fn has_mail(&self) -> bool {
+        // Relaxed: as in `for_all`.
         (self.0.load(Relaxed) & !(DETOURS | ARRIVALS)) >> MAIL != 0
     }
 
-    /// Returns `true` if there are arrivals. As `read`.
+    /// Returns `true` if there are arrivals. As exact as `for_all`.
     #[inline]
     pub(crate) fn has_arrivals(&self) -> bool {
-        // Relaxed: as in `read`.
+        // Relaxed: as in `for_all`.
         self.0.load(Relaxed) & ARRIVALS != 0
     }
 
     /// Under the lock.
     #[inline]
     pub(crate) fn publish<H: Host>(&self, queue: &GlobalQueue<H>) {
-        // Relaxed: as in `read`.
+        // Relaxed: as in `for_all`.
         let detours = self.0.load(Relaxed) & DETOURS;
         let arrivals = u64::from(!queue.arrivals.is_empty()) * ARRIVALS;
         self.0.store(queue.len() as u64 | (queue.mail.len() as u64) << MAIL | arrivals | detours, Relaxed);
@@ -114,33 +110,34 @@ impl Elsewhere {
         self.0 & DETOURS != 0
     }
 
-    /// Returns `true` if there are goroutines that are for all.
+    /// Returns `true` if there are goroutines that any P may run.
     #[inline(always)]
     pub(crate) fn is_for_all(self) -> bool {
         self.0 as u32 != 0
     }
 }
 
-/// First in, first out; or drawn. Under the scheduler's lock.
+/// First in, first out; or drawn at random. Under the central lock.
 pub(crate) struct GlobalQueue<H: Host> {
-    queue: VecDeque<GRef<H>>,
+    queue: GQueue<H, KEPT>,
     lots: Option<Lots<H>>,
-    /// Those that were readied from outside of all Ps: none where this is the only queue, or none is to go first.
-    arrivals: VecDeque<GRef<H>>,
+    /// Goroutines that were readied from outside of all Ps. Unused under a policy with one queue, and if arrivals do not go
+    /// first.
+    arrivals: GQueue<H, KEPT>,
     arrivals_are_apart: bool,
-    /// How many of the others were taken, where an arrival might have been, since one was.
+    /// How many of the others were taken, when an arrival could have been taken, since the last arrival.
     others: usize,
-    /// Those that are to run on a certain P.
+    /// Goroutines that are to run on a certain P.
     pub(crate) mail: Mail<H>,
-    /// Those of other classes than `Normal`.
+    /// Goroutines of other classes than `Normal`.
     pub(crate) classes: ClassQueues<H>,
 }
 
-/// What a queue has from which goroutines are drawn.
+/// The further state of a queue from which goroutines are drawn.
 struct Lots<H: Host> {
     dice: Dice,
-    /// The next lot: those that have yielded since the last one began, and those that came after them.
-    later: VecDeque<GRef<H>>,
+    /// The next lot: goroutines that have yielded since the present lot began, and those that came after them.
+    later: GQueue<H, KEPT>,
 }
 
 /// A sequence of numbers without a pattern, the same for the same seed (splitmix64).
@@ -159,20 +156,20 @@ impl Dice {
         x ^ (x >> 31)
     }
 
-    /// A number below `count`.
+    /// Returns a number below `count`.
     fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize
     }
 }
 
 impl<H: Host> GlobalQueue<H> {
-    /// An empty queue, as the policy has it. `arrivals_go_first`: there is a clock for that.
+    /// Returns an empty queue for the policy. `arrivals_go_first`: there is a clock for the turns of arrivals.
     pub(crate) fn new(policy: Policy, arrivals_go_first: bool) -> Self {
-        let lots = policy.seed().map(|seed| Lots { dice: Dice::new(seed), later: VecDeque::new() });
+        let lots = policy.seed().map(|seed| Lots { dice: Dice::new(seed), later: GQueue::new() });
         GlobalQueue {
-            queue: VecDeque::new(),
+            queue: GQueue::new(),
             lots,
-            arrivals: VecDeque::new(),
+            arrivals: GQueue::new(),
             arrivals_are_apart: arrivals_go_first && !policy.has_one_queue(),
             others: 1,
             mail: Mail::new(),
@@ -180,7 +177,7 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Returns `true` if there is none, neither for all nor in a mailbox, nor of any class.
+    /// Returns `true` if there is no goroutine: neither for all Ps, nor in a mailbox, nor of any class.
     pub(crate) fn is_empty(&self) -> bool {
         mutant!(MailUncounted: return self.len() == 0);
         self.has_no_normal() && self.classes.is_empty()
@@ -193,17 +190,17 @@ impl<H: Host> GlobalQueue<H> {
         for_all == 0 && self.mail.is_empty()
     }
 
-    /// How many are for all, with the arrivals.
+    /// Returns how many goroutines any P may run, with the arrivals.
     pub(crate) fn num_for_all(&self) -> usize {
         self.len() + self.arrivals.len()
     }
 
-    /// How many are for all, the arrivals only if `arrivals_too`.
+    /// Returns how many goroutines any P may run; counts the arrivals only if `arrivals_too`.
     pub(crate) fn num_of(&self, arrivals_too: bool) -> usize {
         if arrivals_too { self.num_for_all() } else { self.len() }
     }
 
-    /// How many are for all, without the arrivals.
+    /// Returns how many goroutines any P may run, without the arrivals.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.lots.as_ref().map_or(0, |lots| lots.later.len())
     }
@@ -214,7 +211,7 @@ impl<H: Host> GlobalQueue<H> {
         self.push_to(g, false);
     }
 
-    /// As `push`, to the end of the arrivals if `arrives`, and those have a queue of their own.
+    /// As `push`; to the end of the arrivals if `arrives` is `true` and the arrivals have a queue of their own.
     #[inline(always)]
     fn push_to(&mut self, g: GRef<H>, arrives: bool) {
         if self.classes.are_in_use().unless(PushForgetsTheClass) && self.classes.push(g) {
@@ -223,79 +220,59 @@ impl<H: Host> GlobalQueue<H> {
         if self.mail.heeds_hints() && self.mail.put_by_hint(g) {
             return;
         }
-        g.place.touch();
         let end = if arrives && self.arrivals_are_apart { &mut self.arrivals } else { self.end() };
-        end.push_back(g);
+        end.push(g);
     }
 
-    /// Where the next G is put.
+    /// Returns the queue into which the next G goes.
     #[inline]
-    fn end(&mut self) -> &mut VecDeque<GRef<H>> {
+    fn end(&mut self) -> &mut GQueue<H, KEPT> {
         match &mut self.lots {
             Some(lots) if !lots.later.is_empty() => &mut lots.later,
             _ => &mut self.queue,
         }
     }
 
-    /// Appends a G that lets all others go first: that is the end of the queue, or the next lot.
+    /// Appends a G that lets all others go first: to the end of the queue, or to the next lot.
     pub(crate) fn push_yielded(&mut self, g: GRef<H>) {
-        g.place.touch();
-        self.lots.as_mut().map_or(&mut self.queue, |lots| &mut lots.later).push_back(g);
+        self.lots.as_mut().map_or(&mut self.queue, |lots| &mut lots.later).push(g);
     }
 
-    /// Appends all of a list.
+    /// Appends all Gs of a list.
     pub(crate) fn append(&mut self, list: &mut GList<H>) {
         while let Some(g) = list.pop() {
             self.push(g);
         }
     }
 
-    /// As `append`, of a list that was readied from outside of all Ps.
+    /// As `append`, for a list of Gs that were readied from outside of all Ps.
     pub(crate) fn append_arrivals(&mut self, list: &mut GList<H>) {
         while let Some(g) = list.pop() {
             self.push_to(g, true);
         }
     }
 
-    /// Appends Gs that stand in no queue any more.
+    /// Appends Gs that no longer stand in a queue.
     pub(crate) fn extend(&mut self, gs: impl Iterator<Item = GRef<H>>) {
-        self.end().extend(gs.map(Self::touched));
+        self.end().extend(gs);
     }
 
-    /// Asks for each G whether it stays, in the order of the queue.
+    /// Keeps the Gs for which `stays` returns `true`. Asks in the order of the queue.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(GRef<H>) -> bool) {
         let later = self.lots.as_mut().map(|lots| &mut lots.later);
         for queue in [&mut self.queue, &mut self.arrivals].into_iter().chain(later) {
-            queue.retain(|&g| {
-                g.place.touch();
-                stays(g)
-            });
+            queue.retain(&mut stays);
         }
-        Self::shrink(&mut self.queue);
-        Self::shrink(&mut self.arrivals);
         self.classes.retain(stays);
     }
 
     /// Moves the `count` goroutines that have waited longest to the ring of the caller's P, which has room for them.
     pub(crate) fn move_to(&mut self, ring: &Runq<H>, count: usize) {
-        ring.push_all(self.queue.drain(..count).map(Self::touched));
-        Self::shrink(&mut self.queue);
+        self.queue.move_to(ring, count);
     }
 
-    /// `g`, whose queue changes here.
-    fn touched(g: GRef<H>) -> GRef<H> {
-        g.place.touch();
-        g
-    }
-
-    fn shrink(queue: &mut VecDeque<GRef<H>>) {
-        if queue.is_empty() && queue.capacity() > KEPT {
-            *queue = VecDeque::new();
-        }
-    }
-
-    /// Takes the G that the owner of P number `p` is to run before those that are for all, with the arrivals or without: from
-    /// that P's mailbox.
+    /// Takes a G from the mailbox of P number `p`, if the P's owner is to run that before the Gs that any P may run.
+    /// `arrivals_too`: these include the arrivals.
     #[inline]
     pub(crate) fn mailed_to(&mut self, p: u32, arrivals_too: bool) -> Option<GRef<H>> {
         if self.mail.is_empty() {
@@ -305,8 +282,8 @@ impl<H: Host> GlobalQueue<H> {
         self.mail.take_in_turn(p, others_wait)
     }
 
-    /// Those that stand in the mailboxes of the Ps from number `p` on go to the end of the queue. Hints that name such a P have
-    /// no effect from now on.
+    /// Moves the Gs in the mailboxes of the Ps from number `p` on to the end of the queue. From now on hints that name such a P
+    /// have no effect.
     pub(crate) fn forward_mail(&mut self, p: u32) {
         unless!(HintsOutliveTheirPs, self.mail.resize(p));
         for g in self.mail.take_beyond(p) {
@@ -314,23 +291,20 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Takes the G that has waited longest of those that are for all; where arrivals and others wait, one of the others before
-    /// each arrival, and one more for each [`MANY`] of the others.
+    /// Takes the oldest G that any P may run. If both arrivals and others wait, one of the others goes before each arrival, and
+    /// one more for each [`MANY`] of the others that wait.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
         self.pop_of(true)
     }
 
-    /// As `pop`; an arrival only if `arrivals_too`.
+    /// As `pop`, but takes an arrival only if `arrivals_too`.
     #[inline]
     pub(crate) fn pop_of(&mut self, arrivals_too: bool) -> Option<GRef<H>> {
         if arrivals_too && self.is_arrivals_turn() {
             return self.pop_arrival();
         }
-        let first = if self.lots.is_some() { self.draw() } else { self.queue.pop_front() }?;
-        first.place.touch();
-        Self::shrink(&mut self.queue);
-        Some(first)
+        if self.lots.is_some() { self.draw() } else { self.queue.pop() }
     }
 
     #[inline]
@@ -338,8 +312,8 @@ impl<H: Host> GlobalQueue<H> {
         if self.arrivals.is_empty() {
             return false;
         }
-        // Where arrivals are apart there are no lots. With one arrival for each of the others a queue of what arrivals spawn,
-        // several each, would become longer and longer.
+        // A queue with separate arrivals has no lots. If arrivals and others simply alternated, and each arrival spawned
+        // several goroutines, the queue of the others would grow without end.
         let is_theirs = self.queue.is_empty() || self.others > self.queue.len() / MANY;
         self.others = if is_theirs { 0 } else { self.others + 1 };
         is_theirs
@@ -348,10 +322,7 @@ impl<H: Host> GlobalQueue<H> {
     /// Takes the arrival that has waited longest.
     #[inline]
     pub(crate) fn pop_arrival(&mut self) -> Option<GRef<H>> {
-        let first = self.arrivals.pop_front()?;
-        first.place.touch();
-        Self::shrink(&mut self.arrivals);
-        Some(first)
+        self.arrivals.pop()
     }
 
     #[cold]
@@ -363,7 +334,7 @@ impl<H: Host> GlobalQueue<H> {
         if self.queue.is_empty() {
             return None;
         }
-        self.queue.swap_remove_back(lots.dice.below(self.queue.len()))
+        self.queue.swap_remove(lots.dice.below(self.queue.len()))
     }
 }
 

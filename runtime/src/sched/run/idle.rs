@@ -1,12 +1,12 @@
 //! Idle Ps, and Ms that stand by: the lists under the lock.
 //!
-//! An M without work gives the P up and *stands by* in the same critical section: in the poller, if no M is there, else
-//! in the list of Ms that sleep on their notes. So a waker that sees the idle P finds the M, also while the M has not
-//! fallen asleep yet: a note's wake and a break are kept until then.
+//! An M without work idles its P and *stands by* in the same critical section: in the poller, if no M is there, else in the
+//! idle set, asleep on its note. So a waker that sees the idle P finds the M, even before the M has fallen asleep: the note
+//! keeps a wake, and the poller a break, until then.
 //!
-//! Invariant: an M in the idle set, or named by [`Poller::Blocked`], holds no P. The M takes itself out, or a waker takes it
-//! out: the waker assigns a P, a summons or a caller, or nothing, for an earlier timer and when the runtime ends, and wakes the
-//! M once.
+//! Invariant: an M in the idle set, or blocked in the poller (`sched/poll.rs`), holds no P. The M takes itself out, or a waker
+//! takes it out: the waker assigns a P, a summons or a blocker, or nothing (for an earlier timer, and when the runtime ends),
+//! and wakes the M once.
 //!
 //! Checked by `models/summons.rs`.
 
@@ -15,9 +15,8 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
-use crate::sched::poll::Poller;
 use crate::sched::run::classes::Heeded;
-use crate::sched::threads::callers::CallerM;
+use crate::sched::threads::blockers::BlockerM;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
@@ -49,7 +48,7 @@ impl<H: Host> Sched<H> {
         central.idle.put_p(p);
     }
 
-    /// No M holds `p` from here on: other Ms need not look at the P's queue, nor at the P's timers if there are none.
+    /// Notes that no M holds `p` from here on: other Ms need not look at the P's queue, nor at its timers if there are none.
     /// Under the lock.
     pub(crate) fn nobody_has(&self, p: &P<H>) {
         debug_assert!(!self.has_work(p), "nobody_has: the queue of {p:?} is not empty");
@@ -58,19 +57,19 @@ impl<H: Host> Sched<H> {
         }
         mutant!(LeftJobsNotedFirst: self.note_left_jobs(p));
         self.idle_mask.set(p.id);
-        // After the mask, in which `take_left_job` looks for the P.
+        // After the store to the mask, where `take_left_job` looks for the P.
         unless!(LeftJobsNotedFirst, self.note_left_jobs(p));
         self.tell_the_end();
     }
 
-    /// Takes the P that became idle last, and has the monitor watch the caller's M from now on.
+    /// Takes the P that became idle last, and makes the monitor watch the caller's M from now on.
     pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         let p = central.idle.take_p()?;
         self.p_taken(central, p);
         Some(p)
     }
 
-    /// As `pidleget`, but takes the preferred P if that is idle.
+    /// As `pidleget`, but takes the wanted P if that is idle.
     pub(crate) fn pidleget_or(
         &self,
         central: &mut Central<H>,
@@ -89,14 +88,14 @@ impl<H: Host> Sched<H> {
         debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
         let id = there.id;
         there.poll_schedule.arrivals.begin_anew();
-        // From here on the P's owner may insert timers.
+        // From here on the P's owner can insert timers.
         self.timer_mask.set(id);
         self.idle_mask.clear(id);
         self.census.p_taken();
         central.watch_again(&self.monitor_note);
     }
 
-    /// Returns `true` if no M has the P, whose queue is empty then. A hint, without the lock.
+    /// Returns `true` if no M holds the P, whose queue is then empty. A hint, without the lock.
     #[inline]
     pub(crate) fn is_idle(&self, p: &P<H>) -> bool {
         self.idle_mask.has(p.id)
@@ -106,7 +105,7 @@ impl<H: Host> Sched<H> {
     /// this returns.
     #[doc(alias = "mput")]
     pub(crate) fn stand_by(&self, m: &M<H>, central: &mut Central<H>) -> IdleSpot {
-        if central.poller.get() == Poller::Nobody {
+        if central.poller.is_empty() {
             self.enter_poller(m, central);
             unless!(PollerLeavesTheClaim, self.take_claim_over(central));
             IdleSpot::Poller
@@ -132,21 +131,21 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which has no P, takes a caller; or sleeps until another M assigns something or the runtime ends; or takes an idle P
-    /// and spins (`mput`).
+    /// For `m`, which has no P: takes a blocker; or takes an idle P and spins (`mput`); or sleeps until a waker leaves an
+    /// assignment, the runtime ends, or `keep_alive` is over.
     pub(crate) fn stopm(&self, m: &M<H>) -> Heeded<H> {
         let mut central = self.central.lock();
-        if m.sent_for_callers.replace(false).unless(CallerCountedOnLate) {
-            // H1 of `threads/callers.rs`.
-            central.caller_m = CallerM::None;
+        if m.sent_for_blockers.replace(false).unless(BlockerCountedOnLate) {
+            // H1 of `threads/blockers.rs`.
+            central.blocker_m = BlockerM::None;
         }
         if self.is_stopping() {
             return Heeded::LooksAgain;
         }
-        if !central.callers.is_empty() {
-            // The caller gives its P away, whatever the last goroutine here has lost.
-            m.spree.end();
-            return self.serve_callers(m, central);
+        if !central.blockers.is_empty() {
+            // The goroutine that this M runs next has given its P away: the spawns of the last goroutine here no longer count.
+            m.spawn_burst.end();
+            return self.serve_blockers(m, central);
         }
         let p = self.mput(m, &mut central);
         drop(central);
@@ -154,10 +153,10 @@ impl<H: Host> Sched<H> {
         Heeded::LooksAgain
     }
 
-    /// Puts `m`, which has given up or lost the P, on the idle set; or returns an idle P for `m`. An M that idled a P has
-    /// rechecked the queues, but at `max_threads` it may have found no M to run that P, because `m` was not on the idle set
-    /// yet. So `m` checks the global queue, and the jobs, in the critical section in which `m` joins the idle set, and the
-    /// queues of the Ps after that, in the order of I1 and I3 (`sleep_unless`).
+    /// Puts `m`, which has given its P away or lost it, into the idle set; or returns an idle P for `m`. Another M might have
+    /// idled a P, rechecked the queues, and found work, but no M to summon: at `max_threads`, while `m` was not yet in the idle
+    /// set. So `m` checks the global queue, and the jobs, in the critical section in which it joins the idle set, and the
+    /// queues of the Ps after that: the order of I1 and I3 (`sleep_unless`).
     pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
         // The look after the lock would see jobs, too, and wake an M for them; here `m` itself takes the P.
@@ -170,7 +169,7 @@ impl<H: Host> Sched<H> {
         None
     }
 
-    /// After `mput`, without the lock.
+    /// Called after `mput`, without the lock: acquires `p` and spins, or sleeps.
     pub(crate) fn sleep_unless(&self, m: &M<H>, p: Option<NonNull<P<H>>>) {
         let Some(p) = p else {
             self.wake_for_the_idle();
@@ -180,12 +179,13 @@ impl<H: Host> Sched<H> {
         self.become_spinning(m);
     }
 
-    /// By an M that has joined the idle set without idling a P: wakes an M, itself maybe, if there is a goroutine beside an
-    /// idle P for which there was no M. A submitter may also have left one to a claim to spin that was undone for want of an M.
+    /// Called by an M that has joined the idle set without idling a P. If a P is idle, no M spins, and a goroutine or a job
+    /// waits, wakes an M, perhaps the caller itself. Such work was left because there was no M to summon, or because a claim to
+    /// spin, on which a submitter relied, was undone when there was no M.
     fn wake_for_the_idle(&self) {
         mutant!(StopmSkipsRings: return);
-        // StopmFence. SeqCst: others' stores to the census, seen by way of the lock, then loads from the queues; partner:
-        // SubmitFence in `wakep`.
+        // StopmFence. SeqCst: other Ms' stores to the census, which the lock has made visible, then loads from the queues;
+        // partner: SubmitFence in `wakep`.
         fence(Ordering::SeqCst.unless(StopmNoFence));
         if self.census.lacks_a_spinner() && self.work_somewhere(&self.idle_mask) {
             self.wakep();

@@ -1,11 +1,11 @@
-//! The idle Ps, and the Ms that sleep on their notes until a waker needs them. Under the scheduler's lock.
+//! The idle Ps, and the Ms that sleep on their notes until a waker needs them. Under the central lock.
 //!
 //! Invariants: a P or an M is in the set at most once. No M holds a P that is in the set, and an M in the set holds no P. A
-//! waker that takes an M out assigns a P, a summons or the callers (`threads/callers.rs`), or nothing, and wakes the M once; or
-//! the M takes itself out.
+//! waker that takes an M out assigns a P or a summons to it, or sends it for the blockers (`threads/blockers.rs`), or assigns
+//! nothing when the runtime ends; then the waker wakes the M once. Otherwise the M takes itself out.
 //!
-//! The census counts the idle Ps for readers without the lock. When the census changes, relative to this set, is part
-//! of the protocols (`wake.rs`); so the census, and the masks, are changed by the callers (`run/idle.rs`).
+//! The census counts the idle Ps for readers without the lock. When the census changes, relative to this set, is part of the
+//! protocols (`wake.rs`); so the callers change the census, and the masks (`run/idle.rs`).
 
 use crate::host::Host;
 use crate::m::M;
@@ -14,14 +14,14 @@ use std::ptr::NonNull;
 
 /// See the header.
 pub(crate) struct IdleSet<H: Host> {
-    /// The P that became idle last is taken first.
+    /// The P that became idle last comes last, and is taken first.
     ps: Vec<NonNull<P<H>>>,
-    /// The M that stands by last is taken first.
+    /// The M that stood by last comes last, and is taken first.
     ms: Vec<NonNull<M<H>>>,
 }
 
 impl<H: Host> IdleSet<H> {
-    /// These Ps, the last of which is taken first.
+    /// Returns a set of these Ps, the last of which is taken first.
     pub(crate) fn of(ps: Vec<NonNull<P<H>>>) -> Self {
         IdleSet { ps, ms: Vec::new() }
     }
@@ -44,10 +44,6 @@ impl<H: Host> IdleSet<H> {
         self.ps.push(p);
     }
 
-    pub(crate) fn put_ps(&mut self, ps: impl Iterator<Item = NonNull<P<H>>>) {
-        ps.for_each(|p| self.put_p(p));
-    }
-
     pub(crate) fn take_p(&mut self) -> Option<NonNull<P<H>>> {
         self.ps.pop()
     }
@@ -58,7 +54,7 @@ impl<H: Host> IdleSet<H> {
         Some(self.ps.remove(at))
     }
 
-    /// Takes the Ps of which `is` returns `true`.
+    /// Takes the Ps for which `is` returns `true`.
     pub(crate) fn take_ps(&mut self, is: impl Fn(&P<H>) -> bool) -> impl Iterator<Item = NonNull<P<H>>> {
         // SAFETY: Ps live as long as their scheduler.
         self.ps.extract_if(.., move |p| is(unsafe { p.as_ref() }))
@@ -87,7 +83,7 @@ impl<H: Host> IdleSet<H> {
         self.ms.pop()
     }
 
-    /// Takes this one. Returns `false` if a waker has.
+    /// Takes this M. Returns `false` if a waker has already taken it.
     pub(crate) fn take_this_m(&mut self, m: &M<H>) -> bool {
         let before = self.ms.len();
         self.ms.retain(|&other| other != NonNull::from(m));

@@ -1,45 +1,48 @@
-//! Jobs: how a fork is offered to other Ms, and which M starts a job that its forker does not come to.
+//! Jobs: how a fork is offered to other Ms, and which M starts a job if its forker does not come to it.
 //!
-//! A fork costs no goroutine as long as no other M has time for it: the forker puts a record into a slot of its P, and
-//! withdraws the record when it comes to the job itself. An M without work takes the job and makes a goroutine of it. What a
-//! slot is, and why an address in it is never followed too late, stands in `p/jobs.rs`; how the forker waits for a job that was
-//! taken, in `jobs/record.rs`.
+//! A fork costs no goroutine while every other M has work: the forker puts a record into a slot of its P, and withdraws the
+//! record when it is ready to run the job itself. An M without work takes the job and makes a goroutine of it. `p/jobs.rs` says
+//! what a slot is, and why no M follows an address in a slot too late; `jobs/record.rs` says how the forker waits for a job
+//! that was taken.
 //!
 //! **No job is forgotten.** Putting a job in is a submission (S1 to S3 of `wake.rs`), with SubmitFence in the exchange of the
 //! slot; an M that gives up looks at the jobs of *all* Ps after IdleFence (I3). So:
 //!
-//! * a job that no M takes has been seen by every M that went idle later, or its submitter has summoned one;
-//! * the jobs of a P stay in their slots when the P is given away, becomes idle or retires. Goroutines in the queue of such a P
-//!   are moved to where others look, in the lock; jobs are looked at wherever they stand. The giver of a P looks at the
-//!   jobs after that, as at the queues (`handoffp`), and an M that joins the idle set looks under the lock (`mput`);
-//! * the judge of deadlocks looks at them as well, since a P with jobs may be idle;
-//! * the ender takes them out like queued goroutines, after StopFence, and gives the records back to their forkers. Before
-//!   that it asks whether a job is in the hand of an M that makes a goroutine of it (`starting`): else the ender would find
-//!   the forker alone, asleep with others, and leave it.
+//! * if SubmitFence comes before the IdleFence of an M that gives up, that M sees the job; otherwise the submitter sees the P
+//!   of that M idle at S3, and summons an M, unless one spins;
+//! * the jobs of a P stay in their slots when the P is given away, becomes idle or retires. The goroutines in the queue of such
+//!   a P are moved, under the lock, to the global queue; its jobs stay, and every look at jobs covers the slots of all Ps. An M
+//!   or retaker that gives a P away looks at the jobs after that, as at the queues (`handoffp`), and an M that joins the idle
+//!   set looks at them under the lock (`mput`);
+//! * the judge of deadlocks looks at them as well, because a P with jobs can be idle;
+//! * the ender takes them out like queued goroutines, after StopFence, and gives the records back to their forkers. Before that
+//!   the ender asks whether an M holds a job of which it is making a goroutine (`starting_jobs`): otherwise the ender could
+//!   find only the forker, asleep among others, and leave it.
 //!
-//! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at
-//! the poller, then steals: from rings and batches first, then the oldest job of another P. So a goroutine that is there
-//! already goes before one that would have to be made, and what an M takes from itself lies deepest, which keeps the
-//! number of live goroutines in the order of the tree's depth.
+//! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at the
+//! poller, then steals: from rings and batches first, then the oldest job of another P. So an existing goroutine goes before
+//! one that has to be made. An M takes the newest of its own jobs, which is the deepest in the tree: that keeps the number of
+//! live goroutines proportional to the tree's depth.
 //!
-//! *Visits move jobs.* Where all other Ps have work as well, a P whose own queue is never empty would keep its jobs waiting for
-//! ever. So a visit (`look.rs`) moves the P's oldest job to the end of the ring, if the M has come to no job since the last
-//! visit. (If the M has come to its own jobs, the tree goes on depth first, and another branch begun at each visit would be one
-//! more path of live goroutines. So newer jobs that never end keep the oldest one waiting, until another P takes it.) A visit
-//! also moves the oldest job of a P that no M holds: one that has retired, or was given away when no M could be had. Otherwise
-//! goroutines that are always ready on the Ps in use, or jobs that are put in there again and again, would keep that job
-//! waiting for ever. While the mover has a job in hand, an M that gives up sees the job in neither place: so the mover does S2
-//! and S3 once more.
+//! *Visits move jobs.* If all other Ps have work, and a P's own queue is never empty, the jobs of that P would wait for ever.
+//! So a visit (`look.rs`) moves the P's oldest job to the end of the ring, if the M has taken none of its own jobs since the
+//! last visit. (If the M has taken one, the tree goes on depth first, and a further branch begun at each visit would add a path
+//! of live goroutines. So while new jobs are put in without end, the oldest one waits until another P takes it.) A visit also
+//! moves the oldest job of a P that no M holds, because the P has retired, or was given away when there was no M for it.
+//! Otherwise goroutines that are always ready on the Ps in use, or new jobs there, could keep that job waiting for ever. (An M
+//! whose goroutine runs on makes no visit: for the jobs of a P that has retired the monitor takes the P of that M, as it does
+//! for goroutines that wait, `threads/retake.rs`.) Between the slot and the ring a moved job is in neither place, and an M that
+//! gives up in that moment does not see it: so the mover does S2 and S3 once more.
 //!
-//! *A program without forks* pays for none of this: `forks` is set with the first job, and all looks beyond the M's own P
-//! ask that first.
+//! *A program without forks* pays for none of this: `forks` is set with the first job, and each look beyond the M's own P reads
+//! `forks` first.
 //!
 //! Checked by `models/jobs.rs` and `models/jobs_beside.rs`.
 
 pub(crate) mod record;
 
 use crate::g::list::GList;
-use crate::g::{self, Birth, GRef};
+use crate::g::{Birth, GRef};
 use crate::host::Host;
 use crate::m::{M, Window};
 use crate::p::P;
@@ -53,16 +56,16 @@ use record::Job;
 use std::io;
 use std::ptr::NonNull;
 
-/// A record on the way to its goroutine. If that never runs, the record goes back to its forker.
+/// A record on the way to its goroutine. If that goroutine never runs, the record goes back to its forker.
 struct Taken<H: Host>(Option<NonNull<Job<H>>>);
 
-// SAFETY: a record is made for this: its closure and its result are Send (`goroutine/fork.rs`).
+// SAFETY: the closure of a record and its result are Send (`goroutine/fork.rs`).
 unsafe impl<H: Host> Send for Taken<H> {}
 
 impl<H: Host> Taken<H> {
     fn run(&mut self) {
         if let Some(job) = self.0.take() {
-            // SAFETY: taken out of its slot, or never put in, and not settled yet.
+            // SAFETY: the record was taken out of its slot, or never put in, and is not settled yet.
             unsafe { Job::run(job) }
         }
     }
@@ -77,27 +80,37 @@ impl<H: Host> Drop for Taken<H> {
     }
 }
 
-/// While this value lives, a job may be out of its slot and not be a goroutine yet.
+/// While this value lives, a job might be out of its slot and not yet be a goroutine.
 struct Starting<'a, H: Host>(&'a Sched<H>);
 
 impl<'a, H: Host> Starting<'a, H> {
     fn begin(sched: &'a Sched<H>) -> Self {
         // Relaxed: the exchange of `take` publishes it.
-        sched.starting.fetch_add(1, Relaxed);
+        sched.starting_jobs.fetch_add(1, Relaxed);
         Starting(sched)
     }
 }
 
 impl<H: Host> Drop for Starting<'_, H> {
     fn drop(&mut self) {
-        // Release: the goroutine that was made of the job is seen by the reader of the count, `jobs_are_starting`, its partner.
-        self.0.starting.fetch_sub(1, Release.unless(StartingEndsRelaxed));
+        // Release: the partner, `jobs_are_starting`, which reads the count, sees the goroutine that was made of the job.
+        self.0.starting_jobs.fetch_sub(1, Release.unless(StartingEndsRelaxed));
     }
 }
 
+/// The jobs of Ps that have retired.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, PartialOrd, Ord)]
+pub(crate) enum LeftJobs {
+    None,
+    /// All are of class `Background`.
+    Background,
+    /// One at least is of another class.
+    Urgent,
+}
+
 impl<H: Host> Sched<H> {
-    /// S1 to S3 for the record of the calling goroutine. Returns the slot; `None` where there is no room, and a goroutine was
-    /// made of the record at once.
+    /// S1 to S3 for the record of the calling goroutine. Returns the slot. Returns `None` if there is no room: then a goroutine
+    /// was made of the record at once, or the record has gone back to the forker because there was no stack.
     #[inline]
     pub(crate) fn offer<'a>(window: Window<H>, job: NonNull<Job<H>>) -> Option<&'a Slot<H>> {
         let (p, sched) = (window.p(), window.m().sched());
@@ -115,7 +128,7 @@ impl<H: Host> Sched<H> {
     #[inline]
     pub(crate) fn put_in<'a>(&self, p: &'a P<H>, entry: Entry<H>) -> Option<&'a Slot<H>> {
         if self.detours.get() != 0 {
-            p.jobs.note_class(Self::is_lower(entry));
+            p.jobs.note_class(Self::class_of(entry));
         }
         // SubmitFence, as in `wakep`, with the same partners.
         let fence = fence_after_exchange;
@@ -129,17 +142,17 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Returns `true` if `entry`, which the caller puts in next, is one below `Normal`.
+    /// Returns the class of `entry`, which the caller puts in next.
     #[cold]
-    fn is_lower(entry: Entry<H>) -> bool {
+    fn class_of(entry: Entry<H>) -> Priority {
         match entry {
             // SAFETY: the record is still the caller's.
-            Entry::Job(job) => unsafe { job.as_ref() }.class() < Priority::Normal,
-            Entry::Goroutine(g) => g.class() < Priority::Normal,
+            Entry::Job(job) => unsafe { job.as_ref() }.class(),
+            Entry::Goroutine(g) => g.class(),
         }
     }
 
-    /// There is no room for the record: enough other jobs wait there. A goroutine is queued like any other.
+    /// Makes a goroutine of a record for which there is no room, as enough other jobs wait there, and queues it like any other.
     #[cold]
     #[inline(never)]
     fn make_and_submit(&self, job: NonNull<Job<H>>) {
@@ -148,30 +161,29 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns the goroutine of a job that the caller has taken, runnable and in no queue. `None` if there is no stack for it:
-    /// then the record is its forker's again.
+    /// Returns the goroutine of a job that the caller has taken, runnable and in no queue. The goroutine has no handle: the
+    /// forker waits for the record. Returns `None` if there is no stack: then the record has gone back to its forker.
     fn start_job(&self, entry: Entry<H>) -> Option<GRef<H>> {
         let job = match entry {
             Entry::Goroutine(g) => return Some(g),
             Entry::Job(job) => job,
         };
-        // SAFETY: taken out of its slot, or never put in: the forker keeps the record until it is settled.
+        // SAFETY: the record was taken out of its slot, or never put in: the forker keeps it until it is settled.
         let there = unsafe { job.as_ref() };
         let birth =
             Birth { name: None, stack_size: there.stack_size(self.config.stack_size), site: there.site };
         let mut taken = Taken(Some(job));
-        // SAFETY: what the job borrows outlives the forker's call, which does not return before the record is settled.
-        let g = unsafe { self.make(birth, move || taken.run()) }.ok()?;
+        // SAFETY: the values that the job borrows outlive the forker's call, which does not return before the record is
+        // settled.
+        let g = unsafe { self.make_detached(true, birth, move || taken.run()) }.ok()?;
         event(format_args!("makes {g:?} of a job"));
         if (self.detours.get() != 0).unless(JobForgetsTheClass) {
             let _lives = g.set_class(there.class());
         }
-        // The forker waits for the record.
-        g::drop_handle(g);
         Some(g)
     }
 
-    /// Owner: the newest of the jobs of `p`, as a goroutine.
+    /// Owner: takes the newest of the jobs of `p`, and returns its goroutine.
     pub(crate) fn take_own_job(&self, p: &P<H>) -> Option<GRef<H>> {
         if p.jobs.is_empty() {
             return None;
@@ -181,7 +193,7 @@ impl<H: Host> Sched<H> {
         std::iter::from_fn(|| p.jobs.take_own()).find_map(|entry| self.start_job(entry))
     }
 
-    /// Thief: the oldest job of another P, as a goroutine.
+    /// Thief: takes the oldest job of another P, and returns its goroutine.
     pub(crate) fn steal_job(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !self.has_forked() {
             return None;
@@ -211,7 +223,7 @@ impl<H: Host> Sched<H> {
         entries.find_map(start)
     }
 
-    /// As `steal_job`, for an owner that has goroutines of `Low`: those of forkers below `Normal` wait for these.
+    /// As `steal_job`, for an owner that has goroutines of `Low`: jobs of forkers below `Normal` wait for these.
     pub(crate) fn steal_urgent_job(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if !self.has_forked() {
             return None;
@@ -220,16 +232,18 @@ impl<H: Host> Sched<H> {
         victims.find_map(|victim| self.steal_job_of(victim)).and_then(|g| self.unless_lower(g))
     }
 
-    /// Owner, at a visit: the oldest of the jobs of `p` goes to the end of the ring, as a goroutine, unless the owner comes to
-    /// its jobs by itself; and so does the oldest job of a P that no M has: no M puts jobs into such a P.
+    /// Owner, at a visit: moves the oldest job of `p` to the end of the ring, as a goroutine, unless the owner has taken one of
+    /// its jobs since the last visit. In any case moves the oldest job of a P that no M holds.
     pub(crate) fn queue_oldest_job(&self, p: &P<H>) {
         mutant!(VisitLeavesJobs: return);
-        if p.jobs.is_empty() && !self.has_left_jobs() {
+        // Relaxed: a hint.
+        if p.jobs.is_empty() && !self.left_jobs.load(Relaxed) {
             return;
         }
         let starting = Some(Starting::begin(self));
         let own = p.jobs.take_starving();
-        // Also beside an own one: a P that has one at each visit would keep the other waiting for ever.
+        // Even if the owner has a job of its own: otherwise a P that has one at each visit would keep the left jobs waiting for
+        // ever.
         let takes_left = true;
         mutant!(LeftJobsComeLast: let takes_left = own.is_none());
         let left = if takes_left { self.take_left_job() } else { None };
@@ -254,14 +268,7 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// Returns `true` if a P that no M has may have jobs. A hint.
-    #[inline]
-    fn has_left_jobs(&self) -> bool {
-        // Relaxed: a hint.
-        self.left_jobs.load(Relaxed)
-    }
-
-    /// No M has `p` from now on. Under the lock.
+    /// Notes that no M holds `p` from now on, and that it has jobs, if any. Under the lock.
     pub(crate) fn note_left_jobs(&self, p: &P<H>) {
         mutant!(LeftJobsUnnoted: return);
         if self.has_forked() && !p.jobs.is_empty() {
@@ -270,23 +277,38 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// At a visit: the oldest job of a P that no M has.
+    /// At a visit: takes the oldest job of a P that no M holds.
     fn take_left_job(&self) -> Option<Entry<H>> {
-        // Taken back before the look: a P that is left meanwhile says so again. Acquire: partner `note_left_jobs`.
+        // Cleared before the look: an M that gives up a P with jobs meanwhile sets it again. Acquire: partner `note_left_jobs`.
         if !self.left_jobs.swap(false, Acquire.unless(LeftJobsTakenRelaxed)) {
             return None;
         }
         let found = self.ps.iter().filter(|p| self.is_idle(p)).find_map(|p| p.jobs.take_oldest())?;
         mutant!(LeftJobsOnlyOne: return Some(found));
-        // Relaxed: there may be more, which this thread has seen.
+        // Relaxed: there might be more jobs, and this thread has already seen them.
         self.left_jobs.store(true, Relaxed);
         Some(found)
     }
 
-    /// Returns `true` if a job was ever put in; else no P has one. Exact for the caller's own P.
+    /// For the monitor: returns which jobs stand on Ps that have retired. Does not take the lock: a hint.
+    pub(crate) fn jobs_of_the_retired(&self) -> LeftJobs {
+        if !self.has_forked() {
+            return LeftJobs::None;
+        }
+        let retired = self.ps.iter().filter(|p| self.is_to_retire(NonNull::from(&***p)) && self.is_idle(p));
+        let left = retired.map(|p| match (p.jobs.is_empty(), p.jobs.stand_above_background()) {
+            (true, _) => LeftJobs::None,
+            (false, false) => LeftJobs::Background,
+            (false, true) => LeftJobs::Urgent,
+        });
+        left.max().unwrap_or(LeftJobs::None)
+    }
+
+    /// Returns `true` if a job was ever put in; otherwise no P has one. Exact for the caller's own P.
     #[inline(always)]
     pub(crate) fn has_forked(&self) -> bool {
-        // Relaxed: the owner's own store, or one before the lock under which the owner got the P; else a hint.
+        // Relaxed: for the own P this reads the owner's own store, or a store before the lock under which the owner got the P;
+        // otherwise a hint.
         self.forks.load(Relaxed)
     }
 
@@ -303,15 +325,16 @@ impl<H: Host> Sched<H> {
             })
     }
 
-    /// For the ender, which has found a forker asleep: returns `true` if the goroutine for which that forker waits may not be
+    /// For the ender, which has found a forker asleep: returns `true` if the goroutine for which that forker waits might not be
     /// live yet.
     pub(crate) fn jobs_are_starting(&self) -> bool {
         mutant!(EndOverlooksStarting: return false);
-        // Acquire: partner the end of `Starting`. That it began is seen by way of the slot, and the forker's park.
-        self.starting.load(Acquire.unless(EndLooksForStartingRelaxed)) > 0
+        // Acquire: partner the end of `Starting`. The slot, and the forker's park, order the beginning of `Starting` before
+        // this.
+        self.starting_jobs.load(Acquire.unless(EndLooksForStartingRelaxed)) > 0
     }
 
-    /// For models: as `steal_job`, on any thread, which calls `between` between X2 and Y1.
+    /// For models: as `steal_job`, on any thread. Calls `between` between X2 and Y1.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn take_job_and_pause(&self, mut between: impl FnMut()) -> Option<GRef<H>> {
         self.ps.iter().find_map(|p| {
@@ -322,8 +345,9 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// A goroutine that was made of a job, or was one. Returns it if it may run before goroutines of `Low`; else it is queued
-    /// among its own. The caller has found `detours`, and looks there next.
+    /// For a goroutine that was made of a job, or that was one: returns `g` if it may run before `Low` goroutines; otherwise
+    /// queues `g` in its class, and returns `None`. The caller has found `detours`, and looks at the queues of the classes
+    /// next.
     pub(crate) fn unless_lower(&self, g: GRef<H>) -> Option<GRef<H>> {
         mutant!(JobsOfTheLowerGoFirst: return Some(g));
         if self.has_class(g) && g.class() < Priority::Normal {
@@ -333,21 +357,21 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// The runtime ends: records go back to their forkers, goroutines to `queued`.
+    /// Empties all slots as the runtime ends: gives records back to their forkers, and appends goroutines to `queued`.
     pub(crate) fn take_jobs(&self, queued: &mut GList<H>) {
         mutant!(JobsForgottenAtTheEnd: return);
         for p in self.ps.iter() {
             while let Some(entry) = p.jobs.take_oldest() {
                 match entry {
                     Entry::Goroutine(g) => queued.push(g),
-                    // SAFETY: taken out of its slot, and not settled yet.
+                    // SAFETY: the record was taken out of its slot, and is not settled yet.
                     Entry::Job(job) => unsafe { Job::give_back(job) },
                 }
             }
         }
     }
 
-    /// As `spawn`, for a goroutine that the caller's P runs before older ones of its kind (`go_lifo`).
+    /// As `spawn`, for a goroutine that the caller's P runs before older goroutines of `go_lifo`.
     ///
     /// # Errors
     /// As `spawn`.
@@ -367,8 +391,8 @@ impl<H: Host> Sched<H> {
         Ok(g)
     }
 
-    /// S1 to S3: `g` becomes the newest job of the calling M's P; the next goroutine where there is no room; and the last of
-    /// the global queue without a P.
+    /// S1 to S3: `g` becomes the newest job of the calling M's P. If there is no room, `g` becomes the next goroutine of that
+    /// P. If the M has no P, `g` becomes the last of the global queue.
     fn submit_lifo(&self, m: &M<H>, g: GRef<H>) {
         let Some(inside) = m.look_in() else { return self.send(g, Place::Shared) };
         inside.p.owner.touch();

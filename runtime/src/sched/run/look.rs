@@ -3,34 +3,35 @@
 //! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
-//! * *visits*: every 61st goroutine, or as the policy says, is the first of the global queue, if that holds any; and
-//!   where no M waits in the poller the visiting M stands in for the poller: for descriptors, and for the timers of idle
-//!   Ps (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but never
-//!   two in a row. Every [`SHARE_EVERY`]th visit, and one that came early, takes the P's share of the queue instead of
-//!   one, unless a round is on;
-//! * *before each goroutine* at the timers of the M's own P. A goroutine that is due there alone runs at once, like Go's: at
-//!   the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`] goroutines may be such a
-//!   sleeper: else goroutines that sleep for a short time, again and again, would leave no turn to those in the queue. Others
-//!   that are due go to the end of the queue, in their order, and for as many goroutines as are in the queue then no sleeper
-//!   goes first. What becomes due meanwhile only gets a place at the end, so meanwhile the M looks less often: all that
-//!   become due within [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run, are taken together. And while the
-//!   earliest timer is far away the clock is not read for each goroutine: see [`PollSchedule::none_is_due`];
-//! * at looks that read the clock, and after each goroutine of an arrivals' turn, for *arrivals*: goroutines that were readied
-//!   from outside of all Ps, which take turns with the ring (`arrivals.rs`); in the poller, too, if none waits;
+//! * *visits*: every 61st goroutine (or every N-th, by the policy's `tick`) is taken from the head of the global queue, if that
+//!   queue has one. At a visit, if no M waits in the poller, the M also polls, and serves the timers of idle Ps
+//!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but no two visits
+//!   precede successive goroutines. Every [`SHARE_EVERY`]th visit, and each visit that came early, takes the P's share of the
+//!   queue instead of one goroutine, unless a round is on;
+//! * looks *before each goroutine* at the timers of the M's own P. If a single goroutine is due there, that goroutine runs at
+//!   once, as in Go: at the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`]
+//!   goroutines may be such a sleeper: otherwise goroutines that sleep for a short time, again and again, would leave no turn
+//!   to those in the queue. Other goroutines that are due go to the end of the queue, in their order. Until the goroutines that
+//!   were in the queue at that time have run, no sleeper goes first, and a goroutine that becomes due only gets a place at the
+//!   end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
+//!   [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run. While the earliest timer is far away, the M does not
+//!   read the clock for each goroutine: see [`PollSchedule::none_is_due`];
+//! * looks for *arrivals*, goroutines that were readied from outside of all Ps and that take turns with the ring
+//!   (`arrivals.rs`): at each look that reads the clock, and after each goroutine of an arrivals' turn; if no arrival waits,
+//!   also in the poller;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
-//! The clock costs more than a yield, so an M does not read it between looks: there is one comparison a goroutine. A
-//! look that reads the clock computes from the goroutines since the last reading how many fit into the time to the
-//! next, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones pass before the
-//! M notices.
+//! Reading the clock costs more than a yield, so an M does not read it between looks: the price of a goroutine is one
+//! comparison. A look that reads the clock computes, from the number of goroutines since the last reading, how many fit into
+//! the time to the next one, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones run
+//! before the M notices.
 //!
-//! With `GMPDEBUG=helping=0` an M reads no clock for its looks. Then the M does not look around: it helps no other P, and
-//! moves no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns, and no polls besides those of visits; and time
-//! brings no visit forward.
+//! With `GMPDEBUG=helping=0` an M reads no clock for its looks. Then the M does not look around: it helps no other P, and moves
+//! no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns; only visits poll; and time brings no visit forward.
 //!
-//! `models/visits.rs` checks which Ms a visit must wake, `models/poll.rs` that a visit serves timers; `look/tests.rs`
-//! checks the rhythms.
+//! `models/visits.rs` checks which Ms a visit must wake, `models/poll.rs` checks that a visit serves timers, and
+//! `look/tests.rs` checks the rhythms.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -50,26 +51,26 @@ use std::time::Duration;
 /// as most goroutines then stand in the global queue; a batch each time is fair too, but spends much of the time on
 /// moving goroutines.
 const SHARE_EVERY: u32 = 4;
-/// After at most this many goroutines, however short they ran, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
+/// After at most this many goroutines, however short they are, an M reads the clock: often enough for `MAX_VISIT_GAP`, and
 /// seldom enough to cost little.
 const CLOCK_EVERY: u32 = 244;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
 
-/// Of this many goroutines only one may run before those in the queue because its time has come.
+/// At most one in this many goroutines runs before those in the queue because its time has come.
 const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
 
 /// While sleepers that were due stand in the ring, at most [`capacity::TIMERS_EVERY`] goroutines run from one look at the
-/// timers to the next. These goroutines take about this long at most, at the pace of those before. The same bound holds after
-/// a look that found nothing due.
+/// timers to the next. The number is chosen so that these goroutines take at most about this time, if they run for as long as
+/// the ones before them. The same bound holds after a look that found nothing due.
 const TIMERS_GAP: Duration = Duration::from_micros(20);
 
 /// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
 pub(crate) struct PollSchedule {
-    /// After this many goroutines an M looks at the global queue and at the poller although the P has work. By default Go's
-    /// number, for the same purpose as there: a prime, so that visits do not fall into step with a pattern of the program.
+    /// After this many goroutines an M looks at the global queue and at the poller although the P has work. The default is Go's
+    /// number, which is a prime for the same reason: visits should not fall into step with a pattern of the program.
     look_every: u32,
-    /// There is a ring whose goroutines are to give way.
+    /// The policy has rings, whose goroutines give way in rounds.
     has_rounds: bool,
     /// The tick of the next look, of whatever kind.
     next: Cell<u32>,
@@ -77,21 +78,23 @@ pub(crate) struct PollSchedule {
     clock: Cell<u32>,
     /// How many goroutines run from one reading of the clock to the next.
     every: Cell<u32>,
-    /// When the last look around was: its tick, and its time; `None`: not in this lease.
+    /// The last look around: its tick and its time; `None`: not in this lease.
     around: Cell<(u32, Option<Nanos>)>,
-    /// When the last visit was, likewise.
+    /// The last visit, likewise.
     visit: Cell<(u32, Option<Nanos>)>,
-    /// Visits since the last share.
+    /// How many visits in a row have taken one goroutine instead of a share.
     ones: Cell<u32>,
     /// From this tick on a sleeper may go first.
     sleepers: Cell<u32>,
-    /// When sleepers were queued last: the tick, and the time; `None`: not in this lease.
+    /// When sleepers were last queued: the tick and the time; `None`: not in this lease.
     queued: Cell<(u32, Option<Nanos>)>,
-    /// How many goroutines run from there to the next look at the timers: if the ring has as many, and if the ring has more.
+    /// How many goroutines run from there to the next look at the timers: the number bounded by the length of the ring, and the
+    /// number without that bound.
     timers: Cell<(u32, u32)>,
-    /// When a look at the timers found nothing due last: the tick, and the time; `None`: not in this lease.
+    /// When a look at the timers last found nothing due: the tick and the time; `None`: not in this lease.
     looked: Cell<(u32, Option<Nanos>)>,
-    /// From that tick on the clock is not read for so many goroutines, as long as no timer is earlier than this.
+    /// From the tick in `looked` on, the clock is not read for this many goroutines, as long as no timer is earlier than this
+    /// time.
     far: Cell<(u32, Nanos)>,
     pub(crate) round: Round,
     pub(crate) arrivals: Arrivals,
@@ -104,14 +107,15 @@ pub(crate) enum QueueVisit {
     Share,
 }
 
-/// What a look may let go before the goroutines of the own queue.
+/// Which goroutine a look may return, to run before those in the P's queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum First {
-    /// What the look finds.
+    /// Any goroutine that the look finds.
     Any,
-    /// What the look finds, but for arrivals: a sleeper is to go first, or right after the goroutine that was found.
+    /// Any goroutine that the look finds except an arrival: a sleeper is to go first, or right after the goroutine that was
+    /// found.
     NoArrival,
-    /// Nothing: the caller queues what is found.
+    /// None: the caller queues the goroutine that is found.
     Queued,
 }
 
@@ -148,7 +152,7 @@ impl PollSchedule {
         }
     }
 
-    /// Another M has the P, or the same one after a sleep: no time has passed for its goroutines.
+    /// Another M has acquired the P, or the same M after a sleep: for the P's goroutines no time has passed.
     pub(crate) fn begin_lease(&self) {
         self.around.set((self.around.get().0, None));
         self.visit.set((self.visit.get().0, None));
@@ -159,8 +163,8 @@ impl PollSchedule {
         self.round.end();
     }
 
-    /// A goroutine has yielded while there are others in the global queue. `now` returns the tick, and the ends of the
-    /// ring, in which the goroutine is queued already.
+    /// A goroutine has yielded while there are others in the global queue. `now` returns the tick, and the ends of the ring, in
+    /// which the goroutine is already queued.
     #[inline]
     pub(crate) fn note_yield(&self, now: impl FnOnce() -> (u32, (u32, u32))) {
         if !self.round.has_yielded() {
@@ -183,8 +187,9 @@ impl PollSchedule {
         self.around.set((tick, None));
     }
 
-    /// The goroutine of this tick runs in a turn of the arrivals: the clock is read before the next one. The rhythms count
-    /// the ring's goroutines alone: else a turn of the arrivals would bring visits sooner, which keep the ring back, too.
+    /// The goroutine of this tick runs in a turn of the arrivals: the clock is read before the next one. The counters of visits
+    /// and of looks around count the ring's goroutines only: otherwise a turn of the arrivals would bring visits sooner, and
+    /// these would delay the ring, too.
     pub(crate) fn arrival_runs(&self, tick: u32) {
         self.take_time_next(tick);
         self.far.set((0, Nanos::ZERO));
@@ -195,13 +200,13 @@ impl PollSchedule {
         }
     }
 
-    /// The clock is read before the goroutine after that of this tick.
+    /// Makes the M look, and read the clock, before the goroutine that follows that of this tick.
     pub(crate) fn take_time_next(&self, tick: u32) {
         self.look_next(tick);
         self.arrivals.take_time_next();
     }
 
-    /// A look precedes the goroutine after that of this tick, whose tick is returned.
+    /// Makes the M look before the goroutine that follows that of this tick. Returns the tick of that next goroutine.
     fn look_next(&self, tick: u32) -> u32 {
         let soon = tick.wrapping_add(1);
         self.next.set(soon);
@@ -235,7 +240,7 @@ impl PollSchedule {
         tick == self.next.get()
     }
 
-    /// Returns `true` if a goroutine that is due alone is to be the one of this tick.
+    /// Returns `true` if a sleeper that is due alone is to run at this tick.
     pub(crate) fn sleeper_goes_first(&self, tick: u32) -> bool {
         let goes_first = reached(tick, self.sleepers.get());
         if goes_first {
@@ -244,8 +249,8 @@ impl PollSchedule {
         goes_first
     }
 
-    /// Goroutines that are due at this tick, `now`, were queued at the end of a ring of `ring`: no sleeper goes first before
-    /// they have run.
+    /// At this tick, at the time `now`, goroutines that are due were queued at the end of a ring that had `ring` goroutines: no
+    /// sleeper goes first before these have run.
     pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32, now: Nanos) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {
@@ -254,7 +259,8 @@ impl PollSchedule {
         let every = self.timers.get().1;
         let (at, before) = self.queued.replace((tick, Some(now)));
         let every = match before.map(|before| now.saturating_since(before)) {
-            // Too few goroutines to judge by: other heaps were served in the same look, or the ring had few.
+            // Too few goroutines have run to judge by: other heaps were served in the same look, or the ring had few
+            // goroutines.
             _ if tick.wrapping_sub(at) < every => every,
             Some(passed) if passed > TIMERS_GAP => 1,
             Some(passed) if 2 * passed <= TIMERS_GAP => (2 * every).min(capacity::TIMERS_EVERY),
@@ -263,17 +269,17 @@ impl PollSchedule {
         self.timers.set((every.min(ring), every));
     }
 
-    /// Returns `true` if sleepers were queued so few goroutines ago that the timers are not looked at before that of this
-    /// tick.
+    /// Returns `true` if the M does not look at its timers before the goroutine of this tick, because it queued sleepers only a
+    /// few goroutines ago.
     #[inline]
     pub(crate) fn timers_wait(&self, tick: u32) -> bool {
         tick.wrapping_sub(self.queued.get().0) < self.timers.get().0
     }
 
-    /// A look at this tick, `now`, has found nothing due before `earliest`. If the goroutines since the last such look have
-    /// taken less than half of the time that is left, as many of that kind may run before the next look, or twice as many. So
-    /// at a steady pace the clock is read for each goroutine when the time comes near; when goroutines become longer all at
-    /// once, a timer is late by [`capacity::TIMERS_EVERY`] of them at most.
+    /// A look at this tick, at the time `now`, has found nothing due before `earliest`. If the goroutines since the last such
+    /// look took less than half of the time that is left, then as many goroutines, or twice as many, may run before the next
+    /// look. So at a steady pace the M reads the clock for each goroutine when the time comes near; when goroutines become
+    /// longer all at once, a timer is late by at most [`capacity::TIMERS_EVERY`] of the long ones.
     pub(crate) fn none_is_due(&self, tick: u32, now: Nanos, earliest: Nanos) {
         let (at, before) = self.looked.replace((tick, Some(now)));
         let within = (earliest.saturating_since(now) / 2).min(TIMERS_GAP);
@@ -286,15 +292,15 @@ impl PollSchedule {
         self.far.set((every, earliest));
     }
 
-    /// Returns `true` if the clock need not be read for the goroutine of this tick, as `earliest` is far away.
+    /// Returns `true` if the clock need not be read for the goroutine of this tick, because `earliest` is far away.
     #[inline]
     pub(crate) fn timers_are_far(&self, tick: u32, earliest: Nanos) -> bool {
         let (goroutines, known) = self.far.get();
         tick.wrapping_sub(self.looked.get().0) < goroutines && known <= earliest
     }
 
-    /// Returns what a look at a tick that `is_due` has to do, and sets the tick of the next: the ring begins at
-    /// `head`. Without a clock only visits are due.
+    /// Returns what a look at a tick that `is_due` has to do, and sets the tick of the next look. `head` is the beginning of
+    /// the ring. Without a clock only visits are due.
     pub(crate) fn look(&self, tick: u32, head: u32, clock: Option<impl FnOnce() -> Nanos>) -> Due {
         let by_clock = tick == self.clock.get();
         let settles = self.arrivals.take_time();
@@ -307,10 +313,10 @@ impl PollSchedule {
         let to_visit = self.look_every - tick.wrapping_sub(self.visit.get().0);
         let to_clock = self.clock.get().wrapping_sub(tick);
         if reached(tick, self.sleepers.get()) {
-            // Else the sleepers' tick would be ahead again when the ticks have wrapped.
+            // Otherwise the sleepers' tick would be ahead again after the ticks have wrapped.
             self.sleepers.set(tick);
         }
-        // Without a clock the clock's tick is over, and far away.
+        // Without a clock the clock's tick stays in the past, and this difference is large.
         let to_look = to_visit.min(to_clock.max(1));
         self.next
             .set(tick.wrapping_add(self.round.left(head).map_or(to_look, |left| to_look.min(left.max(1)))));
@@ -365,7 +371,8 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl<H: Host> Sched<H> {
-    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those of the own queue, if there is one.
+    /// Makes a look that [`PollSchedule::is_due`]. Returns the goroutine to run before those in the queue of `p`, if there is
+    /// one.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_elsewhere_when_due(
@@ -387,7 +394,7 @@ impl<H: Host> Sched<H> {
         }
         let mut around = due.around.filter(|_| self.ps.len() > 1);
         if let Some(now) = around.filter(|_| arrivals.have_their_turn() && found.is_none()) {
-            // Else arrivals would keep the M from ever looking around.
+            // Otherwise arrivals, which go first at each look, would keep the M from ever looking at another P.
             found = self.help_another(m, p, now);
             around = None;
         }
@@ -397,14 +404,14 @@ impl<H: Host> Sched<H> {
         }
         if arrivals.have_their_turn() {
             p.poll_schedule.arrival_runs(tick);
-        } else if due.now.is_some() && found.is_some() && self.arrivals_wait() {
+        } else if due.now.is_some() && found.is_some() && self.globq_len.has_arrivals() {
             p.poll_schedule.take_time_next(tick);
         }
         match (around, found) {
             (Some(now), None) => self.help_another(m, p, now),
             (Some(_), found @ Some(_)) => {
-                // Else a global queue that is never empty, and a rhythm of a multiple of 61, would keep the M from ever
-                // looking around.
+                // Otherwise a global queue that is never empty, together with looks around at multiples of 61 goroutines, would
+                // keep the M from ever looking around.
                 p.poll_schedule.look_again(tick);
                 found
             }
@@ -418,7 +425,7 @@ impl<H: Host> Sched<H> {
         self.central.lock().idle.has_m()
     }
 
-    /// A visit from the P of `m`, for models.
+    /// For models: makes a visit from the P of `m`.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn visit_now(&self, m: &M<H>) {
         let p = m.p().expect("visit_now: its M holds a P");
@@ -428,13 +435,13 @@ impl<H: Host> Sched<H> {
         );
     }
 
-    /// Two goroutines that ready each other, on every P, would keep the goroutines in the global queue and in the poller
-    /// waiting for ever: a visit ends that.
+    /// Makes a visit. Without visits, pairs of goroutines that ready each other, one pair on every P, would keep the goroutines
+    /// in the global queue and in the poller waiting for ever.
     fn visit_global_queue(&self, m: &M<H>, p: &P<H>, visit: QueueVisit, first: First) -> Option<GRef<H>> {
         if self.nobody_polls() {
             let found = self.poll_now(&m.local);
-            // Not before those that have waited longer: a server with more connections than the ring has room for would
-            // serve the same ones again and again.
+            // The found goroutines do not go before those that have waited longer: a server with more connections than
+            // the ring has room for would serve the same ones again and again.
             if self.arrive_globally(p) {
                 mutant!(VisitQueuesInSilence: let found = { self.globrunqput(found); crate::g::list::GList::new() });
                 self.inject(found);
@@ -444,8 +451,8 @@ impl<H: Host> Sched<H> {
         }
         unless!(VisitLeavesTimers, self.run_unserved_timers(m));
         self.queue_oldest_job(p);
-        if first == First::Queued && self.config.has_one_queue {
-            // There is no ring: the first of the queue would become its last.
+        if first == First::Queued && self.config.policy.has_one_queue() {
+            // There is no ring: the caller would put the first of the queue back as its last.
             return None;
         }
         let arrivals_too = !self.has_own_ring(p);
@@ -454,8 +461,8 @@ impl<H: Host> Sched<H> {
             QueueVisit::Share => self.globrunqget(p, arrivals_too),
         };
         if first.is_some() && !p.runq.is_empty() {
-            // No M was woken for a single goroutine that a timer or the poller has just put into the ring, as it was to be run
-            // at once.
+            // No M was woken for a single goroutine that a timer or the poller has just put into the ring, because this M was
+            // to run that goroutine at once.
             mutant!(TurnWakesNobody: return first);
             self.wakep();
         }

@@ -1,43 +1,44 @@
 //! Mailboxes: goroutines that are to run on a certain P, because their data lies in the cache of the core under it.
 //!
-//! *The problem.* A spawner names a P ([`Affinity`](crate::Affinity)), whose owner is to run the goroutine before it
-//! looks for work elsewhere. But the owner may be busy for long, or the P idle; then other Ms are to run the goroutine,
-//! and no M may sleep beside it.
+//! *The problem.* A spawner names a P ([`Affinity`](crate::Affinity)), whose owner is to run the goroutine before the owner
+//! looks for work elsewhere. But the owner might be busy for long, or the P might be idle; then other Ms have to run the
+//! goroutine, and no M may sleep while the goroutine waits.
 //!
-//! *The obvious way*, oneTBB's, has the goroutine in two queues, the spawner's own and the mailbox, and a claim that one of the
-//! two takers wins; the loser finds an empty hull. That costs a word of each goroutine, a look of each owner, and one more
-//! queue in every place that looks for the last time before it sleeps.
+//! *The obvious way*, oneTBB's, puts the goroutine into two queues, the spawner's own and the mailbox. The two takers compete
+//! for a claim, and the loser finds an empty proxy. That costs a word in each goroutine, a look by each owner, and one more
+//! queue to check wherever an M looks for the last time before it sleeps.
 //!
-//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock,
-//! counted by its `is_empty`, and in the word that is read anyway before that lock is taken. So a program without hints
-//! pays nothing, and what is proved of the global queue is proved of a mailbox: an M that goes idle looks there in the
-//! critical section of I1 (`spin.rs`), the monitor retakes Ps for what stands there, the judge of a deadlock counts it.
+//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock, counted by
+//! its `is_empty`, and in the word that an M reads anyway before it takes that lock. So a program without hints pays nothing,
+//! and each proof about the global queue covers the mailboxes: an M that goes idle looks there in the critical section of I1
+//! (`spin.rs`), the monitor retakes Ps for goroutines that stand there, and the judge of a deadlock counts them.
 //!
 //! | taker | of which mail | when |
 //! | --- | --- | --- |
-//! | an owner | its own, the oldest | its ring is empty, or at a visit; before what else stands in the global queue, but after [`IN_A_ROW`] of its own one of those |
-//! | a summoned M | | of the idle Ps it takes one that has mail |
-//! | an M that has found nothing in its queue, in the global one, and in the rings of others | of the next P in number | after a moment in which the owner may come ([`ROUNDS`]) |
+//! | an owner | its own, the oldest | its ring is empty, or at a visit; before the rest of the global queue; but after [`IN_A_ROW`] mailed goroutines, one of that rest |
+//! | a summoned M | | it takes an idle P that has mail, if there is one |
+//! | an M that has found nothing in its queue, in the global queue, and in the rings of others | of the next P in number | after a moment in which the owner can come ([`ROUNDS`]) |
 //! | `set_procs`, for a P that is surplus from then on | all of it goes to the end of the global queue | in the section that changes the number |
-//! | a thread that finds no M for an idle P, at `max_threads` | of all idle Ps, as `set_procs` does | in the section that has looked for an M |
-//! | the ender | all | when it takes what is queued |
+//! | a thread that finds no M for an idle P, at `max_threads` or after a refused thread | of all idle Ps, as `set_procs` does | in the section that has looked for an M |
+//! | the ender | all | when it takes the queued goroutines |
 //!
-//! *A thief is polite, and not for long.* The owner of a mailbox may be on its way, from a futex or from the goroutine before:
-//! a few microseconds of waiting spare the move of the data. A P whose owner does not come loses its mail one by one.
+//! *A thief waits a moment first.* The owner of a mailbox might be about to look: it is being woken, or is finishing a
+//! goroutine. A few microseconds of waiting can save moving the data to another core. A P whose owner does not come loses its
+//! mail, one goroutine at a time.
 //!
 //! *A hint for a goroutine that lives* ([`JoinHandle::set_affinity`](crate::JoinHandle::set_affinity)) is in the G
-//! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as
-//! any other. Elsewhere its submitter takes the detour that leads a goroutine of a class into the global queue
-//! (`classes.rs`, which argues why no wake-up is lost there), and `GlobalQueue::push` puts it into the mailbox. So it
-//! stands in one place, as ever, and the taker that has it out of that place, under the lock, has claimed it. An M that
-//! mails a goroutine which has just yielded to that M, or which that M has found in the poller, wakes another M, although
-//! it could run the goroutine itself: the addressee is to have the first chance.
+//! (`g/class.rs`), and counts wherever the goroutine is queued. On the P that the hint names the goroutine is queued as any
+//! other. On any other P, or on a thread without a P, `detours` send the goroutine into the global queue, like a goroutine of a
+//! class; `classes.rs` argues why no wake-up is lost there. `GlobalQueue::push` puts the goroutine into the mailbox. So the
+//! goroutine is in one queue only, and the M that takes it out of there, under the lock, has it alone. An M might mail a
+//! goroutine that has just yielded on this M, or that this M has found in the poller. Then this M wakes another M, although it
+//! could run the goroutine itself: the named P is to have the first chance.
 //!
-//! Invariants: only Ps that are in use, those with a number below `Central::procs`, have mail: the section that makes a P
-//! surplus moves its mail, and from then on hints that name the P mean nothing (`hinted`). A goroutine that is bound to an M
-//! (`threads/locked.rs`) is not mailed: the finder of that M would have to look in one more place.
+//! Invariants: only Ps in use, those with a number below `Central::procs`, have mail: the section that makes a P surplus moves
+//! its mail, and from then on hints that name the P are ignored (`hinted`). A goroutine that is bound to an M
+//! (`threads/locked.rs`) is not mailed: `rescue` would have to look for it in one more place.
 //!
-//! Checked by `models/mail.rs`; the order by the tests below.
+//! Checked by `models/mail.rs`. The tests below check the order.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -45,34 +46,35 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Relaxed, capacity, event, pause};
 use crate::sched::run::classes::BY_HINT;
+use crate::sched::run::gqueue::GQueue;
 use crate::sched::{Central, Sched};
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// After so many mailed goroutines an owner takes one that is for all: else a goroutine that mails others to its own P, each of
-/// which does the same, would keep the rest of the global queue waiting for ever.
+/// After this many mailed goroutines an owner takes one that any P may run: otherwise a goroutine that mails others to its own
+/// P, each of which does the same, would keep the rest of the global queue waiting for ever.
 const IN_A_ROW: u32 = 4;
 /// An empty mailbox keeps memory for at most this many goroutines.
 const KEPT: usize = 1 << 12;
-/// How many goroutines of the mail are looked through for one of them, under the lock: as many as a ring has.
+/// How many goroutines of the mail `take_this` looks through, under the lock: as many as a ring has.
 const LOOKED_THROUGH: usize = capacity::RUNQ as usize;
-/// So often a thief looks whether the mail was taken, before it takes some.
+/// How often a thief looks whether another M has taken the mail, before it takes some.
 const ROUNDS: usize = capacity::MAIL_ROUNDS;
 /// Pauses between two such looks, of less than a microsecond each.
 const PAUSES: u32 = 1;
 
-/// The mail of all Ps. Under the scheduler's lock, in the global queue.
+/// The mail of all Ps. Under the central lock, in the global queue.
 pub(crate) struct Mail<H: Host> {
-    /// By the number of the P; there are as many as were needed.
+    /// By the number of the P; as many as were needed so far.
     boxes: Vec<Mailbox<H>>,
     len: usize,
-    /// Hints that name a P with a number below this are heeded: none before one was given, nor under a policy with one queue.
+    /// Only hints that name a P with a number below this are heeded. Zero before the first hint is given, and under a policy
+    /// with one queue.
     hinted: u32,
 }
 
 struct Mailbox<H: Host> {
-    gs: VecDeque<GRef<H>>,
-    /// How many the owner has taken since it took one that is for all.
+    gs: GQueue<H, KEPT>,
+    /// How many mailed goroutines the owner has taken since it took one that any P may run.
     row: u32,
 }
 
@@ -99,19 +101,19 @@ impl<H: Host> Mail<H> {
         self.hinted != 0
     }
 
-    /// A goroutine is about to be given a hint, and there are so many Ps.
+    /// From now on heeds hints that name one of the first `ps` Ps. Called before a goroutine is first given a hint.
     fn heed_hints(&mut self, ps: u32) {
         self.hinted = ps;
     }
 
-    /// There are so many Ps from now on.
+    /// Notes that there are `ps` Ps from now on.
     pub(crate) fn resize(&mut self, ps: u32) {
         if self.heeds_hints() {
             self.hinted = ps;
         }
     }
 
-    /// Appends a G that stands in no queue to the mailbox that its hint names. Returns `false` if there is none.
+    /// Appends a G that stands in no queue to the mailbox that its hint names. Returns `false` if there is no such mailbox.
     #[cold]
     pub(crate) fn put_by_hint(&mut self, g: GRef<H>) -> bool {
         let Some(p) = g.hint().filter(|&p| p < self.hinted && !g.ties.is_bound()) else { return false };
@@ -121,17 +123,16 @@ impl<H: Host> Mail<H> {
 
     /// Appends a G that stands in no queue.
     pub(crate) fn put(&mut self, p: u32, g: GRef<H>) {
-        g.place.touch();
         let p = p as usize;
         if self.boxes.len() <= p {
-            self.boxes.resize_with(p + 1, || Mailbox { gs: VecDeque::new(), row: 0 });
+            self.boxes.resize_with(p + 1, || Mailbox { gs: GQueue::new(), row: 0 });
         }
-        self.boxes[p].gs.push_back(g);
+        self.boxes[p].gs.push(g);
         self.len += 1;
     }
 
-    /// Takes the oldest goroutine for P number `p`, for its owner. `None` if there is none; or, once in a while, if goroutines
-    /// that are for all wait, to let one of those go first.
+    /// Takes the oldest goroutine for P number `p`, for its owner. Returns `None` if there is none. Also returns `None` after
+    /// [`IN_A_ROW`] mailed goroutines if goroutines that any P may run wait: then one of those goes first.
     pub(crate) fn take_in_turn(&mut self, p: u32, others_wait: bool) -> Option<GRef<H>> {
         let of_p = self.boxes.get_mut(p as usize)?;
         if others_wait && of_p.row >= IN_A_ROW {
@@ -144,42 +145,34 @@ impl<H: Host> Mail<H> {
         Some(g)
     }
 
-    /// Takes the oldest for P number `p`, or, if there is none, for another one.
+    /// Takes the oldest goroutine for P number `p`, or, if there is none, for the next P that has mail.
     fn take_from(&mut self, p: u32) -> Option<GRef<H>> {
         let count = self.boxes.len();
         (0..count).find_map(|step| self.take((p as usize + step) % count))
     }
 
     fn take(&mut self, p: usize) -> Option<GRef<H>> {
-        let gs = &mut self.boxes[p].gs;
-        let g = gs.pop_front()?;
-        g.place.touch();
-        if gs.is_empty() && gs.capacity() > KEPT {
-            *gs = VecDeque::new();
-        }
+        let g = self.boxes[p].gs.pop()?;
         self.len -= 1;
         Some(g)
     }
 
-    /// Takes this one out of the mail for P number `p`, if it stands there among the first.
+    /// Takes the goroutine for which `is_it` returns `true` out of the mail for P number `p`, if it stands among the first
+    /// there.
     fn take_this(&mut self, p: u32, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
-        let gs = &mut self.boxes.get_mut(p as usize)?.gs;
-        let at = gs.iter().take(LOOKED_THROUGH).position(|&g| is_it(g))?;
-        let g = gs.remove(at)?;
-        g.place.touch();
+        let g = self.boxes.get_mut(p as usize)?.gs.take_this(LOOKED_THROUGH, is_it)?;
         self.len -= 1;
         Some(g)
     }
 
-    /// Takes all there is for P number `p`.
-    fn take_all(&mut self, p: u32) -> VecDeque<GRef<H>> {
-        let gone =
-            self.boxes.get_mut(p as usize).map(|of_p| std::mem::take(&mut of_p.gs)).unwrap_or_default();
+    /// Takes all mail for P number `p`.
+    fn take_all(&mut self, p: u32) -> GQueue<H, KEPT> {
+        let gone = self.boxes.get_mut(p as usize).map_or_else(GQueue::new, |of_p| of_p.gs.take_all());
         self.len -= gone.len();
         gone
     }
 
-    /// Takes what there is for the Ps from number `p` on, in the order of their numbers.
+    /// Takes all mail for the Ps from number `p` on, in the order of their numbers.
     pub(crate) fn take_beyond(&mut self, p: u32) -> Vec<GRef<H>> {
         let first = (p as usize).min(self.boxes.len());
         let gone: Vec<_> = self.boxes.drain(first..).flat_map(|mailbox| mailbox.gs).collect();
@@ -189,13 +182,13 @@ impl<H: Host> Mail<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// Goroutines that live have hints from now on. Any thread, before the first is given one.
+    /// Heeds the hints of live goroutines from now on. Any thread calls this before it first gives a goroutine a hint.
     pub(crate) fn use_hints(&self) {
-        if self.detours.get() & BY_HINT != 0 || self.config.has_one_queue {
+        if self.detours.get() & BY_HINT != 0 || self.config.policy.has_one_queue() {
             return;
         }
         let mut central = self.central.lock();
-        // At the end nothing is mailed any more.
+        // At the end of the runtime no goroutine is mailed any more.
         if !self.is_stopping() {
             let procs = central.procs;
             central.globq.mail.heed_hints(procs);
@@ -203,7 +196,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if `g` has a hint that names another P in use than `p`. For a caller that has `g` in hand, and has found
+    /// Returns `true` if `g` has a hint that names a P in use other than `p`. For a caller that alone has `g`, and has found
     /// `detours`.
     pub(crate) fn is_away(&self, p: Option<&P<H>>, g: GRef<H>) -> bool {
         // Relaxed: a hint. The mailbox is chosen under the lock.
@@ -211,23 +204,17 @@ impl<H: Host> Sched<H> {
         self.detours.get() & BY_HINT != 0 && g.hint().is_some_and(in_use) && !g.ties.is_bound()
     }
 
-    /// Returns `true` if there is mail, for any P. A hint, without the lock.
-    #[inline]
-    pub(crate) fn mail_waits(&self) -> bool {
-        self.globq_len.counts_mail()
-    }
-
     /// For the owner of `p`, which has found nothing in any ring: takes the oldest of a mailbox.
     #[cold]
     #[inline(never)]
     pub(crate) fn steal_mail(&self, p: &P<H>) -> Option<GRef<H>> {
         for () in std::iter::repeat_n((), ROUNDS) {
-            if !self.mail_waits() || self.globrunq_len() > 0 || self.arrivals_wait() {
+            if !self.globq_len.has_mail() || self.globq_len.for_all() > 0 || self.globq_len.has_arrivals() {
                 return None;
             }
             (0..PAUSES).for_each(|_| pause());
         }
-        if !self.mail_waits() {
+        if !self.globq_len.has_mail() {
             return None;
         }
         mutant!(MailNeverStolen: return None);
@@ -241,7 +228,7 @@ impl<H: Host> Sched<H> {
         found
     }
 
-    /// Takes an idle P that has mail; else the preferred one, or any other.
+    /// Takes an idle P that has mail; else the wanted P if it is idle, or any other idle P.
     pub(crate) fn addressee_or(
         &self,
         central: &mut Central<H>,
@@ -260,8 +247,8 @@ impl<H: Host> Sched<H> {
         central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
     }
 
-    /// There is no M for an idle P: the mail of all idle Ps goes to the end of the global queue. Else the mail would wait for
-    /// an M that has nothing else to do, beside goroutines that are always ready.
+    /// Moves the mail of all idle Ps to the end of the global queue, because there is no M for an idle P. Otherwise the mail
+    /// would wait for an M that has nothing else to do, beside goroutines that are always ready.
     pub(crate) fn forward_mail_of_the_idle(&self, central: &mut Central<H>) {
         if central.globq.mail.is_empty() {
             return;
@@ -275,9 +262,9 @@ impl<H: Host> Sched<H> {
         self.publish_len(central);
     }
 
-    /// For the owner of `p`: takes this goroutine out of its mailbox.
+    /// For the owner of `p`: takes the goroutine for which `is_it` returns `true` out of its mailbox.
     pub(crate) fn take_mailed(&self, p: &P<H>, is_it: impl Fn(GRef<H>) -> bool) -> Option<GRef<H>> {
-        if !self.mail_waits() {
+        if !self.globq_len.has_mail() {
             return None;
         }
         let mut central = self.central.lock();
@@ -350,7 +337,7 @@ mod tests {
         assert_eq!((numbers(&gs, mail.take_beyond(0)), mail.len()), (vec![3], 0));
     }
 
-    /// Fails when goroutines that mail others to their own P leave no turn to goroutines that are for all.
+    /// Fails when goroutines that mail others to their own P leave no turn to goroutines that any P may run.
     #[test]
     fn now_and_then_one_that_is_for_all_goes_first() {
         let gs: [G<Active>; 12] = std::array::from_fn(|_| G::new());

@@ -1,32 +1,32 @@
 //! Naps: a thief whose last thefts kept it busy for less than 100 µs waits before it looks for the next one.
 //!
 //! *The problem.* Goroutines that pass small messages to each other are readied, run and park again within microseconds. At
-//! nearly every moment one of them stands in the ring of the P on which they run, and so a thief that has nothing to do finds
-//! one there. It takes half of them, runs them for some microseconds, and has nothing to do again. From then on the lines of
-//! their channels go from core to core with each message, and the channels' locks are held on the other core: two Ps take
-//! longer than one for the same messages.
+//! nearly every moment one of them is in the ring of the P on which they run, so a thief finds one there. The thief takes half
+//! of that ring, runs the goroutines for some microseconds, and is without work again. From then on the cache lines of their
+//! channels go from core to core with each message, and their locks are contended: two Ps take longer than one for the same
+//! messages.
 //!
-//! *The obvious way* is to leave alone what has stood in a ring for microseconds only. But no goroutine knows since when it
-//! stands there (`help.rs`), and goroutines that compute for a millisecond would wait for that time, too.
+//! *The obvious way* is not to steal a goroutine that has been in a ring for only some microseconds. But a goroutine does not
+//! record when it was queued (`help.rs`), and goroutines that compute for a millisecond would wait for those microseconds, too.
 //!
-//! *Here* a thief judges by what became of its last theft. If the theft kept it busy for less than [`SHORT`], then it naps
-//! before it looks again, the longer the more such thefts it has made in a row, up to [`LONGEST`]. A theft that kept it
-//! busy for longer, or a time of [`APART`] without a theft, ends the row. So a goroutine that computes is taken at once, or
-//! after one nap; those that exchange messages stay where they are for most of the time. (In Go a thief that sees nothing
-//! but `runnext` sleeps for 3 µs, which Linux makes some 60, and counts as spinning meanwhile: goroutines that exchange
-//! messages stay together by that, too, and no submitter wakes another M.)
+//! *Here* a thief judges by its last theft. If the theft kept the thief busy for less than [`SHORT`], the thief naps before it
+//! looks again. Each further such theft in a row doubles the nap, up to [`LONGEST`]. A theft that kept the thief busy for
+//! longer, or a time of [`APART`] without a theft, ends the row. So a thief takes a goroutine that computes for long at once,
+//! or after one nap; goroutines that exchange messages stay where they are for most of the time. (In Go a thief that sees
+//! nothing but `runnext` sleeps for 3 µs, which Linux turns into some 60, and counts as spinning meanwhile: that, too, keeps
+//! goroutines that exchange messages together, and no submitter wakes another M.)
 //!
-//! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P
-//! idle wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do, as each holder of a P looks at every queue
-//! before it sleeps; and this M does so after the nap. The M looks first at its own timers, and at every queue that is no
-//! ring: so a goroutine that was submitted meanwhile has waited for the nap, and not for what is stolen next. A nap ends
-//! before the first timer that this M would have to serve. No M begins a nap while it is the M that has to poll, nor
-//! while there are jobs (`jobs.rs`), mail, or goroutines of classes, or the runtime ends; what comes during the nap waits
-//! for its end.
+//! *What a nap delays.* An M that naps holds its P, and does not count as spinning. So a submitter that finds another P idle
+//! wakes another M. If no P is idle, S3 of `wake.rs` has nothing to do: each holder of a P looks at every queue before it
+//! sleeps, and an M that naps looks after the nap. After the nap the M looks first at its own timers, and then at the global
+//! queue, the mailboxes and the queues of the classes: so a goroutine that was submitted there meanwhile waits for the nap
+//! only, and not for the goroutines that the M steals next. A nap ends before the first timer that this M would have to serve.
+//! No M begins a nap while a descriptor is watched but no M waits in the poller, while there are jobs (`jobs.rs`), mail, or
+//! goroutines of classes, or when the runtime ends. Work that comes during a nap waits for its end.
 //!
-//! `GMPDEBUG=naps=0` switches naps off; `docs/performance.md` has figures.
+//! `GMPDEBUG=naps=0` switches naps off; `docs/experiments.md` has figures.
 //!
-//! A nap changes when an M looks, and nothing else: no model needs to know of it, and in a model there is none.
+//! A nap changes only when an M looks: so no model needs to know of naps, and there are none in models.
 
 use crate::host::Host;
 use crate::m::M;
@@ -38,23 +38,24 @@ use gmp_timers::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A theft that keeps the thief busy for less is a short one.
+/// A theft that keeps the thief busy for less than this is short.
 const SHORT: Duration = Duration::from_micros(100);
-/// Short thefts that are further apart are not in a row.
+/// Short thefts that are further apart than this are not in a row.
 const APART: Duration = Duration::from_millis(1);
 /// The first nap. The next one is twice as long, and so on.
 const FIRST: Duration = Duration::from_micros(2);
 /// How long a nap is at most.
 const LONGEST: Duration = Duration::from_micros(16);
-/// A shorter nap is spent awake: a sleep is four system calls (`host/native/slack.rs`), and the kernel's way to another thread.
+/// In a shorter nap the thread does not sleep but pauses: a sleep takes four system calls (`host/native/slack.rs`) and two
+/// thread switches.
 const ASLEEP: Duration = Duration::from_micros(10);
 
-/// What an M knows of its thefts. The M's own.
+/// What an M knows of its thefts. Only the M itself uses this.
 pub(crate) struct Thefts {
-    /// When the last one was, unless it was judged.
+    /// When the last theft was; `None` if `judge` has taken it already.
     last: Cell<Option<Nanos>>,
     judged: Cell<Nanos>,
-    /// How many short ones there were in a row.
+    /// How many short thefts there were in a row.
     short: Cell<u32>,
     #[cfg(test)]
     naps: AtomicU32,
@@ -95,14 +96,14 @@ impl Thefts {
 }
 
 impl<H: Host> Sched<H> {
-    /// `m` has taken goroutines from another P. Where no M naps nothing is noted, and so nothing is ever judged.
+    /// Notes that `m` has taken goroutines from another P. If naps are off, nothing is noted, and so no theft is ever judged.
     pub(super) fn note_theft(&self, m: &M<H>) {
         if capacity::NAPS && self.config.knobs.naps {
             m.thefts.note(H::now());
         }
     }
 
-    /// For an M that has found nothing for `p` and may look for what it can steal. Returns `true` if it has napped.
+    /// For an M that has found nothing for `p` and is about to steal. Returns `true` if the M has napped.
     pub(super) fn nap_after_short_thefts(&self, m: &M<H>, p: &P<H>) -> bool {
         m.thefts.is_to_be_judged() && self.nap(m, p)
     }
@@ -115,7 +116,7 @@ impl<H: Host> Sched<H> {
         }
         let now = H::now();
         let Some(nap) = m.thefts.judge(now) else { return false };
-        // Relaxed: a hint. Without an M in the poller the timers of all heaps are served by those that look for work.
+        // Relaxed: a hint. Without an M in the poller the Ms that look for work serve the timers of all heaps.
         let nobody = self.poll_until.load(Relaxed) == NO_POLLER;
         let first = if nobody { self.earliest_timer() } else { p.timers.earliest() };
         let nap = first.map_or(nap, |due| due.saturating_since(now).min(nap));
@@ -123,7 +124,7 @@ impl<H: Host> Sched<H> {
         #[cfg(test)]
         m.thefts.naps.fetch_add(1, Relaxed);
         if nap >= ASLEEP {
-            // A sleep that is never woken.
+            // A sleep that no waker ends.
             H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(nap));
         } else {
             while H::now().saturating_since(now) < nap {
@@ -133,10 +134,10 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Returns `true` if the owner of `p` has to look elsewhere than at rings. The owner finds all of that on its way to giving
-    /// up, and as it gives up. A hint.
+    /// Returns `true` if the owner of `p` has to look elsewhere than at rings. The owner finds all of this work before it idles
+    /// the P, or at I1. A hint.
     pub(super) fn waits_elsewhere(&self, p: &P<H>) -> bool {
-        self.is_called(p) || !self.globrunq_is_empty() || self.waiting_classes.any() || self.is_stopping()
+        self.is_called(p) || !self.globq_len.is_zero() || self.waiting_classes.any() || self.is_stopping()
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
     use crate::host::Active;
     use crate::{Runtime, go};
 
-    /// Fails where short thefts in a row do not make naps longer up to the limit, or a long one, or a time without one, does
+    /// Fails if short thefts in a row do not make naps longer up to the limit, or if a long theft, or a time without one, does
     /// not end the row.
     #[test]
     fn naps_grow_with_short_thefts_in_a_row() {
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(steal_for(SHORT / 2, APART), Some(FIRST));
     }
 
-    /// Fails where an M naps that has stolen nothing since the last look.
+    /// Fails if an M naps that has stolen nothing since the last look.
     #[test]
     fn no_nap_without_a_theft() {
         let (thefts, clock) = (Thefts::new(), Nanos::from_nanos(1_000_000));
@@ -185,7 +186,7 @@ mod tests {
         ms.iter().map(|m: &&M<Active>| m.thefts.naps.load(Relaxed)).sum()
     }
 
-    /// Callers that ask an owner, on two Ps: fails by no end where no thief ever naps.
+    /// Callers that ask an owner, on two Ps. Never ends if no thief ever naps.
     #[test]
     fn thieves_of_goroutines_that_exchange_messages_nap() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

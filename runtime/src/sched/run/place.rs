@@ -1,18 +1,17 @@
-//! Where a new goroutine stands: what the verbs of a spawn choose between.
+//! Where a new goroutine stands: the places between which the spawning functions choose.
 //!
-//! | place | asked for by | when the goroutine runs |
+//! | place | chosen by | when the goroutine runs |
 //! | --- | --- | --- |
 //! | `Next` | `go` | next on the spawner's P, within the spawner's time slice |
-//! | `Shared` | `go_fair`, and every spawn of a thread that has no P | when the goroutines that stood in the global queue before have run |
-//! | `Mail` | `Builder::affinity` | when the P that is named has an empty ring: `mail.rs` |
+//! | `Shared` | `go_fair`, and any spawn without a P | after the goroutines that already stood in the global queue |
+//! | `Mail` | `Builder::affinity` | when the named P has an empty ring: `mail.rs` |
 //! | `Line` | `Builder::priority`, `Context::with_priority` | when no goroutine of a higher class waits: `classes.rs` |
 //!
 //! A new place is one more variant, and one more arm of [`put_at`](Sched::put_at) or [`submit_at`](Sched::submit_at).
 //!
-//! *`Shared` needs no protocol of its own.* S1 is under the scheduler's lock, as for a thread that is no M, and S2 and S3
-//! follow (`wake.rs`). A busy M comes to the global queue at its visits; from an M that does not come back, because its
-//! goroutine neither parks nor yields, the monitor takes the P for the goroutines that stand there, after a time slice
-//! (`threads/retake.rs`).
+//! *`Shared` needs no protocol of its own.* S1 is under the central lock, as for a thread that is no M, and S2 and S3 follow
+//! (`wake.rs`). A busy M comes to the global queue at its visits. If an M does not come back because its goroutine neither
+//! parks nor yields, the monitor takes the P after a time slice, for the goroutines that stand there (`threads/retake.rs`).
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -36,13 +35,6 @@ pub(crate) enum Place {
     Line(Priority),
 }
 
-impl Place {
-    /// Where a goroutine of this class stands for which no other place is asked.
-    pub(crate) fn of(class: Priority) -> Self {
-        if class == Priority::Normal { Place::Next } else { Place::Line(class) }
-    }
-}
-
 impl<H: Host> Sched<H> {
     /// S1 to S3 for `g`, which was just made, on the thread of `m`, one of this scheduler's Ms.
     #[inline(always)]
@@ -53,7 +45,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `send`, on the thread of `m`, whose P may have its arrivals' turn.
+    /// As `send`, on the thread of `m`, on whose P the arrivals might have their turn.
     #[cold]
     #[inline(never)]
     fn send_from(&self, m: &M<H>, g: GRef<H>, place: Place) {
@@ -77,12 +69,12 @@ impl<H: Host> Sched<H> {
         self.wakep();
     }
 
-    /// S1 of a submission that goes through the lock. The caller wakes an M, after the lock. Where the policy has one queue
-    /// alone there are no mailboxes.
+    /// S1 of a submission that goes through the lock. The caller wakes an M, after the lock. Under a policy with one queue
+    /// there are no mailboxes.
     pub(crate) fn put_at(&self, central: &mut Central<H>, g: GRef<H>, place: Place) {
         event(format_args!("queues {g:?} globally: {place:?}"));
         match place {
-            Place::Mail(p) if p < central.procs && !self.config.has_one_queue => {
+            Place::Mail(p) if p < central.procs && !self.config.policy.has_one_queue() => {
                 central.globq.mail.put(p, g);
             }
             Place::Line(class) => {

@@ -1,4 +1,4 @@
-//! An M's life: find a goroutine, run it until it gives the M back, do what the goroutine asks for.
+//! An M's loop: find a goroutine, run the goroutine until it gives the M back, do what it asks for.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -10,23 +10,24 @@ use crate::sched::park::{Said, Seldom, Yield};
 use crate::sched::run::classes::Heeded;
 use crate::sched::run::globq::Dice;
 use crate::sched::run::look::First;
+use crate::sched::threads::mexit::Whose;
 use crate::wait::status::Run;
 
 impl<H: Host> Sched<H> {
     /// The body of an M's thread. Returns when the M, or the runtime, ends.
     pub(crate) fn mstart(&self, m: &M<H>) {
         self.begin_where_the_runtime_was_built(m);
-        // The user's code, on what is no M yet: `runtime/thread_start.rs`.
+        // The user's code, on a thread that is not an M yet: `runtime/thread_start.rs`.
         let guards = self.thread_starts.get().call_on_m::<H>();
         if let Some(seed) = self.config.policy.seed() {
-            // The same on each M: which one comes for the only P may depend on time.
+            // The same seed on each M: timing can decide which M gets the only P.
             H::seed_random(Dice::new(seed).next() as u32 | 1);
         }
         self.serve(m);
-        self.mexit(m, Some(guards));
+        self.mexit(m, Whose::Runtime(guards));
     }
 
-    /// The M's loop. A function of its own: nothing of `mstart` that would have to be dropped lives beside it.
+    /// The M's loop. A function of its own, so that no value of `mstart` that has to be dropped is live during the loop.
     #[inline(never)]
     fn serve(&self, m: &M<H>) {
         M::set_current(Some(m));
@@ -38,7 +39,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns the next goroutine for this M, which sleeps until there is one; `None` if the M, or the runtime, ends.
+    /// Returns the next goroutine for this M. The M sleeps until there is one. Returns `None` if the M, or the runtime, ends.
     #[doc(alias = "findRunnable")]
     fn find_runnable(&self, m: &M<H>) -> Option<GRef<H>> {
         loop {
@@ -71,12 +72,12 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns the goroutine of this tick, if one goes before those in the queue of `p`.
+    /// Returns the goroutine that runs at this tick before those in the queue of `p`, if there is one.
     #[inline(never)]
     pub(super) fn look_before_the_queue(&self, m: &M<H>, p: &P<H>, tick: u32) -> Option<GRef<H>> {
         let sleeper = self.run_own_timers(m, p, tick);
         let due = p.poll_schedule.is_due(tick);
-        // An arrival would put the sleeper off to the ring's end.
+        // An arrival that went first would send the sleeper to the ring's end.
         let first = if sleeper.is_none() { First::Any } else { First::NoArrival };
         let found = if due { self.look_elsewhere_when_due(m, p, tick, first) } else { None };
         match sleeper {
@@ -85,8 +86,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Decides what goes before the queue of `p`: `found` goes before `sleeper`, or, if `found` is `None`, `sleeper`
-    /// before the queue.
+    /// Decides which goroutine runs before the queue of `p`: `found`, if there is one, and then `sleeper` goes to the ring's
+    /// end; otherwise `sleeper`.
     #[cold]
     fn put_off_the_queue(&self, p: &P<H>, sleeper: GRef<H>, found: Option<GRef<H>>) -> GRef<H> {
         let first = match found {
@@ -100,8 +101,8 @@ impl<H: Host> Sched<H> {
             }
             None => sleeper,
         };
-        // A goroutine that has yielded, or that the look elsewhere has put into the ring, was to be run at once if it stood
-        // there alone, so no M was woken for it.
+        // After a yield or a look elsewhere no M was woken for a goroutine that was alone in the ring, because this M was to
+        // run that goroutine at once. Now another goroutine goes first.
         if self.others_wait(p) {
             mutant!(SleeperWakesNobody: return first);
             self.wakep();
@@ -109,7 +110,7 @@ impl<H: Host> Sched<H> {
         first
     }
 
-    /// For an M that has no P, or a surplus one: takes another P, or waits for one.
+    /// For an M that has no P, or a surplus P: takes another P, or waits for one.
     #[cold]
     #[inline(never)]
     pub(super) fn change_p(&self, m: &M<H>) -> Heeded<H> {
@@ -119,15 +120,15 @@ impl<H: Host> Sched<H> {
         match m.p() {
             Some(_) => self.leave_surplus(m),
             None if m.ends.get() => return Heeded::Ends,
-            None if m.spinning.get() => self.come_for_p(m),
+            None if m.spinning.own() => self.come_for_p(m),
             None => return self.stopm(m),
         }
         Heeded::LooksAgain
     }
 
-    /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by the one that ran last, and
-    /// goes on within that goroutine's time slice: two goroutines that wake each other keep the P, and their data stays in
-    /// that core's cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
+    /// Returns the first goroutine of the P's own queue. The goroutine in `runnext` was readied by a goroutine that ran on this
+    /// P, and runs within the present time slice: two goroutines that wake each other keep the P, and their data stays in that
+    /// core's cache. When the slice has ended, the goroutine in `runnext` goes to the end of the ring like any other.
     #[inline]
     pub(crate) fn runqget(&self, p: &P<H>) -> Option<GRef<H>> {
         p.owner.touch();
@@ -144,35 +145,36 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
-    /// As `runqget`, after a look that may have found goroutines: where there is one queue they stand there.
+    /// As `runqget`, after a look that may have found goroutines. Under a policy with one queue these stand in that queue.
     #[cold]
     #[inline(never)]
     pub(crate) fn runqget_found(&self, p: &P<H>) -> Option<GRef<H>> {
         self.runqget(p)
-            .or_else(|| if self.config.has_one_queue { self.globrunqget_one(p, true) } else { None })
+            .or_else(|| if self.config.policy.has_one_queue() { self.globrunqget_one(p, true) } else { None })
     }
 
-    /// Owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, among its jobs,
-    /// in a mailbox, in the queue of a class, or in the only queue. A hint.
+    /// For the owner of `p`: returns `true` if goroutines wait for their turn on `p`: in its queue, among its jobs, in a
+    /// mailbox, in the queue of a class, or in the only queue. A hint.
     pub(crate) fn others_wait(&self, p: &P<H>) -> bool {
         mutant!(OnlyQueueUnseen: return !p.runq.is_empty());
         let of_classes = self.waiting_classes.any().unless(OthersOfClassesUnseen);
-        let found_own = self.has_work(p) || !p.jobs.is_empty() || self.mail_waits() || of_classes;
-        found_own || self.config.has_one_queue && self.globrunq_len() > 0
+        let found_own = self.has_work(p) || !p.jobs.is_empty() || self.globq_len.has_mail() || of_classes;
+        found_own || self.config.policy.has_one_queue() && self.globq_len.for_all() > 0
     }
 
-    /// Looks at the own jobs, in the poller, in the queues of other Ps, and in all mailboxes. If all other Ps are idle their
-    /// queues are empty, and the M waits in the poller next: a poll before that would be a wasted system call.
+    /// Looks for a goroutine among the jobs of `p`, in the poller, in the queues of other Ps, and in all mailboxes. If all
+    /// other Ps are idle, their queues are empty, and the M waits in the poller next: a poll before that would be a wasted
+    /// system call.
     #[inline(always)]
     pub(super) fn look_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let busy = self.census.read().nbusy();
-        if busy == 1 && !self.has_forked() && !self.mail_waits() {
+        if busy == 1 && !self.has_forked() && !self.globq_len.has_mail() {
             return None;
         }
         self.search_elsewhere(m, p)
     }
 
-    /// As `look_elsewhere`, where there is somewhere to look.
+    /// As `look_elsewhere`, if there is a place to look at.
     #[inline(never)]
     fn search_elsewhere(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         if let Some(g) = self.take_own_job(p) {
@@ -219,7 +221,7 @@ impl<H: Host> Sched<H> {
         m.set_g(None);
     }
 
-    /// Does what `g` has asked for. Returns `true` if `g` is to be resumed at once; else `g` is not the M's any more.
+    /// Does what `g` has asked for. Returns `true` if `g` is to be resumed at once; otherwise `g` no longer belongs to the M.
     #[inline(always)]
     fn obey(&self, m: &M<H>, g: GRef<H>, said: Yield) -> bool {
         match said {
@@ -239,7 +241,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `obey`, for a `g` that has bound itself to `m`, gives its turn to another one, or is about to block.
+    /// As `obey`, for a `g` that has bound itself to `m`, gives its turn to another goroutine, or is about to block.
     #[cold]
     #[inline(never)]
     fn obey_seldom(&self, m: &M<H>, g: GRef<H>, said: Seldom) -> bool {
@@ -252,7 +254,7 @@ impl<H: Host> Sched<H> {
                 self.requeue_behind(m, g, to);
                 false
             }
-            Seldom::Call => self.queue_caller(m, g),
+            Seldom::Call => self.queue_blocker(m, g),
         }
     }
 
@@ -265,11 +267,11 @@ impl<H: Host> Sched<H> {
         self.attend(m, g, said).is_some_and(|later| self.obey(m, g, later))
     }
 
-    /// `g` lets others go first: `g` goes to the end of its P's own queue, and the goroutines in the global queue come
-    /// before its next turn but one (`round.rs`). While `g` finds room there no M is woken: in exchange for `g` this M takes
-    /// a goroutine that was queued on the same P before, for which the submitter has woken an M; and an M that gives up, and
-    /// sees that goroutine gone, sees `g` (`has_work`). An M is woken for what a full ring sends to the global queue
-    /// (`inject.rs`).
+    /// Queues `g`, which yields, at the end of its P's own queue; the goroutines in the global queue run before the second turn
+    /// that `g` has from now on (`round.rs`). If the ring has room for `g`, no M is woken: this M takes another goroutine of
+    /// the same P, for which the submitter of that goroutine has done S3; and an M that gives up, and finds that goroutine
+    /// gone, sees `g` (`has_work`). If the ring is full, the caller does S2 and S3 for the goroutines that go to the global
+    /// queue (`inject.rs`).
     #[doc(alias = "goschedImpl")]
     #[inline(always)]
     pub(super) fn requeue(&self, m: &M<H>, g: GRef<H>) {
@@ -283,7 +285,7 @@ impl<H: Host> Sched<H> {
         match p.runq.push(g) {
             None if elsewhere.is_nothing() || !elsewhere.is_for_all() => return,
             None => {}
-            // What does not fit goes to the global queue.
+            // Goroutines that do not fit go to the global queue.
             Some(g) => self.spill_and_wake(p, g),
         }
         p.poll_schedule.note_yield(|| (p.tick(), p.runq.ends()));

@@ -1,19 +1,18 @@
 //! Looking for work, and giving up.
 //!
-//! An M without work of its own begins to *spin*: the M counts in `nmspinning` and looks at the other Ps' queues. A
-//! spinning M stops in one of two ways:
+//! An M without work of its own begins to *spin*: the M counts in `nmspinning` and looks at the other Ps' queues. A spinning M
+//! stops in one of two ways.
 //!
-//! * the M finds work, leaves the count, and looks whether more is *left* (L1 to L3): submitters may have left more than
-//!   one goroutine to this M, and if no other M spins, no M would look for the rest. If something is left, the M wakes
-//!   the next M;
-//! * the M finds none, gives the P up and looks *again* at every queue (I1 to I3 of `wake.rs`). If the M now sees work
-//!   that it missed before, it takes an idle P back, spins, and searches once more.
+//! * The M finds work, leaves the count, and looks whether more is *left* (L1 to L3): submitters might have left more than one
+//!   goroutine to this M, and if no other M spins, no M would look for the rest. If work is left, the M wakes the next M.
+//! * The M finds no work, idles its P, and looks *again* at every queue (I1 to I3 of `wake.rs`). If the M now sees work, it
+//!   takes an idle P, spins, and searches once more.
 //!
-//! The M looks at the global queue in the critical section of I1; a submitter that queues a goroutine there later finds
-//! the P idle. At I3 the M looks at the queue of each P that is not idle. I3 has to come after I1: goroutines move from
-//! the global queue to a P's, and an M that looked the other way round could miss them in both places. An idle P has an
-//! empty queue. The M reads the mask that says which Ps are idle after IdleFence: else it would pass over a P that was
-//! idle *before* the fence, and has got an owner and a goroutine since.
+//! The M looks at the global queue in the critical section of I1; a submitter that queues a goroutine there later finds the P
+//! idle. At I3 the M looks at the queue of each P that is not idle. I3 has to come after I1: goroutines move from the global
+//! queue to a P's queue. An M that looked at the Ps' queues first, and at the global queue after them, could miss a goroutine
+//! in both. I3 passes over idle Ps, whose queues are empty. The M reads `idle_mask` after IdleFence. With a copy from before
+//! the fence the M would pass over a P that was idle then, but has an owner and a goroutine by now.
 //!
 //! ```text
 //!   submitter                                      M that spins and finds work
@@ -23,14 +22,15 @@
 //!   S3  an M spins?  leave the G to that M         L3  in the lock: a G in the global queue?  after the lock: in a ring?
 //!                                                      wake the next M
 //! ```
-//! One of the fences comes first: L3 sees the G, or S3 sees that the M spins no more. (A thief may have the G in hand, so that
-//! it is in no queue. That thief still counts as spinning, and comes to an L3 of its own.) The order of the two looks of L3 is
-//! that of I1 and I3. Go's M wakes the next without a look: then each goroutine that is submitted to a process at rest with
-//! several Ps wakes two threads, the second for nothing, and before the goroutine runs. Where no M is in the poller, L3 wakes
-//! the next M in any case, and that M goes there.
+//! One of the fences comes first: either L3 sees the G, or S3 sees that the M no longer spins. (If a thief has taken the G out
+//! of one ring and not yet put it into its own, the G is in no queue. But that thief still counts as spinning, and does an L3
+//! of its own.) L3 looks in the order of I1 and I3: at the global queue first. Go's M wakes the next M without a look. In Go,
+//! therefore, each goroutine that is submitted to an idle process with several Ps wakes two threads: the second one for
+//! nothing, and before the goroutine runs. If no M is in the poller, L3 wakes the next M in any case, and that M goes into the
+//! poller.
 //!
-//! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only
-//! until the first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves them to the poller.
+//! Timers are not part of I3: an M that stands by in the poller looks at all of them after IdleFence and waits only until the
+//! first is due (`sched/timers/mod.rs`); an M that stands by on its note leaves the timers to the M in the poller.
 //!
 //! Checked by `models/submit_vs_idle.rs` and, where Ms are summoned, `models/summons.rs`.
 
@@ -45,12 +45,12 @@ use crate::sched::run::mask::Mask;
 impl<H: Host> Sched<H> {
     /// Counts the M in `nmspinning`.
     pub(crate) fn become_spinning(&self, m: &M<H>) {
-        debug_assert!(!m.spinning.get(), "become_spinning: it spins already");
+        debug_assert!(!m.spinning.own(), "become_spinning: it spins already");
         m.spinning.set(true);
         self.census.begin_spinning();
     }
 
-    /// The M has found a goroutine to run.
+    /// Takes the M out of `nmspinning` if it counts there. The M has found a goroutine to run.
     #[inline]
     #[doc(alias = "resetspinning")]
     pub(crate) fn reset_spinning(&self, m: &M<H>) {
@@ -78,14 +78,15 @@ impl<H: Host> Sched<H> {
     fn is_work_left(&self) -> bool {
         let central = self.central.lock();
         let left = (!central.globq.is_empty()).unless(SpinnerSkipsGlobal);
-        // An M whose wait was broken does not count: it may come back with a P, and as no spinner, and then none polls.
+        // An M whose wait was broken does not count: it might come back with a P and without spinning, and then no M polls.
         let polls = central.poller.blocked().is_some();
         drop(central);
         left || !polls || self.work_somewhere(&self.idle_mask)
     }
 
-    /// I1 to I3, and then sleep: in the poller, if no M is there, else on the note. Returns with a P if there is something to
-    /// look for, and without one if the M was summoned and found no P on waking, or if the runtime ends.
+    /// Does I1 to I3, and then sleeps: in the poller, if no other M is there, else on the note. Returns with a P if there is
+    /// something to look for, the P is surplus, or a waker has assigned a P. Returns without a P if the M was summoned
+    /// (`come_for_p` then takes one), was sent for the blockers, or has slept for `keep_alive`, or if the runtime ends.
     #[inline(always)]
     pub(crate) fn go_idle(&self, m: &M<H>) {
         mutant!(MaskReadEarly: keep early = self.idle_mask.copy());
@@ -93,7 +94,7 @@ impl<H: Host> Sched<H> {
         if let Some(p) = m.p() {
             self.offer_stacks(&mut central, p);
         }
-        // In the lock the published word is exact.
+        // Under the lock the published word is exact.
         let nothing = self.globq_len.look().is_nothing();
         debug_assert!(
             !nothing || central.globq.is_empty(),
@@ -103,7 +104,7 @@ impl<H: Host> Sched<H> {
             return;
         }
         if m.p().is_some_and(|p| self.is_surplus(p)).unless(IdleKeepsTheSurplus) {
-            // The P is to be retired, or the runtime ends: `change_p` tells which, at the caller's next look at the P.
+            // The P is to be retired, or the runtime ends: `change_p` tells them apart, at the caller's next look at the P.
             return;
         }
         mutant!(IdleLooksFirst: keep works = self.work_somewhere(&self.idle_mask));
@@ -111,7 +112,7 @@ impl<H: Host> Sched<H> {
         self.pidleput(&mut central, p);
         let idle_spot = self.stand_by(m, &mut central);
         event(format_args!("gives its P up, to wait: {idle_spot:?}"));
-        // I1, in the lock: a waker that sees the idle P finds this M standing by.
+        // I1, under the lock: a submitter that sees the idle P finds this M standing by.
         let spun = m.spinning.replace(false);
         unless!(CensusAfterTheLock, self.census.give_up(spun));
         drop(central);
@@ -128,8 +129,9 @@ impl<H: Host> Sched<H> {
             if self.leave_idle(m) {
                 return;
             }
-            // An M that was sent for the callers since I1 makes a call, and looks no more: another one comes for the work. With
-            // a P or a summons the M itself looks.
+            // Either a waker has taken `m` out of its idle spot, or no P is idle. If that waker has sent `m` for the blockers,
+            // `m` runs a blocker and looks at no queue, so `wakep` sends another M for the work. With a P or a summons `m`
+            // looks itself.
             unless!(SentLeavesTheWork, self.wakep());
         }
         self.sleep_in(m, idle_spot);
@@ -143,7 +145,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// D1 to D3 of `wake.rs`: `m` was summoned, and takes an idle P, and spins; or stands by again.
+    /// D1 to D3 of `wake.rs`: the summoned `m` takes an idle P and spins, or stands by again.
     pub(crate) fn come_for_p(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if self.is_stopping().unless(SummonedInVainIgnoresTheEnd) {
@@ -153,7 +155,7 @@ impl<H: Host> Sched<H> {
             drop(central);
             return m.acquire(p);
         }
-        // D2, in the lock: an M that idles a P after this finds no M spinning.
+        // D2, under the lock: an M that idles a P after this finds no M spinning.
         m.spinning.set(false);
         unless!(SummonedInVainEndsLate, self.census.end_spinning());
         mutant!(SummonedInVainStandsByLate: drop(central); relax(); central = self.central.lock());
@@ -176,9 +178,10 @@ impl<H: Host> Sched<H> {
         self.ps.iter().any(|p| !idle.has(p.id) && self.has_work(p)) || self.jobs_somewhere()
     }
 
-    /// Takes the M out of the idle spot, with an idle P, and has the M spin. Returns `false` if there is no idle P: then each P
-    /// has a holder, which looks before sleeping. Returns `false`, too, if the M has an assignment, which the M finds on going
-    /// to sleep: a P or a summons, with which the M looks, or a caller.
+    /// Takes the M out of its idle spot, acquires an idle P for it, and makes it spin. Returns `false` if no P is idle: then
+    /// each P has a holder, which looks before it sleeps. Also returns `false` if a waker has taken the M out of its idle spot.
+    /// On going to sleep the M then finds the assignment of that waker, if there is one: with a P or a summons the M looks at
+    /// the queues; sent for the blockers it does not.
     fn leave_idle(&self, m: &M<H>) -> bool {
         let mut central = self.central.lock();
         if (!central.stands_by(m)).unless(RecheckTakesAnyP) {
@@ -193,8 +196,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// Returns `true` if a goroutine of `m` that wants a lock may find the lock free soon without leaving the M:
-    /// another M is at work, and no goroutine stands in the queue of this one's P. A hint.
+    /// Returns `true` if the goroutine on `m` should spin for a lock before it parks: another M holds a P and does not spin,
+    /// and no goroutine waits for the P of `m`. A hint.
     #[doc(alias = "sync_runtime_canSpin")]
     pub(crate) fn may_wait_awake(&self, m: &M<H>) -> bool {
         let seen = self.census.read();

@@ -1,29 +1,29 @@
-//! Taking work from other Ps: half of a queue, or one goroutine, as the policy has it; due timers, and last the goroutine in
+//! Taking work from other Ps: half of a queue, or one goroutine, by the policy; then due timers, and last the goroutine in
 //! `runnext`.
 //!
 //! A thief, which is a spinning M, goes over the other Ps in [`STEAL_ROUNDS`](capacity::STEAL_ROUNDS) rounds, beginning at a
-//! random P. On a machine with several last-level caches it comes first to the Ps that run under its own: what a goroutine
-//! has touched is there. The last round also runs the due timers of other Ps, and takes from `runnext`. The owner will most
-//! probably run the goroutine in `runnext` within a microsecond, and a thief that takes the goroutine too early moves it
-//! away from the data for which it was woken. So the thief takes nothing from the `runnext` of an owner that runs one
-//! goroutine after another.
+//! random P. On a machine with several last-level caches it first visits the Ps that run under its own cache: the data that
+//! their goroutines have touched is there. From the round with that number on, the thief also runs the due timers of other Ps,
+//! and takes from `runnext`. The owner will most probably run the goroutine in `runnext` within a microsecond, and a thief that
+//! takes that goroutine moves it away from the data for which it was woken. So the thief takes nothing from `runnext` while the
+//! owner runs one goroutine after another.
 //!
-//! The thief repeats the last round as long as it saw something in one of the last two rounds, up to
-//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST). Two goroutines that wake each other keep `runnext` occupied
-//! about half of the time. A thief that gave up at the first empty round would be woken again by the very next of
-//! these wake-ups, at the price of a futex call and the lock. During that call the goroutine that the owner has just
-//! readied stands in `runnext`, and the M that the owner wakes would take it. So a thief takes nothing from `runnext`
-//! while the owner is in that call, until the last round of all. If the call lasts for more than [`LONGEST_WAKE`] rounds,
-//! the kernel has given the owner's CPU to another thread, often to the M that was woken. From then on the thief takes from
-//! `runnext` all the same: else it would spin on the CPU that the owner needs.
+//! The thief makes more such rounds as long as it has seen work in one of the last two, up to
+//! [`STEAL_ROUNDS_MOST`](capacity::STEAL_ROUNDS_MOST) rounds in all. Two goroutines that wake each other keep `runnext`
+//! occupied about half of the time. A thief that gave up at the first empty round would be summoned by the very next of these
+//! wake-ups, at the price of a futex call and the lock. During that call the goroutine that the owner has just readied stands
+//! in `runnext`, and the woken M would take it. So a thief takes nothing from `runnext` while the owner is in that call, except
+//! in round `STEAL_ROUNDS_MOST`. If the call lasts for more than [`LONGEST_WAKE`] rounds, the kernel has given the owner's CPU
+//! to another thread, often to the M that was woken. From then on the thief takes from `runnext` all the same: it might be
+//! spinning on the very CPU that the owner needs.
 //!
-//! *On the waker's CPU.* The kernel may run the woken M on the waker's CPU at once, in the waker's place, although another CPU
-//! sleeps. The owner of a P shows its CPU before the call that wakes. A thief that runs on the CPU that an owner in that call
-//! shows gives this CPU back between its rounds (`sched_yield`), and stays a spinner: the owner goes on without a further wake.
+//! *On the waker's CPU.* The kernel might run the woken M on the waker's CPU at once, in the waker's place, although another
+//! CPU sleeps. The owner of a P shows its CPU before the call that wakes. A thief looks for an owner that is in that call and
+//! shows the thief's own CPU. If there is one, the thief gives the CPU back between its rounds (`sched_yield`), and goes on
+//! spinning: so the owner continues, without a further wake-up.
 //!
-//! Idle Ps have an empty queue and are passed over (`idle_mask`); they may have timers (`timer_mask`). Both masks are
-//! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's
-//! wait.
+//! Idle Ps have empty queues, and thieves pass over them (`idle_mask`); idle Ps can have timers (`timer_mask`). Both masks are
+//! hints here: work that a stale mask hides is found by the recheck after giving up (`spin.rs`), or by the poller's wait.
 
 use crate::g::GRef;
 use crate::host::Host;
@@ -38,11 +38,10 @@ use crate::sched::Sched;
 /// Pauses between two repeated rounds, a few microseconds, because each look takes the cache lines of those queues
 /// away from their owners.
 const PAUSES: u32 = 8;
-/// The thief gives up after this many empty rounds in a row with a pause between them. Empty rounds among the first ones,
-/// which have no pause, do not count.
+/// The thief gives up after this many empty rounds in a row. The first rounds, which have no pause between them, do not count.
 const IN_VAIN: u32 = 2;
 
-/// After this many rounds, some 20 µs, an owner that is still in the same call to wake an M is off its CPU.
+/// An owner that is still in the same call to wake an M after this many rounds, some 20 µs, is taken to be off its CPU.
 const LONGEST_WAKE: u32 = 6;
 
 /// What a round takes.
@@ -50,7 +49,7 @@ const LONGEST_WAKE: u32 = 6;
 enum How {
     /// From rings alone.
     Ring,
-    /// From rings; due timers; from `runnext`, but not while the P's owner is in the kernel to wake an M.
+    /// From rings; due timers; from `runnext`, except while the P's owner is in the kernel to wake an M.
     NextIfLeft,
     /// As `NextIfLeft`, and from `runnext` also while the P's owner is in the kernel.
     All,
@@ -59,7 +58,7 @@ enum How {
 /// The call to wake an M in which a thief has seen an owner, round after round.
 #[derive(Default)]
 struct InKernel {
-    /// The P, and its owner's signs of life: of the first such owner, until that call ends.
+    /// The first P whose owner was seen in a call, and that owner's signs of life, until that call ends.
     seen: Option<(u32, u32)>,
     rounds: u32,
 }
@@ -86,11 +85,11 @@ impl InKernel {
 }
 
 impl<H: Host> Sched<H> {
-    /// Spins, unless enough other Ms do. Returns the goroutine to run; the other goroutines that were taken are in the
-    /// queue of `p`.
+    /// Spins, unless enough other Ms spin. Returns the goroutine to run; the other goroutines that were taken are in the queue
+    /// of `p`.
     #[doc(alias = "stealWork")]
     pub(crate) fn steal_work(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
-        if !m.spinning.get() {
+        if !m.spinning.own() {
             if !self.census.may_spin() {
                 return None;
             }
@@ -125,8 +124,8 @@ impl<H: Host> Sched<H> {
                 continue;
             }
             in_vain = if self.work_somewhere(&self.idle_mask) { 0 } else { in_vain + 1 };
-            // On giving up (I1) the M finds what was put into the global queue.
-            if in_vain >= IN_VAIN || !self.globrunq_is_empty() || self.waiting_classes.any() {
+            // When the M gives up, it finds the goroutines in the global queue (I1).
+            if in_vain >= IN_VAIN || !self.globq_len.is_zero() || self.waiting_classes.any() {
                 return None;
             }
             if self.run_timers(m, p) {
@@ -140,8 +139,8 @@ impl<H: Host> Sched<H> {
         None
     }
 
-    /// For the owner of `p`, which has no work: returns `true` if the owner of another P is in its call to wake an M, and began
-    /// that call on the CPU on which the caller runs. A hint.
+    /// For the owner of `p`, which has no work: returns `true` if the owner of another P is in a call to wake an M, and began
+    /// that call on the caller's CPU. A hint.
     fn keeps_a_waker_waiting(&self, p: &P<H>) -> bool {
         let waits_for =
             |cpu: u32, other: &P<H>| other.is_waking() && other.queue_age.cpu() == cpu && other.id != p.id;
@@ -180,12 +179,12 @@ impl<H: Host> Sched<H> {
         Some(g)
     }
 
-    /// How much a thief takes of a ring: the policy's.
+    /// Returns how much a thief takes of a ring, by the policy.
     pub(crate) fn steals(&self) -> Steal {
         self.config.policy.stealing().steal
     }
 
-    /// Returns all other Ps, from a random one on; first those whose owners were last seen under the caller's cache.
+    /// Returns all other Ps, beginning at a random one; first those whose owners were last seen under the caller's cache.
     pub(crate) fn victims<'a>(&'a self, m: &M<H>, p: &P<H>) -> impl Iterator<Item = &'a P<H>> + use<'a, H> {
         let (own, count) = (p.id as usize, self.ps.len());
         let start = if capacity::RANDOM_VICTIMS { m.random() as usize % count } else { 0 };
@@ -196,7 +195,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Returns the numbers below `count`, from `start` on and around; if there are near and far ones, all near ones first.
+/// Returns the numbers below `count`, from `start` on, wrapping around; with `is_near`, all near numbers first.
 fn from_near_to_far<F: Fn(usize) -> bool>(
     count: usize,
     start: usize,
@@ -214,8 +213,8 @@ fn from_near_to_far<F: Fn(usize) -> bool>(
 mod tests {
     use super::*;
 
-    /// Fails where an owner that wakes again and again counts as one that the kernel keeps, where an owner that stays in a call
-    /// does not, or where two of them hide each other.
+    /// Fails if an owner that wakes again and again counts as off its CPU, if an owner that stays in a call does not, or if two
+    /// such owners hide each other.
     #[test]
     fn an_owner_that_stays_in_one_call_is_off_its_cpu() {
         let mut kernel = InKernel::default();
@@ -233,7 +232,7 @@ mod tests {
         from_near_to_far(count, start, Some(|i| near.contains(&i))).collect()
     }
 
-    /// Fails where a victim is left out or comes twice, or a far one comes before a near one.
+    /// Fails if a victim is left out or comes twice, or a far victim comes before a near one.
     #[test]
     fn victims_under_the_same_cache_come_first() {
         assert_eq!(order(8, 6, &[0, 1, 2, 3]), [0, 1, 2, 3, 6, 7, 4, 5]);

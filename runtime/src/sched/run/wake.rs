@@ -1,10 +1,10 @@
 //! Making a goroutine runnable, and waking an M for that goroutine: why no wake-up is lost.
 //!
-//! *The problem.* A submitter queues a goroutine just when the last M that looked for work gives up. The submitter reads
-//! that an M spins, the M has read that the queues are empty, and no M runs the goroutine.
+//! *The problem.* A submitter queues a goroutine just when the last M that looked for work gives up. The submitter reads that
+//! an M spins, but that M has already read that the queues are empty. So no M runs the goroutine.
 //!
-//! *The obvious way* is one lock around both; then every spawn and every wake-up takes that lock. *Here* each side
-//! writes, fences, and reads what the other side writes:
+//! *The obvious way* is one lock around both sides; then every spawn and every wake-up takes that lock. *Here* each side
+//! writes, fences, and reads what the other side has written:
 //!
 //! ```text
 //!   submitter                                      M going idle
@@ -20,19 +20,20 @@
 //! * *IdleFence*: S3 sees an idle P, and the submitter summons an M unless another M spins. A spinning M either goes
 //!   through I1 to I3 itself, or finds work, stops spinning, and then looks at every queue (L1 to L3 of `spin.rs`). So the G
 //!   that a submitter left to a spinning M is found by that M, or by the M that the spinning M wakes, and so on.
-//! * *No P is idle* at S3: every P is held, and each holder goes through I1 to I3 before it sleeps, or gives the P away: to an
-//!   M, which holds it then; or idles it (`handoffp`), and looks as at I3, unless it has claimed to spin. Where that claim is
-//!   undone for want of an M: below. (A holder may nap before that, for microseconds: `nap.rs`.)
+//! * *No P is idle* at S3: every P is held. A holder that sleeps goes through I1 to I3 first. (The holder might nap first, for
+//!   microseconds: `nap.rs`.) A holder that gives its P away instead (`handoffp`) either assigns the P to an M, which then
+//!   holds it; or idles the P, and then does I3, or claims to spin and summons an M. The next paragraph covers a claim that is
+//!   undone because there is no M.
 //!
-//! *At `max_threads`* there may be no M for an idle P. The M that comes next to the idle set looks at all queues (`mput` and
-//! `sleep_unless` in `idle.rs`), unless the lock shows it that no P is idle (`sleep_without_p` in `threads/procs.rs`): then an
-//! M that idles one later looks. An M that takes a caller instead (`threads/callers.rs`), or that sends its goroutine on under
-//! `migrate=1`, looks at the global queue and at the jobs, and not at the rings.
+//! *At `max_threads`* there might be no M for an idle P. The next M that joins the idle set looks at all queues before it
+//! sleeps (`mput` and `sleep_unless` in `idle.rs`). The exception is an M that finds, under the lock, that no P is idle
+//! (`sleep_without_p` in `threads/procs.rs`): then the next M that idles a P looks. An M that takes a blocker instead of
+//! sleeping (`threads/blockers.rs`), or that sends its goroutine on under `migrate=1`, looks at the global queue and at the
+//! jobs, but not at the rings. The same holds in the pause after a refused thread (`threads/newm.rs`).
 //!
-//! I1 is one critical section of the lock, so that a waker that sees the idle P under the lock finds an M to summon.
-//! In Go an M stands by only after its last recheck; a submission in between starts a thread. Go's `needspinning` is
-//! not needed here: *every* M rechecks, not only those that spun, so a submission that finds all Ps busy takes no
-//! lock.
+//! I1 is one critical section of the central lock: so a submitter that sees the idle P under that lock also finds an M to
+//! summon. In Go an M stands by only after its last recheck; a submission before that starts a thread. Go's `needspinning` is
+//! not needed here: *every* M rechecks, not only those that spun, so a submission that finds all Ps busy takes no lock.
 //!
 //! One M is woken for many submissions: as long as an M spins, submitters leave their goroutines to that M. Once the M
 //! has found work, and there is still an idle P and more work, that M wakes the next. A burst of goroutines costs the submitter
@@ -51,22 +52,21 @@
 //!                                                  D2  none: undoes C1, stands by, in the same lock
 //!                                                  D3  SummonedInVainFence, sleep
 //! ```
-//! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P and the wake brings that P. Then no M can
-//! use the P until the woken M runs, although an M that is awake may want the P: an M that comes back from a blocking
-//! call or from the poller. In programs that block much, all goroutines would wait for such wakes
-//! (`sched/threads/blocking.rs`).
+//! The P stays idle until D1. In Go, and in the obvious code, C2 takes the P, and the woken M gets that P. Then no other M can
+//! use the P until the woken M runs, not even an M that is awake and comes back from a blocking call or from the poller. In
+//! programs that often block, all goroutines would wait for such wake-ups (`sched/threads/blocking.rs`).
 //!
-//! At D2 no P is idle. A submitter that skipped the wake-up read the claim at S3, before D2. An M that idles a P later
-//! does so under the lock, after D2, and then executes IdleFence. SubmitFence can't come after that IdleFence, or S3
-//! would have seen the idle P; so I3 sees the goroutine. (If the goroutine is in the global queue, that M sees it
-//! under the lock; or the M summons another for it, `handoffp`, or leaves it to a spinning M.) So D2 needs no recheck.
-//! But D2 has to be under the lock, or a P could be idled between D1 and D2, with the claim still counted and no M
-//! behind it.
+//! At D2 no P is idle. A submitter that skipped the wake-up has read the claim at S3, before D2. An M that idles a P later does
+//! so under the lock, after D2, and then executes IdleFence. If SubmitFence came after that IdleFence, S3 would have seen the
+//! idle P. So SubmitFence comes first, and I3 sees the goroutine. (If the goroutine is in the global queue, the M that idles
+//! its P sees the goroutine under the lock; in `handoffp` that M summons another M for it, or leaves it to a spinning M.) So D2
+//! needs no recheck. But D2 has to be under the lock. Otherwise an M could idle a P between D1 and D2, while the claim still
+//! counts and no M will come for it.
 //!
-//! Where C2 finds no M, it asks for a new one. Its thread may take long to start, so an M that stands by meanwhile takes the
-//! claim over: `threads/newm.rs`.
+//! If C2 finds no M, the submitter starts a new one, after the lock. The thread of the new M can take long to start, so an M
+//! that stands by meanwhile takes the claim over: `threads/newm.rs`.
 //!
-//! Checked by `models/submit_vs_idle.rs`, summonses by `models/summons.rs`.
+//! Checked by `models/submit_vs_idle.rs`, and for summonses by `models/summons.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -75,14 +75,13 @@ use crate::m::{Assignment, M};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence, fence_after_exchange};
-use crate::sched::poll::Poller;
-use crate::sched::threads::callers::CallerM;
+use crate::sched::threads::blockers::BlockerM;
 use crate::sched::{Central, Sched};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
 use std::ptr::NonNull;
 
-/// The M to wake or start: decided under the lock, done after the lock.
+/// The M to wake or start: chosen under the lock, woken or started after the lock.
 #[must_use]
 pub(crate) enum Wake<H: Host> {
     /// An M that sleeps on a note.
@@ -93,11 +92,11 @@ pub(crate) enum Wake<H: Host> {
     New(Assignment<H>),
 }
 
-/// Makes a goroutine runnable whose wait the caller has claimed. Any thread may call this.
+/// Makes a goroutine, whose wait the caller has claimed, runnable. Any thread may call this.
 #[doc(alias = "ready")]
 pub(crate) fn goready<H: Host>(g: GRef<H>) {
     if let Some(m) = M::<H>::current()
-        && std::ptr::eq(m.sched(), g.home().as_ptr())
+        && g.is_of(m.sched())
     {
         if g.word.ready() == Then::Queue {
             m.sched().submit_on(m, g);
@@ -105,23 +104,27 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         return;
     }
     if g.word.ready() == Then::Queue {
-        // Now, or before `ready`, comes to the same: a waker that is to queue the goroutine has it alone. No M runs it, the
-        // end of the runtime passes over it (`seize`), and its memory stays, also when that end comes just now.
+        // Taking the count of the scheduler here is as good as taking it before `ready`: the goroutine belongs to this waker
+        // alone, which has to queue it. No M runs the goroutine, and the end of the runtime passes over it (`seize`), so its
+        // memory stays, even if the runtime ends at this moment.
         match g.home().upgrade() {
             Some(sched) => sched.submit(g),
-            // The runtime is over, and the goroutine was left: this waker alone knows what it has just handed over.
+            // The runtime has ended and left the goroutine behind: this waker alone knows of the goroutine that it has just
+            // readied.
             None => AbandonHook::run_of(g),
         }
     }
 }
 
-/// So many goroutines that one notifier readies are queued at once: the first ones need not wait for thousands.
+/// The most goroutines that one notifier queues together. Of thousands of goroutines the first need not wait until the last is
+/// readied.
 const TOGETHER: usize = 64;
 
-/// As `goready`, for one of several. A goroutine of the calling M's scheduler is appended to `readied`, for `queue_readied`.
+/// As `goready`, for one of several goroutines. Appends a goroutine of the calling M's scheduler to `readied`, for
+/// `queue_readied`.
 pub(crate) fn goready_for<H: Host>(g: GRef<H>, readied: &mut GList<H>) {
     match M::<H>::current() {
-        Some(m) if std::ptr::eq(m.sched(), g.home().as_ptr()) => {
+        Some(m) if g.is_of(m.sched()) => {
             if g.word.ready() == Then::Queue {
                 readied.push(g);
                 if readied.len() == TOGETHER {
@@ -133,28 +136,28 @@ pub(crate) fn goready_for<H: Host>(g: GRef<H>, readied: &mut GList<H>) {
     }
 }
 
-/// Queues what `goready_for` has appended to the list. The caller has not parked since, so its thread is still the M that has
-/// readied them.
+/// Queues the goroutines that `goready_for` has appended to the list. The caller has not parked since then, so it is still on
+/// the M on which it called `goready_for`.
 pub(crate) fn queue_readied<H: Host>(readied: GList<H>) {
     let m = M::<H>::current().expect("queue_readied: on the M that has readied them");
     m.sched().submit_each_on(m, readied);
 }
 
-/// Has the parker of a published wait look again. Any thread may call this.
+/// Makes the parker of a published wait look again. Any thread may call this.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
     if g.word.nudge(number) == Then::Queue {
         requeue(g);
     }
 }
 
-/// Has a goroutine look again, in whichever wait. One that is to be queued for that is appended to `nudged`.
+/// Makes a goroutine look again, whatever it waits for. Appends the goroutine to `nudged` if it has to be queued for that.
 pub(crate) fn nudge_any<H: Host>(g: GRef<H>, nudged: &mut GList<H>) {
     if g.word.nudge_any() == Then::Queue {
         nudged.push(g);
     }
 }
 
-/// Queues what `nudge_any` has appended to the list. After the locks.
+/// Queues the goroutines that `nudge_any` has appended to the list. The caller holds none of the locks any more.
 pub(crate) fn queue_nudged<H: Host>(mut nudged: GList<H>) {
     while let Some(g) = nudged.pop() {
         requeue(g);
@@ -169,8 +172,8 @@ fn requeue<H: Host>(g: GRef<H>) {
 }
 
 impl<H: Host> Sched<H> {
-    /// S1 to S3. `g` becomes the next goroutine of the calling M's P; without a P the last of the arrivals; and the last of the
-    /// global queue where the policy has that queue alone.
+    /// S1 to S3. `g` becomes the next goroutine of the calling M's P. If the caller has no P, `g` becomes the last of the
+    /// arrivals. Under a policy with one queue `g` becomes the last of the global queue.
     #[inline]
     pub(crate) fn submit(&self, g: GRef<H>) {
         match M::current_of(self) {
@@ -188,10 +191,11 @@ impl<H: Host> Sched<H> {
         self.submit_on_or(m, g, |g| self.inject(GList::one(g)));
     }
 
-    /// As `submit_on`; if `m` has no P, `without_p` does S1 to S3, unless `g` takes a detour.
+    /// As `submit_on`; if `m` has no P, `without_p` does S1 to S3, unless `detours` send `g` to the global queue
+    /// (`classes.rs`).
     #[inline(always)]
     pub(crate) fn submit_on_or(&self, m: &M<H>, g: GRef<H>, without_p: impl FnOnce(GRef<H>)) {
-        if self.detours.get() != 0 && self.takes_detour_from(m, g) {
+        if self.detours.get() != 0 && self.takes_detour(m.p(), g) {
             return self.inject(GList::one(g));
         }
         mutant!(SubmitWakeFirst: self.wakep());
@@ -211,7 +215,7 @@ impl<H: Host> Sched<H> {
         self.wakep_beside_own();
     }
 
-    /// As `submit_on` for each of the list, in order, but the queue is written once, and one M is woken.
+    /// As `submit_on` for each goroutine of the list, in order, but writes the queue once, and wakes one M.
     fn submit_each_on(&self, m: &M<H>, mut list: GList<H>) {
         if list.len() < 2 || self.detours.get() != 0 {
             return self.submit_one_by_one(m, list);
@@ -240,7 +244,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// S1 to S3 for several at once, on a thread that is no M or holds no P.
+    /// S1 to S3 for several goroutines at once, on a thread that is no M or holds no P.
     #[doc(alias = "injectglist")]
     pub(crate) fn inject(&self, list: GList<H>) {
         if !list.is_empty() {
@@ -259,9 +263,9 @@ impl<H: Host> Sched<H> {
             list = self.submit_found_globally(p, list);
         }
         p.owner.touch();
-        // The M may take a goroutine of a class that the same look has queued, in place of this one. It may also take one out
-        // of the batch of `p`, but then an M that gives up sees the batch filled, or after that this goroutine in the ring
-        // (`has_work`).
+        // Instead of this goroutine `m` might run a goroutine of a class that the same look has queued: then `wakep` is needed.
+        // `m` might also run a goroutine out of the batch of `p`. That needs no `wakep`: an M that gives up sees the batch
+        // filled, or sees this goroutine in the ring afterwards (`has_work`).
         let beside = self.waiting_classes.any().unless(FoundBesideAClassInSilence);
         let takes_it = list.is_empty() || list.len() == 1 && p.runq.is_empty() && !beside;
         mutant!(FoundBesideTheRingInSilence: let takes_it = list.len() <= 1 && !beside);
@@ -279,7 +283,7 @@ impl<H: Host> Sched<H> {
     #[inline]
     pub(crate) fn wakep_beside_own(&self) {
         mutant!(SubmitNoWake: return);
-        // Where there never was more than one P none is idle, and SubmitFence is needed for the ender alone.
+        // If there never was more than one P, none is idle here, and SubmitFence is needed for the ender alone.
         if self.ps.len() > 1 && self.census.lacks_a_spinner() {
             self.wake_one();
         }
@@ -290,14 +294,21 @@ impl<H: Host> Sched<H> {
     /// work, and sees more.
     #[inline]
     pub(crate) fn wakep(&self) {
+        self.wakep_for_no_g();
+        self.tell_if_stopping();
+    }
+
+    /// As `wakep`, for a caller that has queued no goroutine, and may hold a lock of `sync`. Such a caller sets nothing aside
+    /// at the end of the runtime: the submitters set aside the goroutines that they have queued, and so does the ender.
+    #[inline]
+    pub(crate) fn wakep_for_no_g(&self) {
         mutant!(SubmitNoWake: return);
-        // SubmitFence. SeqCst: a store to a queue, then loads from here and of `stopping`; partners: IdleFence in `go_idle`,
+        // SubmitFence. SeqCst: a store to a queue, then loads of the census and of `wanted`; partners: IdleFence in `go_idle`,
         // HandoffpFence, StopmFence in `wake_for_the_idle`, SpinnerFence in `end_spinning`, and StopFence in `begin_stop`.
         fence(Ordering::SeqCst.unless(SubmitNoFence));
         if self.census.lacks_a_spinner() {
             self.wake_one();
         }
-        self.tell_if_stopping();
     }
 
     #[inline]
@@ -316,13 +327,13 @@ impl<H: Host> Sched<H> {
         let wake = if central.idle.has_p() {
             let wake = self.startm(&mut central, Assignment::Summons);
             // An M whose wait in the poller was broken is about to come for an idle P.
-            let comes = matches!(central.poller.get(), Poller::Broken(_));
+            let comes = central.poller.is_broken();
             if wake.is_none() && !comes && !self.is_stopping() {
                 return self.warn_at_the_limit(central);
             }
             wake
         } else {
-            // The undo is under the lock: an M that idles a P after this finds no M spinning.
+            // The claim is undone under the lock: an M that idles a P after this finds no M spinning.
             mutant!(WakepUndoesLate: drop(central); relax(); return self.census.end_spinning());
             unless!(WakepLeaksSpinning, self.census.end_spinning());
             None
@@ -334,10 +345,10 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// As `start_woken`, by the owner of `p`, and shows thieves that the owner is in that call.
+    /// As `start_woken`, for the owner of `p`. Shows thieves that the owner is in that call.
     pub(crate) fn start_woken_by(&self, p: &P<H>, wake: Option<Wake<H>>) {
         if wake.is_some() {
-            // The woken M may run on this CPU, in the owner's place: then it gives the CPU back (`steal.rs`).
+            // The woken M might run on this CPU, in the owner's place: then it gives the CPU back (`steal.rs`).
             p.queue_age.show_cpu(H::cpu());
             if let Some(Wake::M(m)) = wake {
                 self.await_m(p, m);
@@ -346,20 +357,23 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Chooses an M for an assignment: a sleeping one, else the one in the poller, else a new one. If there may be no more
-    /// threads the P is idle again, or still. Each M then is at work, and looks at the queues before it sleeps; or comes
-    /// without a P, and looks as well before it sleeps (`mput`, `sleep_unless`), though not before it takes a caller; or is
-    /// being started, and comes for an idle P; or waits for its bound goroutine, which may be in the global queue (`rescue`).
+    /// Chooses an M for an assignment: a sleeping M, else the M in the poller, else a new M. If `max_threads` allows no new M,
+    /// or a thread was refused a moment ago, the P is idle again, or still is. Then each M is in one of four states:
+    ///
+    /// * it works, and looks at the queues before it sleeps;
+    /// * it comes without a P, and looks before it sleeps (`mput`, `sleep_unless`), though not before it takes a blocker;
+    /// * it is being started, and comes for an idle P;
+    /// * it waits for its bound goroutine, which might be in the global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
             // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.assign(Some(assignment));
+            unsafe { m.as_ref() }.assign(assignment);
             return Some(Wake::M(m));
         }
         if let Some(m) = central.poller.blocked() {
             self.expel_poller(central);
             // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.assign(Some(assignment));
+            unsafe { m.as_ref() }.assign(assignment);
             return Some(Wake::Poller);
         }
         if matches!(assignment, Assignment::Summons) {
@@ -377,8 +391,9 @@ impl<H: Host> Sched<H> {
         self.rescue(central)
     }
 
-    /// There is no M for an assignment. A P becomes idle, or is retired, and the goroutines in its queue go to the global
-    /// queue; a summons leaves the count of spinning Ms, if no M has taken the claim over; the callers go to the global queue.
+    /// Undoes an assignment for which there is no M. An assigned P becomes idle, or retires, and the goroutines in its queue go
+    /// to the global queue. The claim of a summons leaves `nmspinning`, unless an M has taken that claim over. If the M was to
+    /// take blockers, these go to the global queue.
     pub(crate) fn take_back(&self, central: &mut Central<H>, assignment: Assignment<H>) {
         let p = match assignment {
             Assignment::P(p) => p,
@@ -391,9 +406,9 @@ impl<H: Host> Sched<H> {
                 }
                 return;
             }
-            Assignment::Caller => {
-                central.caller_m = CallerM::None;
-                return self.callers_go_back(central);
+            Assignment::Blocker => {
+                central.blocker_m = BlockerM::None;
+                return self.blockers_go_back(central);
             }
         };
         // SAFETY: Ps live as long as their scheduler.
@@ -414,7 +429,7 @@ impl<H: Host> Sched<H> {
         mutant!(SubmitNoBreak: if matches!(wake, Some(Wake::Poller)) { return });
         match wake {
             None => {}
-            // SAFETY: Ms live as long as their scheduler; this one was taken out of the idle list.
+            // SAFETY: Ms live as long as their scheduler. `m` was taken out of the idle set, or of `bound_ms`.
             Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
             Some(Wake::Poller) => self.break_poll(),
             Some(Wake::New(assignment)) => self.newm(assignment),

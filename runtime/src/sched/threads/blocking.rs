@@ -1,36 +1,37 @@
-//! Giving a P away and coming back without one: a goroutine goes on, on its thread, while another M has the P.
+//! Giving a P away and coming back without one: a goroutine continues on its thread, while another M has the P.
 //!
 //! ```text
-//!                 entersyscallblock                            exitsyscall (its next call that may park)
+//!                 entersyscallblock                            exitsyscall (its next call that can park)
 //!   with a P ─────────────────────────▶ without one ──┬──▶ a P is idle, none waits: with the P it had, or that one
 //!                 or a retaker          │             ├──▶ a P is idle, others wait: the end of the global queue; the M
 //!                                       │             │    takes the P, and runs the first of them
 //!                                       │             └──▶ none is idle: the global queue; the M stands by
 //!                                       └ calls that never park go on, as from a plain thread
 //! ```
-//! A goroutine for whose P others wait gives the P away only where it can't go to another M instead: `callers.rs`.
+//! If other goroutines wait for the P, a goroutine gives the P away only if it can't go to another M instead: `blockers.rs`.
 //!
-//! *A P that is given away* goes to another M if there is work in the P's own queue. Otherwise the P is idle: for work
-//! in the global queue, or if no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless one spins already.
-//! An M that idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to
-//! I3). If a claim to spin was made but `max_threads` allows no further M, the claim is undone under the same lock, and
-//! no M rechecks, as there is no M to wake: what stands in a held P's queue, or in the global queue, is found by the
-//! next M that comes without a P, before it sleeps (`mput`, `sleep_unless`). An M that takes a caller instead looks at the
-//! global queue and at the jobs alone (`callers.rs`).
+//! *A P that is given away* goes to another M if there is work in the P's own queue. Otherwise the P becomes idle, and if the
+//! global queue has work or no M is in the poller, an M is summoned (`sched/run/wake.rs`), unless an M spins already. An M that
+//! idles a P without waking a spinner rechecks the queues (IdleFence), like every M that idles a P (I1 to I3). If that M has
+//! claimed to spin, and `max_threads` allows no further M, it undoes the claim under the same lock. Then no M rechecks, because
+//! there is no M to wake: the next M that comes without a P finds the goroutines in the global queue and in the queues of held
+//! Ps, before it sleeps (`mput`, `sleep_unless`). An M that takes a blocker instead looks at the global queue and at the jobs
+//! alone (`blockers.rs`).
 //!
-//! The obvious way is to hand the P over for work in the global queue too. Then no M can use the P from the wake of
-//! the next M until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
+//! The obvious way is to hand the P over for work in the global queue as well. Then no M can use the P from the moment at which
+//! the next M is woken until that M runs. Goroutines that come back from blocking calls in that time find no P and go to the
 //! global queue, and their Ms go to sleep: from then on each of these goroutines waits for a wake, and each wake waits for the
-//! one before. An idle P, in contrast, is taken by the first M that comes back, without any wake.
+//! one before. The first M that comes back takes an idle P, in contrast, without any wake.
 //!
-//! *Coming back*, the look for an idle P and the put into the global queue are one critical section: an M that gives a P up
-//! after that finds the goroutine there. (An M that goes on to `stopm` would find both; an M with a bound goroutine does not.)
-//! A goroutine that comes back does not overtake the goroutines in the global queue: an M that was summoned for those could
-//! come in vain each time, and they would wait for as long as others come back. A goroutine that is bound to its M goes behind
-//! them like any other; the bound goroutine's M gives the P away again (`locked.rs`).
+//! *Coming back*, the M looks for an idle P, and queues its goroutine globally, in one critical section: an M that idles a P
+//! after that section finds the goroutine there. (With two sections most Ms would still be safe, because `stopm` looks at both
+//! again; but an M with a bound goroutine does not come to `stopm`.) A goroutine that comes back does not overtake the
+//! goroutines in the global queue: an M that was summoned for those could come in vain each time, and those would wait for as
+//! long as others come back. A goroutine that is bound to its M goes behind them like any other; its M gives the P away again
+//! (`locked.rs`).
 //!
 //! An M that takes an idle P takes only one goroutine from the global queue at first, not the P's share
-//! (`sched/run/inject.rs`): when that goroutine blocks, the goroutines in the P's queue would have to be handed over
+//! (`sched/run/inject.rs`): when that goroutine blocks, the goroutines in the P's queue would have to be handed over together
 //! with the P.
 //!
 //! Checked by `models/handoffp.rs`.
@@ -42,12 +43,11 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
-use crate::sched::poll::Poller;
-use crate::sched::run::spree;
+use crate::sched::run::spawn_burst;
 use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
-    /// The calling goroutine goes on without a P.
+    /// Gives the P of the calling goroutine away; the goroutine goes on without a P.
     pub(crate) fn entersyscallblock(&self, window: &Window<H>) {
         let p = window.m().release();
         event(format_args!("{:?} gives its P away", window.g()));
@@ -60,7 +60,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn step_aside() {
         match Window::<H>::enter_with_p() {
             Some(window) => window.m().sched().entersyscallblock(&window),
-            None => spree::goes_on_without_p::<H>(),
+            None => spawn_burst::goes_on_without_p::<H>(),
         }
     }
 
@@ -72,7 +72,7 @@ impl<H: Host> Sched<H> {
         if self.is_to_retire(p) {
             self.retire(&mut central, p);
             drop(central);
-            // For what stood in the P's queue; and an M is to go to the poller, if none is there.
+            // For the goroutines that stood in the P's queue; and so that an M goes to the poller, if none is there.
             mutant!(HandoffpRetiresQuietly: return);
             self.wakep();
             return;
@@ -93,15 +93,13 @@ impl<H: Host> Sched<H> {
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);
-        // In the lock: the next M that takes the P is to find that counted as idle.
+        // Under the lock: the next M that takes the P must find the P counted as idle.
         unless!(HandoffpCountsLate, self.census.give_up(false));
         let works = !central.globq.is_empty();
         mutant!(HandoffpSkipsGlobal: let works = false);
-        if (works || central.poller.get() == Poller::Nobody)
-            && !self.is_stopping()
-            && self.census.claim_spinning()
-        {
-            // The summoned M looks at all queues, if the P is still idle; if not, the M that has the P does on giving the P up.
+        if (works || central.poller.is_empty()) && !self.is_stopping() && self.census.claim_spinning() {
+            // The summoned M looks at all queues, if the P is still idle; if not, the M that holds the P looks when it gives
+            // the P up.
             let wake = self.startm(&mut central, Assignment::Summons);
             if wake.is_none() && works {
                 return self.warn_at_the_limit(central);
@@ -119,8 +117,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// `m`, which runs `g`, has lost or given away the P: `m` takes the same P back, or another idle one. If goroutines stand
-    /// in the global queue, or no P is idle, `g` goes behind them. Returns `true` if `g` goes on at once.
+    /// For `m`, which runs `g` and has lost its P or given it away: takes the same P back, or another idle P. If goroutines
+    /// stand in the global queue, or no P is idle, `g` goes to the end of that queue. Returns `true` if `g` goes on at once.
     #[doc(alias = "exitsyscall0")]
     pub(crate) fn exitsyscall(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
@@ -129,7 +127,7 @@ impl<H: Host> Sched<H> {
         mutant!(ExitOvertakes: let first = true);
         if let Some(p) = p.filter(|_| first) {
             drop(central);
-            m.acquire(p);
+            m.acquire_for_own(p);
             return true;
         }
         mutant!(ExitInTwoSections: drop(central); central = self.central.lock());

@@ -1,18 +1,18 @@
 //! Goroutines that are bound to a thread.
 //!
-//! A goroutine is *bound* to an M while it has locked itself to its thread (`lock_os_thread`), while it unwinds (std
-//! counts panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all
-//! others *wander*: none is run twice in a row by the same M, if there is another one.
+//! A goroutine is *bound* to an M while it has locked itself to its thread (`lock_os_thread`), while it unwinds (std counts
+//! panics per thread), and, as main of `run_locked`, from its beginning to its end. Under `migrate=1` all other goroutines
+//! *wander*: no M runs the same goroutine twice in a row, if another M is available.
 //!
-//! | `Tied` | which M runs the goroutine | the goroutine becomes that when |
+//! | `Tied` | which M runs the goroutine | the goroutine enters that state when |
 //! | --- | --- | --- |
-//! | Free | any M | it begins; it leaves the M with no reason left to be bound |
-//! | Wanders | any M but the last, if it can be | as Free, under `migrate=1` |
-//! | Bound, to m | m | it locks itself (`Seldom::Tie`), or says anything to m while the thread panics |
+//! | Free | any M | it begins; or it leaves the M and has no reason left to be bound |
+//! | Wanders | any M but the last one, if there is another | as Free, under `migrate=1` |
+//! | Bound, to m | m | it locks itself (`Seldom::Tie`), or suspends itself on m while the thread panics |
 //! | Attached, by m | m | it is main of `run_locked` |
 //!
 //! An M to which a goroutine is bound *attends* to that goroutine: the M runs no other. When the goroutine has left the M, the
-//! M gives the P away, and waits for a finder, which takes the goroutine out of a queue and brings a P:
+//! M gives its P away, and waits for a finder: the M that takes the goroutine out of a queue and brings a P.
 //!
 //! ```text
 //!   attending m                                   finder, an M with a P
@@ -22,29 +22,28 @@
 //!     A3 the P it had: `handoffp`                   F4 stands by, in the same lock, or takes an idle P (`mput`)
 //!     A4 sleeps, takes the assignment, resumes g
 //! ```
-//! F1 may come as soon as A1 is done, so m may find an assignment while m still has a P; A2 and F2 lie under the scheduler's
-//! lock, so either F3 finds m waiting and wakes m, once, or A2 finds the assignment. The assignment also says that the finder
-//! that left it has won `run` of the goroutine, which is Running and in no queue from then on, and m's.
+//! F1 can come as soon as A1 is done, so m might find an assignment while m still has a P. A2 and F2 are under the scheduler's
+//! lock: so either F3 finds m waiting and wakes m, once, or A2 finds the assignment. The assignment also tells m that the
+//! finder has won `run` for g: g is Running, in no queue, and m's alone.
 //!
 //! * *No goroutine is lost*: it is in a queue or a wait until F1, and m's from F2 on.
-//! * *No P is lost*: F2 moves the P from one M to the other, and A3 treats a P like every P that is given away.
-//! * *No wake-up is lost*: the finder's P stays held, now by m, which looks at all queues on giving the P up, in A3.
+//! * *No P is lost*: F2 moves the P from one M to the other, and A3 gives a P away like any other.
+//! * *No wake-up is lost*: the finder's P stays held, now by m, which looks at all queues when it gives the P up, in A3.
 //!
 //! **The end of the runtime** takes the Ms out of `bound_ms` under the lock and wakes them without an assignment, and they
-//! leave. A finder that comes after that, F2 in the same lock, finds the flag, and sets the goroutine aside.
+//! leave. A finder that comes after that, at F2 under the same lock, finds the flag, and sets the goroutine aside.
 //!
-//! **At `max_threads`** there may be no M that could be the finder: all attend, or block. So a waker that finds no M for a P
-//! (`startm`, `newm`) looks into the global queue for a goroutine whose M waits, and wakes that M (`rescue`). The P is idle
-//! again by then, and A2 comes before A3, so that `rescue` finds an M which gives the last P away, too. The finder may have
-//! been the only M for an idle P, and for the goroutines in the ring of the P that it gave away. So the finder looks at the
-//! rings after F4.
+//! **At `max_threads`** there might be no M that could be the finder: all attend, or block. So a waker that finds no M for a P
+//! (`startm`, `newm`) looks in the global queue for a goroutine whose M waits in `bound_ms`, and assigns the P to that M
+//! (`rescue`). The P is idle again by then. A2 comes before A3, so `rescue` also finds an M that has just given the last P
+//! away. The finder might have been the only M that could take an idle P, so it looks at the rings after F4 (`sleep_unless`).
 //!
-//! When a locked goroutine ends, its thread ends, too (`mexit`): no other goroutine is to meet what was done to that
-//! thread.
+//! When a locked goroutine ends, its thread ends, too (`mexit`): no other goroutine is to see the changes that were made to
+//! that thread.
 //!
 //! Invariants:
-//! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it.
-//!    An M that has won `run` may read them.
+//! 1. The ties of a goroutine are written by the goroutine, or by the M that it has just left, before that M publishes it. An M
+//!    that has won `run` can read them.
 //! 2. An M in `bound_ms`, where its goroutine stands beside it, has no assignment and holds no P but the one for A3; the M is
 //!    in no other list.
 //!
@@ -64,29 +63,29 @@ use crate::wait::interrupt::OnInterrupt;
 use crate::wait::status::Run;
 use std::cell::Cell;
 
-/// Which Ms may run a goroutine.
+/// Which Ms can run a goroutine.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Tied {
-    /// Any.
+    /// Any M.
     Free,
-    /// Any but the last.
+    /// Any M but the last.
     Wanders,
-    /// This one.
+    /// This M.
     Bound,
-    /// This one, to the end: the goroutine is main of `run_locked`, on a thread of the program.
+    /// This M, to the end: the goroutine is main of `run_locked`, on a thread of the program.
     Attached,
 }
 
-/// What ties a goroutine to Ms. Bytes, because a G has no room for more; only the first byte is looked at often.
+/// The ties of a goroutine to Ms. Bytes, because a G has no room for more; only the first byte is read often.
 pub(crate) struct Ties {
     tied: Cell<Tied>,
-    /// The number of the M to which the goroutine is bound, or which is not to run the goroutine again.
+    /// The number of the M to which the goroutine is bound, or of the M that is not to run it again.
     m: Cell<[u8; 4]>,
     /// How often the goroutine has locked itself to a thread, less the unlocks.
     locks: Cell<[u8; 2]>,
 }
 
-/// The number of no M.
+/// A number that no M has.
 const NO_M: u32 = u32::MAX;
 
 impl Ties {
@@ -100,12 +99,13 @@ impl Ties {
         self.loosen(wanders, NO_M);
     }
 
-    /// Before the first run: this M, of a thread that is not the runtime's, is to run the goroutine to its end.
+    /// Before the first run: binds the goroutine to the M with this number, on a thread that is not the runtime's, until the
+    /// goroutine ends.
     pub(crate) fn attach(&self, m: u32) {
         self.set(Tied::Attached, m);
     }
 
-    /// Returns `true` if not every M may run the goroutine.
+    /// Returns `true` if only some Ms may run the goroutine.
     #[inline(always)]
     pub(crate) fn are_some(&self) -> bool {
         self.tied.get() != Tied::Free
@@ -120,7 +120,7 @@ impl Ties {
         u32::from_ne_bytes(self.m.get())
     }
 
-    /// Returns `true` if one M is to run the goroutine. As `are_some`, for an M that has the goroutine in hand.
+    /// Returns `true` if only one M may run the goroutine. Like `are_some`, this is for an M that alone has the goroutine.
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self.tied.get(), Tied::Bound | Tied::Attached)
     }
@@ -149,7 +149,7 @@ impl Ties {
     }
 }
 
-/// Binds the calling goroutine to its thread, once more; does nothing on a plain thread.
+/// Binds the calling goroutine to its thread, and counts that; does nothing on a plain thread.
 pub(crate) fn lock_thread<H: Host>() {
     let Some(m) = M::<H>::current() else { return };
     let Some(g) = m.g() else { return };
@@ -157,12 +157,12 @@ pub(crate) fn lock_thread<H: Host>() {
     if !g.ties.is_bound() {
         switch::refuse_in_hook(m, "lock_os_thread");
         g.ties.bind(m.id);
-        // SAFETY: this goroutine runs on `m`, which resumes it at once and touches no P.
+        // SAFETY: this goroutine runs on `m`, which resumes the goroutine at once and touches no P.
         unsafe { m.suspend(Yield::Seldom(Seldom::Tie)) };
     }
 }
 
-/// Takes one `lock_thread` back, if there is one. The M hears of that when the goroutine next leaves the M.
+/// Takes one `lock_thread` back, if there is one. The M finds out when the goroutine next leaves the M.
 pub(crate) fn unlock_thread<H: Host>() {
     if let Some(g) = M::<H>::current().and_then(M::g) {
         g.ties.set_locks(g.ties.locks().saturating_sub(1));
@@ -170,24 +170,24 @@ pub(crate) fn unlock_thread<H: Host>() {
 }
 
 impl<H: Host> Sched<H> {
-    /// Runs `g`, which is `m`'s, until it gives the M back. Returns what it asks for.
+    /// Runs `g`, which belongs to `m`, until `g` gives the M back. Returns what `g` asks for.
     #[inline(always)]
     pub(crate) fn resume(&self, m: &M<H>, g: GRef<H>) -> Said {
         let said = g.stack.with_mut(|stack| {
-            // SAFETY: `m` has won `run`, or was brought the goroutine by the M that has, and has not published it since: `m`
-            // alone has the stack (wait/status.rs, invariant 2), until a new status is stored.
-            let stack = unsafe { (*stack).as_mut() }.expect("resume: a running G has a stack");
+            // SAFETY: `m` has won `run`, or a finder that has won `run` has brought the goroutine to `m`, and the goroutine was
+            // not published since: `m` alone has the stack (wait/status.rs, invariant 2), until a new status is stored.
+            let stack = unsafe { (*stack).as_ref() }.expect("resume: a running G has a stack");
             m.leave();
             assert_none_held();
             // SAFETY: `m` alone has the stack, until a new status is stored; `m`'s thread runs this function.
             Said::of(unsafe { stack.resume(&m.local, g.to_raw().cast()) })
         });
-        // For loom, which dates an access at its beginning: until here the goroutine used the stack.
+        // For loom, which dates an access at its beginning: the goroutine has used the stack until here.
         g.stack.with_mut(|_| ());
         said
     }
 
-    /// Returns `true` if `m`, which has won `run`, may run `g`, which is bound or wanders; else another M has `g` now.
+    /// Returns `true` if `m`, which has won `run`, may run `g`, which is bound or wanders; otherwise another M has `g` now.
     #[cold]
     #[inline(never)]
     pub(crate) fn may_run(&self, m: &M<H>, g: GRef<H>) -> bool {
@@ -196,7 +196,7 @@ impl<H: Host> Sched<H> {
             self.startlockedm(m, g);
             return false;
         }
-        // A caller stays with an M without a P.
+        // An M without a P keeps the goroutine that it runs, a blocker.
         if g.ties.m() == m.id && m.p().is_some() && self.send_on(m, g) {
             return false;
         }
@@ -204,7 +204,8 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// F2 to F4: hands `g`, and the P of `m`, to the M to which `g` is bound. `m` then takes an idle P, if others wait.
+    /// F2 to F4: hands `g`, and the P of `m`, to the M to which `g` is bound. Then `m` takes an idle P, if other goroutines
+    /// wait.
     fn startlockedm(&self, m: &M<H>, g: GRef<H>) {
         debug_assert!(g.ties.m() != m.id, "startlockedm: an M looks for no work while it attends");
         let mut central = self.central.lock();
@@ -222,7 +223,7 @@ impl<H: Host> Sched<H> {
         let sleeps = central.bound_ms.take(to);
         // SAFETY: Ms live as long as their scheduler.
         let to = unsafe { to.as_ref() };
-        to.assign(Some(assignment));
+        to.assign(assignment);
         mutant!(BoundNotWoken: let sleeps = false);
         mutant!(BringerSkipsGlobal: return self.stand_by_after_bringing(m, central, sleeps.then_some(to)));
         let p = self.mput(m, &mut central);
@@ -233,7 +234,7 @@ impl<H: Host> Sched<H> {
         self.sleep_unless(m, p);
     }
 
-    /// `migrate=1`: has another M run `g`, with the P of `m`. Returns `false` if there is no other M.
+    /// Under `migrate=1`: makes another M run `g`, with the P of `m`. Returns `false` if there is no other M.
     fn send_on(&self, m: &M<H>, g: GRef<H>) -> bool {
         let mut central = self.central.lock();
         let another = central.idle.has_m() || central.poller.blocked().is_some() || self.may_start(&central);
@@ -242,7 +243,7 @@ impl<H: Host> Sched<H> {
         }
         let p = m.p().expect("send_on: an M runs goroutines with a P");
         g.word.requeue();
-        // Without a fence: this wakes no M but the one that gets the P, or `wakep` has one.
+        // Without a fence: either only the M that gets the P is woken, or `wakep` has the fence.
         let mut spilled = false;
         if let Some(g) = p.runq.push_next(g, || ()) {
             p.runq.spill(g, |g| central.globq.push(g));
@@ -251,29 +252,29 @@ impl<H: Host> Sched<H> {
         }
         self.publish_len(&central);
         let wake = self.startm(&mut central, Assignment::P(m.release()));
-        // Before the other M is started: if that fails, `m` is found, or has taken an idle P, and looks. The global queue may
-        // have goroutines for which a thread was refused.
+        // Before the other M is started: if that fails, a waker finds `m`, or `m` has taken an idle P, and looks. The global
+        // queue might have goroutines for which a thread was refused.
         let wakes = spilled || central.start_claims;
         let idle_p = self.mput(m, &mut central);
         drop(central);
         self.start_woken(wake);
-        // Also where `m` has taken the claim of a start over (K1 of `newm.rs`), as `m` does not look. No model has a mutant of
-        // this, or of the look in `mput`: none runs under `migrate=1`.
+        // This `wakep` is also needed for a claim that `m` has taken over from an M that is being started (K1 of `newm.rs`),
+        // because `m` does not look at the rings. No model has a mutant of this, or of the look in `mput`: no model runs under
+        // `migrate=1`.
         if wakes {
             self.wakep();
         }
         match idle_p {
             Some(_) => self.sleep_unless(m, idle_p),
-            // Without a look at the rings (`sleep_unless`), which would see `g`, and wake `m` for it each time. What stands in
-            // a ring has another M, as `g` has; or, if the thread was refused, waits for the next M that comes.
+            // Without a look at the rings (`sleep_unless`), which would see `g`, and wake `m` for it each time. Goroutines in a
+            // ring have another M, as `g` has; or, if the thread was refused, they wait for the next M that comes.
             None => self.sleep_on_note(m),
         }
         true
     }
 
-    /// `m` runs `g`, which is bound to `m` from here on, and no other goroutine, until `g` is loose again, has ended, or is
-    /// left by the end of the runtime. `said` is what `g` has just asked for. Returns what `g` asks for when it is loose
-    /// again.
+    /// Binds `g` to `m`, which runs `g` and no other goroutine until `g` is no longer bound, has ended, or is left behind by
+    /// the end of the runtime. `said` is what `g` has just asked for. Returns what `g` asks for when it is no longer bound.
     #[cold]
     #[inline(never)]
     pub(crate) fn attend(&self, m: &M<H>, g: GRef<H>, mut said: Yield) -> Option<Yield> {
@@ -291,7 +292,7 @@ impl<H: Host> Sched<H> {
                 // The goroutine to which `g` gives its turn runs on another M.
                 Yield::Requeue | Yield::Seldom(Seldom::Turn(_)) => self.yield_bound(m, g),
                 Yield::Return => self.exitsyscall(m, g),
-                // A bound goroutine is no caller; one that unwinds goes on here.
+                // A bound goroutine is no blocker; a goroutine that unwinds makes its call here.
                 Yield::Seldom(Seldom::Tie | Seldom::Call) => true,
                 Yield::Exit => {
                     self.goexit0(m, g);
@@ -313,7 +314,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// A2 to A4. Returns `false` if the runtime ends; then `g` is left.
+    /// A2 to A4. Returns `false` if the runtime ends; then `g` is left behind.
     fn stoplockedm(&self, m: &M<H>, g: GRef<H>) -> bool {
         m.set_g(None);
         if !self.await_bound(m, g) {
@@ -346,11 +347,15 @@ impl<H: Host> Sched<H> {
             self.refresh_coarse_clock();
         }
         m.take_assignment();
-        m.p().is_some()
+        let Some(p) = m.p() else { return false };
+        // `rescue` brings a P on which no tick has passed.
+        p.jobs.are_of_others();
+        true
     }
 
-    /// `g`, which is bound to `m`, lets others go first. Returns `true` if the P's queue and the global one are empty, no class
-    /// has its turn, and `g` goes on. Returns `false` on a surplus P, which `m` gives up here, as `m` does not look for work.
+    /// Yields for `g`, which is bound to `m`. Returns `true` if the P's queue and the global queue are empty, no class has its
+    /// turn, and `g` goes on. Returns `false` also on a surplus P, because `m`, which does not look for work, then gives the P
+    /// up.
     fn yield_bound(&self, m: &M<H>, g: GRef<H>) -> bool {
         let p = m.p().expect("yield_bound: a goroutine yields inside the runtime");
         let tail = p.runq.ends().1;
@@ -362,15 +367,15 @@ impl<H: Host> Sched<H> {
         {
             self.spill_and_wake(p, found);
         }
-        // All are surplus when the runtime ends.
+        // When the runtime ends, all Ps are surplus.
         let is_surplus = self.is_surplus(p).unless(YieldKeepsTheSurplus);
-        let others = !p.runq.is_empty() || !self.globrunq_is_empty();
+        let others = !p.runq.is_empty() || !self.globq_len.is_zero();
         if !others && !self.gives_way_to_a_class(p, g.class()) && !is_surplus {
             return true;
         }
         g.word.requeue();
         p.owner.touch();
-        // What was found here was to be run at once, so no M was woken; now `g` stands beside it.
+        // A goroutine that was found here was to be run at once, so no M was woken for it; now `g` stands beside it.
         let found = p.runq.ends().1 != tail;
         mutant!(BoundYieldsInSilence: let found = false);
         if self.detours.get() != 0 && self.requeue_by_class(p, g) {
@@ -384,17 +389,17 @@ impl<H: Host> Sched<H> {
         false
     }
 
-    /// Called when there is no M for an idle P: assigns the P to an M that waits for a bound goroutine, if that goroutine is
-    /// in the global queue.
+    /// Called when there is no M for an idle P. If a goroutine in the global queue is bound to an M that waits in `bound_ms`,
+    /// takes the goroutine out, and assigns an idle P to that M.
     pub(crate) fn rescue(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         mutant!(BoundNotRescued: return None);
-        // Each submitter comes here at the limit of threads: no look at the whole queue while nothing there can be bound.
+        // At the limit each submitter comes here, so it searches the whole queue only if a bound goroutine is runnable.
         if !central.idle.has_p() || !central.bound_ms.any_is_runnable() {
             return None;
         }
         let (mut found, globq, bound_ms) = (None, &mut central.globq, &central.bound_ms);
         globq.retain(|g| match bound_ms.of(g).filter(|_| found.is_none()) {
-            // A goroutine that a dump holds is queued again by the dump.
+            // If a dump holds the goroutine, the dump queues it again.
             Some(to) => {
                 let goes = g.word.run() == Run::Go;
                 mutant!(BoundRescuedHeld: let goes = true);
@@ -408,7 +413,7 @@ impl<H: Host> Sched<H> {
         let _waited = central.bound_ms.take(to);
         let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
         // SAFETY: Ms live as long as their scheduler.
-        unsafe { to.as_ref() }.assign(Some(Assignment::P(p)));
+        unsafe { to.as_ref() }.assign(Assignment::P(p));
         Some(Wake::M(to))
     }
 }

@@ -1,33 +1,33 @@
 //! Threads that end: those that have been idle for a while, and threads whose bound goroutine ends with them.
 //!
-//! An M that sleeps on a note does so for `keep_alive` at most. After that time the M removes itself from the idle set, under
-//! the lock. If a waker has already removed the M from the idle set, a wake is on the way, and the M sleeps on until the wake
-//! comes:
+//! An M sleeps on its note for `keep_alive` at most. After that time the M removes itself from the idle set, under the lock,
+//! unless it is the last M other than attached threads: that M sleeps on without a limit. If a waker has already removed the M
+//! from the idle set, a wake is on the way, and the M sleeps on until the wake comes:
 //!
 //! ```text
 //!   idle M                                         waker
 //!
 //!   E1  `keep_alive` is over                       W1  lock: takes the M out of the idle set,
-//!   E2  lock: still in the idle set?                   and assigns it a P, a summons, or nothing
+//!   E2  lock: in the idle set, not the last?            and assigns it a P, a summons, or nothing
 //!       out of it, and it ends;                    W2  wakes the M
 //!       no: sleeps until W2
 //! ```
-//! Until a thread has left the count, the limit may keep a waker from starting another one, so that the waker finds no
-//! M for the work. An M that ends therefore checks the global queue, where that work is, after the M has left the
-//! count; and only then gives the P of its ended goroutine to others.
+//! While a thread counts towards `max_threads` (`living`), that limit can keep a waker from starting another thread, and then
+//! the waker finds no M for the work. So an ending M first leaves that count, and then, in the same critical section, checks
+//! the global queue, where that work is, and the jobs. Only after that does the M give the P of its ended goroutine to others.
 //!
-//! The M that waits in the poller stays, so there is always one. A waker takes the M that fell asleep last, so the Ms
-//! at the other end of the list are the ones that are not needed.
+//! The M that waits in the poller does not end. A waker takes the M that fell asleep last, so the Ms at the other end of the
+//! list are the ones that are not needed.
 //!
-//! The record of an M stays when the thread has ended, since a retaker may read the record at any time, and since a
-//! record counts goroutines: the record is `spare`, and the next thread that is started gets it. So there
-//! are as many records as there were threads at one time. A thread's handle lies in the M's record; a thread that ends
-//! puts the handle into `ended`, and joins the threads whose handles are there, but for those that still run destructors of
-//! thread-locals, or are about to be gone. So two kinds of handles are left in `ended`: those of threads that were late, and
-//! those of the threads that ended last, at the same time. The kernel frees every other thread soon.
+//! The record of an M stays after the thread has ended, because a retaker can read the record at any time, and because the
+//! record counts goroutines: the record is `spare`, and the next thread that is started gets it. So there are as many records
+//! as there were threads at one time. A thread's handle lies in the M's record; a thread that ends puts its handle into
+//! `ended`, and joins the threads whose handles are there, except those that still run destructors of thread-locals, or are
+//! about to be gone. So two kinds of handles are left in `ended`: those of threads that were late, and those of the threads
+//! that ended last, at the same time. Every other thread is joined soon.
 //!
-//! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until the last
-//! step, so that the ender waits also for threads that are about to end.
+//! Invariants: a spare M is in no list of Ms that wait, holds no P and no assignment. `alive` counts a thread until its last
+//! step, so that the ender also waits for threads that are about to end.
 //!
 //! Checked by `models/locked.rs` and, at `max_threads`, `models/summons.rs`.
 
@@ -39,13 +39,20 @@ use crate::runtime::thread_start::ThreadGuards;
 use crate::sched::{Central, Sched};
 use std::ptr::NonNull;
 
-/// Names one start of a thread: a record is used again.
+/// Whose thread the ending M runs on.
+pub(crate) enum Whose<H: Host> {
+    /// The runtime's; with the values that the user's functions have returned at its beginning.
+    Runtime(ThreadGuards<H>),
+    /// The program's, which goes on: see `sched/threads/attach.rs`.
+    Program,
+}
+
+/// Names one start of a thread, because records are used again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Life(u32);
 
 impl<H: Host> Sched<H> {
-    /// Sleeps until a waker has assigned `m` something, or the runtime ends, or `keep_alive` is over: then `m` has to
-    /// end.
+    /// Sleeps until a waker has given `m` an assignment, or the runtime ends, or `keep_alive` is over: then `m` has to end.
     pub(crate) fn sleep_on_note(&self, m: &M<H>) {
         m.falls_asleep();
         let is_needed = self.is_needed(m);
@@ -62,12 +69,12 @@ impl<H: Host> Sched<H> {
     /// E1 and E2. Returns `true` if `m` was woken.
     fn is_needed(&self, m: &M<H>) -> bool {
         if let Some(limit) = self.config.keep_alive
-            && !m.note.sleep_until(H::now().saturating_add(limit))
+            && !m.note.sleep_until(H::after(limit))
         {
             let mut central = self.central.lock();
-            // The last M stays, so that the next submitter starts no thread. No wake-up depends on that: a submitter that
-            // finds no M starts one, and an M stands by on its note only where another M, which is no attached thread,
-            // polls, works, or hands its P on as it ends. So no model has a mutant of this line.
+            // The last M stays, so that the next submitter starts no thread. No wake-up depends on that: a submitter that finds
+            // no M starts one, and an M stands by on its note only if another M, which is no attached thread, polls, works, or
+            // hands its P on as it ends. So no model has a mutant of this line.
             let ends = central.living() > 1 && central.idle.take_this_m(m);
             mutant!(IdleEndsBlindly: let ends = central.living() > 1);
             if ends {
@@ -79,10 +86,10 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// The last of an M's thread. A P that the M still holds stays idle, at the end of the runtime; a P that an ended
-    /// goroutine has left to the M goes to others; only then `guards` are dropped, which is the user's code, and before the
-    /// thread leaves the count of those for which the ender waits.
-    pub(crate) fn mexit(&self, m: &M<H>, guards: Option<ThreadGuards>) {
+    /// Ends the thread of `m`. At the end of the runtime a P that the M still holds stays idle. A P that an ended goroutine has
+    /// left to the M goes to another M. Only then are the guards dropped, which runs the user's code, and only after that does
+    /// the thread leave the count of threads for which the ender waits.
+    pub(crate) fn mexit(&self, m: &M<H>, whose: Whose<H>) {
         self.m_leaves(m);
         m.forget_cpus();
         M::<H>::set_current(None);
@@ -95,20 +102,20 @@ impl<H: Host> Sched<H> {
         central.ended.extend(own);
         let p = m.parting_p.take();
         central.spare_ms.push(NonNull::from(m));
-        central.attached -= u32::from(m.attached.replace(false));
+        central.attached -= u32::from(matches!(whose, Whose::Program));
         m.life.set(m.life.get() + 1);
         let waited_for = !stopping && (!central.globq.is_empty() || self.jobs_somewhere());
         mutant!(EndLooksAtNoQueue: let waited_for = false);
         mutant!(EndLooksAtNoJobs: let waited_for = !stopping && !central.globq.is_empty());
         drop(central);
-        // From here on the record may be another thread's.
+        // From here on the record might be another thread's.
         if let Some(p) = p {
             self.handoffp(p);
         } else if waited_for {
             self.wakep();
         }
-        if let Some(guards) = guards {
-            guards.drop_on_m::<H>();
+        if let Whose::Runtime(guards) = whose {
+            drop(guards);
         }
         self.join_ended(before);
         if stopping {
@@ -117,7 +124,7 @@ impl<H: Host> Sched<H> {
         self.thread_left();
     }
 
-    /// Joins threads that have ended, without a wait. A thread that still runs the program's destructors is left to the thread
+    /// Joins threads that have ended, without waiting. Leaves a thread that still runs the program's destructors to the thread
     /// that ends next.
     fn join_ended(&self, threads: Vec<H::Thread>) {
         if threads.is_empty() {
@@ -130,15 +137,15 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if there may be one thread more.
+    /// Returns `true` if one more thread is allowed, and no thread was refused a moment ago.
     pub(crate) fn may_start(&self, central: &Central<H>) -> bool {
         let asked_for = central.asked_for;
         mutant!(LimitForgetsTheAsked: let asked_for = 0);
-        central.living() + asked_for < self.config.max_threads
+        central.living() + asked_for < self.config.max_threads && !central.is_pause()
     }
 
-    /// Takes a record for a thread that is about to start, or to be an M for a while. Returns it with the name of this
-    /// life of the record.
+    /// Takes a record for a thread that is about to start, or to become an M for a while. Returns the record, and the name of
+    /// this life of it.
     pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
         let there = central.spare_ms.pop().unwrap_or_else(|| {
             let fresh = Box::new(M::new(central.ms.len() as u32, self));
@@ -148,19 +155,18 @@ impl<H: Host> Sched<H> {
         });
         // SAFETY: Ms live as long as their scheduler; a spare one has no thread.
         let m = unsafe { there.as_ref() };
-        m.life.set(m.life.get() + 1);
         m.ends.set(false);
         (there, Life(m.life.get()))
     }
 }
 
 impl<H: Host> Central<H> {
-    /// Ms with a thread of the runtime's, or about to get one.
+    /// Returns the number of Ms that have a thread of the runtime's, or are about to get one.
     pub(crate) fn living(&self) -> u32 {
         (self.ms.len() - self.spare_ms.len()) as u32 - self.attached
     }
 
-    /// Puts the handle of a thread where other threads join it.
+    /// Puts the handle of a thread where other threads find it to join that thread.
     pub(crate) fn keep_thread(&mut self, m: &M<H>, life: Life, thread: H::Thread) {
         if m.life.get() == life.0 {
             m.handle.set(Some(thread));
@@ -171,7 +177,7 @@ impl<H: Host> Central<H> {
 
     /// Takes the handles of all threads, for the ender.
     pub(crate) fn take_threads(&mut self) -> Vec<H::Thread> {
-        let mut all = std::mem::take(&mut self.threads);
+        let mut all: Vec<_> = self.monitor_thread.take().into_iter().collect();
         all.append(&mut self.ended);
         // SAFETY: Ms live as long as their scheduler.
         all.extend(self.ms.iter().filter_map(|m| unsafe { m.as_ref() }.handle.take()));

@@ -2,9 +2,9 @@
 //! of an M that blocks.
 
 pub(super) mod attach;
+pub(super) mod blockers;
 pub(super) mod blocking;
 pub(super) mod bound;
-pub(super) mod callers;
 pub(crate) mod locked;
 pub(crate) mod mexit;
 pub(super) mod newm;

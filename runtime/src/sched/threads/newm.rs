@@ -1,30 +1,55 @@
-//! Starting Ms: a thread for each.
+//! Starting Ms, each on a thread of its own.
 //!
 //! *The problem.* A new M that is summoned counts in `nmspinning` before it has a thread (C1 and C2 of `run/wake.rs`), so that
-//! one thread is started for many submissions. While it counts, submitters and the monitor leave all to it. But its thread
-//! calls the user's functions first (`runtime/thread_start.rs`), which may take long, and meanwhile other Ms go to sleep.
-//! *The obvious way*, not to count an M that is being started, has each submission start one more. *Here* an M that stands by
-//! takes the claim over: submitters then find that M.
+//! one thread is started for many submissions. While that M counts, submitters and the monitor leave all work to it. But its
+//! thread calls the user's functions first (`runtime/thread_start.rs`), which can take long, and meanwhile other Ms go to
+//! sleep. *The obvious way* is not to count an M that is being started; then each submission starts one more M. *Here* an M
+//! that stands by takes the claim over: submitters then find that M.
 //!
 //! ```text
 //!   M that stands by                               new M
 //!
-//!   K1  lock: stands by;  a start claims?          N1  the user's functions
-//!       that claim leaves the count                N2  lock: the start claims still?  the claim is the M's now;
+//!   K1  lock: stands by;  `start_claims`?          N1  the user's functions
+//!       clears it, and `nmspinning` -= 1           N2  lock: `start_claims`?  clears it: the claim is this M's now;
 //!   K2  goes on as after its I1, its D2,               no: counts itself
-//!       or `mput`                                  N3  as from D1 on
+//!       after `mput`                               N3  goes on with D1
 //! ```
 //! *No wake-up is lost.* At K1 the M that stands by removes the new M's claim from the count, in the section in which I1 or D2
-//! removes the M's own claim, or in that of `mput`. The proof of I1 and D2 therefore covers both claims. A submitter that left
-//! its goroutine to the new M's claim read the count before K1. Its SubmitFence then comes before the fence of K2, after which
-//! the M that stands by sees the goroutine; or, at D2, no P is idle. A submitter that reads the count after K1 finds an M that
-//! stands by. N2 only adds to the count, and D1 and D2 follow.
+//! removes its own claim, or in that of `mput`. The proof of I1 and D2 therefore covers both claims. A submitter that left its
+//! goroutine to the new M's claim has read the count before K1. Then its SubmitFence comes before the fence of K2, and the look
+//! after that fence finds the goroutine; at D2 no P is idle, and no look is needed. A submitter that reads the count after K1
+//! finds an M that stands by. N2 only adds to the count, and D1 and D2 follow.
 //!
-//! Invariants: `start_claims` says that one claim in `nmspinning` is that of an M that is being started; there is one at most,
-//! as a claim is made where none counts. Whichever new M comes first takes it. While it is set no M stands by, as a submitter
-//! would have taken that M.
+//! Invariants: `start_claims` says that one claim in `nmspinning` is that of an M that is being started; there is at most one,
+//! because a claim is made only while none counts. The new M that comes first takes the claim. While `start_claims` is set no M
+//! stands by: a submitter would have taken that M.
 //!
-//! Checked by `models/summons.rs`.
+//! **A refused thread.** The system might refuse a thread, and then mostly does so again at the next start: a limit of the user
+//! or of the cgroup was met. *The obvious way*, to ask anew at each submission that finds an idle P, makes each submission cost
+//! what a start costs, some eleven system calls, for as long as the limit is met. *Here* a refusal begins a pause of
+//! [`AFTER_A_REFUSAL`], in which no M may be started, as at `max_threads`:
+//!
+//! ```text
+//!   starter                                        submitter
+//!
+//!   F1  the thread is refused                      S3, C1
+//!   F2  lock: undoes the assignment;               C2  lock: no M, and a pause?  undoes C1
+//!       `pause_until` := now + AFTER_A_REFUSAL
+//!   F3  an M stands by?  S2 and S3                 monitor
+//!   F4  tells the operator, once
+//!                                                  G1  lock: is the pause over?  clears `pause_until`
+//!                                                  G2  a P is idle, and work waits?  summons an M
+//! ```
+//! *No wake-up is lost.* In the pause the state is that of `max_threads`, whose argument holds (`run/wake.rs`): an M lives, and
+//! looks before it sleeps. Where none lives there is no pause. That matters for the last M, whose thread ends: it hands its P
+//! on after it has left the count, and then it, or the next submitter, starts a thread.
+//!
+//! *Nothing waits for longer than the pause* for a thread that could be had. Each submitter that C2 leaves without an M has
+//! read the clock in the pause, under the lock. So its section comes before that of G1, and at G2 the monitor sees the work. If
+//! that thread is refused, too, the next pause begins at F2. A start that succeeds does not end the pause: its M may have come
+//! for a blocker, and take nothing else.
+//!
+//! Checked by `models/summons.rs`, a refused thread also by `models/submit_vs_idle.rs`.
 
 use crate::host::{Host, Interrupts, Lack};
 use crate::m::{Assignment, M};
@@ -32,8 +57,35 @@ use crate::prim::hooks::*;
 use crate::prim::{MutexGuard, event};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
+use gmp_timers::Nanos;
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
+
+/// How long the runtime asks for no thread after a refused one. A thread that the system would no longer refuse comes later by
+/// at most this and the time between two looks of the monitor. A refusal takes some 50 µs, half a percent of this time.
+pub(crate) const AFTER_A_REFUSAL: Duration = Duration::from_millis(10);
+
+impl<H: Host> Central<H> {
+    /// F2.
+    fn begin_pause(&mut self) {
+        mutant!(RefusedThreadIsAskedForAgain: return);
+        self.pause_until = Some(H::after(AFTER_A_REFUSAL));
+    }
+
+    /// Returns `true` if the runtime asks for no thread, as one was refused a moment ago.
+    pub(crate) fn is_pause(&self) -> bool {
+        let lives = self.living() > 0;
+        mutant!(PauseWithoutAnM: let lives = true);
+        // Only after a refusal is the clock read.
+        lives && self.pause_until.is_some_and(|until| H::now() < until)
+    }
+
+    /// G1. Returns `true` if a pause was over at `now`, and this call ends it: the work that it kept waiting may have a thread.
+    pub(crate) fn end_pause(&mut self, now: Nanos) -> bool {
+        self.pause_until.take_if(|until| *until <= now).is_some().unless(PauseStrandsItsWork)
+    }
+}
 
 impl<H: Host> Sched<H> {
     /// Starts the first M, without which no goroutine would ever run.
@@ -51,10 +103,10 @@ impl<H: Host> Sched<H> {
     /// Starts a new M. If the host refuses the thread, the P is idle again, and the work waits for the Ms that exist.
     pub(crate) fn newm(&self, assignment: Assignment<H>) {
         let Err((refused, assignment)) = self.spawn_m(assignment) else { return };
-        let _counted = self.count_refused(Refusal::Thread);
+        let first = self.count_refused(Refusal::Thread);
         let mut central = self.central.lock();
         self.take_back(&mut central, assignment);
-        let first = !std::mem::replace(&mut central.warned, true);
+        central.begin_pause();
         let count = central.living();
         let rescued = self.rescue(&mut central);
         mutant!(MailStaysWithoutAThread: drop(central); return self.start_woken(rescued));
@@ -62,26 +114,30 @@ impl<H: Host> Sched<H> {
         let somebody = central.idle.has_m() || central.poller.blocked().is_some();
         drop(central);
         self.start_woken(rescued);
+        if somebody.unless(RefusedStartWakesNobody) {
+            // Submitters might have left their goroutines to the M that was summoned; or an M that gave up might have seen work
+            // and found no idle P, because this assignment held it.
+            self.wakep();
+        }
+        // Last, as this may take a while if nobody reads standard error.
         if first {
             let most = self.config.max_threads;
             H::warn(&format!(
-                "cannot start thread {} of at most {most}: {refused}; going on with those that run",
+                "cannot start thread {} of at most {most}: {refused}; going on with those that run: goroutines that \
+                 block their thread, or never yield, may stall others",
                 count + 1
             ));
         }
-        if somebody {
-            // Submitters left their goroutines to the M that was summoned; or an M that gave up has seen work and found no
-            // idle P, as this assignment held it.
-            mutant!(RefusedStartWakesNobody: return);
-            self.wakep();
-        }
     }
 
-    /// There is no M for a P for which goroutines wait: tells the operator, once. While an M is being started not all are in
-    /// use: that one comes.
+    /// Called when goroutines wait for a P and there is no M for it: tells the operator, once, and moves the mail of idle Ps to
+    /// the global queue. Tells nothing while an M is being started, or while the M in the poller is on its way out of a broken
+    /// wait, as that M comes; nor in the pause after a refused thread, which the operator was told.
     pub(crate) fn warn_at_the_limit(&self, mut central: MutexGuard<'_, Central<H>>) {
-        let all_are_in_use = central.asked_for + central.starting == 0;
-        let first = all_are_in_use && !std::mem::replace(&mut central.warned, true);
+        let is_the_limit = central.living() >= self.config.max_threads;
+        let one_comes = central.asked_for + central.starting > 0 || central.poller.is_broken();
+        let all_are_in_use = is_the_limit && !one_comes;
+        let first = all_are_in_use && !std::mem::replace(&mut central.limit_told, true);
         mutant!(MailStaysAtTheLimit: return);
         self.forward_mail_of_the_idle(&mut central);
         drop(central);
@@ -93,7 +149,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// K1, by an M that stands by from here on, under the lock.
+    /// K1, for an M that stands by from here on. Under the lock.
     pub(crate) fn take_claim_over(&self, central: &mut Central<H>) {
         mutant!(StartKeepsItsClaim: return);
         if std::mem::take(&mut central.start_claims) {
@@ -113,7 +169,7 @@ impl<H: Host> Sched<H> {
         m.take_assignment();
     }
 
-    /// The calling thread begins to be `m`.
+    /// Sets the calling thread up as that of `m`.
     pub(crate) fn thread_begins(&self, m: &M<H>) {
         let interrupts = if self.config.knobs.dump_signal { Interrupts::Yes } else { Interrupts::No };
         let (thread, lack) = H::thread_begins(&m.local, interrupts);
@@ -127,7 +183,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The caller has counted the M in `asked_for`.
+    /// Starts the thread of a new M, which the caller has counted in `asked_for`.
     fn spawn_m(&self, assignment: Assignment<H>) -> Result<(), (io::Error, Assignment<H>)> {
         let this = self.arc().expect("spawn_m: its caller holds the scheduler");
         let mut central = self.central.lock();
@@ -141,9 +197,9 @@ impl<H: Host> Sched<H> {
         // SAFETY: Ms live as long as their scheduler, which `this` holds.
         let m = unsafe { there.as_ref() };
         let name = format!("{}{}", self.config.thread_name, m.id);
-        m.assign(Some(assignment));
+        m.assign(assignment);
         let raw = Handed(there);
-        // Once for the M, and once for this start: the ender waits until the thread's handle is kept.
+        // Counted once for the M, and once for this start: the ender waits until the thread's handle is kept.
         central.alive += 2;
         central.starting += 1;
         drop(central);
@@ -176,5 +232,41 @@ impl<H: Host> Sched<H> {
 
 /// A pointer to an M on the way to the M's own thread.
 struct Handed<H: Host>(NonNull<M<H>>);
-// SAFETY: an M is Sync, so the thread to which the pointer goes may use it.
+// SAFETY: an M is Sync, so the thread to which the pointer goes can use it.
 unsafe impl<H: Host> Send for Handed<H> {}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::host::Active;
+    use crate::{Runtime, go};
+
+    /// Fails if the operator is told that all threads are in use while one of them is on its way out of the poller, or is not
+    /// told when it is so.
+    #[test]
+    fn a_thread_that_comes_from_the_poller_is_not_in_use() {
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { Runtime::builder().procs(2).max_threads(2).build() }.unwrap();
+        let told = runtime.run(|| {
+            let sched = M::<Active>::current().and_then(|m| m.sched().arc()).expect("it has a runtime");
+            // The second thread runs this one, and goes to the poller.
+            drop(go(|| ()));
+            let locked_when = |holds: fn(&Central<Active>) -> bool| loop {
+                let central = sched.central.lock();
+                if holds(&central) {
+                    break central;
+                }
+                drop(central);
+                crate::yield_now();
+            };
+            let mut central = locked_when(|central| central.poller.blocked().is_some());
+            sched.expel_poller(&mut central);
+            sched.warn_at_the_limit(central);
+            let comes = sched.central.lock().limit_told;
+            sched.break_poll();
+            sched.warn_at_the_limit(locked_when(|central| !central.poller.is_broken()));
+            [comes, sched.central.lock().limit_told]
+        });
+        assert_eq!(told, [false, true]);
+    }
+}

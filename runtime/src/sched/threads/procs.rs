@@ -1,7 +1,7 @@
 //! How many Ps there are, and changing that while they work.
 //!
-//! The Ps with a number below `wanted` are to be used; a P beyond is *surplus* as long as an M has it, and then
-//! *retired*. Go stops the world for this; here each P retires by itself:
+//! The Ps with a number below `wanted` are in use; any other P is *surplus* as long as an M holds it, and then *retired*. Go
+//! stops the world for this; here each P retires by itself:
 //!
 //! ```text
 //!                      made                      fewer procs: an idle one at once, a held one at its M's next
@@ -12,45 +12,45 @@
 //!       │             nlive and npidle, in the lock        ▲
 //!       └──────────── nlive, in the lock ──────────────────┘
 //! ```
-//! `procs`, the lists, and nlive of the census change in one critical section of the scheduler's lock, and an M that puts a P
-//! down asks there whether the P is surplus. So, inside the lock: an idle P is not surplus, a retired one is, and an M that
-//! asks for an idle P gets no surplus one. A goroutine on a surplus P runs on and submits as before: thieves steal from that P
-//! as from any. `find_runnable` reads `attention`, which is `wanted` or zero (`sched/run/classes.rs`), without the lock; an old
-//! value costs one more goroutine. When the runtime ends `wanted` is zero, so that this one look tells both; then no P retires
-//! any more.
+//! `procs`, the lists, and nlive of the census change in one critical section of the central lock, and an M that puts a P down
+//! checks under that lock whether the P is surplus. So, under the lock, an idle P is in use, a retired P is not, and an M that
+//! asks for an idle P gets no surplus P. A goroutine on a surplus P runs on and submits as before: thieves steal from that P as
+//! from any other. `find_runnable` reads `attention`, which is `wanted` or zero (`sched/run/classes.rs`), without the lock; an
+//! M that reads an old value runs one more goroutine. When the runtime ends, `wanted` is zero, so this one look also shows the
+//! end; from then on no P retires.
 //!
 //! **No wake-up is lost** (S1 to S3, I1 to I3 of `sched/run/wake.rs`).
 //!
-//! *The queue of a P that retires* goes to the global queue, in the lock. An M that goes idle at that time may have looked at
-//! the global queue before and look at the ring after it, and miss the goroutines in both. That M's P is idle by then, in the
-//! lock. So the M that leaves a surplus P asks for an idle one in the same critical section, and if there is one goes on with
-//! it, spinning, as after I3. If there is none, all others are held, and each holder looks at the global queue, in I1, before
-//! putting the P down. A retaker, or a goroutine that gives its P away (`handoffp`), has queued the P's goroutines like any
+//! *The queue of a P that retires* goes to the global queue, under the lock. An M that goes idle at that time might look at the
+//! global queue before the move and at the ring after it, and miss the goroutines in both. But that M has idled its P under the
+//! lock by then. So the M that leaves a surplus P looks for an idle P in the same critical section, and if there is one, takes
+//! it and spins, as after I3. If no P is idle, all other Ps are held, and each holder looks at the global queue, in I1, before
+//! it idles its P. A retaker, or a goroutine that gives its P away (`handoffp`), has queued the P's goroutines like any
 //! submitter, and calls `wakep`.
 //!
-//! *An M that spins on a surplus P* and finds no idle one stops spinning in the lock, without IdleFence and I3. A submitter
-//! that left a goroutine to this M has read, after SubmitFence, the census from before that moment; an M that puts a P down
-//! later changes the census afterwards and passes IdleFence: one of the two fences comes first, and SubmitFence can't be the
-//! later one, as S3 would then have seen that P. So I3 sees the goroutine. A P that became idle earlier would have been found.
+//! *An M that spins on a surplus P* and finds no idle P stops spinning under the lock, without IdleFence and I3. A submitter
+//! that left a goroutine to this M has read the census, after SubmitFence, as it was before that moment. An M that idles a P
+//! later changes the census after that moment, and then executes IdleFence. If SubmitFence came after that IdleFence, S3 would
+//! have seen the idle P. So SubmitFence comes first, and I3 of that M sees the goroutine. If a P had become idle earlier, the
+//! spinning M would have found that P.
 //!
-//! *Fewer procs*: a waker that has counted on an idle P finds that P gone, in the lock, as when another M has taken it. The Ps
-//! that are left are then held. *More procs*: new idle Ps, and perhaps work that waits for one; `wakep`, after the lock, sends
-//! an M, which finds work and wakes the next if there is more. An M that spins meanwhile finds the new P on giving up, or
-//! has given up before, and then is not seen spinning.
+//! *Fewer procs*: a submitter that has seen an idle P in the census might find none under the lock, as when another M has taken
+//! it. The Ps that remain are then held. *More procs*: there are new idle Ps, and perhaps work that waits for one; `wakep`,
+//! after the lock, sends an M, which finds work and wakes the next M if there is more. If an M spins at that moment, `wakep`
+//! does nothing: that M sees the new idle P when it gives up. If that M has already given up, `wakep` does not see it spinning.
 //!
-//! *An M that looks at all Ps* (I3, thieves) with an old number of them misses only Ps that were made after the M's
-//! last critical section, in I1. A submitter on one of those took that P in the lock after that, and at S3 sees the
-//! looker's P idle. The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
+//! *An M that looks at all Ps* (I3, thieves) with an old count of Ps misses only Ps that were made after its last critical
+//! section, in I1. A submitter on such a P has acquired that P under the lock after that I1, and so sees at S3 that the P of
+//! the M that looks is idle. The same holds for timers, with T1 to T3 and B1 to B3 of `sched/poll.rs`.
 //!
-//! *The mail of a P that is surplus* goes to the end of the global queue in the section that changes `procs`: from then on
-//! no goroutine is mailed to that P (`run/mail.rs`). To an M that goes idle both places are one, under the lock.
+//! *The mail of a P that is surplus* goes to the end of the global queue in the section that changes `procs`: from then on no
+//! goroutine is mailed to that P (`run/mail.rs`). An M that goes idle looks at both places in one critical section.
 //!
-//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves
-//! and the monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer
-//! moves, and a callback, whose heap is named by its handle, need not know of the retirement.
+//! **Timers of a retired P** stay in its heap, like those of an idle one: the poller's wait, the last round of thieves and the
+//! monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer moves, and a
+//! callback, whose handle names its heap, need not know of the retirement.
 //!
-//! Until the program sets the number by hand, the number follows the machine: the monitor asks the host once a second, while
-//! the monitor is awake.
+//! Until the program sets the number, it follows the machine: while the monitor is awake, it asks the host once a second.
 //!
 //! Checked by `models/procs.rs`.
 
@@ -60,23 +60,18 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{CachePadded, MutexGuard, Relaxed, Release, capacity, event};
 use crate::sched::{Central, Sched};
-use gmp_timers::Nanos;
 use std::ptr::NonNull;
-use std::time::Duration;
-
-/// How often the machine is asked.
-const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the number of Ps comes from.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Says {
-    /// From the program: from here on the machine has no say.
+    /// From the program: from then on the number no longer follows the machine.
     Hand,
     /// From the machine, unless the program has set a number.
     Machine,
 }
 
-/// Refuses a number of Ps that can't be had.
+/// Refuses a number of Ps that is out of range.
 pub(crate) fn check_procs(what: &str, procs: usize) -> Result<u32, String> {
     if (1..=capacity::PROCS).contains(&procs) {
         Ok(procs as u32)
@@ -86,7 +81,7 @@ pub(crate) fn check_procs(what: &str, procs: usize) -> Result<u32, String> {
 }
 
 impl<H: Host> Sched<H> {
-    /// Returns how many goroutines may run at the same time. Without the lock; under the lock `Central::procs` has
+    /// Returns how many goroutines can run at the same time. For a caller without the lock; under the lock `Central::procs` has
     /// the number.
     pub(crate) fn procs(&self) -> usize {
         match self.wanted.load(Relaxed) {
@@ -96,61 +91,58 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// The runtime ends: every M finds its P surplus, and then finds out why. Under the lock.
+    /// Makes the runtime end: `is_stopping` returns `true` from here on, and every M finds its P surplus, and then finds out
+    /// why. Under the lock.
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
         // Release: `wanted`, partner `heed`.
         self.attention.store(0, Release);
     }
 
-    /// Changes the number of Ps, from any thread, and returns the number before. Does not wait for goroutines on Ps that
-    /// are surplus now. Without effect when the runtime ends.
+    /// Changes the number of Ps and returns the old number. Any thread may call this. Does not wait for goroutines on Ps that
+    /// are surplus now. Has no effect when the runtime ends.
     pub(crate) fn set_procs(&self, procs: u32) -> usize {
         self.change_procs(procs, Says::Hand)
     }
 
-    /// Follows the machine. The monitor calls this at each look.
+    /// For the monitor: sets the number of Ps to the machine's, unless the program has set one.
     pub(crate) fn reread_procs(&self) {
-        let (now, last) = (H::now(), Nanos::from_nanos(self.procs_read.load(Relaxed)));
-        if now.saturating_since(last) < ASK_EVERY {
-            return;
-        }
-        // Relaxed: the monitor's own.
-        self.procs_read.store(now.as_nanos(), Relaxed);
         if self.central.lock().procs_follow {
             // Not under the lock: the host reads files.
             let procs = match H::parallelism() {
                 Ok(procs) => procs,
-                // The limit that could not be read may be what keeps the number low.
+                // The limit that could not be read might be the one that keeps the number low.
                 Err(at_most) => at_most.min(self.procs()),
             };
             self.change_procs(procs.clamp(1, capacity::PROCS) as u32, Says::Machine);
         }
     }
 
-    /// Returns `true` if the M that has `p` is to give `p` up; when the runtime ends each M is. Exact under the lock;
-    /// elsewhere a hint, which may be out of date. A retaker takes such a P at once.
+    /// Returns `true` if the M that holds `p` is to give `p` up, as each M is when the runtime ends. Exact under the lock;
+    /// elsewhere a hint, which might be out of date. A retaker takes a surplus P at once.
     #[inline]
     pub(crate) fn is_surplus(&self, p: &P<H>) -> bool {
         p.id >= self.wanted.load(Relaxed)
     }
 
-    /// Returns the Ps that are to be used. A hint: other Ps may still be held.
+    /// Returns the Ps in use. A hint: other Ps might still be held.
     pub(crate) fn ps_in_use(&self) -> &[CachePadded<P<H>>] {
         let ps = &*self.ps;
         // Relaxed: a hint.
         &ps[..ps.len().min(self.wanted.load(Relaxed) as usize)]
     }
 
-    /// Returns `true` if the caller, which puts `p` down, has to `retire` it: under the lock. `false` at the end of a
+    /// Returns `true` if the caller, which puts `p` down, has to `retire` it. Under the lock. Returns `false` at the end of a
     /// runtime, where no P retires.
     pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
         // SAFETY: Ps live as long as their scheduler.
-        self.is_surplus(unsafe { p.as_ref() }) && !self.is_stopping()
+        let id = unsafe { p.as_ref() }.id;
+        let wanted = self.wanted.load(Relaxed);
+        id >= wanted && wanted > 0
     }
 
-    /// Takes a surplus P, which no M has any more, out of use; the P's queue goes to the global one. The caller wakes
-    /// an M.
+    /// Retires a surplus P that no M holds any more; the goroutines in its queue go to the global queue. The caller wakes an M
+    /// for them.
     pub(crate) fn retire(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
         // SAFETY: Ps live as long as their scheduler.
         let there = unsafe { p.as_ref() };
@@ -164,8 +156,8 @@ impl<H: Host> Sched<H> {
         self.census.p_retired();
     }
 
-    /// `m` has a P that seems to be surplus. If the lock shows that the P is surplus, `m` gives the P up, and comes back with
-    /// another; or sleeps, when all are held.
+    /// For `m`, whose P seems to be surplus: if the lock confirms that, retires the P and acquires another one; if all Ps are
+    /// held, sleeps instead.
     #[cold]
     pub(crate) fn leave_surplus(&self, m: &M<H>) {
         let mut central = self.central.lock();
@@ -181,13 +173,13 @@ impl<H: Host> Sched<H> {
         let Some(next) = self.pidleget(&mut central) else { return self.sleep_without_p(m, central) };
         drop(central);
         m.acquire(next);
-        if !m.spinning.get() {
+        if !m.spinning.own() {
             mutant!(LeaveSurplusDoesNotSpin: return);
             self.become_spinning(m);
         }
     }
 
-    /// `m`, which has given the P up, sleeps until a waker assigns one.
+    /// Makes `m`, which has given its P up, sleep until a waker assigns it a P.
     fn sleep_without_p(&self, m: &M<H>, mut central: MutexGuard<'_, Central<H>>) {
         let spun = m.spinning.replace(false);
         mutant!(LeaveSurplusLeaksSpinning: let spun = false);
@@ -211,7 +203,7 @@ impl<H: Host> Sched<H> {
             return before;
         }
         central.procs = procs;
-        // Relaxed: whatever `wanted` decides is decided under the lock.
+        // Relaxed: each decision that depends on `wanted` is made under the lock.
         self.wanted.store(procs, Relaxed);
         self.settle_attention(&central);
         mutant!(ProcsInTwoSections: drop(central); central = self.central.lock());
@@ -233,7 +225,7 @@ impl<H: Host> Sched<H> {
         before
     }
 
-    /// Idle Ps that are surplus now retire. This concerns no M: those that stand by take whichever P they are assigned.
+    /// Retires the idle Ps that are surplus now. No M has to know: Ms that stand by take whichever P they are assigned.
     fn retire_idle(&self, central: &mut Central<H>) {
         let surplus = central.idle.take_ps(|p| self.is_surplus(p));
         let before = central.retired_ps.len();
@@ -241,13 +233,13 @@ impl<H: Host> Sched<H> {
         self.census.idle_ps_went((central.retired_ps.len() - before) as u64);
     }
 
-    /// Makes idle the Ps that are retired no more, and new ones up to `procs`. A P that is still held stays so. Returns
-    /// `true` if there are any.
+    /// Makes the retired Ps that are in use again idle, and makes new ones, up to `procs`. A P that is still held stays held.
+    /// Returns `true` if any P became idle.
     fn add_idle(&self, central: &mut Central<H>) -> bool {
         let before = central.idle.num_ps();
         // SAFETY: Ps live as long as their scheduler.
         let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(unsafe { p.as_ref() }));
-        central.idle.put_ps(wanted);
+        wanted.for_each(|p| central.idle.put_p(p));
         // SAFETY: the pool lives as long as the scheduler.
         let home = unsafe { self.pool.as_ref() }.sched();
         while self.ps.len() < central.procs as usize {
@@ -261,14 +253,7 @@ impl<H: Host> Sched<H> {
         came > 0
     }
 
-    /// The first number of a P that may be retired.
-    #[inline]
-    pub(crate) fn first_retired(&self) -> u32 {
-        // Relaxed: a hint.
-        self.wanted.load(Relaxed)
-    }
-
-    /// For models: returns how many Ps are neither idle nor retired, are idle, are retired.
+    /// For models: returns how many Ps are neither idle nor retired, how many are idle, and how many are retired.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn count_ps(&self) -> [usize; 3] {
         let central = self.central.lock();

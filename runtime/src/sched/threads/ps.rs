@@ -1,9 +1,9 @@
 //! The Ps of a runtime: slots side by side, filled one after the other and never emptied before the runtime's end.
 //!
-//! There is room for the most Ps that a runtime may have; the kernel gives memory only to those that were made. A P never
-//! moves, so a pointer to it stays good, and an M that looks at all Ps reads one count and walks along a slice.
+//! There is room for the most Ps that a runtime can have; the kernel gives memory only to the Ps that were made. A P never
+//! moves, so a pointer to it stays valid, and an M that looks at all Ps reads one count and walks along a slice.
 //!
-//! Invariant: the slots below `made` hold a P each. `made` grows under the scheduler's lock, after the slot was filled.
+//! Invariant: the slots below `made` hold a P each. `made` grows under the central lock, after the slot was filled.
 
 use crate::host::Host;
 use crate::p::P;
@@ -21,11 +21,11 @@ pub(crate) struct Ps<H: Host> {
 
 // SAFETY: `Ps` owns the Ps, which are Send and Sync.
 unsafe impl<H: Host> Send for Ps<H> {}
-// SAFETY: `Ps` owns the Ps, which are Send and Sync; `made` says which of them there are.
+// SAFETY: `Ps` owns the Ps, which are Send and Sync; a reader of `made` sees the Ps below it.
 unsafe impl<H: Host> Sync for Ps<H> {}
 
 impl<H: Host> Ps<H> {
-    /// None yet.
+    /// Makes room for Ps, and no P.
     pub(crate) fn new() -> Self {
         let slots = Box::<[CachePadded<P<H>>]>::new_uninit_slice(capacity::PROCS);
         // SAFETY: a box is never null.
@@ -33,14 +33,14 @@ impl<H: Host> Ps<H> {
         Ps { slots, made: AtomicU32::new(0) }
     }
 
-    /// Makes the next P, with that P's number. Under the scheduler's lock, or before the scheduler is shared.
+    /// Makes the next P, with that P's number. Under the central lock, or before the scheduler is shared.
     pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> NonNull<P<H>> {
         // Relaxed: the caller alone writes `made`.
         let id = self.made.load(Relaxed);
         assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
-        // SAFETY: below the number of slots. The caller alone fills them, and no reader goes beyond `made`.
+        // SAFETY: `id` is below the number of slots.
         let slot = unsafe { self.slots.add(id as usize) };
-        // SAFETY: the caller alone fills the slots below their number, and no reader goes beyond `made`.
+        // SAFETY: the caller alone fills slots, and no reader goes beyond `made`.
         unsafe { slot.write(CachePadded::new(make(id))) };
         // Release: partner `deref`.
         self.made.store(id + 1, Release);
@@ -57,17 +57,8 @@ impl<H: Host> Deref for Ps<H> {
         // Acquire: partner `push`. An old value hides only Ps that were made after the caller last held the scheduler's
         // lock: see `procs.rs`.
         let made = self.made.load(Acquire) as usize;
-        // SAFETY: that many slots are filled, and stay as they are.
+        // SAFETY: `made` slots are filled, and stay as they are.
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), made) }
-    }
-}
-
-impl<'a, H: Host> IntoIterator for &'a Ps<H> {
-    type Item = &'a CachePadded<P<H>>;
-    type IntoIter = std::slice::Iter<'a, CachePadded<P<H>>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 
@@ -77,7 +68,7 @@ impl<H: Host> Drop for Ps<H> {
         // SAFETY: `&mut self`: no other reference to a P is left, and `made` slots are filled.
         unsafe { std::ptr::drop_in_place(made) };
         let slots = self.slots.as_ptr().cast::<MaybeUninit<CachePadded<P<H>>>>();
-        // SAFETY: `new` took it from such a box.
+        // SAFETY: `new` took `slots` from a box of this length.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(slots, capacity::PROCS)) });
     }
 }

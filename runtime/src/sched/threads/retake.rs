@@ -1,43 +1,48 @@
 //! Taking a P from an M that does not come back (Go's `retake`): nothing that a goroutine does stalls the others.
 //!
-//! The monitor looks at every P that is held. It judges a *stay*: one goroutine, on one M, since the look that first saw it.
-//! A stay goes on as long as the hand-off word and the P's tick are unchanged.
+//! The monitor looks at every P that is held, and judges a *stay*: the time that one goroutine has spent on one M since the
+//! look that first saw it there. A stay goes on as long as the hand-off word and the P's tick are unchanged.
 //!
 //! | the stay | and | then |
 //! | --- | --- | --- |
 //! | blocks its thread | others wait | the P is taken at this look |
-//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken: the P is to be idle, and the process as well |
-//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel lets the thread wait |
+//! | blocks its thread, for [`TIME_SLICE`] | no goroutine waits | the P is taken, so that the P, and the process, are idle |
+//! | runs, for [`TIME_SLICE`] | others wait | the P is taken, unless the kernel keeps the thread off its CPU |
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
 //! Others *wait* in three cases: a goroutine stands in the P's own queue, in the global queue, in a mailbox, or in the batch or
-//! the queue of a class above `Background`; or a job of another goroutine than the running one stands on the P
-//! (`sched/run/jobs.rs`); or the runtime ends, as the ender waits then. A job of the running goroutine, and a goroutine of
-//! `Background`, count only if the thread is blocked, or if the kernel says at a look after a time slice that the thread waits:
-//! a thread that sleeps again and again is found so.
+//! the queue of a class above `Background`; or a job of another goroutine than the running one, above `Background`, stands on
+//! the P, as each does that stood there when the running one came to the P without a tick (`M::acquire_for_own`), or any such
+//! job stands on a P that has retired (`sched/run/jobs.rs`): that job has no owner to come to it, and an M whose goroutine runs
+//! on looks for none; or the runtime ends, because the ender waits then. A job of the running goroutine, and a goroutine or a
+//! job of `Background`, count only if the thread is blocked, or if the kernel says, at a look after a time slice, that the
+//! thread waits in the kernel. The look after a time slice finds a thread that sleeps again and again.
 //!
 //! A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something. The first
-//! alone is not enough: where there are more threads than cores, a thread that the kernel has preempted makes no progress for
-//! milliseconds either. The kernel says so in a file, which the monitor reads only where others wait, or a stay has lasted for
-//! a time slice. So a thread that blocks while others wait keeps the P for two looks at most: 10 ms, twice [`SLOWEST`]. A
-//! thread of which the file can't be read keeps the P for [`STARVED_LIMIT`], like one that the kernel keeps from running.
+//! condition alone is not enough: with more threads than cores, a thread that the kernel has preempted makes no progress for
+//! milliseconds either. The monitor reads the second condition from a file of the kernel's, and only if others wait, or a stay
+//! has lasted for a time slice. So a thread that blocks while others wait keeps the P for two looks at most: 10 ms, twice
+//! [`SLOWEST`]. If the monitor can't read a thread's file, that thread keeps the P for [`STARVED_LIMIT`], like a thread that
+//! the kernel keeps from running.
 //!
-//! A goroutine may enter the runtime while the monitor takes its P. Before its stay is a time slice old it keeps the P: it was
-//! blocked, and is back. After that, when others wait, or on a surplus P, it has no claim to the P, blocked or not: the monitor
-//! *demands* that P, and the goroutine gives it up on entering (`m/handoff.rs`): else one that enters again and again would
-//! never be found away. A demand is in vain if the M was inside all the time; then the next eight looks come at once. A demand
-//! ends before a visit (`host/native/barrier.rs`), which may last for long: no M could use a P that is ceded meanwhile.
+//! A goroutine can enter the runtime while the monitor takes its P. If the stay is younger than a time slice, the M keeps the
+//! P: the goroutine was blocked, and is back. When the stay is a time slice old and others wait, or when the P is surplus, the
+//! monitor *demands* the P: the M cedes it on entering (`m/handoff.rs`). Without demands the monitor might never find an M
+//! outside the runtime if the goroutine enters again and again. A demand fails if the M was inside all the time, or if there
+//! was no barrier. After each of a stay's first eight failed demands the next look comes at once. Before the substitute for
+//! `membarrier` (`host/native/barrier.rs`), which can take long, the retaker turns its demand into a request: otherwise no M
+//! could use a P that was ceded meanwhile.
 //!
-//! The goroutine goes on, on its thread and without a P. Calls that never park go on too, as from a plain thread; the next
-//! one that may park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spree.rs`). How the P is
-//! taken from an M that may be entering the runtime at the same moment is R1 to R3 of `m/mod.rs`; the monitor alone does it,
-//! so there is one retaker at a time.
+//! The goroutine goes on, on its thread and without a P. Its calls that never park work as from a plain thread; its next call
+//! that can park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spawn_burst.rs`). R1 to R3 of
+//! `m/mod.rs` take the P from an M that might be entering the runtime at the same moment; only the monitor does this, so there
+//! is one retaker at a time.
 //!
-//! A P for which goroutines wait is taken only for an M that can have it. When there may be no more threads the operator
-//! is told, once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
+//! The monitor takes a P for which goroutines wait only if there is an M for that P. If `max_threads` allows no further M, the
+//! monitor tells the operator once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
 //!
-//! Checked by `models/window.rs`; what is decided by times, by the tests below.
+//! Checked by `models/window.rs`. The tests below check the decisions by time.
 
 use crate::host::Host;
 use crate::m::M;
@@ -45,43 +50,45 @@ use crate::m::handoff::{Ask, Entries, Judged};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
+use crate::sched::run::jobs::LeftJobs;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a goroutine may keep the P while others wait: Go's 10 ms, less the time until another runs there. As a stay is
-/// known only from the first look that saw it, the time counts from the look before that one: a goroutine may be younger by one
-/// pause, and no goroutine waits longer.
+/// How long a goroutine keeps the P while others wait: Go's 10 ms, less the time until another goroutine runs on that P. The
+/// monitor knows a stay only from the first look that saw it, so it counts from the look before that one. So a goroutine can be
+/// younger than its stay, by one pause at most, and no goroutine waits longer.
 const TIME_SLICE: Duration = Duration::from_micros(9_800);
-/// A thread that has used so little of a CPU in a slice was kept from the CPU by other threads, and another thread in its
+/// A thread that has used less CPU time than this in a slice was kept from the CPU by other threads, and another thread in its
 /// place would be as well.
 const HARDLY: Duration = Duration::from_micros(600);
-/// How long that is an excuse. The goroutine that waits for the P may be the one for which those other threads wait.
+/// How long a thread that was kept from the CPU keeps its P. Those other threads might be waiting for the goroutine that waits
+/// for the P.
 const STARVED_LIMIT: Duration = Duration::from_millis(40);
-/// How soon after a look that took a P, or has found a thread waiting in the kernel while others wait for the P, or has
-/// demanded a P in vain, the next one comes.
+/// How soon the next look comes after a look that took a P, that found a thread waiting in the kernel while others wait for the
+/// P, or that demanded a P in vain.
 const AT_ONCE: Duration = Duration::from_micros(50);
-/// How long looks go on at that pace after one that took a P, and how often for a P that was demanded in vain.
+/// How many looks come at that pace after a look that took a P, and how many for a P that was demanded in vain.
 const HOT: u32 = 8;
-/// The longest pause. At this pace, looks at Ps that are all at work cost some 0.3 to 0.6 % of a core.
-pub(crate) const SLOWEST: Duration = Duration::from_millis(5);
+/// The longest pause. At this pace, the looks cost some 0.3 to 0.6 % of a core if all Ps are at work.
+const SLOWEST: Duration = Duration::from_millis(5);
 
 /// A stay, as the monitor knows it.
 #[derive(Copy, Clone, Debug)]
 struct Stay {
     judged: Judged,
     tick: u32,
-    /// The look before the one that first saw the stay.
+    /// The time of the look before the look that first saw the stay.
     since: Nanos,
-    /// What the thread had used of a CPU at the last look that asked.
+    /// The CPU time that the thread had used at the last look that read it.
     cpu: Option<Duration>,
-    /// What the thread had used at the first of these looks.
+    /// The CPU time that the thread had used at the first of these looks.
     cpu_first: Option<Duration>,
     /// The thread was found waiting in the kernel.
     suspect: bool,
-    /// So often the P was demanded in vain.
+    /// How often in this stay a demand for the P has failed.
     demands: u32,
 }
 
@@ -98,30 +105,71 @@ pub(crate) struct Watch {
     stays: Vec<Option<Stay>>,
     last_look: Nanos,
     pause: Duration,
-    /// So many more looks at once.
+    /// How many more looks come at once.
     hot: u32,
+    /// The jobs that stand on Ps that have retired, at this look.
+    left_jobs: LeftJobs,
 }
 
-/// What a look at a P came to.
+/// The result of a look at a P.
 enum Found {
     Nothing,
     /// The P was taken.
     Taken,
-    /// The P is to be taken at a later look, if that finds the same stay. `closer`: the thread may be blocked, which the next
-    /// look is to see, or the P was demanded in vain. `left`: so much of the slice; zero: it is over, and `closer` alone says
-    /// whether the next look is to come at once.
+    /// The P is to be taken at a later look, if that finds the same stay. `closer`: the next look is to come at once, because
+    /// the thread might be blocked, or a demand has failed. `left`: the rest of the time slice. With a `left` of zero the slice
+    /// is over, and `closer` alone decides when the next look comes.
     Awaited {
         closer: bool,
         left: Duration,
     },
 }
 
-/// What a look at all Ps came to.
+/// The result of a look at all Ps.
 #[derive(Copy, Clone, Debug, Default)]
 struct Seen {
     took: bool,
     closer: bool,
     next_due: Option<Duration>,
+}
+
+/// Who might wait for the P of a stay, as a look sees it.
+#[derive(Copy, Clone, Debug, Default)]
+struct Others {
+    /// A goroutine above `Background` stands in the P's own queue, or in one for all Ps.
+    queued: bool,
+    /// A job of another goroutine than the running one, above `Background`, stands on the P.
+    jobs: bool,
+    /// Such a job stands on a P that has retired.
+    left_jobs: bool,
+    /// A job of the running goroutine stands on the P, and that goroutine comes to the job itself; or a goroutine or a job of
+    /// `Background` waits for the running one, also a job on a P that has retired.
+    patient: bool,
+    /// The runtime ends: the ender waits; and the operator can be told of a goroutine that runs on without its P
+    /// (`watch/ending.rs`).
+    ender: bool,
+}
+
+impl Others {
+    fn are_urgent(self) -> bool {
+        self.queued || self.jobs || self.left_jobs
+    }
+
+    /// Returns `true` if a goroutine, a job or the ender waits for the P, whatever the thread does.
+    fn wait(self) -> bool {
+        self.are_urgent() || self.ender
+    }
+
+    /// As `wait`, if the thread is blocked.
+    fn wait_if_blocked(self) -> bool {
+        self.wait() || self.patient
+    }
+
+    /// Returns `true` if an M is to have the P. Otherwise the P becomes idle, until the M that loses it or another one comes
+    /// back for it.
+    fn need_an_m(self) -> bool {
+        self.are_urgent() || self.patient
+    }
 }
 
 /// What a look saw of a stay.
@@ -155,17 +203,17 @@ impl Look {
 
 impl Watch {
     pub(crate) fn new(now: Nanos) -> Self {
-        Watch { stays: Vec::new(), last_look: now, pause: SLOWEST, hot: 0 }
+        Watch { stays: Vec::new(), last_look: now, pause: SLOWEST, hot: 0, left_jobs: LeftJobs::None }
     }
 
-    /// Returns when a stay that is new at this look can have begun. The monitor may have slept for long before the
-    /// look.
+    /// Returns the earliest time at which a stay that is new at this look can have begun. The monitor might have slept for long
+    /// before the look.
     fn since(&self, now: Nanos) -> Nanos {
         self.last_look.max(Nanos::from_nanos(now.as_nanos().saturating_sub(SLOWEST.as_nanos() as u64)))
     }
 
-    /// Returns when to look again: at once while there are Ps to take, then ever later, and when a stay for which others wait
-    /// has had a time slice.
+    /// Returns how soon to look again: at once while there are Ps to take, then after pauses that grow, and no later than when
+    /// a stay for which others wait has lasted for a time slice.
     fn settle_pause(&mut self, seen: Seen) -> Duration {
         if seen.took {
             self.hot = HOT;
@@ -177,11 +225,12 @@ impl Watch {
 }
 
 impl<H: Host> Sched<H> {
-    /// One look at all Ps. Returns how long the next one may wait.
+    /// Looks once at all Ps. Returns how soon the next look has to come.
     pub(crate) fn retake_all(&self, watch: &mut Watch, now: Nanos) -> Duration {
         let mut stays = std::mem::take(&mut watch.stays);
         stays.resize(self.ps.len(), None);
         let mut seen = Seen::default();
+        watch.left_jobs = self.jobs_of_the_retired();
         for (p, stay) in self.ps.iter().zip(&mut stays) {
             match self.look_at(p, stay, watch, now) {
                 Found::Nothing => {}
@@ -202,22 +251,28 @@ impl<H: Host> Sched<H> {
         watch.settle_pause(seen)
     }
 
+    fn others(&self, p: &P<H>, tick: u32, left_jobs: LeftJobs) -> Others {
+        Others {
+            queued: self.has_work_for_now(p) || !self.globq_len.is_zero(),
+            jobs: p.jobs.have_waited(tick),
+            left_jobs: left_jobs == LeftJobs::Urgent,
+            patient: !p.jobs.is_empty() || left_jobs == LeftJobs::Background || self.has_background(p),
+            ender: self.is_ending(),
+        }
+    }
+
     fn look_at(&self, p: &P<H>, known: &mut Option<Stay>, watch: &Watch, now: Nanos) -> Found {
         let Some((judged, m)) = Self::judge(p) else {
             *known = None;
             return Found::Nothing;
         };
         let tick = p.tick();
-        let works = self.has_work_for_now(p) || !self.globrunq_is_empty() || p.jobs.have_waited(tick);
-        // The goroutine that runs comes to its jobs itself, unless its thread is blocked; and what stands in the background
-        // waits for it until then.
-        let unless_blocked = !works && (!p.jobs.is_empty() || self.has_background(p));
-        // At the end of the runtime the ender waits; without its P a goroutine that runs on can be told (`watch/ending.rs`).
-        let waits = works || self.is_ending();
+        let others = self.others(p, tick, watch.left_jobs);
+        let waits = others.wait();
         let stay = match known {
             Some(stay) if stay.judged == judged && stay.tick == tick => stay,
             _ => {
-                // Asked at once: the next look is to judge this stay.
+                // Read now, so that the next look can judge this stay.
                 let cpu = H::cpu_time(m.thread());
                 let since = watch.since(now);
                 *known = Some(Stay { judged, tick, since, cpu, cpu_first: cpu, suspect: false, demands: 0 });
@@ -230,27 +285,26 @@ impl<H: Host> Sched<H> {
         };
         let ran = now.saturating_since(stay.since);
         let left = TIME_SLICE.saturating_sub(ran);
-        // No M is to have the P after that.
+        // No other M gets the P: it retires.
         if self.is_to_retire(NonNull::from(p)) {
             let taken = self.retake(p, (judged, m), Ask::InAnyCase(tick));
             return if taken { Found::Taken } else { stay.demanded_in_vain() };
         }
         let overdue = waits && left.is_zero();
-        // Inside the runtime no goroutine keeps the P, unless it is there at each look.
+        // A goroutine inside the runtime does not keep the P for long, unless each look finds it there.
         if m.is_inside() && !overdue {
             return if waits { Found::Awaited { closer: false, left } } else { Found::Nothing };
         }
-        if !waits && !unless_blocked && ran < TIME_SLICE {
+        if !others.wait_if_blocked() && ran < TIME_SLICE {
             return Found::Nothing;
         }
         let state = self.state_of(m, stay);
-        // One that sleeps again and again, for less than from look to look, is found to run, and asleep.
+        // A thread whose sleeps are shorter than the time between two looks has used CPU at each look, but a look might find it
+        // asleep.
         let sleeps = || state == State::Blocked || ran >= TIME_SLICE && self.is_blocked(m);
-        let waits = waits || unless_blocked && sleeps();
+        let waits = waits || others.wait_if_blocked() && sleeps();
         let look = Look { ran, waits, state };
-        // Without work the P is idle until this M, or another, comes back for it.
-        let is_wanted = works || unless_blocked;
-        if look.is_to_go() && (!is_wanted || self.can_hand_off()) {
+        if look.is_to_go() && (!others.need_an_m() || self.can_hand_off()) {
             let ask = if overdue { Ask::InAnyCase(tick) } else { Ask::IfAway };
             if self.retake(p, (judged, m), ask) {
                 return Found::Taken;
@@ -279,8 +333,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the M's thread is blocked. In doubt the answer is `false`: then a thread that is blocked, as it uses
-    /// no CPU, is judged `Starved`, and keeps the P for [`STARVED_LIMIT`].
+    /// Returns `true` if the M's thread is blocked. Returns `false` in doubt: then a blocked thread, which uses no CPU, is
+    /// judged `Starved`, and keeps the P for [`STARVED_LIMIT`].
     fn is_blocked(&self, m: &M<H>) -> bool {
         H::is_blocked(&m.local).unwrap_or_else(|refused| {
             let time = STARVED_LIMIT.as_millis();
@@ -294,17 +348,17 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// The M that has the P, and the M's lease. When the P changes hands between the two reads, the retake fails.
+    /// Returns the M that holds the P, and the M's lease. If the P changes hands between the two reads, the retake fails.
     pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
         let judged = p.handoff.judge();
         Some((judged, p.holder()?))
     }
 
-    /// Takes `p` from `m`, the holder of the lease that was judged, and has another M take `p`, or makes `p` idle. Returns
-    /// `false` if `m` is inside the runtime and has not ceded the P, the P is in another lease by now, or the barrier could not
-    /// be had.
+    /// Takes `p` from `m`, the holder of the lease that was judged, and assigns `p` to another M, or makes `p` idle. Returns
+    /// `false` if `m` is inside the runtime and has not ceded the P, if the P is in another lease by now, or if the barrier
+    /// failed.
     pub(crate) fn retake(&self, p: &P<H>, (judged, m): (Judged, &M<H>), ask: Ask) -> bool {
-        self.retake_behind(p, (judged, m), ask, |relent| self.barrier_with(m, judged, relent))
+        self.retake_behind(p, (judged, m), ask, |downgrade| self.barrier_with(m, judged, downgrade))
     }
 
     /// For models: as `retake`, with a call of `between` between R2 and R3.
@@ -316,8 +370,8 @@ impl<H: Host> Sched<H> {
         ask: Ask,
         between: impl FnOnce(),
     ) -> bool {
-        self.retake_behind(p, (judged, m), ask, |relent| {
-            let seen = self.barrier_with(m, judged, relent);
+        self.retake_behind(p, (judged, m), ask, |downgrade| {
+            let seen = self.barrier_with(m, judged, downgrade);
             between();
             seen
         })
@@ -343,9 +397,9 @@ impl<H: Host> Sched<H> {
         true
     }
 
-    /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier could not be had: the P stays
-    /// with the M. A demand ends by `relent` before a visit, which may wait long for a CPU.
-    fn barrier_with(&self, m: &M<H>, judged: Judged, relent: &dyn Fn() -> bool) -> bool {
+    /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier failed: the P stays with the M.
+    /// `downgrade` turns a demand into a request before the substitute for `membarrier`, which might wait long for a CPU.
+    fn barrier_with(&self, m: &M<H>, judged: Judged, downgrade: &dyn Fn() -> bool) -> bool {
         mutant!(WindowNoRetakeBarrier: return true);
         let entries = judged.entries();
         mutant!(RetakeTakesAllForFenced: let entries = Entries::Fenced);
@@ -358,8 +412,8 @@ impl<H: Host> Sched<H> {
         self.tell_refused(Refusal::Barrier, || {
             format!("membarrier is refused ({refused}): each entry into the runtime has a fence from now on")
         });
-        mutant!(VisitDemands: let relent = &(|| true) as &dyn Fn() -> bool);
-        if !relent() {
+        mutant!(VisitDemands: let downgrade = &(|| true) as &dyn Fn() -> bool);
+        if !downgrade() {
             // R3 finds the answer, and needs no barrier.
             return false;
         }
@@ -374,7 +428,7 @@ impl<H: Host> Sched<H> {
         passed
     }
 
-    /// Returns `true` if an M can be had for a P that is taken. Else this is said, once.
+    /// Returns `true` if there is an M for a P that is taken. Otherwise tells the operator, once.
     fn can_hand_off(&self) -> bool {
         let central = self.central.lock();
         let there_is = central.can_have_m(self.config.max_threads);
@@ -386,12 +440,12 @@ impl<H: Host> Sched<H> {
 }
 
 impl<H: Host> Central<H> {
-    /// Returns `true` if an M stands by, another one may be made, or one waits for a bound goroutine.
+    /// Returns `true` if an M stands by, a new M is allowed, or an M waits for its bound goroutine.
     fn can_have_m(&self, max_threads: u32) -> bool {
         self.idle.has_m()
             || self.poller.blocked().is_some()
             || self.living() + self.asked_for < max_threads
-            // A goroutine that is bound to such an M may be what waits for the P.
+            // The goroutine that waits for the P might be one that is bound to such an M.
             || !self.bound_ms.is_empty()
     }
 }
@@ -404,6 +458,28 @@ mod tests {
 
     fn goes(state: State, ran: Duration, waits: bool) -> bool {
         Look { ran, waits, state }.is_to_go()
+    }
+
+    /// Fails if a waiter is not seen, and so waits for as long as the goroutine of the stay runs; if a goroutine loses its P to
+    /// its own job, or to a goroutine of `Background`; or if a P is taken, and no M can come for those that wait.
+    #[test]
+    fn who_waits_for_the_p_of_whom() {
+        const NOBODY: Others =
+            Others { queued: false, jobs: false, left_jobs: false, patient: false, ender: false };
+        const JOBS: Others = Others { jobs: true, patient: true, ..NOBODY };
+        for (others, waits, waits_if_blocked, needs_an_m) in [
+            (NOBODY, false, false, false),
+            (Others { queued: true, ..NOBODY }, true, true, true),
+            (JOBS, true, true, true),
+            (Others { left_jobs: true, ..NOBODY }, true, true, true),
+            (Others { patient: true, ..NOBODY }, false, true, true),
+            (Others { ender: true, ..NOBODY }, true, true, false),
+            (Others { ender: true, patient: true, ..NOBODY }, true, true, true),
+            (Others { ender: true, ..JOBS }, true, true, true),
+        ] {
+            let seen = (others.wait(), others.wait_if_blocked(), others.need_an_m());
+            assert_eq!(seen, (waits, waits_if_blocked, needs_an_m), "{others:?}");
+        }
     }
 
     #[test]

@@ -6,31 +6,31 @@
 //!    ▲                  │   ▲│
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
-//! A [`Callback`] stays in one heap for its whole life: that of the P on which it was made; if it was made outside of
-//! any runtime, the timer thread's. `handle` says whether the callback is armed, and lies under that heap's lock, like
-//! the heap. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
+//! A [`Callback`] belongs to one heap for its whole life: the heap of the P on which it was made, or that of the timer thread
+//! if it was made outside of any runtime. `handle` says whether the callback is armed; like the heap, it is protected by the
+//! heap's lock. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
 //!
-//! * `stop` and `set` return `true` if the callback was armed. Then the firing for which it was armed does not happen, and
-//!   is not under way.
+//! * `stop` and `set` return `true` if the callback was armed. Then the firing for which it was armed has not begun, and never
+//!   happens.
 //! * each pop is one firing, and disarms. A callback fires once for each setting.
 //!
-//! A firing runs in a goroutine of its own, which the M that popped it makes; or at once, [`RunMode::Wakes`], on the own
-//! stack of that M, or thread: that is for the library's own callbacks, which neither park nor run or drop user's code. No
-//! lock is held then, so a firing may wake goroutines, set and stop timers, and take a lock under which others do that. A
-//! firing whose goroutine did not come to run before the runtime ended goes to the timer thread, like a callback that is
-//! still armed.
+//! A firing runs in a goroutine of its own, which the M that popped it makes; or, with [`RunMode::Wakes`], at once, on the
+//! stack of the M or thread that popped it. `Wakes` is for the library's own callbacks, which do not park, and neither run nor
+//! drop the user's code. No lock is held during a firing, so it may wake goroutines, set and stop timers, and take a lock under
+//! which other code does that. A firing whose goroutine did not run before the runtime ended goes to the timer thread, like a
+//! callback that is still armed.
 //!
 //! Memory: one allocation for callback and timer together. The heap is one of the owners of an armed callback, so dropping a
 //! [`Guard`] disarms nothing; the user's closure is dropped by the owner of the guard or by the goroutine of the last firing,
-//! never under a lock; nor on an M's own stack, except where the machine has neither a stack nor a thread for that.
+//! never under a lock, nor on an M's own stack.
 //!
-//! Not done: to put a callback that is set again into the heap of the caller's P, as Go does. Then a stop would need a lock
-//! of the callback's own to know the heap. The price here: on another P than that of the callback's heap, to set a callback
-//! that is not armed takes the scheduler's lock; to move or stop one does not.
+//! Not done: putting a callback that is set again into the heap of the caller's P, as Go does. Then a stop would need a lock of
+//! the callback's own to find the heap. The price here: on a P other than that of the callback's heap, setting a callback that
+//! is not armed takes the central lock; moving or stopping a callback does not.
 //!
 //! Checked by `models/timer.rs`.
 
-use crate::g::{self, Birth, GRef};
+use crate::g::{Birth, GRef};
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
@@ -45,14 +45,14 @@ use std::panic::Location;
 /// Where a callback runs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RunMode {
-    /// In a goroutine of its own; for the timer thread: on a callback thread.
+    /// In a goroutine of its own; from the timer thread, on a callback thread.
     Goroutine,
     /// As `Goroutine`, for the end of a context: `num_goroutines` does not count the goroutine, and the timer thread has the
-    /// call made aside, as the functions on all callback threads may wait for it.
+    /// call made aside, because the functions on all callback threads might wait for it.
     Uncounted,
-    /// On the stack of the M, or the timer thread, that pops the callback; the monitor has a goroutine run it, as
-    /// `Uncounted`. Only for callbacks that neither park nor run user's code, except by waking a task, whose waker an M
-    /// leaves to a goroutine (`wait/task.rs`), and the timer thread calls.
+    /// On the stack of the M, or of the timer thread, that pops the callback; if the monitor pops it, in a goroutine, as for
+    /// `Uncounted`. Only for callbacks that neither park nor run the user's code, except by waking a task: an M leaves the
+    /// task's waker to a goroutine (`wait/task.rs`), and the timer thread calls the waker.
     Wakes,
 }
 
@@ -66,13 +66,13 @@ pub(crate) struct Callback<H: Host, F: ?Sized = dyn Fn() + Send + Sync> {
     f: F,
 }
 
-// SAFETY: `handle` is touched by a holder of that heap's lock (`Locked`) alone; the rest is read only.
+// SAFETY: only a holder of that heap's lock (`Locked`) touches `handle`; the rest is read only.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Send for Callback<H, F> {}
 // SAFETY: as for `Send`.
 unsafe impl<H: Host, F: ?Sized + Send + Sync> Sync for Callback<H, F> {}
 
 impl<H: Host> Callback<H> {
-    /// An owner for the guard and one for the heap.
+    /// Makes a callback. Returns an owner for the guard and one for the heap.
     fn new(
         timers: &Arc<Timers<H>>,
         site: &'static Location<'static>,
@@ -108,7 +108,8 @@ impl<H: Host> Callback<H> {
         (self.f)();
     }
 
-    /// Announces what is the earliest of its heap, or what may be the first since a thread for the heap was refused.
+    /// Announces a callback that is the earliest of its heap, or that might be the first since a thread for the heap was
+    /// refused.
     #[inline]
     fn announce_if(&self, earlier: bool, orphaned: bool, due: Nanos) {
         if earlier || orphaned && H::shared().timer_thread.was_refused() {
@@ -122,7 +123,7 @@ impl<H: Host> Callback<H> {
         if orphaned {
             return H::shared().timer_thread.keep(&self.timers);
         }
-        // If the home is gone, the callback was left to the timer thread meanwhile, which was told.
+        // If the home is gone, the callback was left to the timer thread meanwhile, and that thread was told.
         self.at_home(|sched| sched.call_is_next(due));
     }
 
@@ -136,7 +137,7 @@ impl<H: Host> Callback<H> {
     }
 }
 
-/// The right to stop and to set a callback. The drop does neither.
+/// The right to stop and to set a callback. Dropping it does neither.
 pub(crate) struct Guard<H: Host>(Shared<Callback<H>>);
 
 impl<H: Host> Guard<H> {
@@ -154,19 +155,17 @@ impl<H: Host> Guard<H> {
         true
     }
 
-    /// Arms the callback, for another time if armed already. Returns `true` if the callback was armed.
+    /// Arms the callback, or moves it to another time if it is armed. Returns `true` if the callback was armed before.
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let call = &self.0;
         let mut locked = call.timers.lock();
-        let set = match call.handle(&locked) {
+        let set = if let Some(handle) = call.handle(&locked) {
             // The heap has an entry, so the mask has its P.
-            Some(handle) => {
-                let earlier = locked.reset(handle, due);
-                let orphaned = locked.is_orphaned();
-                drop(locked);
-                Set { armed: true, earlier, orphaned }
-            }
-            None => self.arm(locked, due),
+            let set = locked.reset(handle, due);
+            drop(locked);
+            set
+        } else {
+            self.arm(locked, due)
         };
         call.announce_if(set.earlier, set.orphaned, due);
         set.armed
@@ -180,11 +179,10 @@ impl<H: Host> Guard<H> {
         let own = inside.as_ref().is_some_and(|inside| Arc::ptr_eq(&inside.p.timers, timers));
         mutant!(CallLeavesThePEarly: let inside = { drop(inside); None });
         if own || locked.is_orphaned() {
-            let earlier = locked.set(due, call);
-            let orphaned = locked.is_orphaned();
+            let set = locked.set(due, call);
             drop(locked);
             drop(inside);
-            Set { armed: false, earlier, orphaned }
+            set
         } else {
             drop(locked);
             drop(inside);
@@ -195,12 +193,9 @@ impl<H: Host> Guard<H> {
     #[cold]
     fn set_from_afar(&self, due: Nanos) -> Set {
         let call = &self.0;
-        call.at_home(|sched| sched.set_from_afar(&call.timers, due, call)).unwrap_or_else(|| {
-            // The runtime is over, and has left the heap to the timer thread before.
-            let mut locked = call.timers.lock();
-            let (armed, orphaned) = (call.handle(&locked).is_some(), locked.is_orphaned());
-            Set { armed, earlier: locked.set(due, call), orphaned }
-        })
+        // A runtime that has ended has already left the heap to the timer thread.
+        call.at_home(|sched| sched.set_from_afar(&call.timers, due, call))
+            .unwrap_or_else(|| call.timers.lock().set(due, call))
     }
 
     /// Returns `true` if the callback is armed.
@@ -209,7 +204,7 @@ impl<H: Host> Guard<H> {
     }
 }
 
-/// Has `f` called at `due`, once, unless stopped before. Does not block.
+/// Makes `f` be called at `due`, once, unless the guard stops the callback before. Does not block.
 #[inline]
 #[track_caller]
 pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + Sync + 'static) -> Guard<H> {
@@ -236,7 +231,7 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
     Guard(call)
 }
 
-/// As `call_at`, for a callback of `sched`, by any thread.
+/// As `call_at`, for a callback of `sched`. Any thread may call this.
 #[track_caller]
 pub(crate) fn call_in<H: Host>(
     sched: &Sched<H>,
@@ -251,7 +246,8 @@ pub(crate) fn call_in<H: Host>(
 }
 
 impl<H: Host> M<H> {
-    /// Returns the heap for a callback that is made without a P: any will do, and this core has seen this one last.
+    /// Returns the heap for a callback that is made without a P: any heap will do, and this core used that of the last P most
+    /// recently.
     #[cold]
     fn any_timers<'a>(&self) -> &'a Arc<Timers<H>> {
         // SAFETY: Ps live as long as their scheduler, which the calling goroutine keeps.
@@ -264,7 +260,7 @@ struct Firing<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
-        // The goroutine was never run: the runtime ended, or had no stack for it.
+        // The goroutine was never run: the runtime ended, or had no stack for it. This thread must not make the call itself.
         if let Some(call) = self.0.take() {
             mutant!(UnrunFiringLost: return);
             H::shared().timer_thread.leave(Call::Timer(call));
@@ -273,8 +269,8 @@ impl<H: Host> Drop for Firing<H> {
 }
 
 impl<H: Host> Sched<H> {
-    /// Makes the goroutine of one firing, runnable and in no queue. `None` if there is no stack for it: then the timer thread
-    /// runs the firing.
+    /// Makes the goroutine of one firing, runnable and in no queue. Returns `None` if there is no stack for it: then the timer
+    /// thread runs the firing.
     pub(crate) fn make_firing(&self, call: Shared<Callback<H>>) -> Option<GRef<H>> {
         let birth = Birth { name: None, stack_size: self.config.stack_size, site: call.site };
         let counts = call.run() == RunMode::Goroutine;
@@ -284,10 +280,7 @@ impl<H: Host> Sched<H> {
                 call.call();
             }
         };
-        // SAFETY: `body` owns what it uses.
-        let g = unsafe { self.make_counting(counts, birth, body) }.ok()?;
-        // A firing has no joiner.
-        g::drop_handle(g);
-        Some(g)
+        // SAFETY: `body` owns all that it uses.
+        unsafe { self.make_detached(counts, birth, body) }.ok()
     }
 }

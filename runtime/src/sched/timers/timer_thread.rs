@@ -1,8 +1,8 @@
 //! The timer thread: one thread of the process, for the callbacks that no runtime runs.
 //!
-//! Callbacks made outside of any runtime stand in the timer thread's own heap; callbacks that outlive their runtime
-//! stay in that runtime's heaps, which the timer thread takes over. What an ended runtime has fired and not run is *left* to
-//! the timer thread as well. A callback is called on one of a few *callback threads*, which the timer thread starts.
+//! Callbacks made outside of any runtime stand in the timer thread's own heap; callbacks that outlive their runtime stay in
+//! that runtime's heaps, which the timer thread takes over. Callbacks that a runtime has fired but not run before its end are
+//! *left* to the timer thread as well. A callback is called on one of a few *callback threads*, which the timer thread starts.
 //!
 //! ```text
 //!   setter                                         timer thread
@@ -14,43 +14,48 @@
 //!       it sleeps longer?  `until` := the new
 //!       time, alarm
 //! ```
-//! T2 and B1 exclude each other. If B1 comes second, the thread sees the callback; if T2 does, the setter sees how long the
-//! thread is about to sleep, and an alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list: a
-//! setter that puts one in comes to T2 after that.
+//! T2 and B1 exclude each other. If B1 comes second, the thread sees the callback; if T2 comes second, the setter sees how long
+//! the thread is about to sleep, and its alarm is kept until the thread sleeps. In B1 heaps without a callback leave the list:
+//! a setter that puts one in comes to T2 after that.
 //!
-//! A heap is left when all is fired that was due at B1: callbacks that set themselves again can't keep the thread from a heap
-//! with an earlier one.
+//! The thread goes on to the next heap when it has fired all callbacks that were due at B1: so callbacks that set themselves
+//! again can't keep the thread from another heap that has an earlier callback.
 //!
 //! The thread exists as long as there is a callback, and a moment longer ([`LINGER`](capacity::LINGER)), so that a
 //! program that sets and stops one timer at a time does not start a thread for each. The thread ends in B1, in the
 //! critical section in which it clears `thread`. A stop of the last callback of a heap alarms the thread, unless the
 //! thread would look soon anyway.
 //!
-//! A start of the thread may be refused. Then the heaps stay on the list, and T2 comes with each callback that is set in one of
-//! them, until there is a thread.
+//! The system can refuse to start the thread. Then the heaps stay on the list, and each callback that is set in one of them
+//! comes to T2, until there is a thread.
 //!
 //! ```text
 //!   timer thread                                   callback thread
 //!
-//!   C1  timer thread's lock: appends the calls to  D1  calls; drops what was called
+//!   C1  timer thread's lock: appends the calls to  D1  makes the call; drops the function
 //!       `waiting`                                  D2  timer thread's lock: takes the first of
 //!   C2  timer thread's lock: while fewer than          `waiting`, and goes on with D1;
-//!       MOST_CALLERS call, takes the first of          none: `callers` -= 1, ends
-//!       `waiting`; `callers` += 1
+//!       MOST_CALLBACK_THREADS call, takes the          none: `callback_threads` -= 1,
+//!       first of `waiting`;                            ends
+//!       `callback_threads` += 1
 //!   C3  starts a thread for that call
 //! ```
-//! So as long as a call waits, there are callback threads, each of which looks at `waiting` before it ends, or the timer
-//! thread looks. A start that is refused gives the call back to the front of `waiting`, and C2 is repeated after a while;
-//! without any callback thread the timer thread calls.
+//! So as long as a call waits, either there are callback threads, each of which looks at `waiting` before it ends, or the timer
+//! thread looks. After a refused start the call goes back to the front of `waiting`, and C2 is repeated after a while; if there
+//! is no callback thread, the timer thread makes the call.
 //!
-//! The end of a context is no call for these threads: functions on all of them may wait under a context. It is made aside
-//! (`host/native/aside.rs`), where a call that blocks holds up the next one for a moment only.
+//! The end of a context is not left to callback threads: functions that wait under contexts might occupy all of them. Such a
+//! call is made aside (`host/native/aside.rs`), where a call that blocks delays the next one only for a moment; if there is no
+//! thread for that, the timer thread makes the call.
 //!
-//! Not done: a thread for each callback. Thousands of timers that outlive their runtime may be due together, and would take all
-//! threads that the process may have. Nor does the thread that leaves a firing start anything: it may be the ender of the
-//! runtime, which has a limit, and to start a thread takes some 50 µs, or a millisecond on a busy machine.
+//! If the timer thread itself is refused, the calls that were left stay in `left`: `sched/calls.rs` says which thread asks
+//! again. A thread that leaves a call never makes it.
 //!
-//! Callback threads are not counted as the library's own: they run user's code, which may wake goroutines.
+//! Not done: a thread for each callback. Thousands of timers that outlive their runtime can be due together, and would take all
+//! threads that the process may have. The thread that leaves a firing starts no callback thread: it might be the ender of the
+//! runtime, which has a time limit, and starting a thread takes some 50 µs, or a millisecond on a busy machine.
+//!
+//! Callback threads are not counted as the library's own: they run the user's code, which can wake goroutines.
 //!
 //! Checked by `models/timer.rs`.
 
@@ -60,6 +65,7 @@ use crate::m::cpus_of_the_process;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, AtomicBool, Mutex, MutexGuard, Rank, Relaxed, capacity};
+use crate::sched::calls::{call_monitors, run_aside_or_here};
 use crate::sched::timers::Timers;
 use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
@@ -77,9 +83,8 @@ pub(crate) enum Call<H: Host> {
 }
 
 impl<H: Host> Call<H> {
-    /// For the thread that owns the call. Drops what was called, as the last owner perhaps. A panic of the user's code ends
-    /// here: the panic hook has printed it. Where there is no thread for the call, the caller may be one that ends a runtime,
-    /// under a context.
+    /// For the thread that owns the call. Makes the call, and drops the function, perhaps as its last owner. A panic of the
+    /// user's code ends here: the panic hook has printed it.
     fn call(self) {
         call_undisturbed::<H>(move || match self {
             Call::Timer(call) => call.call(),
@@ -91,18 +96,18 @@ impl<H: Host> Call<H> {
 struct State<H: Host> {
     /// Heaps with callbacks.
     kept: Vec<Arc<Timers<H>>>,
-    /// Calls that others have left to the thread. Empty without a thread.
+    /// Calls that other threads have left to the timer thread. If there is no timer thread, they wait for it.
     left: VecDeque<Call<H>>,
     /// Calls for which there was no callback thread.
     waiting: VecDeque<Call<H>>,
-    /// How many callback threads there are, or are about to be started. At most `MOST_CALLERS`.
-    callers: usize,
+    /// How many callback threads there are, or are about to be started. At most `MOST_CALLBACK_THREADS`.
+    callback_threads: usize,
     /// When the timer thread tries again to start a callback thread, after a refusal.
     again: Option<Nanos>,
     thread: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
-    /// How long the thread sleeps. The thread sleeps now, or is about to, or comes back.
+    /// Until when the thread sleeps. It is sleeping, is about to, or is coming back.
     until: Nanos,
 }
 
@@ -110,16 +115,18 @@ struct State<H: Host> {
 pub(crate) struct TimerThread<H: Host> {
     own: Arc<Timers<H>>,
     state: Mutex<State<H>>,
-    /// The thread was refused, and heaps wait for it. Written under the lock.
+    /// The system has refused the thread, and heaps wait for it. Written under the lock.
     refused: AtomicBool,
+    /// The system has refused the thread, and calls wait for it. Written under the lock.
+    calls_wait: AtomicBool,
     note: Note<H>,
 }
 
-/// What the thread is to do next.
+/// The next step of the thread.
 enum Next<H: Host> {
-    /// What is due in this heap at this time.
+    /// Fire the callbacks of this heap that are due at this time.
     Fire(Arc<Timers<H>>, Nanos),
-    /// What others have left.
+    /// Make the calls that other threads have left.
     Call(VecDeque<Call<H>>),
     Sleep(Nanos),
     End,
@@ -131,7 +138,7 @@ impl<H: Host> TimerThread<H> {
             kept: Vec::new(),
             left: VecDeque::new(),
             waiting: VecDeque::new(),
-            callers: 0,
+            callback_threads: 0,
             again: None,
             thread: false,
             fires: false,
@@ -141,6 +148,7 @@ impl<H: Host> TimerThread<H> {
             own: Arc::new(Timers::of_nobody()),
             state: Mutex::new(Rank::TimerThread, state),
             refused: AtomicBool::new(false),
+            calls_wait: AtomicBool::new(false),
             note: Note::new(),
         }
     }
@@ -150,16 +158,16 @@ impl<H: Host> TimerThread<H> {
         &self.own
     }
 
-    /// For models: returns how many threads there are, callback threads too.
+    /// For models: returns how many threads there are, including callback threads.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn threads(&self) -> usize {
         let state = self.state.lock();
-        usize::from(state.thread) + state.callers
+        usize::from(state.thread) + state.callback_threads
     }
 
-    /// For the DeadlockWatch. `Err(Awake)`: a callback is being fired, or waits for a callback thread. `Err(Waits)`: one is
-    /// pending. `Ok((guard, threads))`: none is, and none can fire while the guard lives; `threads` is 1 while the timer
-    /// thread exists, else 0.
+    /// For the DeadlockWatch. `Err(Awake)`: a callback is being fired, or waits for a callback thread. `Err(Waits)`: a callback
+    /// is pending. `Ok((guard, threads))`: no callback is pending, and none can fire while the guard lives; `threads` is 1
+    /// while the timer thread exists, else 0.
     pub(crate) fn freeze(&self) -> Result<(impl Sized + '_, u32), Verdict> {
         let state = self.state.lock();
         let calls_wait = !(state.left.is_empty() && state.waiting.is_empty());
@@ -186,7 +194,7 @@ impl<H: Host> TimerThread<H> {
                 // Relaxed: as above.
                 self.refused.store(true, Relaxed);
                 drop(state);
-                // Once until a thread was to be had.
+                // Told once, until a start succeeds.
                 if !told {
                     H::warn(&format!(
                         "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set"
@@ -200,7 +208,8 @@ impl<H: Host> TimerThread<H> {
         }
     }
 
-    /// Has `call` made by a callback thread. Starts at most the timer thread; where that is refused, the caller makes the call.
+    /// Leaves `call` to a callback thread. Starts at most the timer thread; if that is refused, the call waits. The caller
+    /// holds none of the library's locks.
     pub(crate) fn leave(&'static self, call: Call<H>) {
         let mut state = self.state.lock();
         if state.thread || self.start(&mut state).is_ok() {
@@ -210,31 +219,56 @@ impl<H: Host> TimerThread<H> {
                 self.alarm(state, Nanos::ZERO);
             }
         } else {
+            mutant!(LeaverCalls: { drop(state); return call.call() });
+            state.left.push_back(call);
+            // Relaxed: a hint, the lock decides.
+            self.calls_wait.store(true, Relaxed);
             drop(state);
-            call.call();
+            call_monitors::<H>();
         }
     }
 
-    /// Starts the thread. In the lock: the first that finds no thread, and that one alone, starts it.
+    /// Returns `true` if calls wait for a thread that was refused.
+    pub(crate) fn calls_wait(&self) -> bool {
+        // Relaxed: a hint, the lock decides.
+        self.calls_wait.load(Relaxed)
+    }
+
+    /// Tries to start the thread once more, if calls wait for it.
+    ///
+    /// # Errors
+    /// The system's, if it refuses the thread.
+    pub(crate) fn ask_again(&'static self) -> io::Result<()> {
+        mutant!(MonitorLeavesCalls: return Ok(()));
+        let mut state = self.state.lock();
+        if state.left.is_empty() || state.thread.unless(LookStartsAnother) {
+            return Ok(());
+        }
+        self.start(&mut state)
+    }
+
+    /// Starts the thread. Under the lock: only the first caller that finds no thread starts it.
     fn start(&'static self, state: &mut State<H>) -> io::Result<()> {
         let cpus = cpus_of_the_process::<H>();
         let started = H::start("gmp-timers", move || {
             if let Some(cpus) = cpus {
-                // Refused where none of these CPUs is left: then it has those of the caller.
+                // Refused if none of these CPUs is left: then the thread keeps the CPUs of the caller.
                 let _set = H::set_own_affinity(&cpus);
             }
             self.serve()
         });
         state.thread = started.is_ok();
         if state.thread {
-            // Relaxed: a hint, the lock decides.
+            // Relaxed: hints, the lock decides.
             self.refused.store(false, Relaxed);
+            self.calls_wait.store(false, Relaxed);
         }
         started.map(|_detached| ())
     }
 
-    /// Whether heaps wait for a thread that was refused: whoever sets a callback in one of them asks again, also when theirs is
-    /// not the earliest there. The earliest would lie in the past at some time, and nobody would ask any more.
+    /// Returns `true` if heaps wait for a thread that was refused: each setter of a callback in one of them asks for a thread
+    /// again, even if its callback is not the earliest there. Otherwise, once the earliest callback is overdue, no setter would
+    /// ask again.
     pub(crate) fn was_refused(&self) -> bool {
         // Relaxed: a hint, the lock decides.
         self.refused.load(Relaxed).unless(TimerThreadRefusedForGood)
@@ -258,13 +292,15 @@ impl<H: Host> TimerThread<H> {
 
     fn serve(&'static self) {
         let mut idle_since = None;
+        // Callback threads are refused, and the operator was told.
+        let mut told = false;
         loop {
             match self.next(&mut idle_since) {
                 Next::Fire(timers, now) => {
-                    // What becomes due meanwhile waits for B1: another heap's callback may be earlier.
-                    self.run(std::iter::from_fn(|| timers.pop_orphan(now).map(Call::Timer)));
+                    // Callbacks that become due meanwhile wait for B1: another heap's callback might be earlier.
+                    self.run(std::iter::from_fn(|| timers.pop_orphan(now).map(Call::Timer)), &mut told);
                 }
-                Next::Call(left) => self.run(left),
+                Next::Call(left) => self.run(left, &mut told),
                 Next::Sleep(until) => {
                     self.note.doze(Some(until));
                 }
@@ -276,17 +312,16 @@ impl<H: Host> TimerThread<H> {
 
     /// B1.
     fn next(&self, idle_since: &mut Option<Nanos>) -> Next<H> {
+        let since = idle_since.take();
         let mut state = self.state.lock();
         state.fires = false;
         if !state.left.is_empty() {
-            *idle_since = None;
             state.fires = true;
             return Next::Call(std::mem::take(&mut state.left));
         }
         state.kept.retain(|timers| !timers.is_empty());
         let now = H::now();
         if state.again.take_if(|again| *again <= now).is_some() && !state.waiting.is_empty() {
-            *idle_since = None;
             state.fires = true;
             return Next::Call(VecDeque::new());
         }
@@ -294,21 +329,15 @@ impl<H: Host> TimerThread<H> {
             state.kept.iter().filter_map(|timers| Some((timers.earliest()?, timers))).min_by_key(|f| f.0);
         let until = match first {
             Some((due, timers)) if due <= now => {
-                *idle_since = None;
                 let timers = Arc::clone(timers);
                 state.fires = true;
                 return Next::Fire(timers, now);
             }
-            Some((due, _)) => {
-                *idle_since = None;
-                due
-            }
-            None if state.again.is_some() => {
-                *idle_since = None;
-                now.saturating_add(capacity::LINGER)
-            }
+            Some((due, _)) => due,
+            None if state.again.is_some() => now.saturating_add(capacity::LINGER),
             None => {
-                let end = idle_since.get_or_insert(now).saturating_add(capacity::LINGER);
+                let since = *idle_since.insert(since.unwrap_or(now));
+                let end = since.saturating_add(capacity::LINGER);
                 if end <= now {
                     unless!(TimerThreadEndsLate, state.thread = false);
                     return Next::End;
@@ -322,15 +351,16 @@ impl<H: Host> TimerThread<H> {
         Next::Sleep(until)
     }
 
-    /// Makes calls that are due: on this thread those that are inline, the others on callback threads, in their order.
-    fn run(&'static self, calls: impl IntoIterator<Item = Call<H>>) {
+    /// Makes calls that are due: inline calls on this thread, the others on callback threads, in their order. `told`: a
+    /// callback thread was refused, and none was started since.
+    fn run(&'static self, calls: impl IntoIterator<Item = Call<H>>, told: &mut bool) {
         let mut others = VecDeque::new();
         for call in calls {
             match call {
                 Call::Timer(call) if call.run() == RunMode::Wakes => call.call(),
-                // The end of a context, for which all callback threads may wait.
+                // The end of a context, for which all callback threads might wait.
                 Call::Timer(call) if call.run() == RunMode::Uncounted => {
-                    H::run_aside(move || Call::Timer(call).call());
+                    run_aside_or_here::<H>(move || Call::Timer(call).call());
                 }
                 other => others.push_back(other),
             }
@@ -338,13 +368,17 @@ impl<H: Host> TimerThread<H> {
         self.state.lock().waiting.append(&mut others);
         while let Some(call) = self.take_for_a_thread() {
             let mut called = OnItsWay(self, Some(call));
-            if let Err(refused) = H::start("gmp-callback", move || called.arrives()) {
-                H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
-                // A callback thread that there is takes what waits when its call ends, and this thread tries again: that call
-                // may block.
+            let started = H::start("gmp-callback", move || called.arrives());
+            let told = std::mem::replace(told, started.is_err());
+            if let Err(refused) = started {
+                if !told {
+                    H::warn(&format!("cannot start a thread for a timer's callback: {refused}"));
+                }
+                // An existing callback thread takes the waiting calls when its own call ends. This thread tries again, because
+                // that call might block.
                 let mut state = self.state.lock();
-                if state.callers > 0 {
-                    state.again = Some(H::now().saturating_add(capacity::LINGER));
+                if state.callback_threads > 0 {
+                    state.again = Some(H::after(capacity::LINGER));
                     return;
                 }
             }
@@ -354,11 +388,11 @@ impl<H: Host> TimerThread<H> {
     /// C2.
     fn take_for_a_thread(&self) -> Option<Call<H>> {
         let mut state = self.state.lock();
-        if state.callers >= capacity::MOST_CALLERS {
+        if state.callback_threads >= capacity::MOST_CALLBACK_THREADS {
             return None;
         }
         let call = state.waiting.pop_front()?;
-        state.callers += 1;
+        state.callback_threads += 1;
         Some(call)
     }
 
@@ -366,20 +400,20 @@ impl<H: Host> TimerThread<H> {
     fn take_or_end(&self) -> Option<Call<H>> {
         let mut state = self.state.lock();
         let call = state.waiting.pop_front();
-        mutant!(CallerEndsLate: drop(state); state = self.state.lock());
+        mutant!(CallbackThreadEndsLate: drop(state); state = self.state.lock());
         if call.is_none() {
-            state.callers -= 1;
-            // Its memory goes: there were thousands, perhaps.
+            state.callback_threads -= 1;
+            // Frees the memory: perhaps thousands of calls have waited.
             state.waiting = VecDeque::new();
         }
         call
     }
 
-    /// C3 was refused. Returns the call if there is no callback thread that would take it.
+    /// Undoes C2 after C3 was refused. Returns the call if there is no callback thread that would take it.
     fn take_back(&self, call: Call<H>) -> Option<Call<H>> {
         let mut state = self.state.lock();
-        state.callers -= 1;
-        if state.callers == 0 {
+        state.callback_threads -= 1;
+        if state.callback_threads == 0 {
             return Some(call);
         }
         state.waiting.push_front(call);
@@ -387,8 +421,8 @@ impl<H: Host> TimerThread<H> {
     }
 }
 
-/// A call on the way to its thread, the only owner for this firing: otherwise the starter of the thread could be the last
-/// owner, and would drop the user's closure. If no thread can be started, the drop takes the call back.
+/// A call on the way to its thread, and the only owner for this firing: otherwise the starter of the thread could be the last
+/// owner, and would drop the user's closure. If no thread can be started, the drop of this value takes the call back.
 struct OnItsWay<H: Host>(&'static TimerThread<H>, Option<Call<H>>);
 
 impl<H: Host> OnItsWay<H> {

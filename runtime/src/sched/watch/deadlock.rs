@@ -1,50 +1,55 @@
-//! Deadlock: no goroutine runs, and nothing that is under way could have one run.
+//! Deadlock: no goroutine runs, and nothing that is under way could make a goroutine run.
 //!
-//! While a thread or goroutine is inside `run`, the monitor of a runtime all of whose Ps are idle looks for a deadlock: at
-//! once, and 1, 10, 100 ms and 1 s later ([`LOOKS`]); from the beginning if an M had a P meanwhile. Then the monitor may
-//! sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
+//! While a thread or goroutine is inside `run`, the monitor of a runtime whose Ps are all idle looks for a deadlock: at once,
+//! and 1, 10, 100 ms and 1 s later ([`LOOKS`]). If an M has held a P meanwhile, the looks begin anew. After them the monitor
+//! can sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
 //!
-//! Beside an armed timer only the last of these looks judges. A judgement counts the threads of the process, a system call
-//! under the locks of all runtimes, for which a program that sleeps again and again would pay each time.
+//! While a timer is armed, only the last of these looks judges. A judgement counts the threads of the process by a system call
+//! under the locks of all runtimes, and a program that sleeps again and again would pay for that each time.
 //!
 //! *Asleep*, for all runtimes of the process at one moment:
 //!
-//! 1. all Ps are idle, and every thread of the runtimes that has not left is the monitor, an M in a list of those that
-//!    stand by or wait for their bound goroutine, or the M in the poller; none is about to be started;
-//! 2. no timer is armed, no monitor is serving timers, and the timer thread has nothing to fire and fires nothing;
-//! 3. every goroutine is parked, in a wait that no waker has claimed or nudged, and none waits for a descriptor;
+//! 1. all Ps are idle, and every thread of the runtimes that has not left is the monitor, an M in a list of those that stand by
+//!    or wait for their bound goroutine, or the M in the poller; no thread is about to be started;
+//! 2. no timer is armed, no monitor is serving timers, and the timer thread has no callback to fire and fires none;
+//! 3. every goroutine is parked, in a wait that no waker has claimed or nudged, and no goroutine and no task waits for a
+//!    descriptor (`net/desc/tasks.rs`);
 //! 4. each plain thread inside `run` waits for a goroutine that has not ended;
-//! 5. the process has no other threads: the kernel's count is that of the threads in 1, 2 and 4. Other threads might
-//!    do anything. `GMPDEBUG=deadlock=always` leaves this condition out;
-//! 6. no receiver listens for signals ([`Listens`]).
+//! 5. the process has no other threads: the kernel's count is that of the threads in 1, 2 and 4. Other threads could do
+//!    anything. `GMPDEBUG=deadlock=always` leaves this condition out;
+//! 6. no receiver listens for signals ([`Listens`]), and no call waits for a thread (`sched/calls.rs`).
 //!
-//! **Why it is never said too early.** The judge, which is a monitor, holds, in this order and together, the lock of the list
-//! of runtimes, the timer thread's, and the lock of each scheduler. Judges exclude each other by the first, and no other
-//! thread holds two of the last kind. An M that stands by needs its scheduler's lock, or a waker that has it, before the M
-//! does anything but look: a waker takes the M out of its idle spot under that lock, and the M in the poller takes the lock
-//! when it comes back. So under 1 and with the locks held no M does anything, and what the Ms did before is seen. What is
-//! left:
+//! **Why no deadlock is reported too early.** The *judge* is a monitor. It takes, in this order, the lock of the list of
+//! runtimes, the timer thread's lock, and the lock of each scheduler, and holds them together. The first lock excludes other
+//! judges, and no other thread holds two schedulers' locks. An M that stands by does nothing but look until it has its
+//! scheduler's central lock, or a waker that holds that lock has taken it out of its idle spot. The M in the poller takes the
+//! lock when it comes back. So if condition 1 holds under the locks, no M does anything, and the judge sees all that the Ms did
+//! before. The remaining cases:
 //!
-//! * the M in the poller may have come back and carry goroutines that it found. Those were claimed, which 3 sees. A goroutine
-//!   whose event is in the kernel, or was reported to the M and not looked at, waits for a descriptor;
-//! * an M between standing by and its sleep looks at the queues, which are empty, as all Ps are idle, and at the jobs, at which
-//!   the judge looks as well;
-//! * another monitor may carry a callback that it took from a heap: that monitor says so (`serving`) before it takes the
-//!   callback, and until the callback is a goroutine. Goroutines that it found in the poller: as above;
+//! * the M in the poller might have come back and carry goroutines that it found. Their waits were claimed, which condition 3
+//!   sees. A goroutine whose event is in the kernel, or was reported to the M and not looked at, still waits for a descriptor.
+//!   The M might also carry the waker of a task, which it took under the lock of the poller's table: `serving` says so from
+//!   that section on, until there is a goroutine, or a call of `sched/calls.rs`, that calls the waker. The judge looks at the
+//!   table first, then at `serving`, and then at the goroutines;
+//! * an M between standing by and its sleep looks at the queues, which are empty because all Ps are idle, and at the jobs, at
+//!   which the judge looks as well;
+//! * another monitor might carry a callback that it took from a heap: `serving` says so from before that monitor takes the
+//!   callback until the callback is a goroutine. For goroutines that it found in the poller the first case holds;
 //! * the timer thread says under its lock what it is about to do;
-//! * a thread inside `run` may have been woken: its goroutine has ended, and was not live any more when its M gave
-//!   up;
-//! * other threads: the kernel counted them while no thread of ours was awake to start one, and there are none.
+//! * a thread inside `run` might have been woken: then its goroutine has ended, and was no longer live when its M gave up;
+//! * other threads: the kernel counted the threads while no thread of the library was awake to start one, and there are no
+//!   other threads.
 //!
-//! With no thread awake nothing changes any more: what the judge sees is true at one moment, and then for ever. The
-//! kernel's count may be too high, by a thread that has ended and is not gone yet: the next look finds it gone.
+//! With no thread awake nothing changes any more: the state that the judge sees holds at one moment, and then for ever. The
+//! kernel's count can be too high by a thread that has ended and is not gone yet: the next look finds it gone.
 //!
-//! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread
-//! could still do something; and a deadlock that comes only by the end of a foreign thread, or of a callback outside of a
-//! runtime, more than a second after the last goroutine fell asleep: no monitor looks then.
+//! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread could
+//! still do something; a deadlock in a program that keeps a socket which still has a task's waker, as the future was dropped,
+//! or as an event came just when its poll kept the waker; and a deadlock that arises only when a foreign thread, or a callback
+//! outside of a runtime, ends more than a second after the last goroutine fell asleep: by then no monitor looks any more.
 //!
-//! Under the lock of `Runtimes` the judge takes the timer thread's, all `central`s by their places, and then heaps and pools:
-//! the order of `prim/lock.rs`.
+//! Under the lock of `Runtimes` the judge takes the timer thread's lock, all `central`s by their places, and then those of
+//! heaps, pollers' tables and pools: the order of `prim/lock.rs`.
 //!
 //! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
 
@@ -55,7 +60,7 @@ use crate::m::M;
 use crate::m::note::Note;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Arc, AtomicU64, Mutex, Rank, Relaxed, Release, Weak};
-use crate::sched::poll::Poller;
+use crate::sched::calls::calls_wait;
 use crate::sched::watch::dump::{Wanted, dump_all};
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
@@ -74,18 +79,18 @@ const LOOKS: [Duration; 5] = [
 /// The runtimes of the process, and the callers that are inside `run`. The host keeps one value of this type.
 pub(crate) struct Runtimes<H: Host> {
     known: Mutex<Known<H>>,
-    /// How often a [`Listens`] has ended.
+    /// How often a [`Listens`] has ended, or `judge_anew` was called.
     silences: AtomicU64,
 }
 
 struct Known<H: Host> {
-    /// From their start until they begin to end.
+    /// The runtimes that have started and not begun to end.
     all: Vec<Weak<Sched<H>>>,
     callers: Vec<Caller<H>>,
     tickets: u64,
     /// How many `Listens` there are.
     listens: usize,
-    /// A deadlock was found; another judge may be looking.
+    /// A deadlock was found; from then on no judge reports another.
     reported: bool,
 }
 
@@ -93,26 +98,26 @@ struct Known<H: Host> {
 struct Caller<H: Host> {
     ticket: u64,
     does: Doing<H>,
-    /// The caller is a thread of its own, and no goroutine.
+    /// The caller is a plain thread, and no goroutine.
     thread: bool,
 }
 
 /// What a caller of `run` is doing.
 pub(crate) enum Doing<H: Host> {
-    /// The caller has not begun to wait, or does not wait any more.
+    /// The caller has not begun to wait, or no longer waits.
     Awake,
-    /// The caller waits for this goroutine, whose handle it keeps until it says otherwise.
+    /// The caller waits for this goroutine, and keeps its handle until it sets another value.
     WaitsFor(GRef<H>),
     /// The caller waits for ever.
     WaitsForEver,
 }
 
-/// The presence of a caller in `run`, from before its goroutine is spawned: a deadlock is reported only while a caller is
-/// there, and the goroutine may fall asleep at once. Dropped when the caller leaves.
+/// The presence of a caller in `run`. It begins before the caller's goroutine is spawned, because a deadlock is reported only
+/// while a caller is there, and the goroutine can fall asleep at once. Dropped when the caller leaves.
 pub(crate) struct Presence<H: Host>(u64, PhantomData<fn(H)>);
 
 impl<H: Host> Presence<H> {
-    /// The calling thread, or goroutine, is inside `run`.
+    /// The calling thread or goroutine is inside `run` from here on.
     pub(crate) fn begin() -> Self {
         Self::of(M::<H>::current().is_none())
     }
@@ -122,7 +127,7 @@ impl<H: Host> Presence<H> {
         Self::of(false)
     }
 
-    /// The calling thread is no M any more.
+    /// The calling thread is no longer an M.
     pub(crate) fn ends_as_m(&self) {
         self.with(|caller| caller.thread = true);
     }
@@ -157,7 +162,7 @@ impl<H: Host> Drop for Presence<H> {
     }
 }
 
-/// While this value lives the process is not asleep, as something from outside may wake a goroutine: a signal.
+/// While this value lives the process is not asleep, because a signal from outside might wake a goroutine.
 pub(crate) struct Listens<H: Host>(PhantomData<fn(H)>);
 
 impl<H: Host> Listens<H> {
@@ -176,7 +181,7 @@ impl<H: Host> Drop for Listens<H> {
             known.listens -= 1;
             // Relaxed: the alarms publish it.
             runtimes.silences.fetch_add(1, Relaxed);
-            // All may have been asleep for longer than a monitor looks.
+            // All runtimes might have been asleep for longer than a monitor looks.
             let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
             drop(known);
             scheds.iter().for_each(|sched| sched.monitor_note.alarm());
@@ -190,11 +195,11 @@ impl<H: Host> Drop for Listens<H> {
 pub(crate) enum Verdict {
     /// No goroutine will ever run; this many are left.
     Asleep(usize),
-    /// A goroutine or thread is awake, or may be.
+    /// A goroutine or thread is awake, or might be.
     Awake,
-    /// None is awake, and a timer or the poller will wake a goroutine: then the monitor begins again.
+    /// No goroutine is awake, but a timer or the poller will wake one: then the monitor begins again.
     Waits,
-    /// No caller is inside `run`, or it was reported already.
+    /// No caller is inside `run`, or a deadlock was already reported.
     NobodyAsks,
 }
 
@@ -210,7 +215,7 @@ impl<H: Host> Known<H> {
     fn name_who_answers(&self) {
         let oldest = self.all.first().and_then(Weak::upgrade);
         let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
-        // SAFETY: a scheduler lives until it is off this list, and that comes here again.
+        // SAFETY: a scheduler lives until it has left this list, and its leaving calls this function again.
         unsafe { H::shared().quit.set(note, Note::alarm) };
     }
 }
@@ -230,7 +235,20 @@ impl<H: Host> Runtimes<H> {
         known.name_who_answers();
     }
 
-    /// All that have started and not begun to end, in the order in which they started.
+    /// Makes monitors judge anew, because the reason for which the process counted as awake is gone.
+    pub(crate) fn judge_anew(&self) {
+        // Relaxed: read by the monitor that calls this; the other monitors look by themselves when an M takes a P.
+        self.silences.fetch_add(1, Relaxed);
+    }
+
+    /// Calls `f` with each runtime that has started and not begun to end, under the lock of the list: so no thread drops one
+    /// meanwhile.
+    pub(crate) fn for_each(&self, f: impl Fn(&Sched<H>)) {
+        let known = self.known.lock();
+        known.all.iter().filter_map(Weak::upgrade).for_each(|sched| f(&sched));
+    }
+
+    /// Returns all runtimes that have started and not begun to end, in the order of their starts.
     pub(crate) fn all(&self) -> Vec<Arc<Sched<H>>> {
         self.known.lock().all.iter().filter_map(Weak::upgrade).collect()
     }
@@ -240,10 +258,10 @@ impl<H: Host> Runtimes<H> {
         if known.callers.is_empty() || known.reported {
             return Verdict::NobodyAsks;
         }
-        if known.listens > 0 {
+        if known.listens > 0 || calls_wait::<H>() {
             return Verdict::Awake;
         }
-        // The runtimes live: an ender takes its runtime off the list first, for which it needs the lock.
+        // The runtimes live: an ender first takes its runtime off the list, for which it needs the lock.
         let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
         let (_frozen, timer_threads) = match H::shared().timer_thread.freeze() {
             Ok(still) => still,
@@ -264,8 +282,8 @@ impl<H: Host> Runtimes<H> {
     }
 }
 
-/// Judges 1 to 3 of all `scheds` at one moment. At that moment `nobody_else`, which gets the number of their threads, judges
-/// 4 and 5.
+/// Judges conditions 1 to 3 of all `scheds` at one moment. At that moment `nobody_else`, which gets the number of their
+/// threads, judges conditions 4 and 5.
 pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(u32) -> bool) -> Verdict {
     let mut scheds: Vec<_> = scheds.iter().collect();
     scheds.sort_unstable_by_key(|sched| sched.central.place());
@@ -288,21 +306,20 @@ pub(crate) fn judge<H: Host>(scheds: &[Arc<Sched<H>>], nobody_else: impl FnOnce(
 }
 
 impl<H: Host> Sched<H> {
-    /// Returns `true` if no M has a P. Under the lock.
+    /// Returns `true` if no M holds a P. Under the lock.
     pub(crate) fn all_idle(&self, central: &Central<H>) -> bool {
         central.idle.num_ps() as u64 == self.census.read().nlive()
     }
 
-    /// 1: returns how many threads there are, if all of them sleep.
+    /// Condition 1: returns how many threads there are, if all of them sleep.
     fn sleepers(&self, central: &Central<H>) -> Option<u32> {
-        let mut standing_by = (central.idle.num_ms() + central.bound_ms.len()) as u32;
-        match central.poller.get() {
-            Poller::Nobody => {}
-            Poller::Blocked(_) => standing_by += 1,
-            // The M in the poller has got an assignment, or an earlier timer. No model has this: a P that was assigned is not
-            // idle, a timer stands in its heap, and an M that is summoned in vain stands by again.
-            Poller::Broken(_) => return None,
+        if central.poller.is_broken() {
+            // The M in the poller has an assignment, or there is an earlier timer. No model has this: a P that was assigned is
+            // not idle, a timer stands in its heap, and an M that is summoned in vain stands by again.
+            return None;
         }
+        let waits = usize::from(central.poller.blocked().is_some());
+        let standing_by = (central.idle.num_ms() + central.bound_ms.len() + waits) as u32;
         let threads = standing_by + u32::from(H::MONITORED);
         let none_else = central.alive == threads && central.asked_for == 0;
         let asleep = self.all_idle(central) && none_else;
@@ -310,7 +327,7 @@ impl<H: Host> Sched<H> {
         (asleep && central.globq.is_empty() && !self.jobs_somewhere()).then_some(threads)
     }
 
-    /// 2 and 3, after 1, under the locks of it.
+    /// Conditions 2 and 3, after condition 1 and under the same locks.
     fn all_wait(&self, central: &mut Central<H>) -> Verdict {
         if let Some(g) = central.waits_for_io
             && g.is_live()
@@ -323,8 +340,12 @@ impl<H: Host> Sched<H> {
         if armed.unless(DeadlockIgnoresTimers) {
             return Verdict::Waits;
         }
+        if self.descs.keeps_a_waker().unless(DeadlockIgnoresTasks) {
+            return Verdict::Waits;
+        }
         // Acquire: partner the end of `Serving`. If a heap was found empty under its lock, `Serving` of the monitor that
-        // emptied it began before that: seen.
+        // emptied that heap began before, and this load sees it. So did `Serving` of a thread that has taken the last waker
+        // out of the table.
         if (self.serving.load(Acquire) > 0).unless(DeadlockIgnoresServing) {
             return Verdict::Awake;
         }
@@ -336,26 +357,28 @@ impl<H: Host> Sched<H> {
                 if (!g.word.is_asleep()).unless(DeadlockIgnoresGs) {
                     verdict = Some(Verdict::Awake);
                 } else if g.waits_for_io() {
-                    // The goroutine was seen asleep at first; the M in the poller may have found it meanwhile.
+                    // The goroutine was asleep a moment ago; the M in the poller might have found it meanwhile.
                     verdict = Some(Verdict::Waits);
                 }
                 verdict.is_some()
             })
         };
         if verdict == Some(Verdict::Waits) {
-            // Most programs that wait for descriptors do so always, often with the same goroutine: the next look is short.
+            // Most programs that wait for descriptors do so all the time, often with the same goroutine: that makes the next
+            // look short.
             central.waits_for_io = waits_for_io;
         }
         verdict.unwrap_or(Verdict::Asleep(count))
     }
 }
 
-/// While this value lives, a callback may be out of its heap and not be a goroutine yet.
+/// While this value lives, a callback might be out of its heap, or a waker out of the poller's table, and not yet be a
+/// goroutine.
 pub(crate) struct Serving<'a, H: Host>(&'a Sched<H>);
 
 impl<'a, H: Host> Serving<'a, H> {
     pub(crate) fn begin(sched: &'a Sched<H>) -> Self {
-        // Relaxed: the lock of the heap that is popped next publishes it.
+        // Relaxed: the lock of the heap that is popped next publishes it, or that of the table, which the caller holds.
         sched.serving.fetch_add(1, Relaxed);
         Serving(sched)
     }
@@ -363,7 +386,7 @@ impl<'a, H: Host> Serving<'a, H> {
 
 impl<H: Host> Drop for Serving<'_, H> {
     fn drop(&mut self) {
-        // Release: the goroutine that was made of the callback is seen by `all_wait`, its partner.
+        // Release: the partner, `all_wait`, sees the goroutine that was made of the callback, or for the waker.
         self.0.serving.fetch_sub(1, Release.unless(ServingEndsRelaxed));
     }
 }
@@ -373,15 +396,15 @@ impl<H: Host> Drop for Serving<'_, H> {
 pub(crate) struct DeadlockWatch {
     /// Since when the Ps were seen idle; `None` if they were not.
     since: Option<Nanos>,
-    /// What `Sched::changes` was at that time.
+    /// The value of `Sched::changes` at that time.
     changes: u64,
     /// How many of [`LOOKS`] were done.
     looks: usize,
 }
 
 impl DeadlockWatch {
-    /// Returns `true` if a look is due that judges, the Ps having been idle for that long: beside an armed timer only the last
-    /// one does.
+    /// Returns `true` if a judgement is due when all Ps have been idle for `waited`. While a timer is armed (`timers`), only
+    /// the last of the [`LOOKS`] judges.
     fn judges(&mut self, waited: Duration, timers: bool) -> bool {
         let due = LOOKS.iter().filter(|&&look| look <= waited).count();
         if due <= self.looks {
@@ -394,8 +417,8 @@ impl DeadlockWatch {
 }
 
 impl<H: Host> Sched<H> {
-    /// The monitor's look, outside of all locks. Returns the time to the next one; `None` if none is needed. Does not return
-    /// if all goroutines are asleep.
+    /// Looks for a deadlock, for the monitor, outside of all locks. Returns the time to the next look; `None` if no further
+    /// look is needed. Does not return if all goroutines are asleep.
     pub(crate) fn watch_for_deadlock(
         &self,
         deadlock_watch: &mut DeadlockWatch,
@@ -425,7 +448,7 @@ impl<H: Host> Sched<H> {
         LOOKS.get(deadlock_watch.looks).map(|&look| look.saturating_sub(waited))
     }
 
-    /// Returns `true` if a timer is armed on a P: then this runtime is not asleep. A hint.
+    /// Returns `true` if a timer is armed on a P; then this runtime is not asleep. A hint.
     fn has_timers(&self) -> bool {
         self.ps.iter().any(|p| !p.timers.is_empty())
     }
@@ -438,9 +461,9 @@ impl<H: Host> Sched<H> {
                 && deadlock_watch.looks == LOOKS.len()
     }
 
-    /// Returns a number that grows when an M takes a P, and when the last receiver of signals goes. Not the ticks of the Ps: a
-    /// bound goroutine that comes back from a blocking call to a P that was idle may park without a tick, as its M looks for
-    /// no other.
+    /// Returns a number that grows when an M takes a P, when a receiver of signals goes, and when no call waits for a thread
+    /// any more. The ticks of the Ps would not do: a bound goroutine that comes back from a blocking call to a P that was idle
+    /// can park without a tick, because its M looks for no other goroutine.
     fn changes(&self) -> u64 {
         // Relaxed: `Listens` alarms the monitor after it has counted.
         let silences = H::shared().runtimes.as_ref().map_or(0, |runtimes| runtimes.silences.load(Relaxed));
@@ -462,8 +485,8 @@ fn report<H: Host>(goroutines: usize) -> ! {
 mod tests {
     use super::*;
 
-    /// Fails where each of a program's short sleeps has the threads counted, or where the last look does not judge, so that a
-    /// foreign thread that stops the timer and ends leaves a deadlock that is not noticed.
+    /// Fails if each of a program's short sleeps makes the monitor count the threads, or if the last look does not judge: then
+    /// a foreign thread that stops the timer and ends leaves a deadlock that no one notices.
     #[test]
     fn beside_an_armed_timer_the_last_look_judges() {
         let judged = |timers| {

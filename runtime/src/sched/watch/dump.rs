@@ -1,15 +1,12 @@
 //! What all goroutines are doing, as text.
 //!
-//! The dump holds a G that is parked or queued by the scan bit while it reads the G and its stack; an M that would run the G
-//! meanwhile leaves that to the dump (`wait/status.rs`). The dump takes no lock and allocates nothing until it lets go: the
-//! frames go into a space that it has brought along, as addresses. They get their names when no G is held (`names.rs`). A
-//! running G is not read by other threads, as it may end at any moment: its thread is asked where it is (`running.rs`), but
-//! only in a dump that the program or a user has asked for.
+//! While the dump reads a parked or queued G and its stack, it holds the G by the scan bit; a waker that would queue the G, or
+//! an M that would run it, leaves the queueing to the dump (`wait/status.rs`). While it holds a G, the dump takes no lock and
+//! allocates nothing: the frames go, as addresses, into a space that it has brought along. They get their names when no G is
+//! held (`names.rs`). No other thread reads a running G, because it can end at any moment: the dump asks the G's thread where
+//! it is (`running.rs`), but only if the program or a user has asked for the dump.
 //!
-//! How long a goroutine has waited is told by a time that it noted when it parked. That time is a word of the runtime, the
-//! *coarse time*: a reading of the clock takes longer than the atomics of a park and its wake-up together
-//! (`docs/performance.md`, "Cost model"). Ms that come back from a sleep bring the word up to date, and so does the monitor,
-//! which looks every few milliseconds as long as a P is held: so the word is right to some 10 ms.
+//! The coarse time (`coarse.rs`) that a goroutine recorded when it parked tells how long it has waited.
 //!
 //! Checked by `models/park.rs`.
 
@@ -24,8 +21,9 @@ use crate::prim::hooks::*;
 use crate::runtime::knobs::Sigquit;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
+use crate::sched::calls::run_aside_or_here;
 use crate::sched::park::WaitReason;
-use crate::sched::watch::deadlock::Runtimes;
+use crate::sched::watch::deadlock::{Listens, Runtimes};
 use crate::wait::status::{Status, Then};
 use gmp_timers::Nanos;
 use names::Names;
@@ -34,7 +32,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::time::Duration;
 
-/// What is read of a held G, except for its frames.
+/// A copy of what is shown of a held G, except for its frames.
 struct Held {
     id: u64,
     name: Option<Name>,
@@ -58,7 +56,7 @@ struct Seen {
     touched: Option<usize>,
 }
 
-/// What a goroutine's status was when its frames were read.
+/// The status of a goroutine when its frames were read.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 enum State {
     Waits(WaitReason),
@@ -66,7 +64,7 @@ enum State {
     Runs,
 }
 
-/// What goroutines have in common that are shown as one group.
+/// What the goroutines of one group have in common.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 struct Does {
     state: State,
@@ -82,7 +80,7 @@ struct Does {
 struct Snapshot {
     /// By their numbers.
     seen: Vec<Seen>,
-    /// Goroutines that run, and of which only the number is known; with the reason, if there is one to tell.
+    /// Running goroutines of which only the number is known, each with the reason, if there is one to tell.
     unseen: Vec<(u64, Option<&'static str>)>,
     /// Each different stack once, as return addresses, innermost first.
     stacks: Vec<Box<[usize]>>,
@@ -131,12 +129,12 @@ impl Snapshot {
     }
 }
 
-/// For what a dump is wanted.
+/// Who wants a dump.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(crate) enum Wanted {
-    /// By a call, or by SIGQUIT: threads may be interrupted.
+    /// A call, or SIGQUIT: the dump may interrupt threads.
     ByUser,
-    /// By the runtime itself, which ends the process.
+    /// The runtime itself, which ends the process.
     ByRuntime,
 }
 
@@ -148,18 +146,34 @@ pub(crate) fn dump_all<H: Host>(wanted: Wanted) -> String {
 }
 
 impl<H: Host> Sched<H> {
-    /// The monitor's: M1 of `quit.rs`.
+    /// For the monitor: M1 of `quit.rs`.
     pub(crate) fn answer_quit(&self) {
-        let quit = &H::shared().quit;
-        while quit.take() {
-            if self.config.knobs.sigquit != Sigquit::Dump {
-                // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
-                H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>(Wanted::ByUser)));
-            }
-            quit.begin();
-            H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>(Wanted::ByUser)));
-            quit.end();
+        if !H::shared().quit.take() {
+            return;
         }
+        if self.config.knobs.sigquit != Sigquit::Dump {
+            // As Go's programs end. `Off`: another runtime of the process was built under another `GMPDEBUG`.
+            H::give_up(&format!("SIGQUIT: quit\n\n{}", dump_all::<H>(Wanted::ByUser)));
+        }
+        H::shared().quit.begin();
+        // The program goes on meanwhile, and the monitor has other things to do.
+        run_aside_or_here::<H>(answer_and_go_on::<H>);
+    }
+}
+
+/// The rest of M2, and M3, of `quit.rs`: naming the frames can take long, and the printing can wait for a reader.
+fn answer_and_go_on<H: Host>() {
+    // A live thread of no runtime keeps the judge of deadlocks from a verdict, and can outlive the judge's looks: the end of
+    // this value makes the judge look again.
+    let _listens = Listens::<H>::begin();
+    let quit = &H::shared().quit;
+    loop {
+        H::print(&format!("SIGQUIT: dump\n\n{}", dump_all::<H>(Wanted::ByUser)));
+        quit.end();
+        if !quit.take() {
+            return;
+        }
+        quit.begin();
     }
 }
 
@@ -174,7 +188,7 @@ fn tell<H: Host>(snapshots: &[Snapshot]) -> String {
             texts.collect::<Vec<_>>().join("\n")
         }
     };
-    // If there is no place with enough stack, the frames stay numbers.
+    // If no stack is large enough, the frames stay numbers.
     H::with_room(|| tell(&mut Names::new())).unwrap_or_else(|| tell(&mut Names::nobody_knows()))
 }
 
@@ -232,7 +246,7 @@ impl<H: Host> Sched<H> {
         })
     }
 
-    /// Calls `f` while `g` is held. `None` if `g` runs, and can't be held. `f` takes no lock and allocates nothing.
+    /// Calls `f` while `g` is held. Returns `None` if `g` runs, and can't be held. `f` takes no lock and allocates nothing.
     pub(crate) fn with_held<R>(&self, g: GRef<H>, f: impl FnOnce(Status) -> R) -> Option<R> {
         let status = g.word.hold()?;
         mutant!(DumpLetsGoFirst: self.let_go(g); return Some(f(status)));
@@ -244,29 +258,6 @@ impl<H: Host> Sched<H> {
     fn let_go(&self, g: GRef<H>) {
         if g.word.unhold() == Then::Queue {
             self.submit(g);
-        }
-    }
-
-    /// Returns the time that a park notes: right to some 10 ms. Ms that come back from a sleep, and the monitor, which looks as
-    /// long as a P is held, bring that time up to date.
-    #[inline(always)]
-    pub(crate) fn coarse_now(&self) -> Nanos {
-        Nanos::from_nanos(self.coarse_now.get())
-    }
-
-    /// Brings the coarse time up to date. All Ps read that word, so it is written once a millisecond at most.
-    pub(crate) fn refresh_coarse_clock(&self) {
-        // A model's clock stands still.
-        if H::MONITORED {
-            self.set_coarse_clock(H::now());
-        }
-    }
-
-    /// As `refresh_coarse_clock`, for a caller that has looked at the clock.
-    pub(crate) fn set_coarse_clock(&self, now: Nanos) {
-        const STEP: u64 = 1_000_000;
-        if now.as_nanos().saturating_sub(self.coarse_now.get()) >= STEP {
-            self.coarse_now.set(now.as_nanos());
         }
     }
 }

@@ -1,22 +1,23 @@
-//! For which goroutines the end of a runtime waits, and which it has left: a line each for the operator. Where all goroutines
-//! have ended, and threads have not, as destructors of their thread-locals take long, the line tells how many threads these
-//! are.
+//! The goroutines for which the end of a runtime waits, and those that it has left behind: a line for each case, for the
+//! operator. If all goroutines have ended but threads have not, because destructors of their thread-locals take long, the line
+//! tells how many threads these are.
 //!
-//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. A parked or
-//! queued goroutine is held and read, as by a dump. A running one is not read while it could end meanwhile. But the monitor
-//! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts among the others that wait), and from then
-//! on the goroutine can't come back to the runtime, and so can't end, without the central lock. Under that lock its M is seen
+//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. The ender holds and
+//! reads a parked or queued goroutine, as a dump does. A running goroutine can't be read while it can end. But the monitor
+//! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts as waiting for the P). From then on the
+//! goroutine can't enter the runtime, and so can't end, without the central lock. Holding that lock, the ender sees that the
+//! goroutine's M is
 //!
-//! 1. outside of the runtime, which shows what the M has done inside before,
-//! 2. as the holder of no P: a P that the M got inside shows by now,
-//! 3. outside still: the M has not gone in between 1 and 2 and released its P there. An M that is inside without a P comes
-//!    out by the lock alone,
-//! 4. with this goroutine.
+//! 1. outside of the runtime: so the ender sees all that the M has done inside before,
+//! 2. the holder of no P: a P that the M acquired inside before would show,
+//! 3. still outside: so the M has not entered between 1 and 2 and released its P inside. An M that is inside without a P needs
+//!    the lock to get outside again,
+//! 4. the M that shows this goroutine.
 //!
-//! Of all other running goroutines only the number is told, and only when the ender has waited for [`LONG`]: most of them
-//! are about to park. Some keep their Ps for good: with `handoff=0`, where the kernel refuses the retaker's barrier, and
-//! where goroutines wait for a P and no more threads may be had. No thread is interrupted: a line that comes unasked must
-//! not fail a system call.
+//! Of all other running goroutines the ender tells only the number, and only when it has waited for [`LONG`]: most of them are
+//! about to park. Some keep their Ps for good: with `handoff=0`, if the kernel refuses the retaker's barrier, and if goroutines
+//! wait for a P and no more threads are available. The ender interrupts no thread: a line for which nobody has asked must not
+//! make a system call fail.
 
 use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
@@ -30,37 +31,37 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// An end that takes no longer is not reported.
+/// An end that takes no longer than this is not reported.
 const SOON: Duration = Duration::from_millis(200);
 /// After this time the report also counts goroutines that run on an M with a P.
 const LONG: Duration = Duration::from_secs(1);
-/// How many goroutines are named with all that is known of them.
+/// How many goroutines are listed with all that is known of them.
 const LISTED: usize = 4;
 
 /// How long an ender has been silent.
 pub(crate) struct Patience {
     limit: Duration,
     begun: Nanos,
-    /// When to tell; `None` when it was told, or is not to be.
+    /// When to tell; `None` after the line was told, or if it is never told.
     next: Option<Nanos>,
     told: bool,
 }
 
 impl Patience {
-    /// Of an end that begins now, and takes `limit` at most.
+    /// Makes the patience of an end that begins now, and takes `limit` at most.
     pub(crate) fn of<H: Host>(limit: Duration) -> Self {
-        // The end of a model's runtime is not told, nor is an end that takes less time than that.
+        // The end of a model's runtime is not told, nor is an end whose limit is too short for that.
         let tells = H::MONITORED && limit > SOON;
         let begun = H::now();
         Patience { limit, begun, next: tells.then(|| begun.saturating_add(SOON)), told: false }
     }
 
-    /// When the ender is to wake that would sleep until `until`.
+    /// Returns when an ender that would sleep until `until` has to wake.
     pub(crate) fn wakes(&self, until: Nanos) -> Nanos {
         self.next.map_or(until, |next| until.min(next))
     }
 
-    /// Tells the operator that no more than so many threads keep the ender, once the ender has waited long enough.
+    /// Tells the operator that only this many threads keep the ender, once the ender has waited long enough.
     pub(crate) fn tell_threads<H: Host>(&mut self, threads: usize) {
         if self.next.take_if(|next| H::now() >= *next).is_some() {
             self.told = true;
@@ -136,7 +137,7 @@ impl<H: Host> Sched<H> {
         let awaited: Vec<_> = awaited.into_iter().filter(|left| long || left.birth.is_some()).collect();
         if awaited.is_empty() {
             // With very many goroutines the unwinding itself takes so long.
-            patience.next = Some(H::now().saturating_add(SOON));
+            patience.next = Some(H::after(SOON));
         } else {
             (patience.next, patience.told) = (None, true);
             H::warn(&format!(
@@ -147,8 +148,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Says what is left, so many threads among that, when the ender has said that it waits. Before the goroutines are marked
-    /// as left.
+    /// Tells which goroutines are left behind, and how many threads, if the ender has told that it waits. Called before the
+    /// goroutines are marked as left.
     pub(crate) fn tell_what_the_end_leaves(&self, patience: &Patience, threads: usize) {
         if patience.told {
             let left = self.left(Which::All);
@@ -171,7 +172,7 @@ impl<H: Host> Sched<H> {
                 let does = match (status, g.ends()) {
                     (Status::Waiting, OnInterrupt::Never) => g.reason.get().as_str(),
                     (Status::Waiting, _) if which == Which::All => g.reason.get().as_str(),
-                    // One that never ran is dropped.
+                    // A goroutine that never ran is dropped.
                     (Status::Runnable, _) if which == Which::All && started => "runnable",
                     _ => return None,
                 };
@@ -191,14 +192,14 @@ impl<H: Host> Sched<H> {
         left
     }
 
-    /// What can be told of a goroutine that ran a moment ago; `None` if it has ended.
+    /// Returns what is known of a goroutine that ran a moment ago; `None` if it has ended.
     fn running(&self, g: GRef<H>, id: u64) -> Option<Left> {
         let central = self.central.lock();
         // SAFETY: Ms live as long as their scheduler.
         let mut ms = central.ms.iter().map(|m| unsafe { m.as_ref() });
         let on = ms.find(|m| m.shown_g() == Some(g.get()));
         let birth = on.filter(|m| self.stays_outside(m, g)).map(|_| {
-            // It does not end while this thread has the lock: see the module's header.
+            // The goroutine does not end while this thread holds the lock: see the module's header.
             (g.id(), g.with_birth(|birth| (birth.name.clone(), birth.site)))
         });
         drop(ms);

@@ -1,6 +1,7 @@
-//! What looks at a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, the goroutines
-//! for which the end waits, what goes back to the system, and what the system has refused.
+//! Parts that watch a runtime from outside of its goroutines: the monitor, deadlocks, dumps, traces, SIGQUIT, the goroutines
+//! for which the end waits, stacks that go back to the system, and refusals of the system.
 
+mod coarse;
 pub(crate) mod deadlock;
 pub(crate) mod dump;
 pub(crate) mod ending;

@@ -1,29 +1,31 @@
 //! The monitor: a thread without a P (Go's `sysmon`), the backstop of the poller and of all goroutines that wait for a P.
 //!
 //! * The monitor takes Ps from Ms that do not come back: `sched/threads/retake.rs`.
-//! * An M that comes back from the poller takes a P and runs what it found. Until that M, or another, goes idle again, no M
-//!   waits in the poller. An M that runs one goroutine after another stands in for the poller at its visits, for
-//!   descriptors and for timers in any heap (`sched/run/look.rs`); an M whose goroutine runs for long does not. So when a P
-//!   is idle, no M is in the poller, and none has polled for [`UNPOLLED_LIMIT`], the monitor wakes an M, which finds nothing
-//!   to run and goes there.
-//! * When no P is idle, or no M can be had, as there may be no more or the kernel refuses the thread, timers wait for the M
-//!   whose P has them. Every [`MONITOR_TICK`] the monitor fires those that are due, and polls if no M has and a descriptor is
-//!   watched.
+//! * An M that comes back from the poller takes a P and runs the goroutines that it found. Until that M, or another, goes idle
+//!   again, no M waits in the poller. An M that runs one goroutine after another stands in for the poller at its visits, for
+//!   descriptors and for timers in any heap (`sched/run/look.rs`); an M whose goroutine runs for long does not. So when a P is
+//!   idle, no M is in the poller, and no M has polled for [`UNPOLLED_LIMIT`], the monitor wakes an M, which finds nothing to
+//!   run and goes to the poller.
+//! * If no P is idle, or there is no M (at `max_threads`, or because the kernel refuses a thread), a timer waits for the M that
+//!   holds the timer's P. Every [`MONITOR_TICK`] the monitor fires the timers that are due, and polls if no M has polled and a
+//!   descriptor is watched.
+//! * After a refused thread the runtime asks for no thread during a pause. When the pause is over, and a P is idle, and work
+//!   waits, the monitor asks for a thread: `sched/threads/newm.rs`.
 //!
-//! The monitor also brings the coarse time up to date (`dump.rs`), looks whether all goroutines are asleep (`deadlock.rs`),
-//! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`), has goroutines ask again that found no
-//! stack (`sched/stacks.rs`) and follows the number of CPUs (`sched/threads/procs.rs`). When all Ps were idle for some looks,
-//! and `deadlock.rs`, `trace.rs`, `trim.rs` and `sched/stacks.rs` need no more, the monitor sleeps for good; an M that takes
-//! a P out of the idle list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide
-//! what is missing elsewhere. What the monitor decides is a function of what it sees ([`Sight::decide`]); a model that is
-//! about the monitor takes single looks of it (`models/poll.rs`).
+//! The monitor also brings the coarse time up to date (`coarse.rs`), looks whether all goroutines are asleep (`deadlock.rs`),
+//! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`), makes goroutines that found no stack ask
+//! again (`sched/stacks.rs`), asks again for threads that make calls (`sched/calls.rs`) and follows the number of CPUs
+//! (`sched/threads/procs.rs`). When all Ps were idle for some looks, and `deadlock.rs`, `trace.rs`, `trim.rs`,
+//! `sched/stacks.rs` and `sched/calls.rs` no longer need it, the monitor sleeps for good; an M that takes a P out of the idle
+//! list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide wake-ups that are
+//! missing elsewhere. The monitor's decision is a function of what it sees ([`Sight::decide`]); a model that is about the
+//! monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::note::Note;
 use crate::m::{Assignment, WINDOWS};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
-use crate::sched::poll::Poller;
 use crate::sched::run::wake::Wake;
 use crate::sched::stacks::StackWatch;
 use crate::sched::threads::retake::Watch;
@@ -35,16 +37,19 @@ use gmp_timers::Nanos;
 use std::io;
 use std::time::Duration;
 
-/// How long the poller, and timers that are due, are left alone while no P is idle. Go's, for a network that no M polls.
+/// How long the monitor leaves the poller, and timers that are due, alone while no P is idle. Go's time for a network that no M
+/// polls.
 const MONITOR_TICK: Duration = Duration::from_millis(10);
-/// How long the poller may go unpolled while a P is idle.
+/// How long the poller can go unpolled while a P is idle.
 const UNPOLLED_LIMIT: Duration = Duration::from_millis(2);
 /// After this many looks at nothing but idle Ps the monitor sleeps without a limit.
 const IDLE_TICKS: u32 = 5;
-/// How long the runtime has lived when the monitor calls `Threads::settle`. One that ends before that does without.
+/// How long the runtime has lived when the monitor calls `Threads::settle`. A runtime that ends before that never calls it.
 const SETTLE_AFTER: Duration = Duration::from_millis(1);
+/// How often the monitor asks the machine for the number of Ps.
+const PROCS_EVERY: Duration = Duration::from_secs(1);
 
-/// What the monitor does, under the scheduler's lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
+/// What the monitor is doing, under the central lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Monitor {
     /// The monitor looks every now and then, or there is none.
@@ -63,7 +68,7 @@ enum Idle {
     None,
 }
 
-/// What the monitor sees at one look, under the scheduler's lock.
+/// What the monitor sees at one look, under the central lock.
 #[derive(Copy, Clone, Debug)]
 struct Sight {
     stops: bool,
@@ -72,17 +77,19 @@ struct Sight {
     idle: Idle,
     /// An M is in the poller, or on its way back.
     polling: bool,
-    /// How long no thread has polled; an M that polls serves timers, too.
+    /// For how long no M has polled; an M that polls also serves timers.
     unpolled: Duration,
     /// How many looks in a row, before this one, saw nothing but idle Ps and an M in the poller.
     idle_ticks: u32,
+    /// Work waits that a pause after a refused thread may have kept waiting, and the pause is over.
+    kept_waiting: bool,
 }
 
-/// What the monitor then does.
+/// What the monitor decides to do.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Decision {
     Nothing,
-    /// An M is to go to the poller.
+    /// An M is to go to the poller, or to work that waits.
     Send,
     /// The monitor serves timers itself.
     Serve,
@@ -91,10 +98,11 @@ enum Decision {
 }
 
 impl Sight {
-    /// How many idle looks there were, with this one.
+    /// Returns how many idle looks there were in a row, including this one.
     fn idle_ticks(self) -> u32 {
         let before = if self.called { 0 } else { self.idle_ticks };
-        // Not while no M is in the poller, and none could be sent: all threads there may be wait for their goroutines.
+        // Zero while no M is in the poller: perhaps no M could be sent, because as many threads as are allowed wait for their
+        // goroutines.
         if self.idle == Idle::All && self.polling { before + 1 } else { 0 }
     }
 
@@ -105,39 +113,35 @@ impl Sight {
             Decision::Sleep
         } else if self.idle == Idle::None {
             Decision::Serve
-        } else if !self.polling && (self.unpolled >= UNPOLLED_LIMIT).unless(MonitorSendsNobody) {
+        } else if !self.polling && (self.unpolled >= UNPOLLED_LIMIT).unless(MonitorSendsNobody)
+            || self.kept_waiting
+        {
             Decision::Send
         } else {
             Decision::Nothing
         }
     }
 
-    /// Returns when the monitor looks again, at the latest: in time to send an M.
+    /// Returns how soon the monitor looks again, at the latest: in time to send an M.
     fn pause(self) -> Duration {
         if self.idle != Idle::None && !self.polling { UNPOLLED_LIMIT } else { Duration::MAX }
     }
 }
 
-/// What one look has found to do.
+/// The duty that one look has found.
 enum Duty<H: Host> {
     Nothing,
-    /// No M is in the poller: one is to go there.
+    /// Wake an M, which goes to the poller, or to work that waits.
     Wake(Wake<H>),
-    /// No M can be had for that: the monitor fires timers, and looks at the poller if no M did since its last look.
+    /// There is no M for that: the monitor fires timers, and polls if no M has polled since its last look.
     Serve,
-    /// The monitor is not needed before the end of this rest, or before a P is taken.
-    Sleep(Rest),
+    /// The monitor is not needed before this rest ends (`None`: it never ends), or a P is taken.
+    Sleep(Option<Duration>),
     End,
 }
 
-/// How long the monitor may sleep when all Ps have been idle for a while.
-enum Rest {
-    For(Duration),
-    ForGood,
-}
-
 impl<H: Host> Central<H> {
-    /// A P was taken: the monitor is to watch the M that has it.
+    /// Wakes the monitor because a P was taken: the monitor is to watch the M that holds it.
     pub(crate) fn watch_again(&mut self, monitor: &Note<H>) {
         if self.monitor == Monitor::Asleep {
             self.call_monitor(monitor);
@@ -163,12 +167,12 @@ impl<H: Host> Sched<H> {
         self.central.lock().alive += 1;
         match H::start("gmp-sysmon", move || this.monitor()) {
             Ok(thread) => {
-                self.central.lock().threads.push(thread);
+                self.central.lock().monitor_thread = Some(thread);
                 Ok(())
             }
             Err(refused) => {
                 self.thread_left();
-                Err(refused)
+                Err(io::Error::new(refused.kind(), format!("cannot start the runtime's monitor: {refused}")))
             }
         }
     }
@@ -177,11 +181,11 @@ impl<H: Host> Sched<H> {
         let local = H::Local::default();
         let mut now = H::now();
         let (mut watch, mut polls) = (Watch::new(now), Polls { count: self.polls.load(Relaxed), since: now });
-        let (mut idle_ticks, mut served) = (0, now);
+        let (mut idle_ticks, mut served, mut procs_read) = (0, now, now);
         let mut settles = (!H::is_settled()).then(|| now.saturating_add(SETTLE_AFTER));
         let (mut deadlock_watch, mut trace, mut trim) =
             (DeadlockWatch::default(), Trace::default(), Trim::new());
-        let mut stack_watch = StackWatch::default();
+        let (mut stack_watch, mut call_watch) = (StackWatch::default(), StackWatch::default());
         loop {
             self.set_coarse_clock(now);
             self.answer_quit();
@@ -191,31 +195,30 @@ impl<H: Host> Sched<H> {
                 self.trace(&mut trace, now),
                 self.trim(&mut trim, now),
                 self.watch_stackless(&mut stack_watch, now),
+                self.watch_calls(&mut call_watch, now),
             ];
             let rest = || match soon.into_iter().flatten().min() {
-                None if self.is_watched(&deadlock_watch) => Rest::ForGood,
-                soon => Rest::For(soon.unwrap_or(MONITOR_TICK)),
+                None if self.is_watched(&deadlock_watch) => None,
+                soon => Some(soon.unwrap_or(MONITOR_TICK)),
             };
-            // Without windows no M is ever found outside.
+            // Without windows no M is ever seen outside of the runtime.
             let takes = self.config.knobs.handoff && WINDOWS;
             let pause = if takes { self.retake_all(&mut watch, now) } else { MONITOR_TICK };
             polls.look(self.polls.load(Relaxed), now);
-            let (duty, pause) = self.duty(&mut idle_ticks, polls.unpolled(now), pause, rest);
+            let (duty, pause) = self.duty(&mut idle_ticks, (now, polls.unpolled(now)), pause, rest);
             let pause = soon.into_iter().flatten().fold(pause, Duration::min);
             let serves = match duty {
                 Duty::Nothing => false,
                 Duty::Wake(wake) => {
                     self.start_woken(Some(wake));
-                    // The Ms that were woken before this one have not come: the kernel refuses them their threads.
+                    // If no M has come since earlier wakes, the kernel refuses them their threads.
                     polls.unpolled(now) >= MONITOR_TICK
                 }
                 Duty::Serve => true,
-                Duty::Sleep(Rest::ForGood) => {
-                    let _woken = self.monitor_note.doze(None);
-                    false
-                }
-                Duty::Sleep(Rest::For(limit)) => {
-                    let _woken = self.monitor_note.doze(Some(now.saturating_add(limit)));
+                Duty::Sleep(rest) => {
+                    let _woken = self.monitor_note.doze(rest.map(|rest| now.saturating_add(rest)));
+                    // The sleep might have taken minutes.
+                    now = H::now();
                     false
                 }
                 Duty::End => break,
@@ -225,31 +228,36 @@ impl<H: Host> Sched<H> {
                 let mut found = self.take_all_due();
                 if polls.unpolled(now) >= MONITOR_TICK && self.nobody_polls() {
                     found.append(&mut self.poll_now(&local));
-                    // The monitor's own poll does not count: the count is of Ms' polls.
+                    // The monitor's own poll does not count: only polls of Ms do.
                     polls.count = self.polls.load(Relaxed);
                 }
                 self.inject(found);
             }
-            self.reread_procs();
+            if now.saturating_since(procs_read) >= PROCS_EVERY {
+                procs_read = now;
+                self.reread_procs();
+            }
             if settles.take_if(|at| now >= *at).is_some() {
                 H::settle();
             }
-            let _woken = self.monitor_note.doze(Some(H::now().saturating_add(pause)));
+            let _woken = self.monitor_note.doze(Some(H::after(pause)));
             now = H::now();
         }
         self.thread_left();
     }
 
-    /// Returns what is to be done now, and when to look again: after `pause`, or earlier. `rest`: how long nothing else needs
-    /// the monitor.
+    /// Returns the duty of this look, and how soon to look again: after `pause`, or earlier. `unpolled` is how long no M has
+    /// polled. `rest` returns how long nothing else needs the monitor; `None` is for good.
     fn duty(
         &self,
         idle_ticks: &mut u32,
-        unpolled: Duration,
+        (now, unpolled): (Nanos, Duration),
         pause: Duration,
-        rest: impl FnOnce() -> Rest,
+        rest: impl FnOnce() -> Option<Duration>,
     ) -> (Duty<H>, Duration) {
         let mut central = self.central.lock();
+        let kept_waiting =
+            central.end_pause(now) && (!central.globq.is_empty() || self.work_somewhere(&self.idle_mask));
         let sight = Sight {
             stops: self.is_stopping(),
             called: central.monitor == Monitor::Called,
@@ -258,9 +266,10 @@ impl<H: Host> Sched<H> {
                 true if self.all_idle(&central) => Idle::All,
                 true => Idle::Some,
             },
-            polling: central.poller.get() != Poller::Nobody,
+            polling: !central.poller.is_empty(),
             unpolled,
             idle_ticks: *idle_ticks,
+            kept_waiting,
         };
         let decision = sight.decide();
         *idle_ticks = sight.idle_ticks();
@@ -270,17 +279,17 @@ impl<H: Host> Sched<H> {
             Decision::Serve => Duty::Serve,
             Decision::End => Duty::End,
             Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
-            // Without the claim an M spins. It goes to the poller when there is no work, and else sends the next there.
+            // If the claim fails, an M spins. It goes to the poller if there is no work, and otherwise sends the next M there.
             Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
             Decision::Send => self.startm(&mut central, Assignment::Summons).map_or(Duty::Serve, Duty::Wake),
         };
         (duty, pause.min(sight.pause()))
     }
 
-    /// For models: one look of the monitor, which has seen no M poll for `unpolled`.
+    /// For models: makes one look of the monitor, which has seen no M poll for `unpolled`.
     #[cfg(all(test, gmp_loom))]
     pub(crate) fn tick_as_monitor(&self, unpolled: Duration) {
-        match self.duty(&mut 0, unpolled, MONITOR_TICK, || Rest::ForGood).0 {
+        match self.duty(&mut 0, (H::now(), unpolled), MONITOR_TICK, || None).0 {
             Duty::Wake(wake) => self.start_woken(Some(wake)),
             Duty::Serve => self.inject(self.take_all_due()),
             Duty::Nothing | Duty::Sleep(_) | Duty::End => {}
@@ -288,7 +297,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// How long no thread has polled, as far as the monitor knows.
+/// For how long no M has polled, as far as the monitor knows.
 struct Polls {
     count: u64,
     since: Nanos,
@@ -318,10 +327,11 @@ mod tests {
         polling: false,
         unpolled: UNPOLLED_LIMIT,
         idle_ticks: 0,
+        kept_waiting: false,
     };
     const AT_REST: Sight = Sight { idle: Idle::All, polling: true, ..UNSERVED };
 
-    /// Fails by a decision that leaves descriptors or timers without an M, or that wakes an idle process.
+    /// Fails if a decision leaves descriptors or timers without an M, or wakes an idle process.
     #[test]
     fn what_is_seen_decides() {
         let just_polled = Duration::from_micros(1_999);
@@ -330,6 +340,8 @@ mod tests {
             (Sight { unpolled: just_polled, ..UNSERVED }, Decision::Nothing),
             (Sight { polling: true, ..UNSERVED }, Decision::Nothing),
             (Sight { polling: true, unpolled: MONITOR_TICK, ..UNSERVED }, Decision::Nothing),
+            (Sight { unpolled: just_polled, kept_waiting: true, ..UNSERVED }, Decision::Send),
+            (Sight { idle: Idle::None, kept_waiting: true, ..UNSERVED }, Decision::Serve),
             // All Ps are idle, and the last to poll was an attached thread, or an M without a P.
             (Sight { idle: Idle::All, ..UNSERVED }, Decision::Send),
             (Sight { idle: Idle::All, idle_ticks: IDLE_TICKS, ..UNSERVED }, Decision::Send),
@@ -349,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Fails by a monitor that sleeps past the moment at which an M is to be sent.
+    /// Fails if the monitor sleeps past the moment at which it has to send an M.
     #[test]
     fn it_looks_soon_while_nobody_is_in_the_poller_beside_an_idle_p() {
         assert_eq!(UNSERVED.pause(), UNPOLLED_LIMIT);

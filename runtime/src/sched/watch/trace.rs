@@ -1,25 +1,24 @@
 //! `GMPDEBUG=schedtrace=MS`, `scheddetail=1`: what the scheduler is doing, now and then, on standard error.
 //!
-//! The format is Go 1.27's. Fields of things that do not exist here have the value that they have in Go when there is
-//! nothing: `needspinning`, `gcwaiting`, `stopwait`, `mallocing`, `throwing`, `preemptoff`, `locks`, `dying`. The
-//! others:
+//! The format is Go 1.27's. Fields without a counterpart here have the value that they have in Go when there is nothing to
+//! report: `needspinning`, `gcwaiting`, `stopwait`, `mallocing`, `throwing`, `preemptoff`, `locks`, `dying`. The others:
 //!
 //! | field | here |
 //! | --- | --- |
-//! | `threads` | threads that have not left, the monitor among them |
-//! | `idlethreads` | Ms that sleep on their notes; the one in the poller is none, as in Go |
-//! | `runqueue` | the global queue, mailboxes, the queues of classes, and the callers that wait for an M (`threads/callers.rs`) |
-//! | `[ … ]`, `runqsize` | each P's own queue, with its batch, `runnext` left out as in Go |
+//! | `threads` | threads that have not left, including the monitor |
+//! | `idlethreads` | Ms that sleep on their notes, without the M in the poller, as in Go |
+//! | `runqueue` | the global queue, mailboxes, the queues of classes, and the blockers that wait for an M (`threads/blockers.rs`) |
+//! | `[ … ]`, `runqsize` | each P's own queue, with its batch, without `runnext`, as in Go |
 //! | `schedticks`, `schedtick` | goroutines that the P looked for, and nearly always found |
 //! | `syscalltick` | how often the P was taken up and given up |
 //! | P's `status` | 0 idle, 1 running |
 //! | `gfreecnt` | Gs without a goroutine that the P keeps |
-//! | M's `p`, `curg`, `spinning` | as the M left them: a P that was taken away meanwhile is shown until it notices |
+//! | M's `p`, `curg`, `spinning` | as the M left them: a P that was taken away meanwhile is shown until the M notices |
 //! | M's `blocked` | it sleeps on its note |
 //! | G's `status` | 1 runnable, 2 running, 4 waiting, followed by the wait reason |
 //!
-//! The scheduler's lock is held while the numbers of Ps and Ms are copied, not while text is made. A G is held by its
-//! scan bit, as in a dump; one that runs shows its number and its M, which are words that any thread may read.
+//! The monitor holds the central lock while it copies the numbers of Ps and Ms, not while it makes the text. It holds a G by
+//! the scan bit, as a dump does. Of a running G it shows the number and the M, which are words that any thread can read.
 
 use crate::g::pool::GPool;
 use crate::host::Host;
@@ -55,22 +54,22 @@ struct SeenG {
     reason: &'static str,
 }
 
-/// How many goroutines stand on `p`, `runnext` left out.
+/// Returns how many goroutines stand on `p`, without `runnext`.
 fn own_len<H: Host>(p: &P<H>) -> u32 {
     p.runq.len() + p.batch.len()
 }
 
 impl<H: Host> Sched<H> {
-    /// Called by the monitor at each of its looks: prints when it is time to. Returns the time to the next trace; `None` if
-    /// `GMPDEBUG` asks for none.
+    /// Prints a trace if it is time to; the monitor calls this at each of its looks. Returns the time to the next trace; `None`
+    /// if `GMPDEBUG` asks for none.
     pub(crate) fn trace(&self, trace: &mut Trace, now: Nanos) -> Option<Duration> {
         let every = self.config.knobs.schedtrace?;
         let first = *trace.first.get_or_insert(now);
         if trace.next <= now {
-            // A late trace does not move the later ones, unless it is too late for the next.
+            // A late trace does not move the later ones, unless it comes after the time of the next.
             let next = trace.next.max(first).saturating_add(every);
             trace.next = if next > now { next } else { now.saturating_add(every) };
-            H::print(&self.trace_text(now.saturating_since(first), self.config.knobs.scheddetail));
+            H::trace(&self.trace_text(now.saturating_since(first), self.config.knobs.scheddetail));
         }
         Some(trace.next.saturating_since(now))
     }
@@ -90,13 +89,13 @@ impl<H: Host> Sched<H> {
             central.globq.num_for_all()
                 + central.globq.mail.len()
                 + central.globq.classes.total()
-                + central.callers.len(),
+                + central.blockers.len(),
         );
         let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
         let bound = central.bound_ms.len();
         drop(central);
         if detailed {
-            self.add_detail(&mut text, bound, &ms);
+            let _infallible = self.add_detail(&mut text, bound, &ms);
         } else {
             let join = |words: Vec<String>| words.join(" ");
             let lens = join(self.ps.iter().map(|p| own_len(p).to_string()).collect());
@@ -122,15 +121,11 @@ impl<H: Host> Sched<H> {
     }
 
     /// The lines of all Ps, Ms and Gs.
-    fn add_detail(&self, text: &mut String, bound: usize, ms: &[SeenM]) {
-        let _infallible = self.try_add_detail(text, bound, ms);
-    }
-
-    fn try_add_detail(&self, text: &mut String, bound: usize, ms: &[SeenM]) -> std::fmt::Result {
+    fn add_detail(&self, text: &mut String, bound: usize, ms: &[SeenM]) -> std::fmt::Result {
         let nil = || "nil".to_owned();
         let number = |number: Option<u64>| number.map_or_else(nil, |number| number.to_string());
         writeln!(text, " gcwaiting=false nmidlelocked={bound} stopwait=0 sysmonwait=false")?;
-        for p in &self.ps {
+        for p in self.ps.iter() {
             let idle = self.idle_mask.has(p.id);
             let m = ms.iter().find(|m| !idle && m.p == Some(p.id)).map(|m| u64::from(m.id));
             writeln!(
@@ -194,7 +189,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
     use std::sync::{Mutex, mpsc};
 
-    /// Fails when a trace leaves out those that the owner of a P has taken into its batch.
+    /// Fails if a trace leaves out goroutines that the owner of a P has taken into its batch.
     #[test]
     fn those_in_a_batch_are_counted() {
         const COUNT: usize = 40;
@@ -216,20 +211,20 @@ mod tests {
         assert_eq!(number(&text, "runqueue=") + number(&text, " [ "), COUNT - 1, "{text}");
     }
 
-    /// Fails when a trace leaves out those that wait for an M to make their blocking call.
+    /// Fails if a trace leaves out goroutines that wait for an M to make their blocking call.
     #[test]
-    fn a_caller_is_counted() {
-        // Where the monitor takes the P first, as a busy machine stops this thread for long, the caller has an M at once.
-        let texts = Vec::from_iter((0..10).map(|_| trace_beside_a_caller()));
+    fn a_blocker_is_counted() {
+        // If a busy machine stops this thread for long and the monitor takes the P first, the blocker has an M at once.
+        let texts = Vec::from_iter((0..10).map(|_| trace_beside_a_blocker()));
         let counted = |text: &String| (number(text, "runqueue="), number(text, " [ ")) == (1, 0);
         assert!(texts.iter().any(counted), "{texts:?}");
     }
 
-    /// A trace by the one goroutine that runs, while another is about to block its thread, and its M has not begun.
-    fn trace_beside_a_caller() -> String {
+    /// Returns a trace by the only goroutine that runs, while another is about to block its thread, and its M has not begun.
+    fn trace_beside_a_blocker() -> String {
         let (ms, (released, release)) = (AtomicU32::new(0), mpsc::channel::<()>());
         let release = Mutex::new(release);
-        // The second M. Where it was started for the P it is not to wait for good.
+        // The second M. If it was started for the P, it must not wait for good.
         let starts = move || {
             if ms.fetch_add(1, Relaxed) == 1 {
                 let _released = release.lock().unwrap().recv_timeout(Duration::from_secs(1));
@@ -244,7 +239,7 @@ mod tests {
                 drop(released);
                 text
             });
-            // The one that was spawned last runs first.
+            // The goroutine that was spawned last runs first.
             let calls = crate::go(|| crate::blocking(|| ()));
             calls.join().unwrap();
             looks.join().unwrap()

@@ -21,7 +21,7 @@ impl Class {
     }
 
     #[cold]
-    pub(super) fn too_big(size: usize) -> io::Error {
+    fn too_big(size: usize) -> io::Error {
         let text = format!("a stack of {}: the biggest is {}", Bytes(size), Bytes(MAX_STACK));
         io::Error::new(io::ErrorKind::InvalidInput, text)
     }
@@ -34,14 +34,25 @@ impl Class {
         (self.0 - Class::FIRST) as usize
     }
 
-    /// How many stacks go to and from a magazine at a time, and half as many as reservations do. Twice as many are the most
-    /// that a magazine keeps of either.
+    /// Returns how many stacks go to and from a magazine at a time; reservations go in twice that number. A magazine keeps less
+    /// than twice as many of each as go at a time.
+    #[inline]
     pub(super) fn batch(self) -> usize {
-        (HAND_BYTES >> self.0).clamp(1, HAND)
+        const BATCHES: [u8; Class::COUNT] = {
+            let mut batches = [1; Class::COUNT];
+            let mut index = 0;
+            while HAND_BYTES >> index > MIN_STACK {
+                let fit = HAND_BYTES >> index >> Class::FIRST;
+                batches[index] = if fit < HAND { fit } else { HAND } as u8;
+                index += 1;
+            }
+            batches
+        };
+        BATCHES[self.index()].into()
     }
 }
 
-/// A stack that is out of the pool. There is no `Drop`: a stack that is not given back is leaked, and stays mapped.
+/// A stack that is out of the pool. There is no `Drop`: a stack that is not given back is leaked and stays mapped.
 #[derive(Debug)]
 pub(crate) struct StackMem {
     pub(crate) top: NonNull<u8>,
@@ -55,20 +66,20 @@ pub(crate) struct StackMem {
 unsafe impl Send for StackMem {}
 
 impl StackMem {
-    /// The end of the stack, which grows downwards from there; page-aligned.
+    /// Returns the end of the stack, which grows downwards from there; page-aligned.
     pub(crate) fn top(&self) -> *mut u8 {
         self.top.as_ptr()
     }
 
-    /// The size of the slot, the guard page included.
+    /// Returns the size of the slot, the guard page included.
     pub(crate) fn bytes(&self) -> usize {
         self.class.bytes()
     }
 
-    /// Where the first frame begins: up to 1,920 bytes below the top, aligned to a cache line pair.
+    /// Returns where the first frame begins: up to 1,920 bytes below the top, aligned to a pair of cache lines.
     ///
-    /// Slots lie a power of two apart. If all stacks began at their tops, those of parked goroutines would share a
-    /// few sets of each cache; a thousand goroutines that take turns ran a quarter slower.
+    /// Slots are a power of two apart. If all stacks began at their tops, those of parked goroutines would share a few sets of
+    /// each cache: a thousand goroutines that take turns ran a quarter slower.
     pub(crate) fn start(&self) -> *mut u8 {
         const COLOURS: usize = 16;
         const APART: usize = 128;
@@ -83,19 +94,19 @@ impl StackMem {
     }
 }
 
-/// Which addresses belong to a stack.
+/// The addresses that belong to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The guard begins here: below the slot, if there is more than a page of guard.
     pub(crate) guard: usize,
     /// The slot begins here, with the guard's last page.
     pub(crate) bottom: usize,
-    /// Where the first frames lie, just below.
+    /// The first frames lie just below.
     pub(crate) top: usize,
 }
 
 impl Extent {
-    /// Bytes down to the lowest page that is in memory. Takes no lock and allocates nothing.
+    /// Returns how many bytes it is down to the lowest page that is in memory. Takes no lock and allocates nothing.
     pub(crate) fn touched(&self) -> Option<usize> {
         const PAGES: usize = 256;
         let mut from = self.usable();
@@ -115,20 +126,19 @@ impl Extent {
         Some(0)
     }
 
-    /// Gives back to the kernel what was touched, but for the top page.
+    /// Gives the pages that were touched back to the kernel, except for the top page.
     pub(crate) fn forget(&self) {
         let at = std::ptr::without_provenance_mut::<libc::c_void>(self.usable());
-        // SAFETY: the stack is its owner's alone, and nothing lies there yet.
+        // SAFETY: the owner has the stack for itself, and nothing lies there yet.
         unsafe { libc::madvise(at, self.top - PAGE - self.usable(), libc::MADV_DONTNEED) };
     }
 
-    /// Where the guard ends: the lowest byte that can be used.
+    /// Returns where the guard ends: the lowest byte that can be used.
     pub(crate) fn usable(self) -> usize {
         self.bottom + PAGE
     }
 
-    /// Returns `true` if a stack pointer with this value stands on this stack. A pointer to the top has used nothing
-    /// yet.
+    /// Returns `true` if a stack pointer with this value is on this stack. A pointer to the top has used nothing yet.
     pub(crate) fn holds(self, sp: usize) -> bool {
         self.bottom < sp && sp <= self.top
     }

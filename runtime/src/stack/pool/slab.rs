@@ -4,16 +4,17 @@
 //!   | guard | usable | guard | usable | .. | guard | usable | guard | .. | .. | no guard yet |
 //!   ^ base           ^ the next slot                  issued ^     guarded ^            slots ^
 //! ```
-//! A slot has the size of the class, one page of guard included; what a guard has beyond that page lies below, and so
-//! takes nothing of the usable part. The *stride* is the distance between two slots.
+//! A slot has the size of the class, one page of guard included; the rest of a larger guard lies below the slot, and so takes
+//! nothing of the usable part. The *stride* is the distance between two slots.
 //!
-//! Guards are made a batch at a time: the first before a reservation counts on the slab. If the kernel made them all light,
-//! which it refuses for want of memory only, the reservations may count on every slot, and the other guards are made when
-//! their slots are needed. Those by `mprotect` come out of a budget, so there a reservation counts on slots with a guard.
+//! Guards are made a batch at a time: the first before a reservation counts on the slab. If all of these are light guards,
+//! which the kernel refuses only for want of memory, the reservations may count on every slot, and the other guards are made
+//! when their slots are needed. Guards by `mprotect` come out of a budget, so there a reservation counts only on slots with a
+//! guard.
 //!
 //! The first batch is small, and each is as large as all before it, up to `BATCH`: a guard takes its part of a page table,
-//! which the kernel finds and clears, and a small program needs few. A slab of few slots is guarded at once: no stack of the
-//! panic hook's may need a call when it is taken (`host/native/segment.rs`).
+//! which the kernel finds and clears, and a small program needs few. A slab of few slots is guarded at once: taking a stack for
+//! the panic hook must not need such a call (`host/native/segment.rs`).
 
 use std::fmt;
 use std::io;
@@ -24,11 +25,11 @@ use super::{BATCH, Bytes, Class, FIRST_BATCH, PAGE, StackMem};
 
 /// A slab: at least one slot of any class.
 pub(super) const SLAB: usize = super::MAX_STACK;
-/// A slab is made smaller down to this where the address space is short: what is left then is the program's.
+/// The least size of a slab where the address space is short: the rest is left to the program.
 const LEAST_SLAB: usize = 1 << 20;
 /// Not in libc 0.2 yet.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
-/// How many bytes of slots one call of `return_pages` looks after, if a slot is not larger: the pool is locked meanwhile.
+/// How many bytes of slots one call of `return_pages` handles, if a slot is not larger: the pool is locked meanwhile.
 const STINT: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -49,9 +50,9 @@ pub(super) struct Slab {
     /// Free slots at rest, and those of them that still have pages.
     resting: Slots,
     dirty: Slots,
-    /// The slab stands in the list of those that are to be trimmed.
+    /// Whether the slab is in the list of slabs to trim.
     pub(super) listed: bool,
-    /// Guards for which `guard::forget` is to be told.
+    /// How many guards by `mprotect` the slab has, for `guard::forget`.
     mprotected: usize,
 }
 
@@ -59,8 +60,8 @@ pub(super) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab with guards of so many bytes, of at most so many bytes if there is more than one slot; a smaller
-    /// slab where the address space has no room. `mapped`: what there is already, for the error.
+    /// Reserves a slab with guards of `guard` bytes, of at most `most` bytes if there is more than one slot; a smaller slab if
+    /// the address space has no room. `mapped`: how much is mapped already, for the error.
     pub(super) fn map(class: Class, (guard, most): (usize, usize), mapped: usize) -> io::Result<Slab> {
         let stride = class.bytes() - PAGE + guard;
         let (whole, limit) = (|bytes: usize| (bytes / stride).max(1) * stride, Limit::read());
@@ -102,10 +103,10 @@ impl Slab {
     /// Unmaps the slab.
     ///
     /// # Safety
-    /// No stack of the slab is out, nor will one that is in the pool be taken any more.
+    /// No stack of the slab is out, and none that is in the pool will be taken any more.
     pub(super) unsafe fn unmap(self) {
-        // SAFETY: the slab owns this mapping; that no stack of it is in use is the caller's contract. Where the call is
-        // refused the mapping stays, with the guards.
+        // SAFETY: the slab owns this mapping; by the caller's contract no stack of it is in use. If the call is refused, the
+        // mapping stays, with the guards.
         if unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes()) } == 0 {
             guard::forget(self.mprotected);
         }
@@ -133,7 +134,7 @@ impl Slab {
         Ok(self.assured - before)
     }
 
-    /// Guards the next slots: a batch, or what is left of the slab, or as many as the kernel lets; at least one.
+    /// Guards the next slots: a batch, or the rest of the slab, or as many as the kernel allows; at least one.
     fn guard_batch(&mut self, guard: Guard) -> io::Result<()> {
         let first = if self.slots <= 2 * FIRST_BATCH { self.slots } else { FIRST_BATCH };
         let batch = self.guarded.clamp(first, BATCH);
@@ -151,7 +152,7 @@ impl Slab {
         Ok(())
     }
 
-    /// Takes out a slot that was never out before; `None` if all assured slots were. `index`: the slab's, in the pool.
+    /// Takes out a slot that was never out before; `None` if all assured slots were. `index`: the slab's index in the pool.
     pub(super) fn issue(&mut self, index: usize, guard: Guard) -> io::Result<Option<StackMem>> {
         if self.issued == self.assured {
             return Ok(None);
@@ -170,7 +171,7 @@ impl Slab {
         StackMem { top, slab: index as u32, class: self.class, guard: (self.guard / PAGE) as u16 }
     }
 
-    /// Returns the number of a stack's slot. Panics if the stack is another slab's.
+    /// Returns the number of a stack's slot. Panics if the stack belongs to another slab.
     fn slot(&self, stack: &StackMem) -> usize {
         let offset = stack.top.addr().get().wrapping_sub(self.base.addr().get());
         assert!(
@@ -185,7 +186,7 @@ impl Slab {
         self.slot(stack);
     }
 
-    /// Puts a free stack to rest, which keeps its pages for now.
+    /// Puts a free stack to rest. The stack keeps its pages for now.
     pub(super) fn rest(&mut self, stack: StackMem) {
         let slot = self.slot(&stack);
         self.resting.insert(slot);
@@ -227,8 +228,8 @@ impl Slab {
                 self.base.as_ptr().wrapping_add(first * stride + self.guard),
                 (end - first) * stride - self.guard,
             );
-            // Guards stay guards. Locked memory wants other advice, which Linux has from 5.18 on; where both are
-            // refused the pages stay.
+            // Guards stay guards. Locked memory needs the other advice, which Linux has from 5.18 on; if both are refused, the
+            // pages stay.
             let _kept = [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().find(|&advice| {
                 // SAFETY: slots at rest: no frame is on them, and a goroutine that gets one writes before any read.
                 unsafe { libc::madvise(from.cast(), bytes, advice) == 0 }
@@ -272,43 +273,50 @@ impl Slots {
     }
 }
 
-/// The limit that is met first, of which an eighth is left to the rest of the process: the allocator and the threads do not
-/// take a refusal as well as a spawn does.
+/// The limit that is met first, of which an eighth is left to the rest of the process: a spawn can handle a refusal better than
+/// the allocator and the threads can.
 struct Limit {
     name: &'static str,
     /// `None`: neither limit is set.
     bytes: Option<usize>,
-    /// How much of the limit slabs may still take.
-    left: usize,
+    /// How much of the limit slabs may still take. `None`: nobody knows, and the kernel is asked before each slab.
+    left: Option<usize>,
 }
 
 impl Limit {
-    /// Of the address space, and of the part that is the process's own and can be written.
+    /// Reads the limits on the address space, and on the process's private writable part of it.
     fn read() -> Limit {
-        // Without /proc: as if nothing were in use, and the kernel says where that ends.
-        let statm = || std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        // `None` without /proc, and without a free descriptor.
+        let statm = || std::fs::read_to_string("/proc/self/statm").ok();
         // The first field counts the pages of all mappings; the sixth those of the limit on data, and the main
         // thread's stack.
         let used = |field: usize| {
-            statm().split_whitespace().nth(field).and_then(|pages| pages.parse().ok()).unwrap_or(0) * PAGE
+            let pages: usize = statm()?.split_whitespace().nth(field)?.parse().ok()?;
+            Some(pages * PAGE)
         };
         let limits = [("RLIMIT_AS", libc::RLIMIT_AS, 0), ("RLIMIT_DATA", libc::RLIMIT_DATA, 5)];
         let limits = limits.into_iter().filter_map(|(name, resource, field)| {
             let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
             // SAFETY: the call writes the struct that we pass.
             unsafe { libc::getrlimit(resource, &mut limit) };
-            // What is in use is read only for a limit: mostly there is none.
+            // The file is read only if there is a limit: mostly there is none.
             (limit.rlim_cur != libc::RLIM_INFINITY).then(|| {
                 let bytes = limit.rlim_cur as usize;
-                Limit { name, bytes: Some(bytes), left: (bytes - bytes / 8).saturating_sub(used(field)) }
+                let left = used(field).map(|used| (bytes - bytes / 8).saturating_sub(used));
+                Limit { name, bytes: Some(bytes), left }
             })
         });
-        let none = Limit { name: "RLIMIT_AS", bytes: None, left: usize::MAX };
-        limits.min_by_key(|limit| limit.left).unwrap_or(none)
+        let none = Limit { name: "RLIMIT_AS", bytes: None, left: Some(usize::MAX) };
+        // If nobody knows what is left of either limit: the smaller one.
+        limits.min_by_key(|limit| limit.left.or(limit.bytes)).unwrap_or(none)
     }
 
     fn map(&self, bytes: usize) -> io::Result<NonNull<u8>> {
-        if bytes > self.left {
+        let has_room = match (self.left, self.bytes) {
+            (Some(left), _) => bytes <= left,
+            (None, limit) => may_map_more(bytes + limit.unwrap_or(0) / 8, self.name == "RLIMIT_DATA"),
+        };
+        if !has_room {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -319,6 +327,28 @@ impl Limit {
             return Err(io::Error::last_os_error());
         }
         Ok(NonNull::new(base.cast::<u8>()).expect("Slab::map: mmap gave null"))
+    }
+}
+
+/// Returns `true` if the kernel would grant the process `bytes` more: of memory, or of writable memory.
+fn may_map_more(bytes: usize, writable: bool) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, which nothing uses. Before it is made writable it is unlocked, as `mlockall` may have locked it:
+    // so no page of it is touched.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            // EAGAIN: so much may not be locked. What the slab itself may lock is seen when it is mapped.
+            return io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
+        }
+        // Memory counts as writable in the limit on data, and, if the kernel grants no more than there is, also there: so it is
+        // made writable for that limit alone.
+        let may = !writable || {
+            libc::munlock(at, bytes);
+            libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0
+        };
+        libc::munmap(at, bytes);
+        may
     }
 }
 

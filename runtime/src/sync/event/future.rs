@@ -1,90 +1,50 @@
-//! The wait for an event as a future.
+//! The wait of a future.
 
-use super::{Event, Record};
-use crate::host::Active;
+use super::{Ask, Event, State};
 use crate::prim::hooks::*;
-use crate::wait::queue::Node;
+use crate::sync::wait_queue::{Gone, HasWaitQueue, Position, TaskIn};
 use crate::wait::task::TaskWait;
-use std::fmt;
-use std::future::Future;
-use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// Waits for a notification, as a future; made by [`Event::wait_async`].
-#[must_use = "a future does nothing unless it is polled"]
-pub struct EventWait<'a> {
-    event: &'a Event,
-    /// From the first poll that finds no permit on. The record stands in the event's queue, or a notifier has taken it out.
-    waiting: Option<Waiting>,
-    _pinned: PhantomPinned,
-}
+/// The steps of a future that waits for a notification. All calls are for one event, and `leave` comes before the drop.
+pub(in crate::sync) struct Hearing(TaskIn<State>);
 
-struct Waiting {
-    wait: TaskWait<Active>,
-    record: Node<Record>,
-}
-
-// SAFETY: the record's links are touched under the event's lock, its other fields by the one that has claimed the wait.
-unsafe impl Send for EventWait<'_> {}
-// SAFETY: nothing can be done with a shared reference.
-unsafe impl Sync for EventWait<'_> {}
-
-impl<'a> EventWait<'a> {
-    pub(super) fn new(event: &'a Event) -> Self {
-        EventWait { event, waiting: None, _pinned: PhantomPinned }
+impl Hearing {
+    pub(super) fn new() -> Self {
+        Hearing(TaskIn::new())
     }
-}
 
-impl Future for EventWait<'_> {
-    type Output = ();
+    fn task(self: Pin<&mut Self>) -> Pin<&mut TaskIn<State>> {
+        // SAFETY: the place in the queue is pinned with this; nothing moves it.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }
+    }
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: the record is not moved from the poll that queues it to the one that finds the wait over, or the drop.
-        let this = unsafe { self.get_unchecked_mut() };
-        if let Some(waiting) = &this.waiting {
-            if !waiting.wait.is_over(cx.waker()) {
-                return Poll::Pending;
-            }
-            this.waiting = None;
+    /// Ready when the future was notified, or has taken the permit. The next poll after that begins anew.
+    pub(in crate::sync) fn poll(self: Pin<&mut Self>, event: &Event, cx: &mut Context<'_>) -> Poll<()> {
+        let task = self.task();
+        if task.is_waiting() {
+            return task.poll(cx).map(|_ask| ());
+        }
+        if event.state.lock().take_permit() {
             return Poll::Ready(());
         }
-        if this.event.state.lock().take_permit() {
-            return Poll::Ready(());
-        }
-        // Foreign code clones the waker, so before the lock.
+        // Before the lock, as foreign code clones the waker.
         let wait = TaskWait::open(cx.waker());
-        let record = Node::new(Record::new(wait.waiter()));
-        let waiting = this.waiting.insert(Waiting { wait, record });
-        let mut state = this.event.state.lock();
+        let mut state = event.state.lock();
         if state.take_permit() {
             drop(state);
-            waiting.wait.withdraw();
-            this.waiting = None;
+            wait.withdraw();
             return Poll::Ready(());
         }
-        // SAFETY: the record is pinned, and leaves the queue before it is dropped: by the notifier that claims the wait, or
-        // by the drop of this future.
-        unsafe { state.waiters.push_back(NonNull::from(&waiting.record)) };
+        task.join(wait, &mut state, (Ask::new(event), Position::Back));
         Poll::Pending
     }
-}
 
-impl Drop for EventWait<'_> {
-    fn drop(&mut self) {
-        let Some(waiting) = &self.waiting else { return };
-        if waiting.wait.leave() {
-            // SAFETY: the record stands in this queue, or a notifier has found the wait claimed and taken the record out.
-            unsafe { self.event.state.lock().waiters.remove(NonNull::from(&waiting.record)) };
-        } else if waiting.record.value.is_the_only_one() {
-            unless!(EventForgetsItsNotification, self.event.notify_one());
+    /// Ends the wait. Passes on a notification that was for this future alone.
+    pub(in crate::sync) fn leave(self: Pin<&mut Self>, event: &Event) {
+        if let Some(Gone::Notified(ask)) = self.task().leave(&event.state) {
+            unless!(EventForgetsItsNotification, State::settle(&ask, true).call_wakers());
         }
-    }
-}
-
-impl fmt::Debug for EventWait<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventWait").finish_non_exhaustive()
     }
 }

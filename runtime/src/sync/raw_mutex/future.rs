@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a future does that takes the lock. All calls are for one mutex, and `leave` comes before the drop.
+/// The steps of a future that takes the lock. All calls are for one mutex, and `leave` comes before the drop.
 pub(in crate::sync) struct Locking {
     attempt: Attempt,
     task: TaskIn<Waiters>,
@@ -20,7 +20,7 @@ pub(in crate::sync) struct Locking {
 struct Attempt {
     /// When the lock was found held for the first time.
     since: Option<Nanos>,
-    /// WOKEN from a notification on until the future has the lock, or is queued again; else 0.
+    /// WOKEN from a notification until the future has the lock or is queued again; otherwise 0.
     woken: u32,
     starved: u32,
 }
@@ -30,7 +30,7 @@ impl Attempt {
         Attempt { since: None, woken: 0, starved: 0 }
     }
 
-    /// Without a place in the queue: takes the lock if it is free.
+    /// For a future without a place in the queue: takes the lock if it is free.
     fn begin(&mut self, mutex: &RawMutex) -> bool {
         if self.woken == 0 && mutex.try_lock() {
             return true;
@@ -39,7 +39,7 @@ impl Attempt {
         false
     }
 
-    /// The future was notified: returns `true` if it has the lock now.
+    /// For a future that was notified: returns `true` if the future has the lock now.
     fn is_called(&mut self, mutex: &RawMutex, ask: &Ask) -> bool {
         if ask.handed.get() || mutex.take(WOKEN) {
             return true;
@@ -78,7 +78,7 @@ impl Locking {
             *attempt = Attempt::new();
             return Poll::Ready(());
         }
-        // Foreign code clones the waker, and may panic: the drop knows of the notification by `woken`.
+        // Foreign code clones the waker, and might panic: the drop then learns of the notification by `woken`.
         let wait = TaskWait::open(cx.waker());
         let mut waiters = mutex.waiters.lock();
         let woken = std::mem::take(&mut attempt.woken);
@@ -95,13 +95,14 @@ impl Locking {
         Poll::Pending
     }
 
-    /// Ends the wait. What the future was given goes to the next waiter.
+    /// Ends the wait. A lock or notification that the future was given goes to the next waiter.
     pub(in crate::sync) fn leave(self: Pin<&mut Self>, mutex: &RawMutex) {
         let (attempt, task) = self.parts();
+        let settle = |handed| mutex.settle(handed).call_wakers();
         match task.leave(&mutex.waiters) {
             None if attempt.woken == 0 => {}
-            None => mutex.settle(false),
-            Some(Gone::Notified(ask)) => unless!(MutexDropsTheCall, mutex.settle(ask.handed.get())),
+            None => settle(false),
+            Some(Gone::Notified(ask)) => unless!(MutexDropsTheCall, settle(ask.handed.get())),
             Some(Gone::Left(waiters)) => mutex.note_left(&waiters.0),
         }
     }

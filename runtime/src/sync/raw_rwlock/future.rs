@@ -7,14 +7,14 @@ use crate::wait::task::TaskWait;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a future does that takes the lock. All calls are for one lock, and `leave` comes before the drop.
+/// The steps of a future that takes the lock. All calls are for one lock, and `leave` comes before the drop.
 pub(in crate::sync) struct Locking {
     kind: Kind,
     task: TaskIn<Queues>,
 }
 
 impl Locking {
-    /// Not for `Upgrade`, whose guard would have to go with the future.
+    /// Makes the steps for `kind`, which is not `Upgrade`: the future would have to own that guard.
     pub(in crate::sync) fn new(kind: Kind) -> Self {
         Locking { kind, task: TaskIn::new() }
     }
@@ -51,12 +51,13 @@ impl Locking {
         Poll::Pending
     }
 
-    /// Ends the wait. What the future was granted goes to the next waiters.
+    /// Ends the wait. A lock that the future was granted goes to the next waiters.
     pub(in crate::sync) fn leave(self: Pin<&mut Self>, lock: &RawRwLock) {
         let (_, task) = self.parts();
+        let settle = |ask| Queues::settle(&ask, true).call_wakers();
         match task.leave(&lock.queues) {
             None => {}
-            Some(Gone::Notified(ask)) => unless!(RwLockDropsTheGrant, Queues::settle(&ask, true)),
+            Some(Gone::Notified(ask)) => unless!(RwLockDropsTheGrant, settle(ask)),
             Some(Gone::Left(queues)) => {
                 mutant!(RwLockDropsQuietly: return);
                 lock.let_others_go(queues);

@@ -1,8 +1,8 @@
-//! The guards of an [`RwLock`]: what they become, and what they are narrowed to.
+//! The guards of an [`RwLock`], and their conversions.
 
 use super::RwLock;
 use crate::host::{Active, Clock};
-use crate::sync::guard::{lets_others_in, mapped, shows, writes_meanwhile};
+use crate::sync::guard::{lets_others_in, mapped, maps, shows, upgrades, writes_meanwhile};
 use crate::sync::raw_rwlock::{Kind, RawRwLock};
 use crate::wait::task::Readied;
 use std::marker::PhantomData;
@@ -71,7 +71,7 @@ pub struct RwLockUpgradableReadGuard<'a, T: ?Sized> {
 /// let guard = RwLockWriteGuard::downgrade(guard);
 /// assert_eq!(guard.len(), names.try_read().unwrap().len());
 /// ```
-/// The guard is `Send` only if the value is `Sync`, too, as the guard may become a reader's on the other thread:
+/// The guard is `Send` only if the value is `Sync`, too, as the guard can become a reader's on the other thread:
 ///
 /// ```compile_fail,E0277
 /// let lock = gmp::sync::RwLock::new(std::cell::Cell::new(1));
@@ -84,9 +84,9 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
     pub(super) borrows: PhantomData<*mut T>,
 }
 
-// Each guard gives a reference to its lock, and a writer's becomes a reader's, beside readers of other threads: so sending or
-// sharing one is sending and sharing the value.
-// SAFETY: the guard is a `&T` and a `&RwLock<T>`, and any thread may end the read.
+// Each guard gives a reference to its lock, and a writer's guard can become a reader's, beside readers on other threads: so to
+// send or share a guard is to send and share the value. SAFETY: the guard is a `&T` and a `&RwLock<T>`, and any thread may end
+// the read.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockReadGuard<'_, T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
@@ -111,48 +111,6 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         s.lock
     }
 
-    /// Returns a guard of a part of the value.
-    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&T) -> &U) -> MappedRwLockReadGuard<'a, U> {
-        MappedRwLockReadGuard::map(s.mapped(), f)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again if there is no such part.
-    ///
-    /// # Errors
-    /// `s`, if `f` returns `None`.
-    pub fn try_map<U: ?Sized>(
-        s: Self,
-        f: impl FnOnce(&T) -> Option<&U>,
-    ) -> Result<MappedRwLockReadGuard<'a, U>, Self> {
-        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
-    /// part.
-    ///
-    /// # Errors
-    /// `s` and the error of `f`; the lock is held throughout.
-    ///
-    /// ```
-    /// use gmp::sync::{RwLock, RwLockReadGuard};
-    ///
-    /// let limits = RwLock::new(vec![10, 20]);
-    /// let (limits, error) = RwLockReadGuard::try_map_or_err(limits.read(), |all| all.get(2).ok_or("no third")).unwrap_err();
-    /// assert_eq!((limits.len(), error), (2, "no third"));
-    /// let first = RwLockReadGuard::try_map_or_err(limits, |all| all.first().ok_or("empty")).unwrap();
-    /// assert_eq!(*first, 10);
-    /// ```
-    pub fn try_map_or_err<U: ?Sized, E>(
-        s: Self,
-        f: impl FnOnce(&T) -> Result<&U, E>,
-    ) -> Result<MappedRwLockReadGuard<'a, U>, (Self, E)> {
-        let lock = s.lock;
-        MappedRwLockReadGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
-            std::mem::forget(whole);
-            (lock.read_guard(), error)
-        })
-    }
-
     fn mapped(self) -> MappedRwLockReadGuard<'a, T> {
         let lock = ManuallyDrop::new(self).lock;
         let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
@@ -172,64 +130,11 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
         s.lock
     }
 
-    /// Makes the read a write. Blocks the calling goroutine, or the plain thread, until the other readers have gone. No writer
-    /// comes before the upgrade, and no new reader except those of [`read_recursive`](RwLock::read_recursive), for which the
-    /// upgrade waits as well.
-    ///
-    /// ```
-    /// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
-    ///
-    /// let lock = RwLock::new(1);
-    /// let read = lock.upgradable_read();
-    /// if *read == 1 {
-    ///     *RwLockUpgradableReadGuard::upgrade(read) = 2;
-    /// }
-    /// assert_eq!(*lock.read(), 2);
-    /// ```
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
-    pub fn upgrade(s: Self) -> RwLockWriteGuard<'a, T> {
-        s.lock.raw.lock(Kind::Upgrade, None);
-        s.upgraded()
-    }
-
-    /// Makes the read a write, if there is no other reader. Does not block.
-    ///
-    /// # Errors
-    /// `s`, if there is another reader.
-    pub fn try_upgrade(s: Self) -> Result<RwLockWriteGuard<'a, T>, Self> {
-        if s.lock.raw.try_lock_in_line(Kind::Upgrade) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
-    /// As [`upgrade`](Self::upgrade), for at most `timeout`.
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
-    ///
-    /// # Errors
-    /// `s`, if another reader is still there then.
-    pub fn try_upgrade_for(s: Self, timeout: Duration) -> Result<RwLockWriteGuard<'a, T>, Self> {
-        let until = Active::now().saturating_add(timeout);
-        if s.lock.raw.lock(Kind::Upgrade, Some(until)) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
-    /// As [`upgrade`](Self::upgrade), until `timeout` at most.
-    ///
-    /// # Unwinds
-    /// When the wait is ended from outside, and the read with it; see [`migration`](crate::migration#what-may-unwind).
-    ///
-    /// # Errors
-    /// `s`, if another reader is still there then.
-    pub fn try_upgrade_until(s: Self, timeout: Instant) -> Result<RwLockWriteGuard<'a, T>, Self> {
-        if s.lock.raw.lock(Kind::Upgrade, Some(Active::nanos(timeout))) { Ok(s.upgraded()) } else { Err(s) }
-    }
-
     fn upgraded(self) -> RwLockWriteGuard<'a, T> {
         ManuallyDrop::new(self).lock.write_guard()
     }
 
-    /// Makes the upgradable read a plain one, so that others may have the upgradable one.
+    /// Makes the upgradable read a plain one, so another caller can have the upgradable read.
     pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
         let lock = ManuallyDrop::new(s).lock;
         lock.raw.downgrade_upgradable();
@@ -263,49 +168,6 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         lock.upgradable_guard()
     }
 
-    /// Returns a guard of a part of the value.
-    pub fn map<U: ?Sized>(s: Self, f: impl FnOnce(&mut T) -> &mut U) -> MappedRwLockWriteGuard<'a, U> {
-        MappedRwLockWriteGuard::map(s.mapped(), f)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again if there is no such part.
-    ///
-    /// # Errors
-    /// `s`, if `f` returns `None`.
-    pub fn try_map<U: ?Sized>(
-        s: Self,
-        f: impl FnOnce(&mut T) -> Option<&mut U>,
-    ) -> Result<MappedRwLockWriteGuard<'a, U>, Self> {
-        Self::try_map_or_err(s, |value| f(value).ok_or(())).map_err(|(s, ())| s)
-    }
-
-    /// Returns a guard of a part of the value, or `s` again with the error of `f`, which says why there is no such
-    /// part.
-    ///
-    /// # Errors
-    /// `s` and the error of `f`; the lock is held throughout.
-    ///
-    /// ```
-    /// use gmp::sync::{RwLock, RwLockWriteGuard};
-    ///
-    /// let limits = RwLock::new(vec![10, 20]);
-    /// let (whole, error) =
-    ///     RwLockWriteGuard::try_map_or_err(limits.write(), |all| all.get_mut(2).ok_or("no third")).unwrap_err();
-    /// assert_eq!((whole.len(), error), (2, "no third"));
-    /// *RwLockWriteGuard::try_map_or_err(whole, |all| all.first_mut().ok_or("empty")).unwrap() = 5;
-    /// assert_eq!(*limits.read(), [5, 20]);
-    /// ```
-    pub fn try_map_or_err<U: ?Sized, E>(
-        s: Self,
-        f: impl FnOnce(&mut T) -> Result<&mut U, E>,
-    ) -> Result<MappedRwLockWriteGuard<'a, U>, (Self, E)> {
-        let lock = s.lock;
-        MappedRwLockWriteGuard::try_map_or_err(s.mapped(), f).map_err(|(whole, error)| {
-            std::mem::forget(whole);
-            (lock.write_guard(), error)
-        })
-    }
-
     fn mapped(self) -> MappedRwLockWriteGuard<'a, T> {
         let lock = ManuallyDrop::new(self).lock;
         let value = NonNull::new(lock.data_ptr()).expect("a reference is not null");
@@ -336,7 +198,7 @@ impl<T: ?Sized> Drop for RwLockUpgradableReadGuard<'_, T> {
 }
 
 impl<T: ?Sized> RwLockWriteGuard<'_, T> {
-    /// As the drop; the caller calls the wakers of tasks.
+    /// As the drop, but leaves it to the caller to call the wakers of tasks.
     pub(crate) fn unlock_in_silence(this: Self) -> Readied<Active> {
         ManuallyDrop::new(this).lock.raw.unlock_write_in_silence()
     }
@@ -357,6 +219,44 @@ lets_others_in!(RwLockReadGuard<'_>, read, Read, unlock_read);
 lets_others_in!(RwLockUpgradableReadGuard<'_>, upgradable_read, Upgradable, unlock_upgradable);
 lets_others_in!(RwLockWriteGuard<'_>, write, Write, unlock_write);
 writes_meanwhile!(RwLockUpgradableReadGuard<'_>, upgradable_read);
+upgrades!(
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockUpgradableReadGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let read = lock.upgradable_read();
+    /// if *read == 1 {
+    ///     *RwLockUpgradableReadGuard::upgrade(read) = 2;
+    /// }
+    /// assert_eq!(*lock.read(), 2);
+    /// ```
+    RwLockUpgradableReadGuard<'a>, RwLockWriteGuard
+);
+maps!(
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockReadGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (limits, error) = RwLockReadGuard::try_map_or_err(limits.read(), |all| all.get(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((limits.len(), error), (2, "no third"));
+    /// let first = RwLockReadGuard::try_map_or_err(limits, |all| all.first().ok_or("empty")).unwrap();
+    /// assert_eq!(*first, 10);
+    /// ```
+    RwLockReadGuard, MappedRwLockReadGuard, (), lock, read_guard
+);
+maps!(
+    /// ```
+    /// use gmp::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let limits = RwLock::new(vec![10, 20]);
+    /// let (whole, error) =
+    ///     RwLockWriteGuard::try_map_or_err(limits.write(), |all| all.get_mut(2).ok_or("no third")).unwrap_err();
+    /// assert_eq!((whole.len(), error), (2, "no third"));
+    /// *RwLockWriteGuard::try_map_or_err(whole, |all| all.first_mut().ok_or("empty")).unwrap() = 5;
+    /// assert_eq!(*limits.read(), [5, 20]);
+    /// ```
+    RwLockWriteGuard, MappedRwLockWriteGuard, (mut), lock, write_guard
+);
 
 mapped!(
     /// Holds an [`RwLock`] for reading, and gives access to a part of the value. Dropping the guard ends the read, on

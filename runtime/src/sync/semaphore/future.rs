@@ -1,7 +1,7 @@
 //! Requests that futures make.
 //!
-//! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives
-//! the permits back; the drop of any other request lets the requests that it held back go on.
+//! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives the
+//! permits back; the drop of any other request lets the requests proceed that it held back.
 
 use super::{AcquireError, Ask, Semaphore, State};
 use crate::prim::Arc;
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a future does that takes permits. All calls are for one semaphore, and `leave` comes before the drop.
+/// The steps of a future that takes permits. All calls are for one semaphore, and `leave` comes before the drop.
 pub(in crate::sync) struct Request {
     permits: usize,
     task: TaskIn<State>,
@@ -67,7 +67,7 @@ impl Request {
         let (_, task) = self.parts();
         match task.leave(&semaphore.state) {
             Some(Gone::Notified(ask)) if !ask.closed.get() => {
-                unless!(SemaphoreDropsTheGrant, semaphore.release(ask.permits));
+                unless!(SemaphoreDropsTheGrant, semaphore.put_back_what_fits(ask.permits).ready());
             }
             Some(Gone::Notified(_)) | None => {}
             Some(Gone::Left(mut state)) => {
@@ -81,13 +81,12 @@ impl Request {
 }
 
 impl Semaphore {
-    /// As [`acquire_guard`](Self::acquire_guard), as a future, which blocks nothing: any task may poll it, on goroutines
+    /// As [`acquire_guard`](Self::acquire_guard), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)), on plain threads and under other executors, and the task that has polled last is woken.
     /// The request joins the queue, which it shares with goroutines and threads, in its first poll.
     ///
-    /// The future may be dropped at any time: permits that it was granted meanwhile go to the next request, and a request
-    /// that was not granted leaves the queue. A request that was granted, and is neither polled nor dropped, keeps its
-    /// permits.
+    /// The future can be dropped at any time: permits that it was granted meanwhile go to the next request, and a request that
+    /// was not granted leaves the queue. A request that was granted, and is neither polled nor dropped, keeps its permits.
     ///
     /// ```
     /// use gmp::sync::Semaphore;
@@ -101,12 +100,12 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// The output: the semaphore is [closed](Self::close), before or meanwhile.
+    /// The output is an error if the semaphore is [closed](Self::close), before the first poll or meanwhile.
     pub fn acquire_async(&self, permits: usize) -> AcquirePermits<'_> {
         AcquirePermits::new(self, Request::new(permits))
     }
 
-    /// As [`acquire_async`](Self::acquire_async), with a guard that holds the `Arc`. The future holds one, too, and so may be
+    /// As [`acquire_async`](Self::acquire_async), with a guard that holds the `Arc`. The future holds one, too, so it can be
     /// spawned.
     ///
     /// ```
@@ -120,7 +119,7 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// The output: the semaphore is [closed](Self::close), before or meanwhile.
+    /// The output is an error if the semaphore is [closed](Self::close), before the first poll or meanwhile.
     pub fn acquire_owned_async(self: &Arc<Self>, permits: usize) -> AcquireOwned {
         AcquireOwned::new(Arc::clone(self), Request::new(permits))
     }

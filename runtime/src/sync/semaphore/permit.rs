@@ -1,4 +1,4 @@
-//! Permits with a guard, which gives them back.
+//! Guards of permits, which give them back.
 
 use super::{
     AcquireContextError, AcquireError, AcquireTimeoutError, Refused, Semaphore, TryAcquireError, how,
@@ -11,145 +11,104 @@ use gmp_timers::Nanos;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Permits of a semaphore; the drop gives them back. Made by [`Semaphore::acquire_guard`].
-///
-/// ```
-/// use gmp::sync::Semaphore;
-///
-/// let permits = Semaphore::new(3);
-/// let mut held = permits.acquire_guard(3).unwrap();
-/// let one = held.split(1).unwrap();
-/// drop(held);
-/// assert_eq!((one.num_permits(), permits.available_permits()), (1, 2));
-/// // Stays taken, until a `release` gives it back.
-/// one.forget();
-/// assert_eq!(permits.available_permits(), 2);
-/// permits.release(1);
-/// assert_eq!(permits.available_permits(), 3);
-/// ```
-#[must_use = "the permits are given back as the guard is dropped"]
-pub struct SemaphorePermit<'a> {
-    semaphore: &'a Semaphore,
-    permits: usize,
-}
-
-impl<'a> SemaphorePermit<'a> {
-    /// Returns the number of permits that the guard holds.
-    pub fn num_permits(&self) -> usize {
-        self.permits
-    }
-
-    /// Returns the semaphore.
-    pub fn semaphore(&self) -> &'a Semaphore {
-        self.semaphore
-    }
-
-    /// Drops the guard, and leaves the permits taken. [`Semaphore::release`] gives them back.
-    pub fn forget(mut self) {
-        self.permits = 0;
-    }
-
-    /// Takes `permits` out of the guard, into one of their own. `None` if the guard holds fewer.
-    pub fn split(&mut self, permits: usize) -> Option<Self> {
-        self.permits = self.permits.checked_sub(permits)?;
-        Some(SemaphorePermit { semaphore: self.semaphore, permits })
-    }
-
-    /// Adds the permits of `other`, which are given back with this guard's.
-    ///
-    /// # Panics
-    /// If the two are of different semaphores; then `other` gives its permits back.
-    #[track_caller]
-    pub fn merge(&mut self, mut other: Self) {
-        assert!(std::ptr::eq(self.semaphore, other.semaphore), "merge: the permits are of another semaphore");
-        self.permits += std::mem::take(&mut other.permits);
-    }
-}
-
-impl Drop for SemaphorePermit<'_> {
-    fn drop(&mut self) {
-        if self.permits > 0 {
-            self.semaphore.release(self.permits);
+/// A guard of permits. `$of` is the guard's reference to its semaphore, and `$shows` the expression that returns the semaphore.
+macro_rules! permit {
+    ($(#[$doc:meta])* $guard:ident $(<$lifetime:lifetime>)?, $of:ty, |$it:ident| $shows:expr => $shown:ty) => {
+        $(#[$doc])*
+        #[must_use = "the permits are given back as the guard is dropped"]
+        pub struct $guard$(<$lifetime>)? {
+            semaphore: $of,
+            permits: usize,
         }
-    }
-}
 
-impl fmt::Debug for SemaphorePermit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphorePermit").field("permits", &self.permits).finish_non_exhaustive()
-    }
-}
+        impl$(<$lifetime>)? $guard$(<$lifetime>)? {
+            /// Returns the number of permits that the guard holds.
+            pub fn num_permits(&self) -> usize {
+                self.permits
+            }
 
-/// Permits of a semaphore that the guard keeps alive; the drop gives them back. Made by
-/// [`Semaphore::acquire_owned`].
-///
-/// ```
-/// use gmp::sync::Semaphore;
-/// use std::sync::Arc;
-///
-/// let permits = Arc::new(Semaphore::new(1));
-/// let permit = permits.acquire_owned(1).unwrap();
-/// std::thread::spawn(move || drop(permit)).join().unwrap();
-/// assert_eq!(permits.available_permits(), 1);
-/// ```
-#[must_use = "the permits are given back as the guard is dropped"]
-pub struct OwnedSemaphorePermit {
-    semaphore: Arc<Semaphore>,
-    permits: usize,
-}
+            /// Returns the semaphore.
+            pub fn semaphore(&self) -> $shown {
+                let $it = self;
+                $shows
+            }
 
-impl OwnedSemaphorePermit {
-    /// Returns the number of permits that the guard holds.
-    pub fn num_permits(&self) -> usize {
-        self.permits
-    }
+            /// Drops the guard, and leaves the permits taken. [`Semaphore::release`] gives them back.
+            pub fn forget(mut self) {
+                self.permits = 0;
+            }
 
-    /// Returns the semaphore.
-    pub fn semaphore(&self) -> &Arc<Semaphore> {
-        &self.semaphore
-    }
+            /// Moves `permits` out of the guard into a guard of their own. Returns `None` if the guard holds fewer.
+            pub fn split(&mut self, permits: usize) -> Option<Self> {
+                self.permits = self.permits.checked_sub(permits)?;
+                Some($guard { semaphore: Clone::clone(&self.semaphore), permits })
+            }
 
-    /// Drops the guard, and leaves the permits taken. [`Semaphore::release`] gives them back.
-    pub fn forget(mut self) {
-        self.permits = 0;
-    }
-
-    /// Takes `permits` out of the guard, into one of their own. `None` if the guard holds fewer.
-    pub fn split(&mut self, permits: usize) -> Option<Self> {
-        self.permits = self.permits.checked_sub(permits)?;
-        Some(OwnedSemaphorePermit { semaphore: Arc::clone(&self.semaphore), permits })
-    }
-
-    /// Adds the permits of `other`, which are given back with this guard's.
-    ///
-    /// # Panics
-    /// If the two are of different semaphores; then `other` gives its permits back.
-    #[track_caller]
-    pub fn merge(&mut self, mut other: Self) {
-        assert!(
-            Arc::ptr_eq(&self.semaphore, &other.semaphore),
-            "merge: the permits are of another semaphore"
-        );
-        self.permits += std::mem::take(&mut other.permits);
-    }
-}
-
-impl Drop for OwnedSemaphorePermit {
-    fn drop(&mut self) {
-        if self.permits > 0 {
-            self.semaphore.release(self.permits);
+            /// Adds the permits of `other`, which this guard then gives back with its own.
+            ///
+            /// # Panics
+            /// If the two belong to different semaphores; then `other` gives its permits back.
+            #[track_caller]
+            pub fn merge(&mut self, mut other: Self) {
+                let same = std::ptr::eq::<Semaphore>(&raw const *self.semaphore, &raw const *other.semaphore);
+                assert!(same, "merge: the permits are of another semaphore");
+                self.permits += std::mem::take(&mut other.permits);
+            }
         }
-    }
+
+        impl$(<$lifetime>)? Drop for $guard$(<$lifetime>)? {
+            fn drop(&mut self) {
+                if self.permits > 0 {
+                    self.semaphore.release(self.permits);
+                }
+            }
+        }
+
+        impl$(<$lifetime>)? fmt::Debug for $guard$(<$lifetime>)? {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($guard)).field("permits", &self.permits).finish_non_exhaustive()
+            }
+        }
+    };
 }
 
-impl fmt::Debug for OwnedSemaphorePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedSemaphorePermit").field("permits", &self.permits).finish_non_exhaustive()
-    }
-}
+permit!(
+    /// Permits of a semaphore; the drop gives them back. Made by [`Semaphore::acquire_guard`].
+    ///
+    /// ```
+    /// use gmp::sync::Semaphore;
+    ///
+    /// let permits = Semaphore::new(3);
+    /// let mut held = permits.acquire_guard(3).unwrap();
+    /// let one = held.split(1).unwrap();
+    /// drop(held);
+    /// assert_eq!((one.num_permits(), permits.available_permits()), (1, 2));
+    /// // Stays taken, until a `release` gives it back.
+    /// one.forget();
+    /// assert_eq!(permits.available_permits(), 2);
+    /// permits.release(1);
+    /// assert_eq!(permits.available_permits(), 3);
+    /// ```
+    SemaphorePermit<'a>, &'a Semaphore, |it| it.semaphore => &'a Semaphore
+);
+permit!(
+    /// Permits of a semaphore that the guard keeps alive; the drop gives them back. Made by
+    /// [`Semaphore::acquire_owned`].
+    ///
+    /// ```
+    /// use gmp::sync::Semaphore;
+    /// use std::sync::Arc;
+    ///
+    /// let permits = Arc::new(Semaphore::new(1));
+    /// let permit = permits.acquire_owned(1).unwrap();
+    /// std::thread::spawn(move || drop(permit)).join().unwrap();
+    /// assert_eq!(permits.available_permits(), 1);
+    /// ```
+    OwnedSemaphorePermit, Arc<Semaphore>, |it| &it.semaphore => &Arc<Semaphore>
+);
 
 impl Refused {
-    /// For a request without a limit: it was refused by the close, or unwinds.
+    /// For a request without a limit: returns the error of the close, or unwinds.
     fn closed_or_unwinds(self) -> AcquireError {
         match self {
             Refused::Closed | Refused::Late => AcquireError,
@@ -159,7 +118,7 @@ impl Refused {
 }
 
 impl Semaphore {
-    /// A guard for permits that the caller has taken.
+    /// Returns a guard for permits that the caller has taken.
     pub(in crate::sync) fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
         SemaphorePermit { semaphore: self, permits }
     }
@@ -188,9 +147,9 @@ impl Semaphore {
         })
     }
 
-    /// Takes `permits`, with a guard that gives them back. Blocks the calling goroutine, or the plain thread, until they
-    /// are free and all earlier requests have been met; a request for more than the capacity, until
-    /// [`add_permits`](Self::add_permits) has made it large enough.
+    /// Takes `permits`, with a guard that gives them back. Blocks the calling goroutine, or the plain thread, until they are
+    /// free and all earlier requests have been met; for a request for more than the capacity, until
+    /// [`add_permits`](Self::add_permits) has made the capacity large enough, too.
     ///
     /// ```
     /// use gmp::sync::Semaphore;
@@ -206,7 +165,7 @@ impl Semaphore {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The semaphore is [closed](Self::close), before or meanwhile.
+    /// If the semaphore is [closed](Self::close), before the call or meanwhile.
     pub fn acquire_guard(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
         match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
             Ok(()) => Ok(self.guard(permits)),
@@ -217,7 +176,7 @@ impl Semaphore {
     /// As [`acquire_guard`](Self::acquire_guard), if the permits are free and no request waits. Does not block.
     ///
     /// # Errors
-    /// No permits are free, a request waits, or the semaphore is closed.
+    /// If too few permits are free, a request waits, or the semaphore is closed.
     pub fn try_acquire_guard(&self, permits: usize) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         self.try_take(permits)?;
         Ok(self.guard(permits))
@@ -229,13 +188,13 @@ impl Semaphore {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed, or the semaphore is closed.
+    /// If the time has passed, or the semaphore is closed.
     pub fn acquire_guard_timeout(
         &self,
         permits: usize,
         timeout: Duration,
     ) -> Result<SemaphorePermit<'_>, AcquireTimeoutError> {
-        self.acquire_until(permits, Active::now().saturating_add(timeout))?;
+        self.acquire_until(permits, Active::after(timeout))?;
         Ok(self.guard(permits))
     }
 
@@ -255,15 +214,15 @@ impl Semaphore {
         Ok(self.guard(permits))
     }
 
-    /// As [`acquire_guard`](Self::acquire_guard), as long as `context` is not done: a cancel that comes before the permits
-    /// wins. A context under which the caller runs ([`Context::run`]) ends the wait as well.
+    /// As [`acquire_guard`](Self::acquire_guard), while `context` is not done: a cancel that comes before the permits wins. A
+    /// context under which the caller runs ([`Context::run`]) ends the wait as well.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The context's error, or the semaphore is closed; no permits were taken then.
+    /// The context's error, or `Closed` if the semaphore is closed; no permits were taken then.
     pub fn acquire_guard_ctx(
         &self,
         context: &Context,
@@ -273,14 +232,14 @@ impl Semaphore {
         Ok(self.guard(permits))
     }
 
-    /// As [`acquire_guard`](Self::acquire_guard), with a guard that holds the `Arc`, and may go to another goroutine or
+    /// As [`acquire_guard`](Self::acquire_guard), with a guard that holds the `Arc`, and can be sent to another goroutine or
     /// thread.
     ///
     /// # Unwinds
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The semaphore is [closed](Self::close), before or meanwhile.
+    /// If the semaphore is [closed](Self::close), before the call or meanwhile.
     pub fn acquire_owned(self: &Arc<Self>, permits: usize) -> Result<OwnedSemaphorePermit, AcquireError> {
         match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
             Ok(()) => Ok(self.owned(permits)),
@@ -291,7 +250,7 @@ impl Semaphore {
     /// As [`acquire_owned`](Self::acquire_owned), if the permits are free and no request waits. Does not block.
     ///
     /// # Errors
-    /// No permits are free, a request waits, or the semaphore is closed.
+    /// If too few permits are free, a request waits, or the semaphore is closed.
     pub fn try_acquire_owned(
         self: &Arc<Self>,
         permits: usize,
@@ -306,13 +265,13 @@ impl Semaphore {
     /// When the wait is ended from outside; see [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The time has passed, or the semaphore is closed.
+    /// If the time has passed, or the semaphore is closed.
     pub fn acquire_owned_timeout(
         self: &Arc<Self>,
         permits: usize,
         timeout: Duration,
     ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
-        self.acquire_until(permits, Active::now().saturating_add(timeout))?;
+        self.acquire_until(permits, Active::after(timeout))?;
         Ok(self.owned(permits))
     }
 
@@ -332,15 +291,15 @@ impl Semaphore {
         Ok(self.owned(permits))
     }
 
-    /// As [`acquire_owned`](Self::acquire_owned), as long as `context` is not done: a cancel that comes before the permits
-    /// wins. A context under which the caller runs ([`Context::run`]) ends the wait as well.
+    /// As [`acquire_owned`](Self::acquire_owned), while `context` is not done: a cancel that comes before the permits wins. A
+    /// context under which the caller runs ([`Context::run`]) ends the wait as well.
     ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The context's error, or the semaphore is closed; no permits were taken then.
+    /// The context's error, or `Closed` if the semaphore is closed; no permits were taken then.
     pub fn acquire_owned_ctx(
         self: &Arc<Self>,
         context: &Context,

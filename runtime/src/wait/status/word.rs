@@ -1,8 +1,8 @@
-//! The status word's bits, and what the transitions answer.
+//! The status word's bits, and the results of the transitions.
 
 use crate::prim::hooks::*;
 
-pub(super) const STATUS: u64 = 0b111;
+const STATUS: u64 = 0b111;
 pub(super) const SCAN: u64 = 1 << 3;
 pub(super) const DEFERRED: u64 = 1 << 4;
 pub(super) const OPEN: u64 = 1 << 5;
@@ -17,7 +17,7 @@ pub(super) const CLAIMED_FOR_END: u64 = 1 << 12;
 /// Claimed by the wait's own timer.
 pub(super) const TIMED: u64 = 1 << 13;
 pub(super) const NUMBER: u32 = 14;
-/// What a wait leaves in the word.
+/// The bits that a wait leaves in the word.
 pub(super) const OF_A_WAIT: u64 =
     OPEN | CLAIMED | READY | NUDGED | REFUSED | KNOWN | SAVED | CLAIMED_FOR_END | TIMED;
 
@@ -48,7 +48,7 @@ impl WaitNumber {
     }
 }
 
-/// What was in the word at one moment.
+/// The value of the word at one moment.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(super) struct Word(pub(super) u64);
 
@@ -62,6 +62,25 @@ impl Word {
             3 => Status::Waiting,
             other => unreachable!("status: no such status ({other})"),
         }
+    }
+    /// Returns `true` if the status is this one. Does not check that the word holds a valid status.
+    #[inline(always)]
+    pub(super) fn is(self, status: Status) -> bool {
+        self.0 & STATUS == status as u64
+    }
+    /// Panics if `holds` is false. The text is made out of line, so that the word needs no place in the caller's frame.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn assert(self, holds: bool, what: &str) {
+        if !holds {
+            self.is_broken(what);
+        }
+    }
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn is_broken(self, what: &str) -> ! {
+        panic!("{what} ({self:?})")
     }
     pub(super) fn has(self, bits: u64) -> bool {
         self.0 & bits == bits
@@ -110,7 +129,7 @@ impl std::fmt::Debug for Word {
     }
 }
 
-/// What came of `run`.
+/// The result of `run`.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Run {
@@ -120,17 +139,17 @@ pub(crate) enum Run {
     Held,
 }
 
-/// What came of a `ready`, or of the end of a hold.
+/// The result of a `ready`, of a nudge, or of the end of a hold.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Then {
-    /// The word is Runnable now, and the caller is to queue the G.
+    /// The word is Runnable now, and the caller has to queue the G.
     Queue,
     /// Nothing to do: the owner is awake, or another thread queues the owner.
     Leave,
 }
 
-/// What came of cancelling a park.
+/// The result of cancelling a park.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum CancelPark {
@@ -140,11 +159,11 @@ pub(crate) enum CancelPark {
     Gone,
 }
 
-/// What the end of a runtime finds.
+/// What the ender of a runtime finds.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Doing {
-    /// Nothing more.
+    /// The goroutine has ended.
     Ended,
     /// The owner runs, or is about to.
     Runs,
@@ -152,11 +171,11 @@ pub(crate) enum Doing {
     Sleeps(Asleep),
 }
 
-/// The word of an owner that sleeps, as found.
+/// The word of an owner that sleeps, as the ender found it.
 #[derive(Debug)]
 pub(crate) struct Asleep(pub(super) Word);
 
-/// Whether an owner that wanted to sleep on does.
+/// Whether an owner that wanted to sleep on is asleep.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Again {
@@ -170,14 +189,14 @@ pub(crate) enum Again {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum Why {
-    /// Claimed and readied by another: the wait is over.
+    /// A waker has claimed and readied the wait: it is over.
     Readied,
     /// The commit hook refused. The wait is open.
     Refused,
     /// The owner was nudged. The wait is open.
     Nudged,
-    /// Claimed because the runtime ends. No waker will ready the owner.
+    /// The ender has claimed the wait because the runtime ends. No waker will ready the owner.
     ClaimedForEnd,
-    /// Nothing has happened (a thread that was woken for nothing). The wait is open.
+    /// Nothing has happened: a thread was woken for nothing. The wait is open.
     Nothing,
 }

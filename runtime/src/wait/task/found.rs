@@ -1,17 +1,20 @@
-//! The tasks that a look at the poller has found: their wakers are collected under the table's lock, and called after that.
+//! The tasks that a look at the poller has found: their wakers are collected under the table's lock, and called after it.
 
-use super::{Waker, call, discard};
+use super::{Waker, call, discard, wake_elsewhere};
 use crate::g::list::GList;
-use crate::g::{self, Birth};
+use crate::g::{Birth, GRef};
 use crate::goroutine::waker::cell_of;
 use crate::host::{Active, Host};
+use crate::prim::hooks::*;
 use crate::sched::Sched;
+use crate::sched::calls::run_aside;
+use crate::sched::watch::deadlock::Serving;
 use crate::wait::status::Then;
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// Wakers to be called. Most looks find none, or one; programs without tasks pay for the mark that there are none.
+/// Wakers to be called.
 pub(crate) enum FoundTasks {
     None,
     One(Waker),
@@ -31,29 +34,63 @@ impl FoundTasks {
         }
     }
 
-    /// Wakes the tasks, on an M that is in the scheduler, or on the monitor, with none of our locks held. Goroutines of `sched`
-    /// that wait in `block_on` are appended to `found`, as those are that wait for the descriptor; and for each other waker one
-    /// of the library's, that calls it.
+    /// Wakes the tasks, on any thread, but calls foreign wakers as the function `wake_elsewhere` does.
+    pub(crate) fn wake_elsewhere<H: Host>(self) {
+        match self {
+            FoundTasks::None => {}
+            FoundTasks::One(waker) => wake_elsewhere::<H>(waker),
+            FoundTasks::Many(wakers) => wakers.into_iter().for_each(wake_elsewhere::<H>),
+        }
+    }
+}
+
+/// The wakers that a look at the poller has taken out of the table, and not called yet. The table no longer shows them, and no
+/// goroutine shows them yet, so `Serving` tells the judge of deadlocks that there is something. Most looks find no task, or
+/// one; programs without tasks pay only for the mark that there is none.
+pub(crate) struct Carried<'s, H: Host>(Option<(FoundTasks, Option<Serving<'s, H>>)>);
+
+impl<'s, H: Host> Carried<'s, H> {
+    pub(crate) fn nothing() -> Self {
+        Carried(None)
+    }
+
+    /// Under the table's lock, in the section in which the waker was taken.
+    #[cold]
+    pub(crate) fn push(&mut self, sched: &'s Sched<H>, waker: Waker) {
+        let (tasks, _) = self.0.get_or_insert_with(|| {
+            let serving = Some(Serving::begin(sched));
+            mutant!(CarriedTasksUnseen: let serving = { drop(serving); None });
+            (FoundTasks::None, serving)
+        });
+        tasks.push(waker);
+    }
+
+    /// Wakes the tasks, on an M that is in the scheduler, or on the monitor, which holds none of the library's locks. Appends
+    /// to `found` the goroutines of `sched` that wait in `block_on`, like those that wait for the descriptor, and for each
+    /// other waker a goroutine of the library, which calls it.
     #[inline(always)]
-    pub(crate) fn wake<H: Host>(self, sched: &Sched<H>, found: &mut GList<H>) {
-        if !matches!(self, FoundTasks::None) {
+    pub(crate) fn wake(self, sched: &Sched<H>, found: &mut GList<H>) {
+        if self.0.is_some() {
             self.wake_some(sched, found);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wake_some<H: Host>(self, sched: &Sched<H>, found: &mut GList<H>) {
-        match self {
+    fn wake_some(self, sched: &Sched<H>, found: &mut GList<H>) {
+        let Some((tasks, serving)) = self.0 else { return };
+        match tasks {
             FoundTasks::None => {}
             FoundTasks::One(waker) => wake_all(sched, [waker], found),
             FoundTasks::Many(wakers) => wake_all(sched, wakers, found),
         }
+        // Each is a goroutine that is awake by now, or a call for a thread.
+        drop(serving);
     }
 }
 
-/// Wakers that are not called any more. The drop discards them: the value stands outside of the locks, and of what a waker's
-/// drop may wait for.
+/// Wakers that are no longer called. Dropping this value discards them: the value outlives the locks, and all else for which
+/// the drop of a waker might wait.
 pub(crate) struct Discarded<H: Host>(FoundTasks, PhantomData<H>);
 
 impl<H: Host> Discarded<H> {
@@ -94,31 +131,28 @@ fn wake_all<H: Host>(sched: &Sched<H>, wakers: impl IntoIterator<Item = Waker>, 
                             found.push(g);
                         }
                     }
-                    _ => waiter.ready(),
+                    _ => waiter.claimed().ready(),
                 }
             }),
-            // A waker may block: one goroutine for several would have the others wait for that.
-            None => found.append(&mut caller_of(sched, waker)),
+            // A waker can block, so each waker has a goroutine of its own: with one goroutine for several the others would
+            // wait.
+            None => caller_of(sched, waker).into_iter().for_each(|g| found.push(g)),
         }
     }
 }
 
-/// A goroutine that calls the waker, or none: without a stack, and when the runtime ends, a thread calls it.
-pub(super) fn caller_of<H: Host>(sched: &Sched<H>, waker: Waker) -> GList<H> {
+/// Returns a goroutine that calls the waker. Returns `None` if there is no stack, or the runtime ends: then a thread calls the
+/// waker.
+pub(super) fn caller_of<H: Host>(sched: &Sched<H>, waker: Waker) -> Option<GRef<H>> {
     let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
     let mut call = Call::<H>(Some(waker), PhantomData);
-    // SAFETY: the body owns what it uses.
-    match unsafe { sched.make_counting(false, birth, move || call.arrive()) } {
-        Ok(g) => {
-            g::drop_handle(g);
-            GList::one(g)
-        }
-        // The drop of the closure has seen to the waker.
-        Err(_refused) => GList::new(),
-    }
+    // If that is refused, the drop of the closure passes the waker on.
+    // SAFETY: the body owns all that it uses.
+    unsafe { sched.make_detached(false, birth, move || call.arrive()) }.ok()
 }
 
-/// The call of a waker on the way to its goroutine. If that never runs, the drop has a thread make the call.
+/// The call of a waker on the way to its goroutine. If that goroutine never runs, the drop of this value lets a thread make the
+/// call.
 struct Call<H: Host>(Option<Waker>, PhantomData<H>);
 
 impl<H: Host> Call<H> {
@@ -137,7 +171,7 @@ impl<H: Host> Drop for Call<H> {
     }
 }
 
-/// Wakes tasks from where no user's code may run: those in `block_on` here, others by a thread.
+/// Wakes tasks for a caller that may not run the user's code: wakes those in `block_on` here, others by a thread.
 pub(crate) fn wake_aside<H: Host>(mut wakers: Vec<Waker>) {
     wakers.retain(|waker| match cell_of(waker) {
         Some(cell) => {
@@ -146,6 +180,6 @@ pub(crate) fn wake_aside<H: Host>(mut wakers: Vec<Waker>) {
         }
         None => true,
     });
-    // Each by itself: one that blocks holds up no other.
-    wakers.into_iter().for_each(|waker| H::run_aside(move || call::<H>(waker)));
+    // One call for each waker, so that a waker that blocks does not hold up the others.
+    wakers.into_iter().for_each(|waker| run_aside::<H>(move || call::<H>(waker)));
 }

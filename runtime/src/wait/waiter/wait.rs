@@ -7,7 +7,7 @@ use crate::m::{M, Window};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::park::{Commit, Hook, WaitReason, Yield};
-use crate::sched::timers::Alarm;
+use crate::sched::timers::WaitTimer;
 use crate::sched::{Sched, park, switch};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::interrupt::{self, Interrupt, Masked, OnInterrupt, PendingInterrupts};
@@ -27,7 +27,7 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Without a limit; interrupts unwind.
+    /// Returns a way to wait without a limit, whose interrupts unwind.
     pub(crate) fn new(reason: WaitReason) -> Self {
         How { reason, until: None, ends: OnInterrupt::Unwinding, looks: false }
     }
@@ -63,16 +63,16 @@ pub(crate) enum Woke {
 pub(crate) struct Wait<H: Host> {
     who: Who<H>,
     number: WaitNumber,
-    /// The limit for which the alarm is armed.
+    /// The limit for which the timer is armed.
     until: Option<Nanos>,
-    alarm: Option<Alarm<H>>,
+    timer: Option<WaitTimer<H>>,
     masked: Masked,
 }
 
-pub(super) enum Who<H: Host> {
-    /// On a goroutine; inside the runtime, until the park.
+enum Who<H: Host> {
+    /// A goroutine, which is inside the runtime until the park.
     G(GRef<H>, Option<Window<H>>),
-    /// On a plain thread.
+    /// A plain thread.
     Thread(Arc<Parker<H>>),
 }
 
@@ -84,14 +84,15 @@ pub(crate) struct Opened<H: Host> {
 
 impl<H: Host> Opened<H> {
     #[inline(always)]
-    pub(super) fn on_goroutine(window: Window<H>) -> Self {
+    fn on_goroutine(window: Window<H>) -> Self {
         let g = window.g();
         let number = g.word.begin_wait();
         Opened { who: Who::G(g, Some(window)), number }
     }
 
+    /// Opens a wait in which the calling thread sleeps, even below a goroutine.
     #[cold]
-    pub(super) fn on_thread() -> Self {
+    pub(crate) fn on_thread() -> Self {
         let parker = if M::<H>::current().is_none() { Parker::of_thread() } else { Parker::new() };
         let number = parker.word.begin_wait();
         Opened { who: Who::Thread(parker), number }
@@ -111,24 +112,19 @@ impl<H: Host> Wait<H> {
         Window::enter().map_or_else(Opened::on_thread, Opened::on_goroutine)
     }
 
-    /// As `open`, for a caller that holds a lock: `None` if the caller would have to park for a P first.
+    /// As `open`, for a caller that holds a lock. Returns `None` if the caller would have to park for a P first.
     #[inline(always)]
     pub(crate) fn try_open() -> Option<Opened<H>> {
-        if M::<H>::current().is_none() {
-            return Some(Opened::on_thread());
+        match M::current() {
+            None => Some(Opened::on_thread()),
+            Some(m) => Window::enter_on(m).map(Opened::on_goroutine),
         }
-        Window::enter_with_p().map(Opened::on_goroutine)
     }
 
     #[inline(always)]
     pub(crate) fn of(opened: Opened<H>) -> Self {
         let Opened { who, number } = opened;
-        Wait { who, number, until: None, alarm: None, masked: Masked::new() }
-    }
-
-    /// Opens a wait in which the calling thread sleeps, also below a goroutine.
-    pub(crate) fn open_on_thread() -> Opened<H> {
-        Opened::on_thread()
+        Wait { who, number, until: None, timer: None, masked: Masked::new() }
     }
 
     /// Returns the part of the record that wakers claim.
@@ -140,7 +136,7 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// The goroutine that waits, and the number of the wait.
+    /// Returns the goroutine that waits, and the number of the wait.
     pub(crate) fn goroutine(&self) -> Option<(GRef<H>, WaitNumber)> {
         match &self.who {
             Who::G(g, _) => Some((*g, self.number)),
@@ -152,14 +148,14 @@ impl<H: Host> Wait<H> {
     /// always runs again.
     pub(crate) fn on_abandon(&self, hook: *const AbandonHook) {
         if let Who::G(g, _) = &self.who {
-            // Relaxed: read with the goroutine's wait claimed, or after the goroutine was taken out of a queue, or by
-            // the goroutine itself.
+            // Relaxed: the reader has claimed the goroutine's wait, or has taken the goroutine out of a queue, or is the
+            // goroutine itself.
             g.on_abandon.store(hook.cast_mut(), Relaxed);
         }
     }
 
     /// Blocks the caller. `commit` publishes the Waiter, most often by unlocking a queue; `commit` runs when the caller can be
-    /// resumed, on the M. Once for each wait.
+    /// resumed, on the M. Called once for each wait.
     #[inline]
     pub(crate) fn park(&mut self, how: How, commit: impl FnOnce() -> Commit) -> Woke {
         match &mut self.who {
@@ -177,17 +173,17 @@ impl<H: Host> Wait<H> {
                     None => park::gopark(window, self.number, how.reason, Hook::new(&commit)),
                     Some(due) => {
                         self.until = how.until;
-                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        let timer: *const WaitTimer<H> = self.timer.insert(WaitTimer::new());
                         let commit = ManuallyDrop::into_inner(commit);
-                        park::gopark_until(window, self.number, how.reason, (due, alarm), commit);
+                        park::gopark_until(window, self.number, how.reason, (due, timer), commit);
                     }
                 }
                 match g.word.why(self.number) {
                     Why::Readied => {
-                        // The only alarm of this wait. After a nudge there may have been others.
-                        match &self.alarm {
-                            Some(alarm) if g.word.was_timed() => alarm.fired(),
-                            Some(alarm) => alarm.disarm(),
+                        // This is the only timer of the wait. After a nudge there might have been others.
+                        match &self.timer {
+                            Some(timer) if g.word.was_timed() => timer.fired(),
+                            Some(timer) => timer.disarm(),
                             None => {}
                         }
                         Woke::Readied
@@ -224,8 +220,8 @@ impl<H: Host> Wait<H> {
         mutant!(AnnounceForgetsInterrupts: let interrupted = false);
         if let Some(due) = how.until {
             self.until = how.until;
-            let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
-            sched.arm(window.p(), alarm, due, (g, self.number));
+            let timer: *const WaitTimer<H> = self.timer.insert(WaitTimer::new());
+            sched.arm(window.p(), timer, due, (g, self.number));
         }
         // SAFETY: `park` has made the hook of a closure in its frame, and does nothing else with either. The goroutine calls
         // the hook itself instead of being suspended.
@@ -235,24 +231,25 @@ impl<H: Host> Wait<H> {
             debug_assert_eq!(then, Then::Leave, "park_with_hooks: the owner is awake");
         }
         drop(window);
+        mutant!(RefusedClosesBlindly: if committed == Commit::Refuse { self.close(); return Self::arrive(Woke::Refused) });
         let woke = match committed {
             Commit::Park => {
                 self.suspend_again(g);
                 let why = g.word.why(self.number);
                 self.settle(g, how, why)
             }
-            Commit::Refuse if self.alarm.is_none() => {
+            Commit::Refuse if self.timer.is_none() => {
                 self.close();
                 Woke::Refused
             }
-            // The timer may have claimed the wait all the same.
+            // The timer might have claimed the wait all the same.
             Commit::Refuse if self.claim_or_sleep() => Woke::Refused,
             Commit::Refuse => Woke::Readied,
         };
         Self::arrive(woke)
     }
 
-    /// The owner's call goes on with `woke`.
+    /// Lets the owner's call go on with `woke`.
     #[inline]
     fn arrive(woke: Woke) -> Woke {
         // After a nudge the caller, which is the library's code, looks, and ends the wait by another call.
@@ -272,14 +269,14 @@ impl<H: Host> Wait<H> {
             Who::G(g, _) => {
                 let g = *g;
                 if how.until != self.until {
-                    // Else the old timer would end the wait early, for a caller that then checks its limit again.
-                    self.over(());
+                    // Otherwise the old timer would end the wait early, and the caller would have to check its limit again.
+                    self.disarm();
                     self.until = how.until;
                     if let Some(due) = how.until {
-                        let alarm: *const Alarm<H> = self.alarm.insert(Alarm::new());
+                        let timer: *const WaitTimer<H> = self.timer.insert(WaitTimer::new());
                         let window = Window::<H>::enter().expect("park_again: a goroutine runs on an M");
-                        // The timer may fire at once; the goroutine then finds that before sleeping.
-                        window.m().sched().arm(window.p(), alarm, due, (g, self.number));
+                        // The timer can fire at once; the goroutine then finds that before it sleeps.
+                        window.m().sched().arm(window.p(), timer, due, (g, self.number));
                     }
                 }
                 self.suspend_again(g);
@@ -291,8 +288,7 @@ impl<H: Host> Wait<H> {
     }
 
     /// After a look: ends the wait, unless a waker has claimed it. Returns `true` if the owner has claimed the wait, which is
-    /// over then: the owner leaves the queues. Returns `false` if a waker was faster; that waker has readied the owner by
-    /// now.
+    /// then over: the owner leaves the queues. Returns `false` if a waker was faster; that waker has readied the owner by now.
     #[must_use]
     pub(crate) fn claim(&mut self) -> bool {
         let mine = self.claim_or_sleep();
@@ -318,7 +314,8 @@ impl<H: Host> Wait<H> {
                 }
             }
         }
-        self.over(false)
+        self.disarm();
+        false
     }
 
     /// Gives the wait up, unpublished.
@@ -327,51 +324,54 @@ impl<H: Host> Wait<H> {
         self.word().close_wait(self.number);
     }
 
-    pub(super) fn word(&self) -> &StatusWord {
+    fn word(&self) -> &StatusWord {
         match &self.who {
             Who::G(g, _) => &g.word,
             Who::Thread(parker) => &parker.word,
         }
     }
 
-    pub(super) fn suspend_again(&self, g: GRef<H>) {
+    fn suspend_again(&self, g: GRef<H>) {
         switch::suspend::<H>();
-        // May park for a P by itself, with this wait open.
+        // This can itself park for a P, with this wait open.
         let window = Window::<H>::enter().expect("suspend_again: a goroutine runs on an M");
         debug_assert!(window.g() == g, "suspend_again: not its own goroutine");
         window.suspend(Yield::ParkAgain(self.number));
     }
 
+    /// Takes the timer out: the wait is over, or has another limit now.
     #[inline]
-    pub(super) fn over<T>(&self, woke: T) -> T {
-        if let Some(alarm) = &self.alarm {
-            alarm.disarm();
+    fn disarm(&self) {
+        if let Some(timer) = &self.timer {
+            timer.disarm();
         }
-        woke
     }
 
-    /// The wait is claimed by the owner, or was not published.
-    pub(super) fn close(&self) {
+    /// Closes the wait, which the owner has claimed, or which was not published.
+    fn close(&self) {
         self.word().close_wait(self.number);
-        self.over(());
+        self.disarm();
     }
 
     #[cold]
-    pub(super) fn settle(&mut self, g: GRef<H>, how: How, mut why: Why) -> Woke {
+    fn settle(&mut self, g: GRef<H>, how: How, mut why: Why) -> Woke {
         loop {
             match why {
-                Why::Readied => return self.over(Woke::Readied),
+                Why::Readied => {
+                    self.disarm();
+                    return Woke::Readied;
+                }
                 Why::Refused => {
-                    // The timer may have claimed the wait all the same.
+                    // The timer might have claimed the wait all the same.
                     mutant!(RefusedClosesBlindly: { self.close(); return Woke::Refused });
-                    if self.alarm.is_none() {
+                    if self.timer.is_none() {
                         self.close();
                         return Woke::Refused;
                     }
                     return if self.claim_or_sleep() { Woke::Refused } else { Woke::Readied };
                 }
                 Why::Nudged => {
-                    // Asked for here: the goroutine may run on another M now.
+                    // Read here: the goroutine might run on another M now.
                     let sched = Sched::<H>::current().expect("settle: a goroutine runs on an M");
                     if let Some(woke) = self.look(g.pending_interrupts(sched.duties()), how) {
                         return woke;
@@ -385,9 +385,9 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// The runtime ends, and the wait is claimed for that: unwinds the owner, where that is possible, else never returns.
+    /// The runtime ends, and the wait is claimed for that: unwinds the owner if that is possible; otherwise never returns.
     #[cold]
-    pub(super) fn end(&mut self) -> Woke {
+    fn end(&mut self) -> Woke {
         if !Interrupt::Shutdown.may_throw::<H>() {
             self.stay();
         }
@@ -416,8 +416,8 @@ impl<H: Host> Wait<H> {
         }
     }
 
-    /// Does what a nudge asks for.
-    pub(super) fn look(&mut self, pending: PendingInterrupts, how: How) -> Option<Woke> {
+    /// Makes the look that a nudge asks for.
+    fn look(&mut self, pending: PendingInterrupts, how: How) -> Option<Woke> {
         if pending.ends && pending.listens::<H>(how.ends) {
             return Some(if self.word().claim(self.number) {
                 self.end()
@@ -434,8 +434,8 @@ impl<H: Host> Wait<H> {
         how.looks.then_some(Woke::Nudged)
     }
 
-    pub(super) fn doze(&mut self, how: How) -> Woke {
-        let pending = PendingInterrupts { frame: H::thread_frame().cast(), exits: false, ends: false };
+    fn doze(&mut self, how: How) -> Woke {
+        let pending = PendingInterrupts::of_thread::<H>();
         let Who::Thread(parker) = &self.who else { unreachable!("doze: called on a goroutine") };
         let parker = Arc::clone(parker);
         let mut until = how.until;
@@ -459,7 +459,7 @@ impl<H: Host> Wait<H> {
             }
             if !parker.note().doze(until) {
                 if parker.word.claim(self.number) {
-                    // The time limit: for the owner the same as a waker's ready.
+                    // The time limit has come: for the owner that is the same as a waker's ready.
                     parker.word.close_wait(self.number);
                     return Woke::Readied;
                 }

@@ -1,11 +1,11 @@
 //! The look at the frames: would a panic that is thrown here arrive at the goroutine's catcher?
 //!
-//! A goroutine is ended from outside by a throw of ours (`throw.rs`) where it is parked. Its stack holds frames of the
-//! user, of C, of other languages. Some of them abort the process when a panic reaches them; then the goroutine must not be
+//! To end a goroutine from outside, the library throws where the goroutine is parked (`throw.rs`). The stack holds frames of
+//! the user, of C, of other languages. Some frames abort the process when a panic reaches them; then the goroutine must not be
 //! unwound. The obvious question, `panicking()`, errs on both sides: a `Drop` that runs under an unwind may catch what it
 //! throws, and an `extern "C"` function aborts without any unwind before.
 //!
-//! The look walks the frames from its caller outwards, as the unwinder would. For each frame it reads the exception
+//! The look walks the frames from its caller outwards, as the unwinder would. For each frame the look reads the exception
 //! table's first action for the call site; Rust's personality acts upon nothing else:
 //!
 //! | what the frame shows | what a throw does there | answer |
@@ -20,21 +20,22 @@
 //! | the walk ends below the mark | aborts: no frame catches | no |
 //!
 //! A Rust `extern "C"` function with a live value shows a Cleanup: its landing pad drops the value, and only then calls
-//! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, the function even shows a Catch
-//! (the caller's, whose clauses the inliner adds to every landing pad), and aborts all the same. So the code of each function
-//! with a table is searched, once, for a reference to `panic_cannot_unwind` (`code.rs`), and a function that has one is
-//! followed from the landing pad on (`flow.rs`). Only our own catcher is exempt, since the code after its catch is ours: the
-//! catcher calls the user through an opaque pointer, so nothing of the user is inlined there.
+//! `core::panicking::panic_cannot_unwind`. Inlined into a closure under a `catch_unwind`, the function even shows a Catch (the
+//! caller's, whose clauses the inliner adds to every landing pad), and aborts all the same. So the look searches the code of
+//! each function with a table, once, for a reference to `panic_cannot_unwind` (`code.rs`), and follows the code of a function
+//! that has one from the landing pad on (`flow.rs`). Only our own catcher is exempt, since the code after its catch is ours:
+//! the catcher calls the user's function through an opaque pointer, so none of the user's code is inlined there.
 //!
-//! A catcher of the user's on the way must not hide what lies beyond, since it may throw again. So all frames up to our own
+//! A catcher of the user's on the way must not hide the frames beyond, since it may throw again. So all frames up to our own
 //! catcher must pass. This refuses a callback of C that catches for itself (`extern "C"` around `catch_unwind`), in which a
-//! throw would end. If that `catch_unwind` is inlined there, the frame shows its Catch alone; it is refused for the calls
+//! throw would end. If that `catch_unwind` is inlined there, the frame shows only its Catch; the look refuses it for the calls
 //! in it that must not unwind (`Kind::Mixed`).
 //!
-//! *A catcher that never throws.* Where std's `__rust_try` is not inlined into `catch_unwind`, the compiler finds out that it
+//! *A catcher that never throws.* If std's `__rust_try` is not inlined into `catch_unwind`, the compiler finds out that it
 //! catches all, and does not list the call in the table of its caller. A throw ends in the called frame. The caller may throw
-//! again, at another call: if its code refers to no `panic_cannot_unwind`, that passes. A catcher that was *declared* to throw
-//! nothing, an `extern "C"` function, and does throw again, has a call that leads to `panic_cannot_unwind`, and is `Mixed`.
+//! again, at another call: if its code refers to no `panic_cannot_unwind`, that throw passes. A catcher that is *declared* to
+//! throw nothing, an `extern "C"` function, but does throw again, has a call that leads to `panic_cannot_unwind`, and is
+//! `Mixed`.
 //!
 //! *Our catcher* is the outermost Catch in a frame that begins at or below the mark, which is the address of a local
 //! variable of the function that calls `catch_unwind`. That call may be inlined there or not; either way the catching frame
@@ -42,38 +43,37 @@
 //! Addresses are compared only on the stack on which the mark lies: a frame on another stack, of `with_stack`, is on the
 //! way there (`segment.rs`).
 //!
-//! Not seen: a destructor that panics or aborts by itself; what a C function would have cleaned up; a call to C that
-//! was declared `extern "C"` and calls back to unwinding Rust (no panic may pass there either).
+//! The look does not see: a destructor that panics or aborts by itself; what a C function would have cleaned up; a call to C
+//! that was declared `extern "C"` and calls back to unwinding Rust (no panic may pass there either).
 //!
-//! In doubt the answer is no: an encoding that is not known, code that is not mapped readable, a landing pad in another
-//! section than its function. The answer is always no with `panic = "abort"`, on the `generator` backend (whose stacks
-//! need not have an end for the walk), and so on every architecture but x86-64.
+//! In doubt the answer is no: for an unknown encoding, for code that is not mapped readable, for a landing pad in another
+//! section than its function. The answer is always no with `panic = "abort"`, on the `generator` backend (whose stacks need not
+//! have an end for the walk), and so on every architecture except x86-64.
 //!
-//! *A look that knows its way* asks the unwinder nothing: what was found out about a call, and how the walk goes on from there,
-//! is kept by the return address (`rows.rs`). Only a yes comes that way. Where one frame is not known, or does not pass, the
-//! look begins anew with the unwinder, so that each no is the unwinder's; in debug builds each yes is, too. The throw
-//! (`throw.rs`) is the unwinder's always, and takes far longer than such a look: a walk to the first landing pad, and from each
-//! one on the way another walk to the next. So a receive, a sleep and the wait for an event have nothing left to drop where
-//! they throw.
+//! *A look that knows its way* does not need the unwinder: the findings about a call, and how the walk goes on from there, are
+//! kept by the return address (`rows.rs`). Only a yes is found that way. If a frame is not known, or does not pass, the look
+//! begins anew with the unwinder, so each no is the unwinder's; in debug builds each yes is, too. The throw (`throw.rs`) is
+//! always the unwinder's, and takes far longer than such a look: a walk to the first landing pad, and from each pad on the way
+//! another walk to the next. So a receive, a sleep and the wait for an event have nothing left to drop where they throw.
 //!
 //! The cost of a look, in time and in stack, is in `docs/performance.md`; the tests `cost_of_a_look` and
 //! `stack_of_a_look` print it when each is run alone.
 //!
-//! No frame keeps a thread-bound value: the look does not park, and works on whatever thread the goroutine is.
+//! No frame keeps a thread-bound value: the look does not park, and works on whichever thread runs the goroutine.
 
 mod code;
 mod flow;
 mod held;
 mod instruction;
 mod object;
-#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+#[cfg(all(test, target_arch = "x86_64", not(feature = "generator")))]
 mod pads;
 mod rows;
 mod sets;
 mod tables;
-#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+#[cfg(all(test, target_arch = "x86_64", not(feature = "generator")))]
 mod tests;
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
+#[cfg(all(target_arch = "x86_64", not(feature = "generator")))]
 mod throw;
 mod verdicts;
 
@@ -84,6 +84,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::segment;
+#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
+use super::without_frames::throw;
 use crate::host::Bar;
 
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, Each, ON};
@@ -113,17 +115,18 @@ unsafe fn walk(each: Each, arg: *mut c_void) {
     unsafe { black_box(_Unwind_Backtrace as Walk)(each, arg) };
 }
 
-const NEVER: Bar = Bar { why: "this build unwinds nothing", frame: None };
+const NEVER: Bar =
+    Bar { why: "this build unwinds nothing (`panic = \"abort\"`, or the `generator` backend)", frame: None };
 
-/// Whether the answer can be yes.
+/// Whether the answer can be yes in this build.
 pub(crate) const CAN_UNWIND: bool =
     !cfg!(any(panic = "abort", feature = "generator", not(target_arch = "x86_64")));
 
 /// Returns `Ok` if a panic that the caller throws now, on this stack, certainly ends at the `catch_unwind` of the
 /// function in which `mark` was taken, or at a catch on the way there.
 ///
-/// The caller is at the place of the throw, or below it in functions of this library: each frame that the throw leaves is one
-/// of the look's.
+/// The caller is at the place of the throw, or below it in functions of this library: the look sees each frame that the throw
+/// leaves.
 #[inline(never)]
 pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     if !CAN_UNWIND {
@@ -164,14 +167,14 @@ pub(crate) fn may_unwind_to(mark: *const ()) -> Result<(), Bar> {
     }
 }
 
-/// By the rows the answer is yes, and by the unwinder no. Not inlined: a look is to take little stack.
+/// The rows say yes, and the unwinder says no. Not inlined: a look must take little stack.
 #[cold]
 #[inline(never)]
 fn disagree() -> ! {
     panic!("the rows of the frames lead to another answer than the unwinder")
 }
 
-/// Where the calling function stands.
+/// Returns the place of the calling function.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn here() -> Place {
@@ -197,22 +200,14 @@ fn here() -> Place {
     Place { ip: 0, low: 0, rbp: 0 }
 }
 
-/// Makes a first look and a first throw, where there is stack enough: the first walk in a process binds the unwinder's symbols,
+/// Makes a first look and a first throw while there is enough stack: the first walk in a process binds the unwinder's symbols,
 /// which takes more stack than the look itself.
 pub(crate) fn prepare() {
     let _no_mark = may_unwind_to(ptr::null());
-    #[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
     throw::prepare();
 }
 
-#[cfg(not(any(feature = "generator", not(target_arch = "x86_64"))))]
 pub(crate) use throw::throw;
-
-/// Elsewhere every answer is no, and nothing is thrown after a look.
-#[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
-pub(crate) fn throw<T: std::any::Any + Send>(payload: Box<T>) -> ! {
-    std::panic::resume_unwind(payload)
-}
 
 /// Addresses of this program's own Rust, with which those of the frames are compared.
 #[derive(Clone, Copy, Debug)]
@@ -221,7 +216,7 @@ struct Landmarks {
     personality: usize,
     /// `core::panicking::panic_cannot_unwind`.
     cannot_unwind: usize,
-    /// The functions that take the payload out of what was thrown; zeros if they are not known.
+    /// The functions that take the payload out of a thrown exception; zeros if they are not known.
     caught: [usize; 2],
 }
 
@@ -236,8 +231,8 @@ fn find_landmarks() -> Option<Landmarks> {
     ask_about_me(&mut probe);
     let (personality, cannot_unwind) = probe.found?;
     let found = Landmarks { personality, cannot_unwind, caught: [0; 2] };
-    // A reference that `code` can't find in the probe, `code` would not find elsewhere.
-    // SAFETY: the table is not read as long as it is not known how a throw is caught.
+    // If `code` did not find the reference in the probe, it would not find such references elsewhere. SAFETY: the table is not
+    // read as long as `caught` is not known.
     let kind = unsafe { code::kind(ask_about_me as *const () as usize, ptr::null(), &found) };
     let mut probe = Probe { action: Action::Catch, found: None };
     ask_about_my_catch(&mut probe);
@@ -246,9 +241,9 @@ fn find_landmarks() -> Option<Landmarks> {
 }
 
 struct Probe {
-    /// The action that the probing function's call site is to show.
+    /// The action that the probing function's call site must show.
     action: Action,
-    /// The function's personality, and what its landing pad calls first.
+    /// The function's personality, and the first function that its landing pad calls.
     found: Option<(usize, usize)>,
 }
 
@@ -260,8 +255,8 @@ extern "C" fn ask_about_me(probe: &mut Probe) {
     unsafe { walk(recognise, ptr::from_mut(probe).cast()) };
 }
 
-/// A `catch_unwind` without live values around such a call. Where `catch_unwind` is inlined, its landing pad takes the payload
-/// out of what was thrown, and does nothing else before. Where it is not, as in debug builds, the call site shows nothing, and
+/// A `catch_unwind` without live values around such a call. If `catch_unwind` is inlined, its landing pad takes the payload out
+/// of the thrown exception, and does nothing else before. If it is not, as in debug builds, the call site shows nothing, and
 /// nothing is needed.
 #[inline(never)]
 fn ask_about_my_catch(probe: &mut Probe) {
@@ -286,7 +281,7 @@ extern "C" fn recognise(context: *mut Context, probe: *mut c_void) -> c_int {
     ENOUGH
 }
 
-/// What the unwinder says of a frame with a table.
+/// A frame with a table, as the unwinder shows it.
 struct Frame {
     start: usize,
     /// The call instruction: an address within it.
@@ -295,7 +290,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Returns `None` for a frame that stands before an instruction, not behind a call.
+    /// Returns `None` for a frame that stopped before an instruction, not after a call.
     ///
     /// # Safety
     /// Called within the unwinder's callback, with its context.
@@ -313,35 +308,35 @@ impl Frame {
 /// One walk.
 struct Look<'a> {
     mark: usize,
-    /// The stack on which the mark lies: a number, as `stack_of` gives it.
+    /// The stack on which the mark lies: the number that `stack_of` returns.
     stack: usize,
     landmarks: &'a Landmarks,
     generation: Generation,
     /// The first frame that does not pass. That matters if a Catch lies beyond, or if there is none.
     bar: Option<usize>,
     path: Path,
-    /// The answer, when the walk has come beyond the mark.
+    /// The answer, when the walk has passed the mark.
     arrives: bool,
     /// How many frames the unwinder has shown.
     frames: usize,
-    /// What is kept of the last frame if the next one is where the rows have it.
+    /// The row of the last frame, to be kept if the next frame is where the row has it.
     learns: Option<Candidate>,
-    /// The frames so far are where the rows have them. Beyond one that is not, the upper end of a called frame need not be the
-    /// caller's rsp, by which a row would be read.
+    /// Whether the frames so far are where the rows have them. Beyond a frame that is not, the upper end of a called frame need
+    /// not be the caller's rsp, which a row relies on.
     proved: bool,
 }
 
-/// What a walk carries from frame to frame.
+/// The state that a walk carries from frame to frame.
 struct Path {
     /// The outermost Catch so far: whether it leads to no abort, and its address.
     catcher: Option<(Meets, usize)>,
-    /// The last frame, which this one has called, is a Catch that leads to no abort.
+    /// Whether the last frame, which this one has called, is a Catch that leads to no abort.
     called_catches: bool,
 }
 
 impl Path {
-    /// Goes on beyond a frame, the call at `at`. Returns the address of a frame that does not pass: this one, or a catcher of
-    /// the user's that this one lies beyond.
+    /// Goes on beyond a frame, whose call is at `at`. The error is the address of a frame that does not pass: this one, or a
+    /// catcher of the user's on this side of it.
     #[inline]
     fn pass(&mut self, meets: Meets, at: usize) -> Result<(), usize> {
         let called_catches = std::mem::replace(&mut self.called_catches, meets == Meets::Catch);
@@ -349,7 +344,7 @@ impl Path {
             (Meets::Nothing, _) => {}
             (Meets::Unlisted, _) if called_catches => {}
             (Meets::Unlisted, _) => return Err(at),
-            // The Catch that was taken for our catcher is one on the way.
+            // The Catch that was taken for our catcher is a catcher on the way.
             (_, Some((Meets::CatchThatAborts, there))) => return Err(there),
             _ => self.catcher = Some((meets, at)),
         }
@@ -362,8 +357,8 @@ extern "C" fn judge(context: *mut Context, look: *mut c_void) -> c_int {
     const RBP: c_int = 6;
     // SAFETY: `may_unwind_to` passed it, and waits.
     let look = unsafe { &mut *look.cast::<Look>() };
-    // The CFA is here the stack pointer within the frame: the frame's lower end, above which its local variables lie.
-    // SAFETY: a context of the unwinder, within its callback.
+    // Here the CFA is the stack pointer within the frame: the frame's lower end, above which its local variables lie. SAFETY: a
+    // context of the unwinder, within its callback.
     let (low, at, rbp) =
         unsafe { (_Unwind_GetCFA(context), _Unwind_GetIPInfo(context, &mut 0), _Unwind_GetGR(context, RBP)) };
     let place = Place { ip: at.wrapping_sub(1), low, rbp };
@@ -424,7 +419,7 @@ impl Look<'_> {
         path.catcher.is_some()
     }
 
-    /// Returns what a throw meets at a frame. `None` if it does not pass there.
+    /// Returns what a throw meets at a frame; `None` if the throw does not pass there.
     fn meets(&self, frame: Option<Frame>) -> Option<Meets> {
         let frame = frame?;
         if frame.table.is_null() {

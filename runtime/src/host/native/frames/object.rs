@@ -1,8 +1,8 @@
-//! A loaded object, and what may be read of it: code, constants, and the words that the loader has bound.
+//! A loaded object, and the parts of it that may be read: code, constants, and the words that the loader has bound.
 //!
-//! Of a writable segment only those words are read that hold the loader's bindings, and the object says where they lie:
-//! memory that is read-only after the relocation (`PT_GNU_RELRO`), and the words of lazily bound functions (`.got.plt`). A
-//! variable of the program may be protected at any time, and a read of it would end the process.
+//! In a writable segment only the words that hold the loader's bindings are read, and the object says where these are: memory
+//! that is read-only after the relocation (`PT_GNU_RELRO`), and the words of lazily bound functions (`.got.plt`). The program
+//! may protect a variable at any time, and a read of it would end the process.
 
 use super::tables::Function;
 use std::ffi::{c_int, c_void};
@@ -24,7 +24,7 @@ pub(super) struct Object {
     /// The program headers, which lie in the object.
     headers: *const libc::Elf64_Phdr,
     count: usize,
-    /// All segments of the object, and what lies between.
+    /// All segments of the object, and the memory between them.
     range: Range<usize>,
     /// The words of lazily bound functions.
     lazy: Range<usize>,
@@ -39,8 +39,8 @@ mod tag {
     pub(super) const PLTGOT: u64 = 3;
 }
 
-/// The places from `at` on that are so far apart, up to the end of all addresses: any constant of a function's code may be
-/// taken for the address of a table.
+/// Returns the places from `at` on that are `step` apart, up to the end of all addresses: any constant in a function's code may
+/// be taken for the address of a table.
 fn places(at: usize, step: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(at), move |at| at.checked_add(step))
 }
@@ -49,8 +49,8 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Reads a word of data, whatever it is. AddressSanitizer, which would refuse the bytes between variables, does not
-/// see the read.
+/// Reads a word of data, whatever it is for. AddressSanitizer, which would refuse the bytes between variables, does not see the
+/// read.
 ///
 /// # Safety
 /// The word is mapped.
@@ -153,11 +153,11 @@ impl Object {
         covers(&self.lazy, range) || self.parts(libc::PT_GNU_RELRO).any(|(relro, _)| covers(&relro, range))
     }
 
-    /// Returns where the entries lead of the jump table at `at`, if one lies there. An entry is the distance from the table
+    /// Returns where the entries of the jump table at `at` lead, if there is a table. An entry is the distance from the table
     /// to a place in `code`.
     ///
-    /// The table's length is not looked for. Entries are read as long as they lead into the code, or to its end, where
-    /// a compiler has those lead that are never used. What follows the table may be taken for more entries.
+    /// The table's length is not known. Entries are read as long as they lead into the code, or to its end, to which a compiler
+    /// makes unused entries lead. The words after the table may be taken for more entries.
     pub(super) fn near_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
             // SAFETY: `constant` has found that the entry lies in a segment that is readable and not writable.
@@ -169,7 +169,7 @@ impl Object {
             .take_while(move |to| code.contains(to))
     }
 
-    /// As `near_table`, for a table of addresses, as programs have it that are not position-independent.
+    /// Does the same as `near_table`, for a table of addresses, as in programs that are not position-independent.
     pub(super) fn far_table(&self, at: usize, code: &Range<usize>) -> impl Iterator<Item = usize> {
         let entry = move |at: usize| {
             // SAFETY: as in `near_table`.
@@ -194,7 +194,7 @@ impl Object {
             || self.range.contains(&to) && (self.word(to) == Some(target) || self.stub_leads(to, target))
     }
 
-    /// The word at `at`, if it is one that the loader has bound.
+    /// Returns the word at `at`, if the loader has bound it.
     pub(super) fn word(&self, at: usize) -> Option<usize> {
         let word = at..at.checked_add(8)?;
         let is_bound = at.is_multiple_of(8)
@@ -205,14 +205,14 @@ impl Object {
         is_bound.then(|| unsafe { peek(at as *const usize) })
     }
 
-    /// The bytes of the object's code at `at`.
+    /// Returns the bytes of the object's code at `at`.
     fn bytes(&self, at: usize) -> Option<[u8; 11]> {
         let is_code = self.holds(at..at.checked_add(11)?, libc::PF_R | libc::PF_X);
         // SAFETY: the bytes lie in a segment of readable code.
         is_code.then(|| unsafe { (at as *const [u8; 11]).read_unaligned() })
     }
 
-    /// The word through which a stub of the PLT jumps, if there is one at `at`.
+    /// Returns the word through which the PLT's stub at `at` jumps, if there is a stub.
     fn stub(&self, at: usize) -> Option<usize> {
         let jump = match self.bytes(at)? {
             [0xff, 0x25, ..] => 2,
@@ -225,14 +225,14 @@ impl Object {
         Some(unsafe { destination(at + jump) })
     }
 
-    /// Returns `true` if a stub lies at `at` and leads to `target`, or is not bound yet, so that its target is not known.
-    /// Bytes that look like a stub, but whose word is no data, are none.
+    /// Returns `true` if there is a stub at `at` that leads to `target`, or that is not bound yet, so its target is not known.
+    /// Bytes that look like a stub, but whose word is no data, are no stub.
     fn stub_leads(&self, at: usize, target: usize) -> bool {
         let Some(to) = self.stub(at).and_then(|slot| self.word(slot)) else { return false };
         to == target || matches!(self.bytes(to), Some([0x68, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..]))
     }
 
-    /// Returns the function that a call of `at` calls: through a stub, or `at` itself.
+    /// Returns the function that a call to `at` calls: through a stub, or `at` itself.
     pub(super) fn through_stub(&self, at: usize) -> Option<usize> {
         match self.stub(at) {
             Some(slot) => self.word(slot),
@@ -241,7 +241,7 @@ impl Object {
     }
 }
 
-#[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+#[cfg(all(test, target_arch = "x86_64", not(feature = "generator")))]
 mod tests {
     use super::*;
 

@@ -1,9 +1,9 @@
 //! The frames that are known: how the walk goes on from a return address, and what a throw meets there.
 //!
-//! The unwinder finds the entry of each frame's function anew, and interprets the entry's instructions. That is most of a
-//! look, and the result does not change: at one instruction a frame's rule is the same whenever the instruction is reached.
-//! So the rules of simple frames, together with what the look has found out about the call site, are kept in a table; a
-//! look walks by the table alone as long as each frame is in it, and otherwise asks the unwinder.
+//! The unwinder finds the entry of each frame's function anew, and interprets the entry's instructions. That is most of a look,
+//! and the result does not change: at one instruction a frame's rule is the same whenever the instruction is reached. So the
+//! rules of simple frames, together with the look's findings about the call site, are kept in a table; a look walks by the
+//! table alone as long as each frame is in it, and otherwise uses the unwinder.
 //!
 //! A frame is *simple* if its entry says this, and nothing else that the walk depends on:
 //!
@@ -17,15 +17,14 @@
 //! the caller, and nothing else is needed. All other frames (of signals, of variable size without rbp, with
 //! expressions) are the unwinder's.
 //!
-//! *What is kept was seen.* A rule enters the table after a walk by the unwinder has come to the next frame, and only if the
-//! unwinder found there the return address, rsp and rbp that the rule gives. The frame's code lies in a loaded object:
-//! the code of a compiler at run time comes and goes without a notice. An object that was unloaded is noticed by the
-//! generation, as in `verdicts.rs`. Beyond a frame that has no row nothing is learnt: that frame's upper end need not be
-//! the rsp of its caller.
+//! *Only what was seen is kept.* A rule enters the table after a walk by the unwinder has got to the next frame, and only if
+//! the unwinder found there the return address, rsp and rbp that the rule gives. The frame's code is in a loaded object: code
+//! of a just-in-time compiler comes and goes without notice. The generation shows that an object was unloaded, as in
+//! `verdicts.rs`. Beyond a frame that has no row nothing is learnt: that frame's upper end need not be the rsp of its caller.
 //!
-//! What a throw meets at a frame depends on the return address alone, but for two things that the walk carries along:
-//! whether the called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only
-//! frames that may pass are kept: a look that ends with a no was the unwinder's.
+//! What a throw meets at a frame depends only on the return address, and on two things that the walk carries along: whether the
+//! called frame catches, and whether a catcher beyond aborts. The table has the part that does not change. Only frames that may
+//! pass are kept: a look that ends with a no was the unwinder's.
 //!
 //! Each entry is one word of a table like that of the verdicts (`sets.rs`). The address is found again from the number of
 //! the set and the tag:
@@ -55,7 +54,7 @@ pub(super) enum Meets {
 
 const MEETS: [Meets; 4] = [Meets::Nothing, Meets::Unlisted, Meets::Catch, Meets::CatchThatAborts];
 
-/// Where a frame stands: an address within its call instruction, its lower end, and rbp there.
+/// The place of a frame: an address within its call instruction, its lower end, and rbp there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) ip: usize,
@@ -66,21 +65,22 @@ pub(super) struct Place {
 /// The rule of a simple frame, and what a throw meets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// From the lower end to the upper one, in units of 16 bytes; 0: the upper end is 16 above rbp.
+    /// The distance from the lower end to the upper one, in units of 16 bytes; 0: the upper end is 16 above rbp.
     size: u16,
     saves_rbp: bool,
     pub(super) meets: Meets,
 }
 
 impl Row {
-    /// The rule of the frame whose call is at `ip`, found out anew. `None` if it is not simple, or of no loaded object.
+    /// Finds out the rule of the frame whose call is at `ip`. `None` if the frame is not simple, or belongs to no loaded
+    /// object.
     fn find(ip: usize, meets: Meets) -> Option<Row> {
         let function = Function::at(ip)?;
         Object::of(&function)?;
         Row::at(ip, &function, meets)
     }
 
-    /// The rule at `ip`, which is within `function`. `None` if the frame is not simple.
+    /// Returns the rule at `ip`, which is within `function`; `None` if the frame is not simple.
     fn at(ip: usize, function: &Function, meets: Meets) -> Option<Row> {
         let rule = Rule::at(ip, function)?;
         let saves_rbp = match rule.rbp {
@@ -118,18 +118,18 @@ impl Row {
 const RBP: u64 = 6;
 const RSP: u64 = 7;
 
-/// Where the value is that a register had in the caller.
+/// Where the value of a register in the caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saved {
     /// In the register.
     Not,
     /// At this distance from the frame's upper end.
     At(i64),
-    /// Nowhere: the walk ends here, if that is the return address.
+    /// Nowhere: if this is the return address, the walk ends here.
     Lost,
 }
 
-/// What a function's entry says of one instruction.
+/// The part of a function's entry for one instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// A register, and the distance from it to the frame's upper end.
@@ -138,11 +138,11 @@ pub(super) struct Rule {
     rbp: Saved,
 }
 
-/// How deep an entry may nest what it remembers; the compilers nest once.
+/// How deep an entry may nest remembered states; the compilers nest once.
 const DEEPEST: usize = 4;
 
 impl Rule {
-    #[cfg(all(test, not(any(feature = "generator", not(target_arch = "x86_64")))))]
+    #[cfg(all(test, target_arch = "x86_64", not(feature = "generator")))]
     pub(super) fn of(ip: usize) -> Option<Rule> {
         Rule::at(ip, &Function::at(ip)?)
     }
@@ -160,7 +160,7 @@ impl Rule {
         Some(rule)
     }
 
-    /// `until`: where the function begins, the instruction that is asked about, and the rule before the first one.
+    /// `until`: the beginning of the function, the instruction in question, and the rule before the first one.
     fn run(
         &mut self,
         program: &std::ops::Range<*const u8>,
@@ -184,7 +184,7 @@ impl Rule {
                     (_, 0x04) => at = self.advance(at, next.take::<u32>() as usize, rules, until)?,
                     (_, 0x05) => self.save(next.uleb() as u64, Some(next.uleb()), rules)?,
                     (_, 0x06) => self.restore(next.uleb() as u64, until?.2, rules)?,
-                    // The switch of goroutines has the walk end within it.
+                    // The switch of goroutines makes the walk end within it.
                     (_, 0x07) => self.set(next.uleb() as u64, Saved::Lost, rules)?,
                     (_, 0x08) => self.save(next.uleb() as u64, None, rules)?,
                     (_, 0x0a) => {
@@ -232,7 +232,7 @@ impl Rule {
         self.set(register, saved, rules)
     }
 
-    /// Returns `None` for rsp: then the frame's upper end is not what the caller has in it.
+    /// Returns `None` for rsp: then the frame's upper end is not the caller's rsp.
     fn set(&mut self, register: u64, saved: Saved, rules: &Rules) -> Option<()> {
         if register == rules.returns {
             self.returns = saved;
@@ -256,7 +256,7 @@ const NOT_SIMPLE: u64 = (TOO_LARGE as u64) << (MEETS_BITS + 1);
 
 struct Rows(Sets<SETS>);
 
-/// Those of this process.
+/// The rows of this process.
 static KNOWN: Rows = Rows::new();
 
 /// What is known of a frame.
@@ -312,7 +312,7 @@ impl Rows {
     }
 }
 
-/// The tag of an address beyond the user's half has no room in a word.
+/// Returns `true` if the address's tag has room in a word, as for all addresses in the user's half.
 #[inline]
 fn has_room(ip: usize) -> bool {
     ip >> (u64::BITS - TAG_AT + SET_BITS) == 0
@@ -329,7 +329,7 @@ impl Generation {
     }
 }
 
-/// A row that is kept if the unwinder finds the caller where the row has it.
+/// A row that will be kept if the unwinder finds the caller where the row has it.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     ip: usize,
@@ -338,8 +338,8 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The frame at `place`, which the unwinder shows now. `meets` is `None` if the look may not pass the frame.
-    /// Returns `None` if the frame is none of the table's, or is there already.
+    /// Makes the candidate for the frame at `place`, which the unwinder shows now. `meets` is `None` if the look must not pass
+    /// the frame. Returns `None` if the frame can't be in the table, or is there already.
     ///
     /// # Safety
     /// The frame is on the calling thread's stack.
@@ -349,7 +349,7 @@ impl Candidate {
         if KNOWN.get(generation, place.ip) != Known::Nothing {
             return None;
         }
-        // Not by closures: a look is to take little stack, in debug builds as well.
+        // Not by closures: a look must take little stack, in debug builds as well.
         let row = match meets {
             Some(meets) => Row::find(place.ip, meets),
             None => None,
@@ -358,12 +358,11 @@ impl Candidate {
             KNOWN.keep(generation, place.ip, None);
             return None;
         };
-        // SAFETY: by this function's contract; the rule is what the unwinder reads, too.
+        // SAFETY: by this function's contract; the rule is the one that the unwinder reads, too.
         Some(Candidate { ip: place.ip, row, caller: unsafe { row.caller_of(place) } })
     }
 
-    /// `caller` is what the unwinder has found.
-    /// Returns `true` if the row is right.
+    /// Keeps the row if `caller`, which the unwinder has found, is where the row has it. Returns `true` if so.
     pub(super) fn check(self, caller: Place, generation: Generation) -> bool {
         let is_right = self.caller == caller;
         KNOWN.keep(generation, self.ip, is_right.then_some(self.row));

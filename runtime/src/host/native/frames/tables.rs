@@ -1,4 +1,4 @@
-//! What the compiler's tables say: `.gcc_except_table` of a call site, `.eh_frame` of a function.
+//! The compiler's tables: `.gcc_except_table` for call sites, `.eh_frame` for functions.
 //!
 //! ```text
 //! .gcc_except_table:  u8 encoding of the pads' base, [base]         omitted: the function's start
@@ -10,8 +10,8 @@
 //!                     for each letter: P: u8 encoding, personality · R: u8 encoding of the addresses · L: u8 encoding
 //! .eh_frame, FDE:     u32 length, u32 distance back to the CIE, start, size
 //! ```
-//! From "DWARF Extensions" of the Linux Standard Base, and "Exception Handling ABI: level II" of the Itanium C++ ABI.
-//! This reads the forms that rustc and gcc write; any other gives None, and None means no.
+//! From "DWARF Extensions" of the Linux Standard Base, and "Exception Handling ABI: level II" of the Itanium C++ ABI. This file
+//! reads the forms that rustc and gcc write; any other form gives None, and None means no.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// The first action of a call site, the one that Rust's personality acts upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The table lists no such call site: the call never unwinds, as the compiler has it.
+    /// The table lists no such call site: to the compiler, the call never unwinds.
     Unlisted,
     /// No landing pad.
     Nothing,
@@ -28,7 +28,7 @@ pub(super) enum Action {
     Filter,
 }
 
-/// The parts of a value's encoding byte: how the value is written (below), what it counts from (above), and whether it
+/// The parts of a value's encoding byte: how the value is written (low bits), what it counts from (high bits), and whether it
 /// is the address of the value.
 mod encoding {
     pub(super) const OMIT: u8 = 0xff;
@@ -51,7 +51,7 @@ pub(super) unsafe fn first_action(table: *const u8, start: usize, ip: usize) -> 
     let action = match (site.pad, site.action) {
         (None, _) => Action::Nothing,
         (_, 0) => Action::Cleanup,
-        // SAFETY: the site's action lies there.
+        // SAFETY: the site's action is there.
         (_, action) => match unsafe { Reader(sites.actions.wrapping_add(action - 1)).sleb() } {
             0 => Action::Cleanup,
             1.. => Action::Catch,
@@ -105,10 +105,8 @@ impl Sites {
             Some(Sites { start, encoding, next, actions })
         }
     }
-}
 
-impl Sites {
-    /// Returns `true` if the iterator has ended where the sites do, and not at one that it can't read.
+    /// Returns `true` if the iterator has ended where the sites end, not at a site that it can't read.
     fn were_all_read(&self) -> bool {
         self.next.0 == self.actions
     }
@@ -121,7 +119,7 @@ impl Iterator for Sites {
         if self.next.0 >= self.actions {
             return None;
         }
-        // SAFETY: another site lies here, in the layout that `of`'s caller promised.
+        // SAFETY: another site is here, in the layout that `of`'s caller promised.
         unsafe {
             let from = self.start.wrapping_add(self.next.offset(self.encoding)?);
             let to = from.wrapping_add(self.next.offset(self.encoding)?);
@@ -141,13 +139,13 @@ pub(super) struct Function {
     pub(super) rules: Rules,
 }
 
-/// Where a function's entry says how its frames lie; `rows.rs` reads that.
+/// The parts of a function's entry that describe its frames, for `rows.rs`.
 #[derive(Debug)]
 pub(super) struct Rules {
-    /// What the entry counts in: bytes of code, and bytes of the frame.
+    /// The units of the entry: bytes of code, and bytes of the frame.
     pub(super) code_unit: usize,
     pub(super) data_unit: i64,
-    /// The number under which the entry has the return address.
+    /// The number that stands for the return address in the entry.
     pub(super) returns: u64,
     /// The frame of a signal handler's caller.
     pub(super) of_signal: bool,
@@ -227,12 +225,12 @@ impl Function {
     }
 }
 
-/// Where the next value lies.
+/// The address of the next value.
 #[derive(Clone, Copy)]
 pub(super) struct Reader(pub(super) *const u8);
 
 /// # Safety
-/// Each method reads a value that lies at the reader's place.
+/// Each method reads a value at the reader's address, which must be there.
 impl Reader {
     pub(super) unsafe fn take<T: Copy>(&mut self) -> T {
         // SAFETY: by the contract of all these methods. Nothing in the tables is aligned.

@@ -3,17 +3,17 @@
 //! R1 the first thread to overflow goes on, others wait for the end · R2 faults from here on end the process at once · R3
 //! the message, in one write · R4 the frames · R5 SIGABRT, by its default action.
 //!
-//! R4 may fault: the unwinder follows what it finds. R4 does not run where it could wait for a lock: glibc's
-//! `_dl_find_object` (2.35) finds an object without one, and without that function the report has only the address of the
-//! fault; nor where the signal stack is too small. The frames are printed as commands of `addr2line`, whose addresses count
-//! from the beginning of the object. `_dl_find_object` finds that object, or else it is found among those that were loaded when
-//! the handler was installed.
+//! R4 may fault: the unwinder follows what it finds. R4 does not run if it could wait for a lock: glibc's `_dl_find_object`
+//! (2.35) finds an object without a lock, and without that function the report has only the address of the fault. Nor does R4
+//! run if the signal stack is too small. The frames are printed as commands of `addr2line`, whose addresses count from the
+//! beginning of the object. The report finds that object by `_dl_find_object`, or else among those that were loaded when the
+//! handler was installed.
 //!
-//! Standard error may be a pipe whose reader is late. Where writes to the pipe don't wait, the report does, for `PATIENCE` in
-//! all.
+//! Standard error may be a pipe whose reader is late. The report waits for `NOBODY_READS` in total.
 
 use super::{Fault, Runs, exchange};
 use crate::host::native::mask::unblock;
+use crate::host::native::stderr::{NOBODY_READS, has_room};
 use crate::stack::pool::Bytes;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -25,11 +25,12 @@ use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// How many frames are printed from either end of the stack.
 const INNERMOST: usize = 32;
 const OUTERMOST: usize = 8;
-/// With less of the signal stack left, the walk over the frames is not begun. The walk takes 1.6 KB, and more for the
+/// With less of the signal stack left, the walk over the frames does not begin. The walk takes 1.6 KB, and more for the
 /// functions that it calls.
 const WALK: usize = 3 << 10;
 
@@ -80,8 +81,8 @@ fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
     tell_frames(to, fault)
 }
 
-/// R2: from here on a fault of another thread has that thread wait; a fault of the reporting thread ends the process,
-/// with what was reported so far.
+/// R2: from here on a fault of another thread makes that thread wait; a fault of the reporting thread ends the process, with
+/// what was reported so far.
 fn take_over_faults() {
     // SAFETY: a struct of integers.
     let mut second: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -120,32 +121,33 @@ fn abort() -> ! {
     }
 }
 
-/// How long the report waits for a late reader of standard error, in milliseconds: the process ends all the same.
-const PATIENCE: i64 = 5000;
-
-/// Standard error, by `write` and `poll` alone: a line is lost where the write fails.
+/// Standard error, by `write` and `poll` alone: a line is lost if the write fails.
 struct Stderr {
     text: [u8; 512],
     len: usize,
-    /// When the reader was first seen to be late, in milliseconds.
-    late_since: Option<i64>,
+    /// Until when the report waits for the reader, once the reader was late: the process ends all the same.
+    until: Option<Instant>,
 }
 
 impl Stderr {
     fn new() -> Self {
-        Stderr { text: [0; 512], len: 0, late_since: None }
+        Stderr { text: [0; 512], len: 0, until: None }
     }
 
     fn flush(&mut self) {
+        let until = || Instant::now() + NOBODY_READS;
         let mut rest = &self.text[..self.len];
         while !rest.is_empty() {
+            if !has_room(Instant::now()) && !has_room(*self.until.get_or_insert_with(until)) {
+                break;
+            }
             // SAFETY: the text is ours.
             match unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) } {
                 written @ 1.. => rest = &rest[written as usize..],
                 -1 => match io::Error::last_os_error().kind() {
                     // Another signal interrupted the write; the text is short.
                     io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::WouldBlock if await_reader(&mut self.late_since) => {}
+                    io::ErrorKind::WouldBlock if Instant::now() < *self.until.get_or_insert_with(until) => {}
                     _ => break,
                 },
                 _ => break,
@@ -153,23 +155,6 @@ impl Stderr {
         }
         self.len = 0;
     }
-}
-
-/// Waits until there is room for more. Returns `false` when the report has waited long enough.
-fn await_reader(late_since: &mut Option<i64>) -> bool {
-    let now = milliseconds();
-    let left = PATIENCE - (now - *late_since.get_or_insert(now));
-    let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one descriptor. After an error, or a signal, the next write tells.
-    left > 0 && unsafe { libc::poll(&raw mut stderr, 1, left as c_int) } != 0
-}
-
-/// Of the system's monotonic clock.
-fn milliseconds() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 impl fmt::Write for Stderr {
@@ -217,7 +202,7 @@ extern "C" fn each(context: *mut Context, frames: *mut c_void) -> c_int {
 
 struct Frames<'a> {
     fault: usize,
-    /// Whether the walk has come to the interrupted code.
+    /// Whether the walk has got to the interrupted code.
     begun: bool,
     count: usize,
     /// The outermost frames so far, each at its number modulo `OUTERMOST`.
@@ -291,7 +276,7 @@ struct Found {
 
 type FindObject = unsafe extern "C" fn(pc: *const c_void, found: *mut Found) -> c_int;
 
-/// Returns glibc's function, where there is one.
+/// Returns glibc's function, if there is one.
 fn find_object() -> Option<FindObject> {
     static FOUND: OnceLock<Option<FindObject>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -302,7 +287,7 @@ fn find_object() -> Option<FindObject> {
     })
 }
 
-/// What was loaded when the handler was installed, where `_dl_find_object` is not there.
+/// The objects that were loaded when the handler was installed, if `_dl_find_object` does not exist.
 static OBJECTS: OnceLock<Vec<Loaded>> = OnceLock::new();
 
 /// An object's code, and its name, which outlives the object.
@@ -368,7 +353,7 @@ impl Object {
         };
         // SAFETY: the call writes the struct, which is as large as any version's.
         let done = unsafe { find(pc as *const c_void, &mut found) };
-        // SAFETY: the record of an object that is loaded, as code of it is being run.
+        // SAFETY: the record of an object that is loaded, as its code is running.
         let object = unsafe { found.link_map.as_ref() }.filter(|_| done == 0)?;
         Some(Object { base: object.base, name: object.name })
     }

@@ -1,4 +1,4 @@
-//! Where a thread is that runs a goroutine: a signal interrupts the thread, and its handler says so.
+//! Finding out where a thread that runs a goroutine is: a signal interrupts the thread, and the handler answers.
 //!
 //! ```text
 //!   dump                                           handler, on the thread that is asked
@@ -12,24 +12,24 @@
 //!   A5  walk over the copied stack (`walk.rs`),
 //!       and free the slot
 //! ```
-//! A handler interrupts code at any instruction, which may hold any lock, and be in the middle of any allocation. So the
-//! handler does not unwind, since an unwinder may lock and allocate, and reads only what is its own thread's: it copies, by a
-//! loop of ours, up to [`ROOM`] bytes of the stack. The dump walks over the copy when the thread has gone on: a wrong step
-//! there, as unwind tables may be wrong, costs some frames and can't harm the process.
+//! A handler interrupts code at any instruction; that code may hold any lock, and may be in the middle of any allocation. So
+//! the handler does not unwind, since an unwinder may lock and allocate, and reads only its own thread's state: it copies, by a
+//! loop of ours, up to [`ROOM`] bytes of the stack. The dump walks over the copy after the thread has gone on: a wrong step
+//! there, as unwind tables may be wrong, costs some frames but can't harm the process.
 //!
-//! Which goroutine: while the interrupted code is on the thread's own stack, it is the scheduler's, and the goroutine
-//! that the M shows may be another M's by now. Elsewhere the code is the M's goroutine's, or a handler's on the signal
-//! stack, which may have interrupted either: then nothing is known. The handler copies only what lies on the goroutine's
-//! own stack, or on one that the goroutine has entered by `with_stack`, since it does not know where other stacks end.
+//! Which goroutine: while the interrupted code is on the thread's own stack, it is the scheduler's, and the goroutine that the
+//! M shows may be another M's by now. On other stacks the code is the M's goroutine's, or that of a handler on the signal
+//! stack, which may have interrupted either: then nothing is known. The handler copies only from the goroutine's own stack, and
+//! from stacks that the goroutine has entered by `with_stack`, since it does not know where other stacks end.
 //!
-//! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps the signals below
-//! SIGRTMIN; .NET, D's runtime and some garbage collectors take the first ones above SIGRTMIN, other programs the ones
-//! next to SIGRTMAX, or SIGURG, SIGPROF and SIGPWR. If the program has set an action for this signal, that action stays.
-//! `SA_RESTART` is set, which has most system calls go on; the documentation of `dump` says which do not.
+//! The signal is [`signal`], SIGRTMIN + 12, of which no other use is known: the C library keeps the signals below SIGRTMIN;
+//! .NET, D's runtime and some garbage collectors take the first ones above SIGRTMIN, other programs the ones next to SIGRTMAX,
+//! or SIGURG, SIGPROF and SIGPWR. If the program has set an action for this signal, that action stays. `SA_RESTART` is set, so
+//! most system calls go on; the documentation of `dump` says which do not.
 //!
-//! Ms let the signal through, also where the program blocks all signals (`host/native/mask.rs`). If a thread blocks it
-//! later it stays pending there, and no other one is sent. If the thread lets it through much later, the handler finds no
-//! question, and does nothing: the handler stays installed for that.
+//! Ms let the signal through even if the program blocks all signals (`host/native/mask.rs`). If a thread blocks the signal
+//! later, it stays pending there, and no other one is sent. If the thread lets it through much later, the handler finds no
+//! question, and does nothing: for that the handler stays installed.
 //!
 //! Invariants: one asker at a time (`ask.rs`). Slots, their room, and the handler live as long as the process.
 
@@ -37,8 +37,9 @@ mod ask;
 mod unanswered;
 mod walk;
 
-use super::{Native, segment, thread};
+use super::{Native, overflow, segment, thread};
 use crate::g::{GRef, Name};
+use crate::host::handler::keeping_errno;
 use crate::host::{Answer, Asked, Frames, Stacks};
 use crate::m::M;
 use crate::prim::{Mutex, Rank};
@@ -61,17 +62,17 @@ pub(super) use walk::walk_here;
 
 /// How long the asker waits for each thread.
 const LIMIT: Duration = Duration::from_millis(100);
-/// How long the asker waits for all threads; after this no more are asked.
+/// How long the asker waits for all threads; after this it asks no more of them.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1);
-/// Threads that are asked at the same time.
+/// How many threads are asked at the same time.
 const SLOTS: usize = 16;
 /// How many bytes of stacks are copied at most, for each slot. A stack of the default size fits.
 const ROOM: usize = 64 << 10;
 /// Parts of a copy, innermost first: the stacks of a goroutine, each of which has called the next inner one.
 const PARTS: usize = 4;
-/// How far below its stack pointer a function may keep something.
+/// How far below its stack pointer a function may keep data.
 const RED_ZONE: usize = 128;
-/// What may lie below a `Segment` on the same stack: the frames of `call_on` and `cross`.
+/// The room for what may lie below a `Segment` on the same stack: the frames of `call_on` and `cross`.
 const BELOW_SEGMENT: usize = 2 << 10;
 
 const NO_SIGNAL: &str = "SIGRTMIN+12 can't be caught";
@@ -105,10 +106,10 @@ const IN_ORDER: [c_int; 17] = [
     libc::REG_RIP,
 ];
 
-/// What the handler found.
+/// The handler's finding.
 enum Said {
     Nothing,
-    /// On the thread's own stack, or without a goroutine.
+    /// The thread is on its own stack, or has no goroutine.
     Between,
     InHandler,
     Elsewhere,
@@ -123,7 +124,7 @@ enum Said {
 struct Sample {
     said: Said,
     registers: Registers,
-    /// The addresses of what was copied; `room` has the bytes of each part, one part after the other.
+    /// The addresses of the copied parts; `room` has the bytes of each part, one part after the other.
     parts: [Range<usize>; PARTS],
     room: NonNull<[u8; ROOM]>,
 }
@@ -151,7 +152,7 @@ impl OwnStack {
     }
 }
 
-/// For a thread whose stack is not known: then no frames of its goroutines are shown.
+/// The range for a thread whose stack is not known: no frames of its goroutines are shown.
 const EVERYWHERE: (usize, usize) = (0, usize::MAX);
 
 fn own_stack() -> Option<(usize, usize)> {
@@ -173,12 +174,12 @@ pub(super) fn signal() -> c_int {
     libc::SIGRTMIN() + 12
 }
 
-/// Made by the first dump that asks and has memory for them, before the handler is installed.
+/// The slots. Made by the first dump that asks and has memory for them, before the handler is installed.
 static ASKED: OnceLock<Vec<Slot<Sample>>> = OnceLock::new();
 /// Counts answers, for a dump that waits for one.
 static ANSWERS: AtomicU32 = AtomicU32::new(0);
 
-/// For the one asker. Returns `None` if there is no memory for the slots now.
+/// Returns the slots, for the only asker, or `None` if there is no memory for them now.
 fn slots() -> Option<&'static [Slot<Sample>]> {
     if let Some(slots) = ASKED.get() {
         return Some(slots);
@@ -225,7 +226,7 @@ pub(super) fn catch() -> Result<(), &'static str> {
     }
 }
 
-/// As `Process::ask`.
+/// Does the same as `Process::ask`.
 pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
     static ASKER: Mutex<Unanswered> = Mutex::new(Rank::Asker, Unanswered::new());
     let mut unanswered = ASKER.lock();
@@ -254,7 +255,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
                     heard(at, Err(NO_ANSWER));
                 }
             }
-            // Again where the signal was not sent: then no answer comes, and the slot is free.
+            // Repeated if the signal was not sent: then no answer comes, and the slot is free.
             while asked.is_none()
                 && Instant::now() < until_all
                 && let Some(&at) = rest.peek()
@@ -276,7 +277,7 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
         }
         let until = match asked.iter().flatten().map(|&(_, until)| until).min() {
             Some(first) => first,
-            // In each slot a handler is about to answer, too late. The first that has wakes this thread.
+            // In each slot a handler is about to answer, too late. The first handler that has answered wakes this thread.
             None if rest.peek().is_some() && Instant::now() < until_all => until_all,
             None => break,
         };
@@ -287,24 +288,20 @@ pub(super) fn ask(threads: &[u32], heard: &mut dyn FnMut(usize, Answer)) {
 
 unsafe extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(slots) = ASKED.get() else { return };
-    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the address is this thread's errno.
-    let before = unsafe { *errno };
-    let own = super::watch::number();
     // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
-    if slots.iter().any(|slot| slot.answer(own, |sample| sample.fill(context))) {
-        // Release: partner `ask`.
-        ANSWERS.fetch_add(1, Release);
-        thread::futex_wake(&ANSWERS);
-    }
-    // SAFETY: the address is this thread's errno.
-    unsafe { *errno = before };
+    keeping_errno(|| {
+        let own = super::watch::number();
+        if slots.iter().any(|slot| slot.answer(own, |sample| sample.fill(context))) {
+            // Release: partner `ask`.
+            ANSWERS.fetch_add(1, Release);
+            thread::futex_wake(&ANSWERS);
+        }
+    });
 }
 
 impl Sample {
-    /// H2. Does what a handler may.
+    /// H2. Does only what a handler may.
     fn fill(&mut self, context: &libc::ucontext_t) {
         self.registers = IN_ORDER.map(|name| context.uc_mcontext.gregs[name as usize] as usize);
         self.parts = [const { 0..0 }; PARTS];
@@ -337,13 +334,10 @@ impl Sample {
         birth.map_or(Said::Between, |(name, site)| Said::In { id: g.id(), name, site })
     }
 
-    /// Copies the stack that holds `sp`, from there on, and those outside of it. Returns `false` if `sp` is on none of the
+    /// Copies the stack that holds `sp`, from there on, and the next outer ones. Returns `false` if `sp` is on none of the
     /// goroutine's stacks.
     fn copy_stacks(&mut self, g: GRef<Native>, sp: usize) -> bool {
-        // SAFETY: this M runs the goroutine, whose stack stays with it until it leaves the M, on the M's own stack:
-        // only the saved stack pointer is written meanwhile, and this does not read that.
-        let own = g.stack.with(|stack| unsafe { (*stack).as_ref() }.map(|it| it.coro.stack.extent()));
-        let Some(own) = own else { return false };
+        let Some(own) = overflow::own_stack(Some(g)) else { return false };
         let (mut parts, mut room) = (0, 0);
         let mut from = None;
         // SAFETY: the chain is the goroutine's, which stands still; a segment of that chain is on a stack that the
@@ -359,20 +353,20 @@ impl Sample {
             {
                 let low = low.max(extent.usable());
                 let part = low..low + extent.top.saturating_sub(low).min(ROOM - room);
-                // SAFETY: the part is the upper end of a stack of the goroutine's, which is mapped, and as much room
-                // is left.
+                // SAFETY: the part is the upper end of one of the goroutine's stacks, which is mapped, and so much room is
+                // left.
                 unsafe { copy(part.start, self.room.as_ptr().cast::<u8>().add(room), part.len()) };
                 room += part.len();
                 self.parts[parts] = part;
                 parts += 1;
-                // Where the goroutine's frames go on, on the next stack.
+                // The place on the next stack where the goroutine's frames go on.
                 from = Some(outside.saturating_sub(BELOW_SEGMENT));
             }
         }
         parts > 0
     }
 
-    /// Drops an answer that came too late, whose name may have to be freed.
+    /// Drops an answer that came too late: its name may have to be freed.
     fn clear(&mut self) {
         self.said = Said::Nothing;
     }
@@ -412,8 +406,8 @@ impl Sample {
     }
 }
 
-/// Copies what the interrupted code has on its stack: unaligned, partly never written, and of no concern to any checker. So not
-/// by `memcpy`, which a sanitizer would intercept.
+/// Copies the data on the interrupted code's stack, which are unaligned, partly never written, and of no concern to any
+/// checker. So not by `memcpy`, which a sanitizer would intercept.
 ///
 /// # Safety
 /// So many bytes are mapped at `from`; those at `to` are ours.

@@ -18,16 +18,17 @@ use std::io;
 use std::thread;
 
 /// Copies from `a` to `b` and from `b` to `a`, until both have ended, and returns how many bytes went each way: from `a`, from
-/// `b`. Blocks the goroutine, or the plain thread; a second one, started here, copies from `a`.
+/// `b`. Blocks the goroutine, or the plain thread, which copies from `b`; a second goroutine or thread, started here, copies
+/// from `a`.
 ///
 /// *Half-close.* When one stream has ended, the writing half of the other is shut down, and the other direction goes on: so a
-/// protocol works in which a client says all that it has and then waits for the answer. Neither stream is closed. A connection
-/// that is reset has no end, and the other stream sees none. A stream's writing half may be shut down before the call; where
-/// other code does that during the call, the stream's own end may be taken for a reset.
+/// protocol works in which a client sends all that it has and then waits for the answer. Neither stream is closed. A connection
+/// that is reset has no end, and the other stream sees none. A stream's writing half may be shut down before the call; if other
+/// code shuts it down during the call, the call may take the stream's own end for a reset.
 ///
-/// *Limits.* A read timeout of a stream ends both directions when the stream is silent for so long, also one that only
-/// receives: for a proxy a deadline that is moved, or a close of both, by code that sees what goes on in both
-/// directions, is better.
+/// *Limits.* A read timeout of a stream ends both directions when the stream is silent for so long, even if the peer only
+/// receives. A proxy that ends idle connections watches what the kernel has sent and received on both streams, and ends a
+/// context under which this call runs: `examples/port_forward` does that.
 ///
 /// ```
 /// use gmp::io;
@@ -61,8 +62,8 @@ use std::thread;
 /// [`migration`](crate::migration#what-may-unwind). The other direction has ended then, too.
 ///
 /// # Errors
-/// The first error of one direction ends both; [`BidirectionalError`] has that error, and both counts. If the second goroutine
-/// can get no stack, or the second thread can't be started, nothing was copied.
+/// The first error of one direction ends both; [`BidirectionalError`] has that error, and both counts. If there is no stack for
+/// the second goroutine, or the second thread can't be started, nothing was copied.
 pub fn copy_bidirectional<A, B>(a: &A, b: &B) -> Result<(u64, u64), BidirectionalError>
 where
     A: Duplex + ?Sized,
@@ -74,7 +75,7 @@ where
     let both = Both { stop, cancel, state: Mutex::new(Rank::Copies, state) };
     match current() {
         Some(_) => scope(|s| {
-            // Dropped at the end of this, and if the caller is unwound: before the scope waits.
+            // Dropped at the end of this block, and if the caller is unwound: before the scope waits.
             let _ends = EndsOther(&both);
             match s.try_go(|| both.a_to_b(a, b)) {
                 Ok(_joined_by_the_scope) => both.b_to_a(b, a),
@@ -84,14 +85,8 @@ where
         None => thread::scope(|s| {
             let both = &both;
             let _ends = EndsOther(both);
-            let started = Active::announce("gmp-copy", None).and_then(|(builder, announced)| {
-                builder.spawn_scoped(s, move || {
-                    drop(announced);
-                    both.a_to_b(a, b);
-                })
-            });
-            match started {
-                Ok(_joined_by_the_scope) => both.b_to_a(b, a),
+            match Active::spawn_scoped(s, "gmp-copy", || both.a_to_b(a, b)) {
+                Ok(()) => both.b_to_a(b, a),
                 Err(refused) => both.fails(not_started(refused)),
             }
         }),
@@ -125,6 +120,23 @@ impl BidirectionalError {
         (&self.from[0].1, &self.from[1].1)
     }
 
+    /// Returns how many bytes were copied from `a`, with those that could not be written; the same from `b`; and the error.
+    ///
+    /// ```
+    /// use gmp::io;
+    /// use gmp::net::UnixStream;
+    ///
+    /// let [a, b] = [UnixStream::pair()?.0, UnixStream::pair()?.0];
+    /// b.close()?;
+    /// let ([(from_a, _), (from_b, _)], error) = io::copy_bidirectional(&a, &b).unwrap_err().into_parts();
+    /// assert_eq!((from_a, from_b), (0, 0));
+    /// assert!(io::is_closed(&error));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn into_parts(self) -> ([(u64, Vec<u8>); 2], io::Error) {
+        (self.from, self.error)
+    }
+
     /// Returns the kind of the error.
     pub fn kind(&self) -> io::ErrorKind {
         self.error.kind()
@@ -136,10 +148,11 @@ impl BidirectionalError {
     }
 }
 
+/// How far both directions came. The reason is the source, [`error`](BidirectionalError::error).
 impl fmt::Display for BidirectionalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from_a, from_b) = self.copied();
-        write!(f, "{}, after {from_a} bytes one way and {from_b} the other", self.error)
+        write!(f, "the copies failed after {from_a} bytes one way and {from_b} the other")
     }
 }
 
@@ -161,14 +174,14 @@ impl From<BidirectionalError> for io::Error {
 struct State {
     /// How far each direction came, and what it could not deliver.
     from: [(u64, Vec<u8>); 2],
-    /// The writes of the direction's sink have ended, or are about to: by the direction itself, or before the call.
+    /// The writes of the direction's sink have ended, or are about to end: by the direction itself, or before the call.
     writes_ended: [bool; 2],
     /// The direction has come to the end of its source.
     is_through: [bool; 2],
     first_error: Option<io::Error>,
     /// The direction from `a` has ended.
     is_over: bool,
-    /// The caller, which waits for that.
+    /// The caller, if it waits for the end of that direction.
     caller: Option<Waiter<Active>>,
 }
 
@@ -186,7 +199,7 @@ impl Both {
         self.one_way(0, a, b);
     }
 
-    /// On the caller's.
+    /// On the caller's goroutine.
     fn b_to_a<A: Duplex + ?Sized, B: Duplex + ?Sized>(&self, b: &B, a: &A) {
         self.one_way(1, b, a);
         if let Err(interrupt) = self.wait_until_over() {
@@ -210,8 +223,8 @@ impl Both {
         }
     }
 
-    /// Hands on the end of `from`. The kernel tells of a reset once, and when a write was told, a read looks like an end. So a
-    /// connection whose writes have not ended, and which is over without an error to tell, was reset.
+    /// Hands on the end of `from`. The kernel reports a reset once: if a write has got that error, a read sees an end. So a
+    /// connection whose writes have not ended, and which is over without an error left to report, was reset.
     fn end<F: Duplex + ?Sized, T: Duplex + ?Sized>(&self, which: usize, from: &F, to: &T) -> io::Result<()> {
         let reset = || io::Error::from_raw_os_error(libc::ECONNRESET);
         let other = 1 - which;
@@ -226,7 +239,7 @@ impl Both {
         drop(state);
         match to.end_writes() {
             Err(closed) if is_closed(&closed) => Err(closed),
-            // The connection has gone in both directions. The other direction tells of that, if it still reads.
+            // The connection has gone in both directions. The other direction reports that, if it still reads.
             Err(gone) if gone.kind() == io::ErrorKind::NotConnected && !tells_nobody => Ok(()),
             Err(gone) if gone.kind() == io::ErrorKind::NotConnected => Err(reset()),
             ended => ended,

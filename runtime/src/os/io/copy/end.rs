@@ -1,21 +1,24 @@
-//! What can be copied from and to.
+//! The ends of a copy: what can be copied from and to.
 
 use crate::net::desc::Direction;
+use crate::os::fs;
 use crate::os::io::{Stdin, Watched};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// From what [`copy`](super::copy) copies: our streams and reading ends of pipes, files of std, [`Stdin`], and what is
-/// [`Watched`]; references, boxes and `Arc`s of these. No other type can be one.
+/// A source for [`copy`](super::copy): this library's streams and reading ends of pipes, std's files and
+/// [`fs::File`](crate::fs::File), [`Stdin`], and [`Watched`] values; references, boxes and `Arc`s of these. No other type can
+/// be one.
 pub trait Source: sealed::Source {}
 
-/// To what [`copy`](super::copy) copies: our streams and writing ends of pipes, files of std, and what is [`Watched`];
-/// references, boxes and `Arc`s of these. No other type can be one.
+/// A sink for [`copy`](super::copy): this library's streams and writing ends of pipes, std's files and
+/// [`fs::File`](crate::fs::File), and [`Watched`] values; references, boxes and `Arc`s of these. No other type can be one.
 pub trait Sink: sealed::Sink {}
 
-/// A connection with two halves, for [`copy_bidirectional`](super::copy_bidirectional): our streams. No other type can be one.
+/// A connection with two halves, for [`copy_bidirectional`](super::copy_bidirectional): this library's streams. No other type
+/// can be one.
 pub trait Duplex: Source + Sink + sealed::Duplex + Sync {}
 
 impl<T: sealed::Source + ?Sized> Source for T {}
@@ -29,27 +32,27 @@ pub enum Form {
     Socket,
     /// An end of a pipe, which never blocks.
     Pipe,
-    /// What std calls a file; calls on it may block the thread.
+    /// A file in std's sense; calls on it may block the thread.
     File,
     /// A descriptor of which nothing is known.
     Other,
 }
 
-/// A system call on the end's descriptor, as which it returns how many bytes were moved.
+/// A system call on the end's descriptor, which returns how many bytes were moved.
 pub type Call<'a> = dyn FnMut(BorrowedFd<'_>) -> io::Result<usize> + 'a;
 
 /// An end of a copy: a descriptor, and how goroutines wait for it.
 pub trait End {
     fn form(&self) -> Form;
 
-    /// Makes a call that reads, and again after each wait while it would block. `len` is the length of the buffer for it, if a
+    /// Makes a call that reads, and again after each wait while it would block. `len` is the length of the call's buffer, if a
     /// short read may say that there is no more.
     fn read(&self, len: Option<usize>, call: &mut Call<'_>) -> io::Result<usize>;
 
     /// Makes a call that writes, and again after each wait while it would block.
     fn write(&self, call: &mut Call<'_>) -> io::Result<usize>;
 
-    /// Takes what was read from the descriptor before, and comes first.
+    /// Takes the bytes that were read from the descriptor before, and that come first.
     fn take_buffered(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -67,13 +70,13 @@ pub mod sealed {
     }
 
     pub trait Duplex {
-        /// Tells the peer that there is no more.
+        /// Ends the writes, which tells the peer that no more bytes come.
         fn end_writes(&self) -> io::Result<()>;
 
         /// Returns `true` if the stream's writes have ended.
         fn has_ended_writes(&self) -> bool;
 
-        /// Returns `true` if the connection is over, and no call will tell of the error that was the reason, if there was one.
+        /// Returns `true` if the connection is over, and no call will report the error that was the reason, if there was one.
         fn is_over_and_told(&self) -> bool;
     }
 }
@@ -126,7 +129,7 @@ macro_rules! role {
 }
 pub(crate) use role;
 
-/// Implements `Duplex` for a stream: how it is asked whether its writes have ended, and whether it is over.
+/// Implements `Duplex` for a stream. The expressions ask whether its writes have ended, and whether it is over.
 macro_rules! duplex_end {
     ($name:ident, $has_ended_writes:expr, $is_over_and_told:expr) => {
         impl crate::os::io::copy::end::sealed::Duplex for $name {
@@ -173,6 +176,22 @@ fn uninterrupted(file: &File, call: &mut Call<'_>) -> io::Result<usize> {
 role!([] File: Source);
 role!([] File: Sink);
 
+impl End for fs::File {
+    fn form(&self) -> Form {
+        Form::File
+    }
+
+    fn read(&self, _: Option<usize>, call: &mut Call<'_>) -> io::Result<usize> {
+        self.copies(|file| uninterrupted(file, call))
+    }
+
+    fn write(&self, call: &mut Call<'_>) -> io::Result<usize> {
+        self.copies(|file| uninterrupted(file, call))
+    }
+}
+role!([] fs::File: Source);
+role!([] fs::File: Sink);
+
 impl<T: AsFd> End for Watched<T> {
     fn form(&self) -> Form {
         Form::Other
@@ -208,7 +227,7 @@ impl End for Stdin {
 }
 role!([] Stdin: Source);
 
-/// Pointers are what they point to.
+/// A pointer is a source, a sink or a stream if what it points to is one.
 macro_rules! pointers {
     ($($pointer:ty),*) => {$(
         impl<T: sealed::Source + ?Sized> sealed::Source for $pointer {

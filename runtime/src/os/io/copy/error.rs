@@ -1,4 +1,4 @@
-//! What a copy says that could not be finished.
+//! The error of a copy that could not be finished.
 
 use std::error::Error;
 use std::fmt;
@@ -37,15 +37,38 @@ impl CopyError {
         self.copied
     }
 
-    /// Returns the bytes that were taken from the source after those, and that the sink did not take. Of a source that failed
-    /// there are none.
+    /// Returns the bytes that were taken from the source after those, and that the sink did not take. There are none if the
+    /// source has failed.
     pub fn undelivered(&self) -> &[u8] {
         &self.undelivered
     }
 
-    /// As [`undelivered`](Self::undelivered), as a value.
+    /// Returns the same bytes as [`undelivered`](Self::undelivered), by value.
     pub fn into_undelivered(self) -> Vec<u8> {
         self.undelivered
+    }
+
+    /// Returns all three: how many bytes the sink had taken, the bytes that it did not take, and the error.
+    ///
+    /// ```
+    /// use gmp::io;
+    /// use std::io::Write;
+    ///
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// unsafe {
+    ///     gmp::run(|| {
+    ///         let (reader, mut writer) = io::pipe().unwrap();
+    ///         let (left, pipe) = io::pipe().unwrap();
+    ///         writer.write_all(b"hello").unwrap();
+    ///         drop((writer, left));
+    ///         let (copied, undelivered, error) = io::copy(&reader, &pipe).unwrap_err().into_parts();
+    ///         assert_eq!((copied, undelivered), (0, b"hello".to_vec()));
+    ///         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    ///     })
+    /// }
+    /// ```
+    pub fn into_parts(self) -> (u64, Vec<u8>, io::Error) {
+        (self.copied, self.undelivered, self.error)
     }
 
     /// Returns the kind of the error.
@@ -59,9 +82,10 @@ impl CopyError {
     }
 }
 
+/// How far the copy came. The reason is the source, [`error`](CopyError::error).
 impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, after {} bytes", self.error, self.copied)?;
+        write!(f, "the copy failed after {} bytes", self.copied)?;
         match self.undelivered.len() {
             0 => Ok(()),
             left => write!(f, "; {left} more were not delivered"),

@@ -1,6 +1,7 @@
 //! The system calls that move bytes between descriptors.
 
 use crate::net::sys::check_len;
+use crate::os::fs::preadv2;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -24,7 +25,7 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a call may wait where the descriptor's own mode has it wait.
+/// Whether a call may wait: never, or if the descriptor's own mode makes it wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Waits {
     Never,
@@ -48,39 +49,31 @@ pub(super) fn splice(
     check_len(unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), len, flags) })
 }
 
-/// Sends at most `len` bytes of a file, from where it stands.
+/// Sends at most `len` bytes of a file, from its position on.
 pub(super) fn sendfile(file: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     // SAFETY: no pointers.
     check_len(unsafe { libc::sendfile(to.as_raw_fd(), file.as_raw_fd(), ptr::null_mut(), len) })
 }
 
-/// Copies at most `len` bytes of a file to another one, from where it stands to where that stands.
+/// Copies at most `len` bytes of a file to another one, from the position of the first to that of the second.
 pub(super) fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
     // SAFETY: no pointers.
     check_len(unsafe { libc::copy_file_range(from, ptr::null_mut(), to, ptr::null_mut(), len, 0) })
 }
 
-/// Writes to a socket, without a signal if there is no peer.
-pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the bytes live through the call.
-    check_len(unsafe {
-        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-    })
-}
-
-/// Reads from a file what needs no wait for a disk: `WouldBlock` if there is nothing like that.
+/// Reads bytes of a file for which the kernel need not wait for a disk: `WouldBlock` if there are none.
 pub(super) fn read_cached(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     let buf = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     // SAFETY: the buffer is as long as told, and lives through the call.
-    check_len(unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, -1, libc::RWF_NOWAIT) })
+    unsafe { preadv2(file.as_raw_fd(), &[buf], -1, libc::RWF_NOWAIT) }
 }
 
-/// Returns `true` if the next `len` bytes of the file, or what it has of them, seem to need no wait for a disk: the first of
-/// them and the last one are in memory. The kernel reads ahead, and so what lies between is there, mostly.
+/// Returns `true` if the next `len` bytes of the file, or as many as it has, seem to need no wait for a disk: the first and the
+/// last one are in memory. The kernel reads ahead, so the bytes between are mostly in memory, too.
 ///
 /// # Errors
-/// `ESPIPE` for what has no place at which it stands: a socket, a pipe, a terminal.
+/// `ESPIPE` for a descriptor without a position: a socket, a pipe, a terminal.
 pub(super) fn is_cached(file: BorrowedFd<'_>, len: usize) -> io::Result<bool> {
     // SAFETY: no pointers.
     let at = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
@@ -91,18 +84,18 @@ pub(super) fn is_cached(file: BorrowedFd<'_>, len: usize) -> io::Result<bool> {
     let mut about: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the answer lives through the call.
     let told = unsafe { libc::fstat(file.as_raw_fd(), &raw mut about) } == 0;
-    // A device, or a file of `/proc`, tells no length.
+    // A device, or a file of `/proc`, has no length here.
     let end = if told && about.st_size > at { about.st_size } else { libc::off_t::MAX };
     let last = at.saturating_add(len as libc::off_t).min(end) - 1;
     Ok(is_byte_cached(file, at) && is_byte_cached(file, last))
 }
 
-/// Returns `true` if a read of the byte at `at` needs no wait for a disk; it may be the end that is read.
+/// Returns `true` if a read of the byte at `at` needs no wait for a disk; the read may find the end there.
 fn is_byte_cached(file: BorrowedFd<'_>, at: libc::off_t) -> bool {
     let mut byte = 0_u8;
     let buf = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: a byte, which lives through the call.
-    unsafe { libc::preadv2(file.as_raw_fd(), &raw const buf, 1, at, libc::RWF_NOWAIT) >= 0 }
+    unsafe { preadv2(file.as_raw_fd(), &[buf], at, libc::RWF_NOWAIT) }.is_ok()
 }
 
 /// Returns `true` if the socket's next byte is an urgent one. `splice` stops there, as if the socket were empty, or at its
@@ -114,8 +107,8 @@ pub(super) fn is_at_urgent(socket: BorrowedFd<'_>) -> bool {
     asked == 0 && is_there != 0
 }
 
-/// Returns `true` if a call on a socket without a peer is not told by a signal as well, which `splice` and `sendfile` have no
-/// flag against. So it is in every Rust program that does not change it.
+/// Returns `true` if SIGPIPE is ignored, as in every Rust program that does not change that. `splice` and `sendfile` have no
+/// flag against this signal, which the kernel sends when the socket has no peer.
 pub(super) fn sigpipe_is_ignored() -> bool {
     // SAFETY: all zeros is a valid action, which the call fills in.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -1,7 +1,7 @@
 //! A copy under way.
 //!
-//! One piece after the other is taken from the source and given to the sink: through a buffer, or, once the source has shown
-//! that it has much (`FULL` reads in a row have filled the buffer), as the kernel moves it:
+//! The copy takes one piece after the other from the source and gives it to the sink: through a buffer, or, once the source has
+//! shown that it has much (`FULL` reads in a row have filled the buffer), by a call in which the kernel moves the bytes:
 //!
 //! | from | to | by |
 //! | --- | --- | --- |
@@ -9,40 +9,36 @@
 //! | file | socket, pipe | `sendfile` |
 //! | socket, pipe | any | `splice` into a pipe of ours, and out of it |
 //!
-//! The pipe in between tells by itself which end is waited for: it is empty when the source is asked, so `EAGAIN` is the
-//! source's, and is not when the sink is, so `EAGAIN` is the sink's. Each end is waited for under its own I/O lock and limit,
-//! and no lock of one is held in a wait for the other. An urgent byte of a socket stops `splice`, which then answers as if the
-//! socket were empty, or at its end, whatever stands behind that byte; so after such an answer the socket is asked.
+//! The state of the pipe in between says which end has to be waited for: the pipe is empty when bytes are taken from the
+//! source, so `EAGAIN` is the source's, and not empty when bytes are given to the sink, so `EAGAIN` is the sink's. The copy
+//! waits for each end under that end's own I/O lock and limit, and holds no lock of one end while it waits for the other. An
+//! urgent byte of a socket stops `splice`, which then answers as if the socket were empty, or at its end, even if more follows
+//! that byte; so after such an answer the copy asks the socket.
 //!
-//! A way that the kernel refuses has moved nothing. What the pipe holds then is read out of it, and goes on through a buffer:
-//! no byte is lost, and none goes twice. A piece is given to the sink before the next one is taken: an error of the source
-//! finds nothing on its way, and an error of the sink takes what is along (`CopyError`).
+//! A way that the kernel refuses has moved nothing. The bytes that the pipe then holds are read out of it, and go on through a
+//! buffer: no byte is lost, and none goes twice. A piece is given to the sink before the next one is taken: when the source
+//! fails, nothing is on its way, and the error of a sink carries the bytes on their way (`CopyError`).
 
 use super::end::{End, Form};
 use super::error::CopyError;
 use super::load::{BUFFER, Buffer, Pipe, UnderWay};
 use super::moves::{self, Waits};
-use crate::context::interrupted;
 use crate::goroutine::blocking;
-use crate::host::{Active, Threads};
-use crate::m::M;
-use crate::net::sys;
+use crate::net::{canceled_here, sys};
 use crate::os::fs::an_end_is_one;
-use crate::wait::interrupt::{Interrupt, first_done};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::ptr;
 
-/// So many reads in a row fill the buffer before the kernel moves the rest.
+/// How many reads in a row fill the buffer before the kernel moves the rest.
 const FULL: u32 = 2;
-/// Less than this in a piece goes through the buffer again.
+/// A piece of less than this goes through the buffer again.
 const FEW: usize = 8 << 10;
-/// From file to file so much goes between two looks whether a context is done.
+/// How much goes from file to file between two looks whether a context is done.
 const RANGE: usize = 16 << 20;
-/// At most so much is asked for in one `sendfile`: a sink that always has room ends no call early, and a context, a limit or a
-/// close waits for the call.
+/// How much one `sendfile` sends at most: a sink that always has room ends no call early, and a context, a limit or a close
+/// waits for the call.
 const SENT: usize = 1 << 20;
-/// At most so much of what is in memory is sent while the P is kept: a longer copy costs more than a hand-off.
+/// How much is sent from memory at most while the P is kept: a longer copy costs more than a hand-off.
 const SENT_CACHED: usize = 256 << 10;
 
 /// How the kernel moves the bytes.
@@ -70,7 +66,7 @@ pub(super) struct Relay<'a> {
     /// How many pieces in a row were whole.
     full: u32,
     copied: u64,
-    /// Kept from one piece to the next while the source is not waited for.
+    /// Kept from one piece to the next while the copy does not wait for its source.
     buffer: Option<Buffer>,
     pipe: Option<Pipe>,
     _under_way: UnderWay,
@@ -118,7 +114,7 @@ impl<'a> Relay<'a> {
         CopyError { copied: self.copied, undelivered, error }
     }
 
-    /// Counts a piece, and tells whether the next one is worth more than a buffer.
+    /// Counts a piece: after enough whole ones in a row the next is worth more than a buffer.
     fn count(&mut self, whole: bool) -> Moved {
         self.full = if whole { self.full.saturating_add(1) } else { 0 };
         Moved::Piece
@@ -132,7 +128,7 @@ impl<'a> Relay<'a> {
         let got = source.read(Some(BUFFER), &mut |fd| {
             let mut buffer = kept.take().unwrap_or_else(Buffer::take);
             let got = if is_file { read_file(fd, &mut buffer) } else { sys::read(fd, &mut buffer) };
-            // A read that has to wait gives its buffer back.
+            // A read that has to wait puts its buffer back.
             if got.is_ok() {
                 *kept = Some(buffer);
             }
@@ -148,12 +144,12 @@ impl<'a> Relay<'a> {
         Ok(self.count(whole))
     }
 
-    /// Gives `bytes` to the sink. What the sink does not take goes into the error, with what `behind` holds.
+    /// Gives `bytes` to the sink. The bytes that the sink does not take go into the error, with those that `behind` holds.
     fn give(&mut self, bytes: &[u8], behind: Option<&mut Pipe>) -> Result<(), CopyError> {
         let (sink, form, mut at) = (self.sink, self.sink.form(), 0);
         while at < bytes.len() {
             let wrote = sink.write(&mut |fd| match form {
-                Form::Socket => moves::send(fd, &bytes[at..]),
+                Form::Socket => sys::send(fd, &bytes[at..]),
                 Form::Pipe => sys::write(fd, &bytes[at..]),
                 Form::Other => sys::write(fd, &bytes[at..][..at_once(fd, bytes.len() - at)?]),
                 Form::File => blocking(|| sys::write(fd, &bytes[at..])),
@@ -183,7 +179,7 @@ impl<'a> Relay<'a> {
         let copied = source
             .read(None, &mut |from| sink.write(&mut |to| blocking(|| moves::copy_range(from, to, RANGE))));
         match copied {
-            // Files of `/proc` seem to be empty; a read tells.
+            // Files of `/proc` seem to be empty; a read shows whether they are.
             Ok(0) if self.copied == 0 => Ok(Moved::Refused),
             Ok(0) => Ok(Moved::End),
             Ok(len) => {
@@ -204,7 +200,7 @@ impl<'a> Relay<'a> {
         }
         let source = self.source;
         let sent = self.sink.write(&mut |to| {
-            // Refuses a socket that came as a file: its `EAGAIN` would be taken for the sink's.
+            // This look refuses a socket that came as a file, whose `EAGAIN` would be taken for the sink's.
             source.read(None, &mut |file| match moves::is_cached(file, SENT_CACHED)? {
                 true => moves::sendfile(file, to, SENT_CACHED),
                 false => blocking(|| moves::sendfile(file, to, SENT)),
@@ -265,14 +261,14 @@ impl<'a> Relay<'a> {
             return Ok(Moved::Refused);
         }
         if is_urgent {
-            // The next piece is read, and goes past it.
+            // The next piece goes through the buffer, whose read goes past the urgent byte.
             return Ok(self.count(false));
         }
         let Some(mut pipe) = self.pipe.take().filter(|_| got > 0) else { return Ok(Moved::End) };
         while pipe.held > 0 {
             let (form, pipe) = (self.sink.form(), &mut pipe);
             let moved = self.sink.write(&mut |to| match form {
-                // It may be a pipe, or a terminal.
+                // The file may be a pipe, or a terminal.
                 Form::File => blocking(|| pipe.empty(to, Waits::AsItsMode)),
                 _ => pipe.empty(to, Waits::Never),
             });
@@ -290,7 +286,7 @@ impl<'a> Relay<'a> {
         Ok(self.count(got >= FEW))
     }
 
-    /// Gives the sink, which takes nothing from a pipe, what the pipe holds, through a buffer.
+    /// Gives the bytes in the pipe through a buffer to a sink that takes nothing from a pipe.
     fn unload(&mut self, pipe: &mut Pipe) -> Result<Moved, CopyError> {
         let mut buffer = Buffer::take();
         loop {
@@ -303,31 +299,24 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// How much of `len` bytes is written to `fd` by one call. A call on a descriptor that blocks returns when all is written, and
-/// no limit ends it: such a descriptor that is ready gets only what a pipe then has room for.
+/// Returns how much of `len` bytes one call writes to `fd`. A call on a descriptor in blocking mode returns when all is
+/// written, and no limit ends it: so when such a descriptor is ready, it gets only as much as a pipe then has room for.
 fn at_once(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     Ok(if len > libc::PIPE_BUF && sys::is_blocking(fd)? { libc::PIPE_BUF } else { len })
 }
 
-/// Reads from a file: on this thread's own time what the kernel has in memory.
+/// Reads from a file; keeps the P for bytes that the kernel has in memory.
 fn read_file(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     match moves::read_cached(file, buf) {
-        // Nothing of it in memory; an end may be told like this too; not every file system knows the question.
+        // Nothing is in memory, the file is at its end, or the file system does not know the question.
         Err(_) => blocking(|| sys::read(file, buf)),
         Ok(0) if !an_end_is_one() => blocking(|| sys::read(file, buf)),
         got => got,
     }
 }
 
-/// An error if a context is done under which the caller runs: no wait in a file tells of that, and where there is always
-/// something to read no call waits.
+/// Returns an error if a context under which the caller runs is done: a wait in a file does not report that, and if there is
+/// always something to read, no call waits.
 pub(in crate::os) fn look() -> io::Result<()> {
-    let frame = match M::<Active>::current().and_then(M::g) {
-        Some(g) => g.frame.get(),
-        None => Active::thread_frame().cast(),
-    };
-    match first_done(frame, ptr::null()) {
-        Some(done) => Err(interrupted::<Active>(Interrupt::Context(done)).into()),
-        None => Ok(()),
-    }
+    canceled_here().map_or(Ok(()), Err)
 }

@@ -1,4 +1,4 @@
-//! The record of a fork: what lies on the forker's stack, and how the forker learns that its job is done.
+//! The record of a fork, which lies on the forker's stack, and how the forker learns that its job is done.
 //!
 //! ```text
 //!   forker                                         taker (an M; then the goroutine that the M has made)
@@ -13,18 +13,18 @@
 //!   F6  parks; the commit hook: OPEN → WAITING,
 //!       or refuses
 //! ```
-//! F6 and Y2 are exchanges of one word: either Y2 finds WAITING, and Y3 wakes; or F6 finds the end, and the forker looks
-//! again. Between X2 and Y2 the record is the taker's, and the forker does not return: it passes F4 only with DONE or BACK.
-//! After a Y2 that has found OPEN the taker no longer touches the record. After a Y2 that has found WAITING the forker sleeps
-//! until Y3, and Y3 reads the wait's number out of the record before it wakes the forker.
+//! F6 and Y2 are exchanges of one word. Either Y2 finds WAITING, and Y3 wakes the forker; or F6 finds DONE or BACK, refuses,
+//! and the forker goes back to F4. Between X2 and Y2 the record belongs to the taker, and the forker does not return: it passes
+//! F4 only with DONE or BACK. After a Y2 that has found OPEN the taker no longer touches the record. After a Y2 that has found
+//! WAITING the forker sleeps until Y3, and Y3 reads the wait's number out of the record before it wakes the forker.
 //!
-//! *A taker gives the record back*, by BACK in place of DONE, where it can make no goroutine, where the goroutine never runs,
-//! and where the runtime ends (`sched/stop.rs`). Then the forker runs `b` itself, when it comes to the end of `a`. The end of
-//! the runtime leaves a forker that never comes there: its record is in no slot any more, and its frame stays, with all that
-//! `b` borrows.
+//! *A taker gives the record back*, by BACK instead of DONE, in three cases: it can make no goroutine; the goroutine never
+//! runs; or the runtime ends (`sched/stop.rs`). Then the forker runs `b` itself, after `a`. At the end of the runtime a forker
+//! might never come to the end of `a`. That forker is left behind: its record is no longer in any slot, and its frame stays,
+//! with all that `b` borrows.
 //!
-//! *Whichever way `a` ends*, by a value, a panic, an interrupt or `goexit`, the forker comes to F3: what unwinds is caught,
-//! and raised again when the record is the forker's alone. No interrupt ends the wait at F6, as none ends that of a scope's
+//! *Whichever way `a` ends*, by a value, a panic, an interrupt or `goexit`, the forker comes to F3: it catches an unwinding,
+//! and raises it again when the record is the forker's alone. No interrupt ends the wait at F6, as none ends that of a scope's
 //! parent (`OnInterrupt::WithOthers`): `b` borrows from the forker's frames.
 //!
 //! Checked by `models/jobs.rs`.
@@ -51,39 +51,39 @@ const WAITING: u32 = 1;
 const DONE: u32 = 2;
 const BACK: u32 = 3;
 
-/// What a taker has made of a record.
+/// How a taker has settled a record.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[must_use]
-pub(crate) enum Settled {
-    /// The job was run; the result is in the record.
+enum Settled {
+    /// The job has run; the result is in the record.
     Done,
-    /// The job was not run.
+    /// The job has not run.
     Back,
 }
 
-/// What an unwinding carries.
+/// The payload of an unwinding.
 type Payload = Box<dyn Any + Send>;
 
-/// The part of a record that slots name, the same for all closures.
+/// The part of a record to which slots point. It is the same for all closures.
 pub(crate) struct Job<H: Host> {
     /// Runs the job, and settles the record.
     run: unsafe fn(NonNull<Job<H>>),
-    /// The forker: its stack's size is that of the goroutine that is made of the job. `None` for a thread that is no
+    /// The forker; the goroutine that is made of the job gets a stack of the same size. `None` for a thread that is no
     /// goroutine, whose record stands in no slot.
     forker: Option<GRef<H>>,
     pub(super) site: &'static Location<'static>,
     state: AtomicU32,
-    /// The forker's wait, from WAITING on.
+    /// The number of the forker's wait, from WAITING on.
     number: UnsafeCell<MaybeUninit<WaitNumber>>,
 }
 
 impl<H: Host> Job<H> {
-    /// Bytes of stack for the goroutine of the job. `default` is the runtime's.
+    /// Returns how many bytes of stack the goroutine of the job gets. `default` is the runtime's setting.
     pub(super) fn stack_size(&self, default: u32) -> u32 {
         self.forker.map_or(default, |forker| forker.with_birth(|birth| birth.stack_size))
     }
 
-    /// The class of the goroutine of the job: the forker's.
+    /// Returns the class of the goroutine of the job, which is the forker's.
     pub(super) fn class(&self) -> Priority {
         self.forker.map_or(Priority::Normal, |forker| forker.class())
     }
@@ -99,16 +99,16 @@ impl<H: Host> Job<H> {
         if state.swap(to, both(Acquire.unless(JobSettleLooksRelaxed), Release.unless(JobSettleRelaxed)))
             == WAITING
         {
-            // SAFETY: the forker, which has noted the number before WAITING, sleeps until it is woken here.
+            // SAFETY: the forker, which wrote the number before WAITING, sleeps until this wakes it.
             let number = unsafe { this.as_ref().number.with(|number| (*number).assume_init()) };
             let forker = forker.expect("settle: a forker that waits is a goroutine");
             mutant!(JobSettledInSilence: return);
-            // Not if the runtime has left the forker behind.
+            // Does nothing if the runtime has left the forker behind.
             Waiter::G(forker, number).wake();
         }
     }
 
-    /// The record goes back to its forker, which runs the job itself.
+    /// Gives the record back to its forker, which runs the job itself.
     ///
     /// # Safety
     /// As `settle`.
@@ -121,13 +121,13 @@ impl<H: Host> Job<H> {
     /// Runs the job, on a goroutine that was made for it.
     ///
     /// # Safety
-    /// As `settle`; and what the job borrows outlives the forker's call.
+    /// As `settle`; and all that the job borrows outlives the forker's call.
     pub(super) unsafe fn run(this: NonNull<Self>) {
-        // SAFETY: `run` is of the record's type, and by this function's contract.
+        // SAFETY: `run` is that of the record's type; and by this function's contract.
         unsafe { (this.as_ref().run)(this) }
     }
 
-    /// F4 to F6, for a forker whose record another has taken. Blocks the goroutine.
+    /// F4 to F6, for a forker whose record a taker has. Blocks the goroutine.
     #[cold]
     fn wait(&self) -> Settled {
         loop {
@@ -139,11 +139,11 @@ impl<H: Host> Job<H> {
             }
             let mut wait = Wait::<H>::begin();
             let (_, number) = wait.goroutine().expect("wait: a forker is a goroutine");
-            // SAFETY: the taker reads the number only behind WAITING, which is not stored yet.
+            // SAFETY: the taker reads the number only after WAITING, which is not stored yet.
             self.number.with_mut(|at| unsafe { (*at).write(number) });
             let _settled = wait.park(How::new(WaitReason::Fork).ends(OnInterrupt::WithOthers), || {
                 mutant!(JobWaitsBlindly: self.state.store(WAITING, Release); return Commit::Park);
-                // Release: the number is published to Y3, its partner. Relaxed: the forker looks again.
+                // Release: publishes the number to Y3, the partner. Relaxed on failure: the forker looks again.
                 let ordering = Release.unless(JobWaitRelaxed);
                 match self.state.compare_exchange(OPEN, WAITING, ordering, Relaxed) {
                     Ok(_) => Commit::Park,
@@ -163,7 +163,7 @@ pub(crate) struct Record<H: Host, F, R> {
 }
 
 impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
-    /// A record of `f` that no other thread knows of. Without a forker it stays with the caller.
+    /// Returns a record of `f`, of which no other thread knows. Without a forker the record stays with the caller.
     #[inline(always)]
     pub(crate) fn new(forker: Option<GRef<H>>, site: &'static Location<'static>, f: F) -> Self {
         let state = AtomicU32::new(if forker.is_some() { OPEN } else { BACK });
@@ -181,12 +181,12 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
         record
     }
 
-    /// Returns `false` if no other thread ever knew of the record.
+    /// Returns `false` if no other thread can ever know of the record.
     pub(crate) fn has_forker(&self) -> bool {
         self.job.forker.is_some()
     }
 
-    /// The name of the record, for slots. Good for all of it.
+    /// Returns the address of the record, for slots; it is valid for the whole record.
     #[inline(always)]
     pub(crate) fn name(&self) -> NonNull<Job<H>> {
         NonNull::from(self).cast()
@@ -195,11 +195,11 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     /// Y1 to Y3.
     ///
     /// # Safety
-    /// As `Job::run`; `job` is of a record of this type.
+    /// As `Job::run`; `job` belongs to a record of this type.
     unsafe fn run(job: NonNull<Job<H>>) {
-        // SAFETY: by this function's contract: the record is the caller's until it is settled.
+        // SAFETY: by this function's contract the record belongs to the caller until it is settled.
         let record = unsafe { job.cast::<Self>().as_ref() };
-        // SAFETY: as above; a job is run once.
+        // SAFETY: as above; a job runs once.
         let f = unsafe { record.take() };
         let mut value = None;
         let ran = H::catch(|| value = Some(f()));
@@ -213,7 +213,7 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     /// Moves the closure out.
     ///
     /// # Safety
-    /// The record is the caller's, and the closure was not moved out before.
+    /// The record belongs to the caller, and the closure was not moved out before.
     #[inline(always)]
     unsafe fn take(&self) -> F {
         // SAFETY: by this function's contract.
@@ -229,23 +229,23 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
         self.result.with_mut(|result| unsafe { (*result).assume_init_read() })
     }
 
-    /// F3, for the forker: `slot` is where the record was put in; `None` where a goroutine was made of it at once. Returns
-    /// the closure if the record is the forker's.
+    /// F3, for the forker. `slot` is the slot into which the record was put; `None` if a goroutine was made of it at once.
+    /// Returns the closure if no taker has the record.
     ///
     /// # Safety
-    /// Once for each record, and no other call but `settled` after it.
+    /// Called once for each record, and no call but `settled` follows.
     #[inline(always)]
     pub(crate) unsafe fn withdraw(&self, slot: Option<&Slot<H>>) -> Option<F> {
         let mine = slot.is_some_and(|slot| slot.withdraw(self.name()));
-        // SAFETY: no taker has the record, or will.
+        // SAFETY: no taker has the record, or ever will.
         mine.then(|| unsafe { self.take() })
     }
 
-    /// F4 to F6, where `withdraw` has returned `None`: waits until the record is settled, and returns the result, or the
-    /// closure if that was not run.
+    /// F4 to F6, after `withdraw` has returned `None`: waits until the record is settled, and returns the result, or the
+    /// closure if that has not run.
     ///
     /// # Safety
-    /// Once, after `withdraw`.
+    /// Called once, after `withdraw`.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn settled(&self) -> Result<Result<R, Payload>, F> {
@@ -258,8 +258,8 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     }
 }
 
-/// A job has unwound on the goroutine that was made for it, and its forker unwinds by the same payload. An interrupt of that
-/// goroutine becomes an interrupt of the forker.
+/// Unwinds the forker by the payload by which the job has unwound on its goroutine. An interrupt of that goroutine becomes an
+/// interrupt of the forker.
 #[cold]
 pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
     match payload.downcast_ref::<Thrown>().map(|thrown| thrown.target) {
@@ -271,7 +271,7 @@ pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
         Some(Interrupt::Shutdown) => {
             interrupt::end_here::<H>();
             if H::is_panicking() {
-                // A destructor that runs under an unwinding may throw nothing. The goroutine is left behind, as others that
+                // A destructor that runs during an unwinding must not throw. The goroutine is left behind, like others that
                 // can't be unwound.
                 Wait::<H>::begin().stay()
             }
@@ -281,7 +281,7 @@ pub(crate) fn pass_on<H: Host>(payload: Payload) -> ! {
     resume_unwind(payload)
 }
 
-/// A job came back to its forker: it is not run where the runtime ends, as the forker is to be unwound.
+/// Called when a job came back to its forker: if the runtime ends, the job does not run, because the forker is to be unwound.
 #[cold]
 pub(crate) fn end_if_ending<H: Host>() {
     if Sched::<H>::current().is_some_and(Sched::is_ending) {

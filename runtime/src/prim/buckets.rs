@@ -1,6 +1,6 @@
-//! The beds of a process: the counts of `store_lock.rs`, and the queues of parking_lot, in which threads sleep.
+//! The buckets of a process: the counts of `store_lock.rs`, and the queues of parking_lot, in which threads sleep.
 
-use super::store_lock::Beds;
+use super::store_lock::Buckets;
 use super::{AtomicU32, CachePadded, Ordering};
 use crate::host::native::pass_by_all;
 use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkToken, SpinWait};
@@ -8,42 +8,42 @@ use std::cell::Cell;
 use std::sync::atomic::compiler_fence;
 use std::time::{Duration, Instant};
 
-const BEDS: usize = 64;
-/// How long a sleeper sleeps where the barrier is refused.
+const BUCKETS: usize = 64;
+/// How long a sleeper sleeps if the barrier is refused.
 const LIMIT: Duration = Duration::from_millis(1);
-/// After so many unlocks of one thread that have found no sleeper, PASSED is taken back; until then they fence. Few: with 4096
-/// nearly all unlocks of a lock that two cores contend for fenced.
+/// After so many unlocks of one thread that have found no sleeper, PASSED is taken back; until then they fence. A small number:
+/// with 4096, nearly all unlocks of a lock for which two cores contend fenced.
 const QUIET: u32 = 16;
 
 /// Read by each unlock, so alone in its line.
 static ALL: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
-static COUNTS: CachePadded<[AtomicU32; BEDS]> = CachePadded::new([const { AtomicU32::new(0) }; BEDS]);
+static COUNTS: CachePadded<[AtomicU32; BUCKETS]> = CachePadded::new([const { AtomicU32::new(0) }; BUCKETS]);
 
 thread_local! {
-    /// How many unlocks of this thread have found no sleeper while PASSED stood. Of the thread, as a count of all would be a
-    /// line that all write.
+    /// How many unlocks of this thread have found no sleeper while PASSED stood. A count of each thread, as a count of all
+    /// threads would be a cache line that all write.
     static QUIET_UNLOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The beds of this process.
+/// The buckets of this process.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct OfProcess;
 
-/// Which queue of parking_lot's is the lock's. Its key is the address of a count, which no other user has; the address of the
-/// lock may be that of a mutex of the program's by the time of the wake.
+/// Returns the key of the parking_lot queue for the lock: the address of a count, which no other user has. By the time of the
+/// wake the address of the lock itself may be that of a mutex of the program's.
 fn queue(lock: usize) -> usize {
-    std::ptr::from_ref(OfProcess.bed(lock)).addr()
+    std::ptr::from_ref(OfProcess.bucket(lock)).addr()
 }
 
-impl Beds for OfProcess {
+impl Buckets for OfProcess {
     #[inline(always)]
     fn all(&self) -> &AtomicU32 {
         &ALL
     }
 
-    fn bed(&self, lock: usize) -> &AtomicU32 {
+    fn bucket(&self, lock: usize) -> &AtomicU32 {
         // Fibonacci's hash: the high bits of the product depend on all bits of the address.
-        const BITS: u32 = BEDS.trailing_zeros();
+        const BITS: u32 = BUCKETS.trailing_zeros();
         let hash = (lock as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - BITS);
         &COUNTS[hash as usize]
     }
@@ -114,7 +114,7 @@ mod tests {
     /// Locks with counts of their own, so that what a test sees of sleepers are its own.
     struct Fight {
         all: AtomicU32,
-        counts: [AtomicU32; BEDS],
+        counts: [AtomicU32; BUCKETS],
         refuses: bool,
         fighters: AtomicU32,
         locks: Vec<StoreLock>,
@@ -127,11 +127,11 @@ mod tests {
     // SAFETY: as for `Sync`.
     unsafe impl Send for Fight {}
 
-    impl Beds for Fight {
+    impl Buckets for Fight {
         fn all(&self) -> &AtomicU32 {
             &self.all
         }
-        fn bed(&self, lock: usize) -> &AtomicU32 {
+        fn bucket(&self, lock: usize) -> &AtomicU32 {
             &self.counts[(queue(lock) - queue(0)) / size_of::<AtomicU32>()]
         }
         fn light_barrier(&self) {
@@ -158,7 +158,7 @@ mod tests {
         fn new(locks: usize, refuses: bool) -> Arc<Self> {
             Arc::new(Fight {
                 all: AtomicU32::new(0),
-                counts: [const { AtomicU32::new(0) }; BEDS],
+                counts: [const { AtomicU32::new(0) }; BUCKETS],
                 refuses,
                 fighters: AtomicU32::new(0),
                 locks: (0..locks).map(|_| StoreLock::new()).collect(),
@@ -225,7 +225,7 @@ mod tests {
         assert!(unlocks.count() < 100 * QUIET as usize);
     }
 
-    /// As `threads_that_sleep_for_a_lock_get_it`, where the kernel refuses the barrier.
+    /// Does the same as `threads_that_sleep_for_a_lock_get_it`, where the kernel refuses the barrier.
     #[test]
     fn a_refused_barrier_is_replaced() {
         let fight = Fight::new(1, true);
@@ -233,11 +233,11 @@ mod tests {
         assert_ne!(fight.all.load(Relaxed), 0, "the unlocks no longer fence");
     }
 
-    /// More locks than beds, and a sleeper for each. Fails after a minute where a thread is woken for another one's lock in
+    /// More locks than buckets, and a sleeper for each. Fails after a minute where a thread is woken for another one's lock in
     /// its place.
     #[test]
     fn locks_that_share_a_bed_have_their_own_sleepers() {
-        const LOCKS: usize = 2 * BEDS + 1;
+        const LOCKS: usize = 2 * BUCKETS + 1;
         let fight = Fight::new(LOCKS, false);
         fight.locks.iter().for_each(|lock| lock.lock(&*fight));
         fight.on_threads(LOCKS + 1, |fight, nth| match fight.locks.get(nth) {

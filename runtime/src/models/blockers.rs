@@ -1,5 +1,5 @@
-//! A goroutine that is about to block while others wait for its P goes on on an M without a P: each call is made, whatever the
-//! other Ms do meanwhile, and at the limit of threads, too.
+//! A goroutine that is about to block while others wait for its P continues on an M without a P: each call is made, whatever
+//! the other Ms do meanwhile, and at the limit of threads, too.
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A goroutine blocks while another goroutine stands in the queue of the same P; where there may be a second thread, it blocks
+/// A goroutine blocks while another goroutine stands in the queue of the same P; if a second thread is allowed, the call lasts
 /// until that goroutine has run. Fails by deadlock when the call is left to an M that does not come.
 fn blocks_beside_another(max_threads: usize) {
     let runtime = runtime(1, max_threads);
@@ -39,7 +39,7 @@ fn a_call_at_the_limit_of_threads_is_made() {
     Model::new().check("call_at_the_limit", || blocks_beside_another(1));
 }
 
-/// The thread for the caller is refused. Then the caller stands in the global queue, and its call blocks the only M. So the
+/// The thread for the blocker is refused. Then the blocker stands in the global queue, and its call blocks the only M. So the
 /// call does not wait for another goroutine here.
 #[test]
 fn a_call_for_which_the_thread_is_refused_is_made() {
@@ -57,16 +57,17 @@ fn a_call_for_which_the_thread_is_refused_is_made() {
 }
 
 /// Two goroutines block, one until the other's call is made; one M was sent for both. Fails by deadlock when that M takes the
-/// first caller and sends no other M, or when it still counts as on its way after it has looked.
+/// first blocker and sends no other M, or when it still counts as on its way after it has looked.
 #[test]
-fn the_m_that_takes_a_caller_sends_one_for_the_next() {
+fn the_m_that_takes_a_blocker_sends_one_for_the_next() {
     Model::new().preemptions(2).check("two_calls", || two_calls(4));
 }
 
-/// The same, where there is a thread for one call only. That M sends the other caller back to the global queue. Before that the
-/// M with the P may have gone idle, and into the poller. Fails by deadlock when no M looks at the global queue then.
+/// As `the_m_that_takes_a_blocker_sends_one_for_the_next`, with a thread for one call only. The M that makes that call sends
+/// the other blocker back to the global queue. By then the M with the P may have gone idle, and into the poller. Fails by
+/// deadlock when no M looks at the global queue then.
 #[test]
-fn the_m_that_takes_a_caller_looks_for_a_p_for_the_next() {
+fn the_m_that_takes_a_blocker_looks_for_a_p_for_the_next() {
     Model::new().preemptions(2).check("two_calls_at_the_limit", || two_calls(2));
 }
 
@@ -75,7 +76,7 @@ fn two_calls(max_threads: usize) {
     let made = Flag::default();
     let spawner = runtime.go(move || {
         let raised = made.clone();
-        // Stands behind the next one, which so has others beside it, too.
+        // Queued behind the next one, so that the next one has others beside it, too.
         drop(crate::go(|| ()));
         drop(crate::go(move || crate::blocking(|| raised.raise())));
         loom::explore();
@@ -86,8 +87,8 @@ fn two_calls(max_threads: usize) {
 }
 
 /// An M that looks for work leaves a goroutine in another P's ring to the owner of that P, idles its own P, and is sent for a
-/// caller just then. The owner's next goroutine keeps its thread until the goroutine in the ring has run, and so does the call.
-/// Fails by deadlock when no M comes for the goroutine in the ring: the M that is sent has seen it, and can't come.
+/// blocker just then. The owner's next goroutine keeps its thread until the goroutine in the ring has run, and so does the
+/// call. Fails by deadlock when no M comes for the goroutine in the ring: the M that is sent has seen it, and can't come.
 #[test]
 fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     Model::new().with_refusals(1).preemptions(1).check("sent_beside_work", || {
@@ -121,11 +122,11 @@ fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     });
 }
 
-/// A thread is being started for a caller, and waits in a function of the user's until the call is made. Fails by deadlock when
-/// the M with the P, which goes to sleep on its note, leaves the caller to that thread.
+/// A thread is being started for a blocker, and waits in a function of the user's until the call is made. Fails by deadlock
+/// when the M with the P, which goes to sleep on its note, leaves the blocker to that thread.
 #[test]
-fn an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started() {
-    Model::new().preemptions(1).check("slow_start_for_a_caller", || {
+fn an_m_that_stands_by_takes_the_blocker_of_one_that_is_being_started() {
+    Model::new().preemptions(1).check("slow_start_for_a_blocker", || {
         let made = Flag::default();
         let runtime = runtime_whose_third_thread_waits(1, &made);
         let handle = Handle::of(&runtime);
@@ -142,10 +143,10 @@ fn an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started() {
     });
 }
 
-/// A thread is being started for a caller, which an M that came back has taken; that M sleeps on its note when the next
-/// goroutine blocks. Fails by deadlock when the next caller is left to the thread, which waits for that caller's call.
+/// A thread is being started for a blocker, which an M that came back has taken; that M sleeps on its note when the next
+/// goroutine blocks. Fails by deadlock when the next blocker is left to the thread, which waits for that blocker's call.
 #[test]
-fn a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
+fn a_blocker_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
     Model::new().preemptions(1).check("slow_start_beside_a_sleeper", || {
         let made = Flag::default();
         let runtime = runtime_whose_third_thread_waits(1, &made);
@@ -177,11 +178,11 @@ fn a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
     });
 }
 
-/// A goroutine becomes a caller as its runtime ends and leaves its goroutines. Fails by deadlock when its joiner is not told,
+/// A goroutine becomes a blocker as its runtime ends and leaves its goroutines. Fails by deadlock when its joiner is not told,
 /// and by an assertion when the M that is on its way stays.
 #[test]
-fn a_caller_is_left_at_the_end() {
-    Model::new().preemptions(2).check("caller_at_the_end", || {
+fn a_blocker_is_left_at_the_end() {
+    Model::new().preemptions(2).check("blocker_at_the_end", || {
         let runtime = runtime(1, 3);
         let begins = Flag::default();
         let blocks = runtime.go({
@@ -204,24 +205,24 @@ fn a_caller_is_left_at_the_end() {
 #[test]
 fn mutants() {
     const BESIDE: &str = "a_call_is_made_beside_the_goroutine_for_which_it_waits";
-    const TWO: &str = "the_m_that_takes_a_caller_sends_one_for_the_next";
+    const TWO: &str = "the_m_that_takes_a_blocker_sends_one_for_the_next";
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::CallerWakesNobody, BESIDE),
+            (Mutant::BlockerWakesNobody, BESIDE),
             (
-                Mutant::CallerAwaitsTheStart,
-                "a_caller_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps",
+                Mutant::BlockerAwaitsTheStart,
+                "a_blocker_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps",
             ),
             (
-                Mutant::SleeperLeavesTheCallers,
-                "an_m_that_stands_by_takes_the_caller_of_one_that_is_being_started",
+                Mutant::SleeperLeavesTheBlockers,
+                "an_m_that_stands_by_takes_the_blocker_of_one_that_is_being_started",
             ),
-            (Mutant::CallerQueuedAtTheLimit, "a_call_at_the_limit_of_threads_is_made"),
-            (Mutant::CallersStay, "a_call_for_which_the_thread_is_refused_is_made"),
-            (Mutant::CallerLeavesTheRest, TWO),
-            (Mutant::CallerCountedOnLate, TWO),
-            (Mutant::CallersGoBackUnseen, "the_m_that_takes_a_caller_looks_for_a_p_for_the_next"),
+            (Mutant::BlockerQueuedAtTheLimit, "a_call_at_the_limit_of_threads_is_made"),
+            (Mutant::BlockersStay, "a_call_for_which_the_thread_is_refused_is_made"),
+            (Mutant::BlockerLeavesTheRest, TWO),
+            (Mutant::BlockerCountedOnLate, TWO),
+            (Mutant::BlockersGoBackUnseen, "the_m_that_takes_a_blocker_looks_for_a_p_for_the_next"),
             (Mutant::SentLeavesTheWork, "an_m_that_is_sent_leaves_no_work_beside_an_idle_p"),
         ],
     );
