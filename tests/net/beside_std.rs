@@ -1,4 +1,4 @@
-//! std's sockets beside ours: one table, compared with both, and with std's own documentation.
+//! std's sockets and the library's: one table is compared with both, and with std's own documentation.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -265,7 +265,7 @@ both! {
     }
 }
 
-/// The stable items of std that we lack, each with the reason.
+/// The stable items of std that the library lacks, each with the reason.
 const NOT_WITH_US: &[(&str, &str)] = &[
     ("TcpStream::set_nonblocking", "the library's own; here and below"),
     ("TcpListener::set_nonblocking", ""),
@@ -283,7 +283,7 @@ const NOT_WITH_US: &[(&str, &str)] = &[
     ("UnixDatagram: UnixSocketExt", "as above"),
 ];
 
-/// The pages of std's documentation that have the sockets.
+/// The pages of std's documentation that describe the sockets.
 const PAGES: [(&str, &str); 6] = [
     ("TcpStream", "net"),
     ("TcpListener", "net"),
@@ -293,20 +293,20 @@ const PAGES: [(&str, &str); 6] = [
     ("UnixDatagram", "os/unix/net"),
 ];
 
-/// The text without tags.
+/// Returns the text without its tags.
 fn plain(html: &str) -> String {
     let text: String =
         html.split('<').map(|part| part.split_once('>').map_or(part, |(_tag, text)| text)).collect();
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").replace("&#39;", "'")
 }
 
-/// The stable calls and traits of a page, in the words of the table.
+/// Returns the stable calls and traits of a page, in the words of the table.
 fn documented(of: &str, page: &str) -> Vec<String> {
     let traits_at = page.find("id=\"trait-implementations-list\"").expect("the traits");
     let auto_at = page.find("id=\"synthetic-implementations-list\"").expect("the auto traits");
     let blanket_at = page.find("id=\"blanket-implementations-list\"").expect("the rest");
     let mut found = Vec::new();
-    // Each is followed by what is to be said of it, and then by its text.
+    // The name of each item is followed by its remarks, and then by its text.
     let is_here = |after: &str| {
         let said = after.split_once("</summary>").map_or(after, |(said, _)| said);
         !said.contains("stab unstable") && !said.contains("Windows")
@@ -322,7 +322,7 @@ fn documented(of: &str, page: &str) -> Vec<String> {
         let header = plain(header.split("</h3>").next().unwrap()).replace("<'a>", "").replace("'a ", "");
         let (of_what, who) =
             header.strip_prefix("impl ").expect("an impl").split_once(" for ").expect("a trait");
-        // Of the compiler, which no program can name.
+        // These traits are the compiler's, and no program can name them.
         if is_here(part) && of_what != "Freeze" && of_what != "UnsafeUnpin" {
             found.push(format!("{who}: {of_what}"));
         }
@@ -344,15 +344,15 @@ fn what_std_has_is_there() {
     assert_eq!((of_std::TRAITS, of_std::ADDRESSES), (of_gmp::TRAITS, of_gmp::ADDRESSES));
 }
 
-/// Fails when std has a call, a trait or an address that is neither in the table nor in the list of missing items; and when std
-/// knows nothing of a row.
+/// Fails when std has a call, a trait or an address that is neither in the table nor in the list of missing items, or when std
+/// lacks the item of a row.
 #[test]
 fn the_table_is_whole() {
     let tell = |args: &[&str]| {
         let output = Command::new("rustc").args(args).output().ok()?;
         Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     };
-    // A later std may have more than the one that the library promises to be beside.
+    // A later std may have more items than the std with which the library promises to keep up.
     let (version, promised) = (tell(&["--version"]).unwrap_or_default(), env!("CARGO_PKG_RUST_VERSION"));
     let std = tell(&["--print", "sysroot"]).unwrap_or_default() + "/share/doc/rust/html/std";
     if !version.starts_with(&format!("rustc {promised}")) || !fs::exists(format!("{std}/net")).unwrap() {
@@ -371,7 +371,7 @@ fn the_table_is_whole() {
             found.insert(name.to_owned());
         }
     }
-    // Held against both by other rows.
+    // Other rows compare these with both.
     for name in ["TcpStream", "TcpListener", "UdpSocket", "Incoming", "ToSocketAddrs"] {
         assert!(found.remove(name), "{name}");
     }
@@ -379,11 +379,11 @@ fn the_table_is_whole() {
     let mut known: BTreeSet<_> =
         of_std::METHODS.iter().chain(of_std::ADDRESSES).map(|name| (*name).to_owned()).collect();
     for row in of_std::TRAITS.iter().filter(|row| !row.contains("Incoming")) {
-        // The page has what is iterated over elsewhere.
+        // The page has the type of an iterator's items in another place.
         known.insert(row.split("<Item").next().unwrap().to_owned());
     }
     known.extend(NOT_WITH_US.iter().map(|(name, _)| (*name).to_owned()));
-    // These are calls of a trait, whose page has them.
+    // These are calls of a trait, and are on that trait's page.
     known.retain(|name| !name.ends_with("quickack"));
     let missing: Vec<_> = found.difference(&known).collect();
     let unknown: Vec<_> = known.difference(&found).collect();

@@ -1,4 +1,4 @@
-//! `close` of a socket: it ends every wait, happens once, and its descriptor is free when it returns.
+//! `close` of a socket ends every wait and happens once, and the descriptor is free when `close` returns.
 
 use common::child;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 fn races(count: u32) -> u32 {
-    // In all crews.
+    // `count` is for all crews together.
     count * effort() / CREWS as u32 / if cfg!(debug_assertions) { 4 } else { 1 }
 }
 
@@ -35,9 +35,9 @@ fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Returns what a descriptor names, or `None` for a number that is free. A file through which the runtime watches a thread
-/// counts as none: each M opens one when its thread starts, at any moment and at the lowest free number, and closes it when the
-/// thread ends.
+/// Returns what a descriptor names, or `None` for a free number. A file through which the runtime watches a thread counts as
+/// none: each M opens one when its thread starts, at any moment and at the lowest free number, and closes it when the thread
+/// ends.
 fn named_by(entry: impl AsRef<Path>) -> Option<PathBuf> {
     let name = match fs::read_link(entry) {
         Ok(name) => name,
@@ -47,12 +47,12 @@ fn named_by(entry: impl AsRef<Path>) -> Option<PathBuf> {
     (!name.ends_with("syscall") && !name.ends_with("stat")).then_some(name)
 }
 
-/// Returns `true` if something else than the watch of an M has this number.
+/// Returns `true` if the number names something else than the file by which an M is watched.
 fn is_taken(fd: RawFd) -> bool {
     named_by(format!("/proc/self/fd/{fd}")).is_some()
 }
 
-/// Returns how many there are.
+/// Returns how many descriptors the process has open.
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| named_by(entry.unwrap().path())).count()
 }
@@ -72,9 +72,9 @@ fn waiting<'a>(
         .collect()
 }
 
-/// Fails by a hang when a waiter in the poller, in `poll(2)` or in line is not told of the close; or by another error. In a
-/// process of its own: until it calls exec, the child of another test has each descriptor, too, and keeps the listener's
-/// address.
+/// Fails by a hang when a waiter in the poller, in `poll(2)` or in the queue of the I/O lock is not told of the close; or by
+/// another error. Runs in a process of its own: until it calls exec, the child of another test has each descriptor, too, and
+/// keeps the listener's address.
 #[test]
 fn a_close_ends_every_wait() {
     if !child::is_child() {
@@ -93,10 +93,10 @@ fn a_close_ends_every_wait() {
         crew.run(move || near.close().unwrap());
         join_all(all).into_iter().for_each(closed);
         let mut taken = Vec::new();
-        // The end comes, or a reset, as what was sent to it was not read.
+        // The peer's stream ends, or is reset, as the bytes that the peer had sent were not read.
         let _reset = (&far).read_to_end(&mut taken);
 
-        // An address of its own: beside it another test may be given the port that was free.
+        // An address of its own: at 127.0.0.1 another test may be given the port while it is free.
         let listener = Arc::new(TcpListener::bind("127.0.0.2:0").unwrap());
         let addr = listener.local_addr().unwrap();
         let same = Arc::clone(&listener);
@@ -113,18 +113,18 @@ fn a_close_ends_every_wait() {
         let (last, ended) = looping.join();
         closed(last);
         assert!(ended);
-        // Its port is free.
+        // The listener's port is free.
         drop(TcpListener::bind(addr).unwrap());
     });
 }
 
-/// Fails by EBADF, an end of the stream, or a success.
+/// Fails by EBADF, by an end of the stream, or by a success.
 #[test]
 fn every_method_says_that_the_socket_was_closed() {
     everyone(|crew| {
         crew.run(|| {
             let (mut near, _far) = pair();
-            // A past deadline says less.
+            // The error of a close replaces that of a past deadline.
             near.set_deadline(Some(Instant::now())).unwrap();
             near.close().unwrap();
             closed(near.close());
@@ -232,7 +232,7 @@ fn of_several_closes_one_is_the_one() {
     });
 }
 
-/// A connection comes, or none, as the listener is closed. Fails by a hang.
+/// In every second round a connection comes when the listener is closed. Fails by a hang.
 #[test]
 fn a_close_meets_those_who_accept() {
     everyone(|crew| {
@@ -260,8 +260,8 @@ fn a_close_meets_those_who_accept() {
     });
 }
 
-/// Fails when right after the close the descriptor is open or its number taken; or when a descriptor is left. In a process of
-/// its own: other tests would take the numbers.
+/// Fails when right after the close the descriptor is open or its number taken, or when a descriptor stays open. Runs in a
+/// process of its own: other tests would take the numbers.
 #[test]
 fn the_descriptor_is_free_when_close_returns() {
     if !child::is_child() {
@@ -285,7 +285,7 @@ fn the_descriptor_is_free_when_close_returns() {
             closed(reader.join());
             let _may_have_been_through = writer.join();
             assert_eq!(near.as_raw_fd(), -1);
-            // The bells of plain threads are gone as well: only the peer's is there.
+            // The wake fds of plain threads are closed as well: only the peer's is open.
             let before = descriptors();
             drop(near);
             assert!(!counts || descriptors() == before);
@@ -293,7 +293,7 @@ fn the_descriptor_is_free_when_close_returns() {
         }
     };
     everyone(|crew| {
-        // By then the files that a runtime and std open once are open, and those that a young runtime reads are closed.
+        // After this, the files that a runtime and std open once are open, and those that a young runtime reads are closed.
         work(crew, false);
         let before = descriptors();
         work(crew, true);
@@ -301,7 +301,7 @@ fn the_descriptor_is_free_when_close_returns() {
         let (near, _far) = pair();
         let fd = near.as_raw_fd();
         near.close().unwrap();
-        // The lowest numbers that are free go to the next files; an M may be faster.
+        // The next files get the lowest free numbers; an M may take one first.
         let mut next = Vec::new();
         while next.iter().all(|file: &fs::File| file.as_raw_fd() < fd) {
             next.push(fs::File::open("/dev/null").unwrap());
@@ -310,7 +310,7 @@ fn the_descriptor_is_free_when_close_returns() {
     });
 }
 
-/// A connection that can't be made is given up. Fails when a descriptor stays.
+/// A connect that gets no answer gives up. Fails when a descriptor stays open.
 #[test]
 fn a_connect_that_times_out_leaves_no_descriptor() {
     if !child::is_child() {
@@ -335,7 +335,7 @@ fn a_connect_that_times_out_leaves_no_descriptor() {
     });
 }
 
-/// Fails by an end at the peer, or by an error of the clone.
+/// Fails when the peer sees an end, or the clone returns an error.
 #[test]
 fn a_clone_lives_on() {
     everyone(|crew| {
@@ -358,7 +358,7 @@ fn a_clone_lives_on() {
     });
 }
 
-/// Fails when a number is given away while a borrowed descriptor names it, or when the peer sees no end.
+/// Fails when the kernel gives a number to another file while a borrowed descriptor names it, or when the peer sees no end.
 #[test]
 fn a_descriptor_that_was_lent_out_stays_taken_and_is_dead() {
     everyone(|crew| {
@@ -389,8 +389,8 @@ fn fill_the_table() -> Vec<fs::File> {
     files
 }
 
-/// Opens files until there is no number for another one. A number may be free again right after that: an M whose thread starts
-/// so late opens a file and closes it at once, as the last quarter of the numbers is the program's.
+/// Opens files until there is no free number. A number may be free again right after that: an M whose thread starts so late
+/// opens a file and closes it at once, as the Ms keep none of the last quarter of the numbers.
 fn open_the_rest(files: &mut Vec<fs::File>) {
     loop {
         match fs::File::open("/dev/null") {
@@ -400,7 +400,8 @@ fn open_the_rest(files: &mut Vec<fs::File>) {
     }
 }
 
-/// Closes a socket whose number was lent out, at a full table. Fails when a file that is opened next gets the number.
+/// Asserts, at a full table of descriptors, that the number of a closed socket stays taken. Fails when the next file that is
+/// opened gets the number.
 #[track_caller]
 fn stays_taken(lent: RawFd, files: &mut Vec<fs::File>) {
     open_the_rest(files);
@@ -408,7 +409,7 @@ fn stays_taken(lent: RawFd, files: &mut Vec<fs::File>) {
     assert!(named.to_string_lossy().starts_with("socket:"), "the number went to {}", named.display());
 }
 
-/// Fails when the number is free: then the borrowed descriptor writes to a file that is opened next.
+/// Fails when the number is free: then the borrowed descriptor names the next file that is opened.
 #[test]
 fn a_lent_descriptor_stays_taken_at_a_full_table() {
     if !child::is_child() {
@@ -427,7 +428,7 @@ fn a_lent_descriptor_stays_taken_at_a_full_table() {
     });
 }
 
-/// The same, but even the first loan came too late. Fails as above, or when the peer never sees an end.
+/// The same, but even the first loan happens at a full table. Fails as above, or when the peer never sees an end.
 #[test]
 fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped() {
     const TEST: &str = "a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dropped";
@@ -441,7 +442,8 @@ fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dro
         let lent = near.as_fd().as_raw_fd();
         far.write_all(b"unread").unwrap();
         near.close().unwrap();
-        // At once, and not when the socket is dropped. It is a reset where a number became free after all.
+        // The peer sees the end at once, and not only when the socket is dropped. The end is a reset if a number was free after
+        // all.
         far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         match far.read(&mut [0; 4]) {
             Ok(read) => assert_eq!(read, 0),
@@ -456,7 +458,7 @@ fn a_descriptor_that_is_lent_at_a_full_table_stays_taken_until_the_socket_is_dro
     });
 }
 
-/// The same with a listener, which then takes no connections. Fails when one is made.
+/// The same with a listener, which then takes no connections. Fails when a client connects.
 #[test]
 fn a_listener_that_is_lent_at_a_full_table_ends_at_its_close() {
     if !child::is_child() {
@@ -469,14 +471,15 @@ fn a_listener_that_is_lent_at_a_full_table_ends_at_its_close() {
         let lent = listener.as_fd().as_raw_fd();
         listener.close().unwrap();
         stays_taken(lent, &mut files);
-        // Some numbers: one for the connection, and the others for an M that may start now.
+        // Frees some numbers: one for the connection, and the others for an M that may start now.
         files.truncate(files.len() - 10);
         assert_eq!(net::TcpStream::connect(addr).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         drop(files);
     });
 }
 
-/// A connection that has, or may have, other descriptors belongs to these as well. Fails when they see an end.
+/// A connection that has other descriptors, or may have them, continues when one of these is closed. Fails when another
+/// descriptor sees an end.
 #[test]
 fn a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table() {
     const TEST: &str = "a_connection_with_other_descriptors_goes_on_when_one_is_closed_at_a_full_table";
@@ -566,7 +569,7 @@ fn a_socket_that_outlived_runtimes_is_closed() {
         until(|| rt.dump().contains("IO wait, read"));
         drop(rt);
         drop(left);
-        // More runtimes than places for them: each takes that of one that is gone.
+        // More runtimes than slots for them: each takes the slot of a runtime that has ended.
         for _ in 0..10 {
             let next = runtime(procs);
             let same = Arc::clone(&near);

@@ -1,4 +1,5 @@
-//! Options that are set before a socket listens or connects: each is read back from the kernel, and refusals are told.
+//! Options that are set before a socket listens or connects: the tests read each option back from the kernel, and check the
+//! errors of refused ones.
 
 use common::crew::{Member, everyone, on_thread};
 use common::loopback::{Hole, listen, refusing};
@@ -45,13 +46,14 @@ fn device(socket: &impl AsFd) -> String {
     String::from_utf8(name).unwrap().trim_end_matches('\0').to_owned()
 }
 
-/// Idle, interval and count; `None` if it is off.
+/// Returns the idle time, the interval and the count; `None` if keepalive is off.
 fn keepalive(socket: &impl AsFd) -> Option<[i32; 3]> {
     let values = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
     (socket_option(socket, libc::SO_KEEPALIVE) != 0).then(|| values.map(|name| tcp_option(socket, name)))
 }
 
-/// The longest queue of a listener: the kernel has it in the field in which a connection has its acknowledged segments.
+/// Returns the greatest length of a listener's queue. The kernel has that length in the field in which a connection has its
+/// acknowledged segments.
 fn backlog(listener: &TcpListener) -> u32 {
     let info = raw_option(listener, libc::IPPROTO_TCP, libc::TCP_INFO);
     let at = std::mem::offset_of!(libc::tcp_info, tcpi_sacked);
@@ -62,7 +64,7 @@ fn longest() -> u32 {
     std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap()
 }
 
-/// Returns `true` if the descriptor is non-blocking and closed on exec, as every socket of the library.
+/// Returns `true` if the descriptor is non-blocking and closed on exec, as every socket of the library is.
 fn is_ours(socket: &impl AsFd) -> bool {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: no pointers.
@@ -102,7 +104,7 @@ fn what_a_listener_is_told_the_kernel_knows() {
     let longer = ListenConfig::new().backlog(u32::MAX).listen(LO).unwrap();
     assert_eq!(backlog(&longer), longest());
 
-    // Rounded up: the kernel refuses zero.
+    // The times are rounded up, as the kernel refuses zero.
     let idle = Duration::from_millis(1);
     let asking = ListenConfig::new().keepalive(idle, MINUTE + idle, 3).listen(LO).unwrap();
     assert_eq!(keepalive(&asking), Some([1, 61, 3]));
@@ -120,8 +122,8 @@ fn what_a_listener_has_its_connections_have() {
     });
 }
 
-/// Fails when a second listener is refused although both share, or is taken although one does not, or when a listener gets no
-/// connection.
+/// Fails when a second listener is refused although both share the port, or is accepted although one does not, or when a
+/// listener gets no connection.
 #[test]
 fn listeners_may_share_a_port_if_each_says_so() {
     let shared = ListenConfig::new().reuse_port(true);
@@ -131,7 +133,7 @@ fn listeners_may_share_a_port_if_each_says_so() {
     assert_eq!([&one, &two].map(|listener| socket_option(listener, libc::SO_REUSEPORT)), [1, 1]);
     let text = format!("binding to {addr}: Address already in use (os error 98)");
     refused(ListenConfig::new().listen(addr), ErrorKind::AddrInUse, &text, libc::EADDRINUSE);
-    // The kernel deals them out by their ports; with 64 of them, one of the listeners goes without once in 2^63 times.
+    // The kernel chooses the listener by the client's port. With 64 clients, one listener gets none once in 2^63 times.
     let clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
     let now = Instant::now() + MINUTE;
     for listener in [&one, &two] {
@@ -152,20 +154,21 @@ fn the_dual_stack_is_what_was_asked_for() {
         let listener = ListenConfig::new().only_v6(only).listen("[::]:0").unwrap();
         assert_eq!(option(&listener, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), i32::from(only));
         let port = listener.local_addr().unwrap().port();
-        // Another listener may have the port in IPv4, so it counts which comes here first.
+        // Another listener may have the port in IPv4, so the test checks which client comes to this one first.
         let by_v4 = std::net::TcpStream::connect(("127.0.0.1", port));
         assert!(only || by_v4.is_ok());
         let _by_v6 = std::net::TcpStream::connect(("::1", port)).unwrap();
         let first = listener.accept().unwrap().1.ip().to_string();
         assert_eq!(first, if only { "::1" } else { "::ffff:127.0.0.1" });
-        // Nothing to an address of IPv4.
+        // The option has no effect on an address of IPv4.
         ListenConfig::new().only_v6(only).listen(LO).unwrap();
         let udp = ListenConfig::new().only_v6(only).bind_udp("[::]:0").unwrap();
         assert_eq!(option(&udp, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), i32::from(only));
     }
 }
 
-/// Fails when an option is not set, when one that a datagram socket lacks is not refused, or when a datagram does not come.
+/// Fails when an option is not set, when an option that a datagram socket lacks is not refused, or when a datagram does not
+/// come.
 #[test]
 fn what_a_udp_socket_is_told_the_kernel_knows() {
     everyone(|crew| {
@@ -194,7 +197,7 @@ fn what_a_udp_socket_is_told_the_kernel_knows() {
     });
 }
 
-/// Fails by another outcome than that of the first address that can be bound, or of the last that can't.
+/// Fails when the outcome is not that of the first address that can be bound, or else of the last address.
 #[test]
 fn the_first_address_that_can_be_bound_is() {
     let (_taken, addr) = listen();
@@ -203,13 +206,13 @@ fn the_first_address_that_can_be_bound_is() {
     assert_eq!(listener.local_addr().unwrap().ip(), free.ip());
     let nobody = ListenConfig::new().listen(&[][..]).unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::InvalidInput);
-    // No address of this machine: TEST-NET-1.
+    // An address that is not this machine's, in TEST-NET-1.
     let text = "binding to 192.0.2.1:0: Cannot assign requested address (os error 99)";
     let far = [addr, "192.0.2.1:0".parse().unwrap()];
     refused(ListenConfig::new().listen(&far[..]), ErrorKind::AddrNotAvailable, text, libc::EADDRNOTAVAIL);
 }
 
-/// Fails when an option is not set on the stream that won, whether that was tried first or later.
+/// Fails when an option is not set on the stream that won, whether its address was tried first or later.
 #[test]
 fn what_a_dial_is_told_the_kernel_knows() {
     everyone(|crew| {
@@ -248,7 +251,7 @@ fn what_a_dial_is_told_the_kernel_knows() {
     });
 }
 
-/// Fails when the local address is another than the requested one, or when the wrong family is not told.
+/// Fails when the local address is not the requested one, or when the error does not name the wrong family.
 #[test]
 fn a_local_address_serves_its_family_alone() {
     everyone(|crew| {
@@ -271,7 +274,7 @@ fn a_local_address_serves_its_family_alone() {
     });
 }
 
-/// Fails by another kind or text, or by an error whose cause is lost.
+/// Fails by a wrong kind or text, or when the error has lost its cause.
 #[test]
 fn what_is_refused_is_told() {
     let (_listener, addr) = listen();
@@ -298,12 +301,12 @@ fn what_is_refused_is_told() {
     assert_eq!(nobody.raw_os_error(), Some(libc::ECONNREFUSED));
 }
 
-/// The port to which the socket is bound, of whatever kind it is; 0 if it is not.
+/// Returns the port to which a socket of any kind is bound; 0 if the socket is not bound.
 fn port(socket: BorrowedFd<'_>) -> u16 {
     UdpSocket::from(socket.try_clone_to_owned().unwrap()).local_addr().unwrap().port()
 }
 
-/// Sets a type of service for what the socket sends.
+/// Sets a type of service for the socket's packets.
 fn set_tos(socket: BorrowedFd<'_>, tos: i32) -> io::Result<()> {
     let (value, len) = ((&raw const tos).cast(), size_of_val(&tos) as libc::socklen_t);
     // SAFETY: the value is as long as told, and lives through the call.
@@ -313,7 +316,7 @@ fn set_tos(socket: BorrowedFd<'_>, tos: i32) -> io::Result<()> {
     }
 }
 
-/// Fails when a socket has an address already, has another address than the requested one, or has lost an option.
+/// Fails when a socket already has an address, later has another address than the requested one, or has lost an option.
 #[test]
 fn a_control_function_sees_each_socket_before_it_has_an_address() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -367,7 +370,7 @@ fn a_control_function_refuses_an_address() {
     refused(config.bind_udp(none), ErrorKind::PermissionDenied, &text, libc::EPERM);
 }
 
-/// Fails by a hang when a park in the function holds something that the library needs; when an attempt stays open after a
+/// Fails by a hang when the function parks while it holds something that the library needs; when an attempt stays open after a
 /// panic; or when a panic is lost.
 #[test]
 fn a_control_function_may_park_and_panic() {
@@ -398,8 +401,8 @@ fn a_control_function_may_park_and_panic() {
     });
 }
 
-/// Fails by the end of the time, or by another call of the function, when a refusal of this kind is taken for a refusal of a
-/// bind, whose port an attempt that is under way may have.
+/// A refusal of this kind looks like that of a bind whose port another attempt has, after which the dial would try again. Fails
+/// by the end of the time, or by another call of the function.
 #[test]
 fn an_address_that_a_control_function_says_is_in_use_is_refused() {
     everyone(|crew| {
@@ -421,7 +424,7 @@ fn an_address_that_a_control_function_says_is_in_use_is_refused() {
 }
 
 /// The function takes long to refuse an address, and meanwhile the first attempt is connected. Fails by another call of the
-/// function, or by the end of the time, when nobody looks at that attempt.
+/// function, or by the end of the time, when the dial does not look at that attempt.
 #[test]
 fn an_attempt_that_a_control_function_holds_up_wins() {
     type Run<'a> = &'a dyn Fn(DialConfig, [SocketAddr; 4]) -> Member<'static, io::Result<TcpStream>>;
@@ -456,8 +459,8 @@ fn an_attempt_that_a_control_function_holds_up_wins() {
     watched(1, || dials(&|config, addrs| on_thread(move || runtime(1).run(|| config.connect(&addrs[..])))));
 }
 
-/// Fails when a stream is its own peer: the kernel makes such a connection if no listener is there and the caller's own port is
-/// the requested one, as can happen to clients of ports in the range from which the kernel takes those of callers.
+/// Fails when a stream is its own peer. The kernel makes such a connection if there is no listener, and the caller's own port
+/// is the requested one. That can happen to clients of a port in the range from which the kernel takes the callers' ports.
 #[test]
 fn a_connection_to_itself_is_refused() {
     let free = std::net::TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
@@ -465,14 +468,14 @@ fn a_connection_to_itself_is_refused() {
     assert_eq!(itself.raw_os_error(), Some(libc::ECONNREFUSED));
 }
 
-/// Gives up the calling thread's right to bind ports below 1024, if the thread has it.
+/// Takes from the calling thread the right to bind ports below 1024, if the thread has it.
 fn without_privileges() {
     #[repr(C)]
     struct Header {
         version: u32,
         pid: i32,
     }
-    // Effective, permitted, inheritable; the low and the high half.
+    // The sets are effective, permitted and inheritable, first their low halves, then their high halves.
     let (header, none) = (Header { version: 0x2008_0522, pid: 0 }, [0_u32; 6]);
     // SAFETY: both have the layout of version 3, and live through the call, which is about this thread alone.
     let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) };
@@ -500,7 +503,7 @@ fn a_port_without_permission_is_told() {
     .unwrap();
 }
 
-/// Fails when a dial goes on, by another error, or when an attempt is left.
+/// Fails when a dial continues, by another error, or when an attempt is left.
 #[test]
 fn a_dial_ends_with_its_time_and_with_its_context() {
     everyone(|crew| {
@@ -539,7 +542,7 @@ fn a_dial_ends_with_its_time_and_with_its_context() {
             canceled(&dial.join());
             assert_eq!((one.asking(), other.asking()), (0, 0));
         }
-        // Also where no wait would be needed.
+        // The error comes also where the call would not have to wait.
         cancel.cancel();
         canceled(&crew.run(move || config.connect(good).unwrap_err()));
     });

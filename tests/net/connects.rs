@@ -1,4 +1,4 @@
-//! A storm of connects: none is lost between the kernel's queue and the goroutine that serves it.
+//! A storm of connects loses no connection between the kernel's queue and the goroutine that serves it.
 
 use common::descriptors::allow_descriptors;
 use common::loopback::{Hole, listen};
@@ -14,16 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// The number of connects, some times as many as there are at once: no queue is fuller than at first.
+/// The number of connects is several times the number of clients that connect at once. The queue is fullest at the start.
 const CONNECTS: usize = 5_000;
 const AT_ONCE: usize = 1_000;
-/// An address has 28,000 ports for its clients, and each port rests for a minute after its connection.
+/// An address has 28,000 ports for its clients, and a port can't be used again for a minute after its connection.
 const SOURCES: usize = 32;
 
-/// Returns how many connections the kernel has dropped at this listener, because its queue was full, too. `ListenOverflows`
-/// counts these for all listeners of the machine together, and other tests and programs move it.
+/// Returns how many connections the kernel has dropped at this listener, also those for which its queue had no room.
+/// `ListenOverflows` counts the latter for all listeners of the machine together, and other tests and programs change that
+/// count.
 fn dropped(listener: &TcpListener) -> u32 {
-    /// The index of the drops in `SO_MEMINFO`, and its length; libc has no names for them.
+    /// The index of the drops in `SO_MEMINFO`, and the length of `SO_MEMINFO`; libc has no names for them.
     const DROPS: usize = 8;
     const LENGTH: usize = 9;
     let mut info = [0_u32; LENGTH];
@@ -37,13 +38,14 @@ fn dropped(listener: &TcpListener) -> u32 {
     info[DROPS]
 }
 
-/// How many connections may wait in a queue, at most.
+/// Returns how many connections may wait in a queue, at most.
 fn longest_queue() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/somaxconn").expect("/proc is mounted");
     text.trim().parse().expect("a number")
 }
 
-/// Fails if the kernel does not count a connection for which the queue has no room: then the storm proves nothing.
+/// Checks the counter that the storm relies on. Fails if the kernel does not count a connection for which the queue has no
+/// room.
 #[test]
 fn a_connection_that_finds_the_queue_full_is_counted_at_its_listener() {
     let hole = Hole::new();
@@ -56,8 +58,8 @@ fn a_connection_that_finds_the_queue_full_is_counted_at_its_listener() {
     assert_eq!(dropped(&listener), 0);
 }
 
-/// Fails by a count if one of the first thousand, which are not accepted yet, finds no room in the queue, or if later ones come
-/// faster than they are accepted. Fails by a wrong answer or a hang if an accepted one is not served.
+/// Fails by a count if one of the first thousand connections, which are not accepted yet, finds no room in the queue, or if
+/// later ones come faster than they are accepted. Fails by a wrong answer or a hang if an accepted connection is not served.
 #[test]
 fn a_storm_of_connects_loses_none() {
     allow_descriptors(2 * AT_ONCE as u64 + 1_000);
@@ -67,7 +69,7 @@ fn a_storm_of_connects_loses_none() {
     }
 }
 
-/// Runs so many clients, each of which connects, has its number echoed, and disconnects, again and again.
+/// Runs `at_once` clients, each of which connects, has its number echoed, and disconnects, again and again.
 fn storm(at_once: usize) {
     let connects = CONNECTS * effort() as usize;
     let (listener, addr) = listen();
@@ -88,7 +90,7 @@ fn storm(at_once: usize) {
         })
     };
     let clients: Vec<_> = (0..at_once).map(client).collect();
-    // All of the first ones are in the queue at the same time, or the kernel has dropped one.
+    // Either all first connections are in the queue at the same time, or the kernel has dropped one.
     until(|| connected.load(SeqCst) == at_once || dropped(&listener) > 0);
     assert_eq!(dropped(&listener), 0, "beside {} in the queue", connected.load(SeqCst));
     let accepting = go({

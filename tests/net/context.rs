@@ -1,4 +1,4 @@
-//! Sockets under a context: an operation that waits returns the context's error, and nothing is lost to the next operation.
+//! Sockets under a context: an operation that waits returns the context's error, and the next operation loses nothing.
 
 use crate::unix::abstract_name;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
@@ -14,7 +14,8 @@ fn error_in(refused: &io::Error) -> Option<&ContextError> {
     refused.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// Asserts that an operation ends when the context is cancelled: before its first wait, in the poller, or in line.
+/// Asserts that each operation ends when the context is cancelled: before its first wait, in the poller, or in the queue of the
+/// I/O lock.
 fn is_cancelled<'a>(
     crew: &Crew<'a>,
     (context, cancel): (Context, Cancel),
@@ -34,7 +35,7 @@ fn is_cancelled<'a>(
     }
 }
 
-/// Fails by a count without end when the iterator gives the same error again and again.
+/// Fails by an endless loop when the iterator returns the same error again and again.
 #[test]
 fn incoming_ends_with_the_context_and_not_with_a_deadline() {
     everyone(|crew| {
@@ -67,7 +68,7 @@ fn incoming_ends_with_the_context_and_not_with_a_deadline() {
             listener.incoming().take(3).count()
         });
         assert_eq!(late, 3);
-        // A context of one step is no end either.
+        // A context that covers one step only does not end the iterator, either.
         crew.run(|| {
             let (listener, address) = listen();
             let mut incoming = listener.incoming();
@@ -85,7 +86,8 @@ fn incoming_ends_with_the_context_and_not_with_a_deadline() {
     });
 }
 
-/// Fails when the iterator goes on as long as connections wait, as a server's under load, or loses one that waits.
+/// Fails when the iterator continues as long as connections wait, as a server's does under load, or when it loses a connection
+/// that waits.
 #[test]
 fn incoming_ends_with_the_context_while_connections_wait() {
     everyone(|crew| {
@@ -107,7 +109,7 @@ fn incoming_ends_with_the_context_while_connections_wait() {
     });
 }
 
-/// Fails by a hang, when an operation is unwound, or when data is lost with a cancelled read.
+/// Fails by a hang, when an operation is unwound, or when a cancelled read loses data.
 #[test]
 fn a_cancel_ends_every_wait_by_an_error() {
     everyone(|crew| {
@@ -134,7 +136,7 @@ fn a_cancel_ends_every_wait_by_an_error() {
     });
 }
 
-/// Fails by another kind than that of every deadline.
+/// Fails when the error has another kind than that of every deadline.
 #[test]
 fn a_context_whose_deadline_passes_gives_timed_out() {
     everyone(|crew| {

@@ -1,5 +1,5 @@
-//! Deadlines and timeouts of sockets: for goroutines and plain threads alike, in every operation, and no operation that gives
-//! up loses a byte.
+//! Deadlines and timeouts of sockets hold for goroutines and plain threads, in every operation, and an operation that gives up
+//! loses no byte.
 
 use common::crew::{CREWS, each, everyone, join_all};
 use common::loopback::{listen, pair};
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(3);
-/// Longer than any test, so it ends none.
+/// Longer than any test, so that this limit ends no wait.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How long each crew may race.
 const RACE: Duration = Duration::from_secs(1);
 
 fn races(count: u32) -> u32 {
-    // In all crews.
+    // `count` is for all crews together.
     count * effort() / CREWS as u32 / if cfg!(debug_assertions) { 4 } else { 1 }
 }
 
@@ -33,7 +33,8 @@ fn timed_out<T: Debug>(result: io::Result<T>) {
     assert!(refused.to_string().contains("deadline"), "{refused}");
 }
 
-/// Asserts that the operation ends by `TimedOut`, not before about its time, which began a little before this.
+/// Asserts that the operation ends by `TimedOut`, and not long before its time is over. The time began a little before this
+/// call.
 #[track_caller]
 fn lasts<T: Debug>(operation: impl FnOnce() -> io::Result<T>) {
     let start = Instant::now();
@@ -45,7 +46,7 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + SHORT)
 }
 
-/// Writes until nothing more fits.
+/// Writes until nothing more fits, and returns the number of bytes.
 fn fill(stream: &TcpStream) -> usize {
     let (mut stream, mut total) = (stream, 0);
     stream.set_write_deadline(soon()).unwrap();
@@ -61,7 +62,7 @@ fn fill(stream: &TcpStream) -> usize {
     }
 }
 
-/// Fails by a hang, an end that comes early, or another error.
+/// Fails by a hang, when a call ends too early, or by another error.
 #[test]
 fn every_operation_ends_at_its_deadline() {
     everyone(|crew| {
@@ -79,7 +80,7 @@ fn every_operation_ends_at_its_deadline() {
             lasts(|| near.peek(&mut [0; 8]));
             fill(&near);
             near.set_write_deadline(soon()).unwrap();
-            // Room comes as long as the kernel moves what was written.
+            // There is new room as long as the kernel moves the written bytes.
             lasts(|| -> io::Result<()> {
                 loop {
                     assert!(near.write(&[0; 8])? > 0);
@@ -102,7 +103,7 @@ fn every_operation_ends_at_its_deadline() {
     });
 }
 
-/// A listener whose queue is full, so that nobody connects to it.
+/// Returns a listener whose queue is full, so that no client can connect to it.
 fn deaf() -> (net::TcpListener, Vec<net::TcpStream>) {
     let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: no pointers.
@@ -113,7 +114,7 @@ fn deaf() -> (net::TcpListener, Vec<net::TcpStream>) {
     (listener, full)
 }
 
-/// Fails by a hang, or when a connection that was given up is a success.
+/// Fails by a hang, or when a connection that was given up counts as a success.
 #[test]
 fn connect_timeout_gives_up() {
     let (listener, _full) = deaf();
@@ -136,7 +137,7 @@ fn connect_timeout_gives_up() {
     });
 }
 
-/// Fails when a read gives data in spite of the deadline, or the data is lost afterwards.
+/// Fails when a read returns data in spite of the deadline, or when the data is lost afterwards.
 #[test]
 fn a_past_deadline_wins_over_what_is_ready() {
     everyone(|crew| {
@@ -151,7 +152,7 @@ fn a_past_deadline_wins_over_what_is_ready() {
                     timed_out(near.peek(&mut [0; 8]));
                     timed_out(near.write(b"room"));
                 }
-                // A read into no room asks for nothing.
+                // A read into an empty buffer needs no data, and so does not time out.
                 assert_eq!(near.read(&mut []).unwrap(), 0);
                 near.set_deadline(None).unwrap();
                 assert_eq!(near.read(&mut [0; 8]).unwrap(), 5);
@@ -166,7 +167,8 @@ fn a_past_deadline_wins_over_what_is_ready() {
     });
 }
 
-/// Fails when the later of the two holds, when a timeout does not begin anew, or when one that std refuses is taken.
+/// Fails when the later of the two limits holds, when a timeout does not begin anew, or when a timeout that std refuses is
+/// accepted.
 #[test]
 fn the_earlier_of_deadline_and_timeout_counts() {
     everyone(|crew| {
@@ -180,7 +182,7 @@ fn the_earlier_of_deadline_and_timeout_counts() {
                 lasts(|| near.read(&mut [0; 8]));
             }
             near.set_read_deadline(None).unwrap();
-            // Not the sum of what was waited for.
+            // The timeout holds for each read, and not for the sum of the waits.
             for _ in 0..4 {
                 lasts(|| near.read(&mut [0; 8]));
                 far.write_all(b"x").unwrap();
@@ -206,7 +208,8 @@ fn the_earlier_of_deadline_and_timeout_counts() {
     });
 }
 
-/// Fails by a hang when a waiter in the slot, in `poll(2)` or in line is not told of the deadline.
+/// Fails by a hang when a waiter in the pollDesc's slot, in `poll(2)` or in the queue of the I/O lock is not told of the
+/// deadline.
 #[test]
 fn a_deadline_that_is_set_reaches_all_who_wait() {
     everyone(|crew| {
@@ -220,7 +223,7 @@ fn a_deadline_that_is_set_reaches_all_who_wait() {
             second.until_it_waits();
             let third = crew.go(read(Arc::clone(&near)));
             third.until_it_waits();
-            // First one that says nothing to them.
+            // First a deadline that ends no wait.
             near.set_read_deadline(Some(Instant::now() + LONG)).unwrap();
             near.set_write_deadline(Some(Instant::now())).unwrap();
             near.set_deadline(Some(Instant::now())).unwrap();
@@ -244,7 +247,7 @@ fn a_deadline_that_is_moved_on_no_longer_ends_a_wait() {
             let read = |near: Arc<TcpStream>| move || (&*near).read(&mut [0; 4]);
             let [first, second] = [(); 2].map(|()| crew.go(read(Arc::clone(&near))));
             near.set_read_deadline(later.map(|later| Instant::now() + later)).unwrap();
-            // The member may have been late, and given up already; it may not from here on.
+            // The member may have been late, and may have given up already; from here on it may not.
             let in_time = Instant::now() < ends;
             until(|| Instant::now() > ends + SHORT);
             (&far).write_all(b"12345678").unwrap();
@@ -255,7 +258,8 @@ fn a_deadline_that_is_moved_on_no_longer_ends_a_wait() {
     });
 }
 
-/// Fails when an operation in line waits for the end of those before it instead of its own, or takes data that is theirs.
+/// Fails when an operation in the queue of the I/O lock ends with the operations before it instead of at its own deadline, or
+/// takes data that is theirs.
 #[test]
 fn who_stands_in_line_gives_up_in_its_own_time() {
     everyone(|crew| {
@@ -280,8 +284,8 @@ fn who_stands_in_line_gives_up_in_its_own_time() {
     });
 }
 
-/// The data comes at about the time at which the read gives up. Fails by a hang when the event is lost with that read, or a
-/// short read is taken for the end of the data that came with the event.
+/// The data comes at about the time at which the read gives up. Fails by a hang when the event is lost with that read, or when
+/// a short read counts as the end of the data that came with the event.
 #[test]
 fn no_byte_is_lost_to_a_read_that_gives_up() {
     everyone(|crew| {
@@ -324,7 +328,7 @@ fn no_byte_is_lost_to_a_read_that_gives_up() {
     });
 }
 
-/// A write that gives up has written what it says. Fails by a hang, or when a byte is lost or doubled.
+/// A write that gives up returns the number of bytes that it has written. Fails by a hang, or when a byte is lost or doubled.
 #[test]
 fn a_write_that_gives_up_has_written_what_it_says() {
     everyone(|crew| {
@@ -346,8 +350,8 @@ fn a_write_that_gives_up_has_written_what_it_says() {
     });
 }
 
-/// A member sets the deadline to now and away again while others read. Fails by a hang when a reader sleeps through the last
-/// change, or through the data; or when a byte is lost.
+/// A member sets the deadline to now, and takes it away again, while others read. Fails by a hang when a reader sleeps through
+/// the last change, or through the data; or when a byte is lost.
 #[test]
 fn setters_and_readers_race() {
     everyone(|crew| {

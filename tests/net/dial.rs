@@ -1,4 +1,4 @@
-//! Connecting to several addresses: which is tried when, which wins, and what is left of the others.
+//! Connecting to several addresses: when each is tried, which wins, and that the attempts at the others leave nothing.
 
 use common::child;
 use common::crew::{CREWS, everyone, on_thread};
@@ -18,15 +18,15 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// The time that a shared machine may add, in the best of several tries.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Connects, and returns the peer, and how long that took.
+/// Connects, and returns the peer's address, and how long the connect took.
 fn timed(addrs: &[SocketAddr]) -> (io::Result<SocketAddr>, Duration) {
     let begin = Instant::now();
     let result = TcpStream::connect(addrs).map(|stream| stream.peer_addr().unwrap());
     (result, begin.elapsed())
 }
 
-/// Asserts that each crew connects to `addrs`, and reaches `winner` after `wanted`; `holes` are asked no more. Prints the best
-/// time.
+/// Asserts that each crew connects to `addrs`, and reaches `winner` after `wanted`, and that no attempt at `holes` is left.
+/// Prints the best time.
 #[track_caller]
 fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&Hole]) {
     let times = RefCell::new(Vec::new());
@@ -45,14 +45,14 @@ fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&H
     assert!(*best < wanted + MARGIN, "{times:?}");
 }
 
-/// Fails by another time when the second address waits for the end of the first, or does not wait at all.
+/// Fails by a wrong time when the second attempt waits for the end of the first, or does not wait at all.
 #[test]
 fn one_that_does_not_answer_holds_up_the_next_by_the_stagger() {
     let (hole, (_listener, good)) = (Hole::new(), listen());
     takes(STAGGER, &[hole.addr, good], good, &[&hole]);
 }
 
-/// An address that does not answer costs one stagger, one that refuses costs none. Fails by another time.
+/// An address that does not answer costs one stagger; an address that refuses costs none. Fails by a wrong time.
 #[test]
 fn each_hole_costs_a_stagger_and_a_refusal_nothing() {
     let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
@@ -66,8 +66,8 @@ fn the_next_one_begins_at_once_after_a_refusal() {
     takes(Duration::ZERO, &[refusing(), refusing(), good, refusing()], good, &[]);
 }
 
-/// Fails by a hang, or by an error, when of more addresses than are taken out of the caller's iterator at once the others are
-/// not tried, or only when the last attempt before them has ended.
+/// A dial takes a limited number of addresses out of the caller's iterator at once. Fails by a hang, or by an error, when the
+/// addresses behind these are not tried, or only when the last attempt before them has ended.
 #[test]
 fn an_address_behind_thousands_is_tried() {
     let (hole, (_listener, good)) = (Hole::new(), listen());
@@ -85,7 +85,7 @@ fn an_address_behind_thousands_is_tried() {
     });
 }
 
-/// Fails when a winner is not taken, or an attempt outlives the call.
+/// Fails when the attempt that connects does not win, or an attempt outlives the call.
 #[test]
 fn an_early_attempt_may_win_while_later_ones_are_under_way() {
     let wins = |run: &dyn Fn(Vec<SocketAddr>) -> common::crew::Member<'static, io::Result<SocketAddr>>| {
@@ -112,7 +112,7 @@ fn when_all_fail_the_error_names_each() {
         let source = std::error::Error::source(refused.get_ref().unwrap()).expect("the last one's");
         let source: &io::Error = source.downcast_ref().unwrap();
         assert_eq!(source.raw_os_error(), Some(libc::ECONNREFUSED));
-        // Of one it is the kernel's.
+        // With one address the error is the kernel's.
         let refused = crew.run(move || timed(&addrs[..1]).0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
         let nobody = crew.run(|| timed(&[]).0).unwrap_err();
@@ -128,20 +128,20 @@ fn refusals_that_come_late_are_counted() {
     watched(2, || {
         let dial = on_thread(move || runtime(2).run(|| timed(&addrs).0));
         until(|| one.asking() == 1 && other.asking() == 1);
-        // An attempt that asks again is refused.
+        // The kernel refuses an attempt that asks again.
         drop((one, other));
         let refused = dial.join().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
 }
 
-/// Fails by another end than that of the deadline, by an error that does not say what was tried, or when a loser is left.
+/// Fails when the dial does not end at its deadline, by an error that does not say what was tried, or when an attempt is left.
 #[test]
 fn a_deadline_holds_for_all_addresses_together() {
     let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
     everyone(|crew| {
         let addrs = [one.addr, refusing(), other.addr, good];
-        // A time that is not zero is long enough to ask the first one in, also where others keep the machine busy.
+        // A time that is not zero is long enough to begin the first attempt, also on a busy machine.
         for limit in [Duration::ZERO, STAGGER - MARGIN, STAGGER + MARGIN] {
             let (begin, ended) = crew.run(move || {
                 let begin = Instant::now();
@@ -162,7 +162,7 @@ fn a_deadline_holds_for_all_addresses_together() {
             TcpStream::connect_deadline(alone, Instant::now() + Duration::from_millis(2)).unwrap_err()
         });
         assert_eq!(ended.kind(), ErrorKind::TimedOut);
-        // In time.
+        // A dial that connects before its deadline.
         let late = Instant::now() + Duration::from_secs(3600);
         assert_eq!(
             crew.run(move || TcpStream::connect_deadline(good, late).unwrap().peer_addr().unwrap()),
@@ -171,7 +171,7 @@ fn a_deadline_holds_for_all_addresses_together() {
     });
 }
 
-/// Fails when a dial goes on, or a loser is left.
+/// Fails when a dial continues, or an attempt is left.
 #[test]
 fn a_context_ends_it() {
     let (one, other) = (Hole::new(), Hole::new());
@@ -193,7 +193,7 @@ fn a_context_ends_it() {
     });
 }
 
-/// Fails when the end of the runtime takes its whole time, or leaves a goroutine or an attempt.
+/// Fails when the end of the runtime takes all of its time, or leaves a goroutine or an attempt.
 #[test]
 fn the_end_of_the_runtime_ends_it() {
     const LIMIT: Duration = Duration::from_secs(30);
@@ -211,12 +211,12 @@ fn the_end_of_the_runtime_ends_it() {
     });
 }
 
-/// How many sockets and pollers the process has, and how many entries are in its pollers. What the runtime opens for itself
-/// while it runs is a file.
+/// Returns how many sockets and pollers the process has, and how many entries its pollers have. The runtime opens only files
+/// for itself while it runs.
 fn descriptors() -> (usize, usize) {
     let (mut open, mut watched) = (0, 0);
     for fd in fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap()) {
-        // The folder's own is gone by now.
+        // The descriptor of the folder itself is closed by now.
         let Ok(link) = fs::read_link(fd.path()) else { continue };
         let link = link.to_string_lossy();
         open += usize::from(link.starts_with("socket:") || link.starts_with("anon_inode:"));
@@ -227,7 +227,7 @@ fn descriptors() -> (usize, usize) {
     (open, watched)
 }
 
-/// Fails when a dial leaves a descriptor, or an entry of a poller, however it ended.
+/// Fails when a dial, however it ended, leaves a descriptor, or an entry of a poller.
 #[test]
 fn dials_that_end_at_random_leave_nothing() {
     if !child::is_child() {
@@ -294,7 +294,7 @@ fn dials_that_end_at_random_leave_nothing() {
         let reached = run(40);
         println!("procs {procs}: {reached} connected");
         assert!(reached > 0);
-        // The listener's thread may have one still.
+        // The listener's thread may still have a descriptor.
         watched(procs, || until(|| descriptors() == before));
         assert_eq!((asking(one.addr), asking(other.addr)), (0, 0));
     }
@@ -315,7 +315,7 @@ fn a_full_descriptor_table_makes_it_slower_or_an_error() {
     let soon = |addrs: &[SocketAddr]| {
         TcpStream::connect_deadline(addrs, Instant::now() + STAGGER + 4 * MARGIN).map(drop)
     };
-    // More than once: a thread of the runtime that opens a file for a moment, or that starts, changes how many are left.
+    // Several tries: a thread of the runtime that opens a file for a moment, or that starts, changes how many are left.
     let expect = |left: usize, addrs: &[SocketAddr], expected: &dyn Fn(&io::Result<()>) -> bool| {
         let mut others = Vec::new();
         for _ in 0..5 {
@@ -340,23 +340,23 @@ fn a_full_descriptor_table_makes_it_slower_or_an_error() {
     };
     let all = |wait_fds: usize| {
         expect(0, &to_good, &refused);
-        // One by one.
+        // One attempt at a time.
         expect(1, &to_good, &io::Result::is_ok);
         expect(1, &to_hole, &late);
-        // The first and the set.
+        // The first attempt, and the set, but no second attempt.
         expect(2, &to_hole, &late);
         expect(3 + wait_fds, &to_hole, &io::Result::is_ok);
     };
-    // A plain thread has its wake fd, too.
+    // A plain thread needs a descriptor for its wake fd, too.
     watched(0, || all(1));
     let rt = runtime(1);
     watched(1, || rt.run(|| all(0)));
-    // When there is room again the next one begins.
+    // The next attempt begins when there is room again.
     let mut full: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
     full.truncate(full.len() - 2);
     watched(1, || {
         let dial = on_thread(move || timed(&to_hole).0);
-        // Longer than the stagger, so that the second attempt is refused a descriptor, and is tried again.
+        // Waits for longer than the stagger, so that the second attempt is refused a descriptor, and is tried again.
         let begin = Instant::now();
         until(|| begin.elapsed() > STAGGER + MARGIN);
         drop(full);
@@ -364,7 +364,7 @@ fn a_full_descriptor_table_makes_it_slower_or_an_error() {
     });
 }
 
-/// Fails when the listener sees a connection whose time was over before the call.
+/// Fails when the listener sees a connection of a dial whose deadline had passed before the call.
 #[test]
 fn a_deadline_that_has_passed_asks_nobody() {
     let (listener, good) = listen();
@@ -380,13 +380,13 @@ fn a_deadline_that_has_passed_asks_nobody() {
             }
         }
     });
-    // Anything that a connection has left would be in the queue.
+    // If an attempt had connected, the connection would be in the queue.
     let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which lives through the call.
     assert_eq!(unsafe { libc::poll(&raw mut entry, 1, 0) }, 0);
 }
 
-/// Fails by another number of attempts under way, as the error tells it, when all addresses are asked at once.
+/// Fails when all addresses are asked at once, by the number of attempts under way that the error tells.
 #[test]
 fn no_more_than_eight_are_asked_at_once() {
     let hole = Hole::new();
@@ -409,7 +409,7 @@ fn no_more_than_eight_are_asked_at_once() {
     watched(1, || tells(runtime(1).run(asks)));
 }
 
-/// Fails by a hang of two minutes when the address that answers is never asked; or when an attempt makes way too early.
+/// Fails by a hang of two minutes when the address that answers is never asked, or when an attempt makes way too early.
 #[test]
 fn the_oldest_makes_way_after_two_seconds() {
     let (hole, (_listener, good)) = (Hole::new(), listen());
@@ -439,18 +439,19 @@ fn one_attempt_at_a_time_has_a_port_of_the_callers_own() {
         &'a dyn Fn(DialConfig, [SocketAddr; 2]) -> common::crew::Member<'static, io::Result<TcpStream>>;
     let dials = |last: u8, run: Run<'_>| {
         let (hole, (_listener, good)) = (Hole::new(), listen());
-        // The port stays free: nobody else uses that address.
+        // The port stays free: nothing else uses that address.
         let own = SocketAddr::from(([127, 0, 0, last], 0));
         let own = std::net::TcpListener::bind(own).unwrap().local_addr().unwrap();
         let begin = Instant::now();
         let dial = run(DialConfig::new().local_addr(own).stagger(Duration::ZERO), [hole.addr, good]);
-        // The second attempt was begun, too; then an attempt that asks the first address again is refused.
+        // Waits until the second attempt was begun, too. After the drop, an attempt that asks the first address again is
+        // refused.
         until(|| hole.asking() == 1 && begin.elapsed() > 2 * MARGIN);
         drop(hole);
         let stream = dial.join().unwrap();
         assert_eq!((stream.local_addr().unwrap(), stream.peer_addr().unwrap()), (own, good));
 
-        // If no attempt of the call has the address, that is the error.
+        // The error is that the address is in use if no attempt of the call has it.
         let refused = run(DialConfig::new().local_addr(own), [good, good]).join().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AddrInUse, "{refused}");
     };

@@ -1,4 +1,4 @@
-//! The stack on which a name is looked up: a C library may need more than a goroutine has.
+//! The stack on which a name is looked up: a C library may need more stack than a goroutine has.
 
 use common::child;
 use common::crew::everyone;
@@ -16,7 +16,7 @@ use std::vec;
 
 const KIB: usize = 1 << 10;
 
-/// Touches so many KiB of stack, and calls `f` there.
+/// Touches `kib` KiB of stack, and calls `f` there.
 #[inline(never)]
 fn descend(kib: usize, f: &mut dyn FnMut()) {
     let frame = [1_u8; 4 * KIB];
@@ -28,8 +28,8 @@ fn descend(kib: usize, f: &mut dyn FnMut()) {
     black_box(&frame);
 }
 
-/// An address whose look-up takes so many KiB of stack, as a name with some thousand addresses does with glibc, and then calls
-/// `then`.
+/// An address whose look-up takes that many KiB of stack, as with glibc a name with some thousand addresses does, and then
+/// calls the function, if there is one.
 struct Deep(SocketAddr, usize, RefCell<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Deep {
@@ -55,7 +55,7 @@ impl ToSocketAddrs for Deep {
     }
 }
 
-/// Any port of the loopback.
+/// An address of the loopback, with any port.
 fn any() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
@@ -83,12 +83,12 @@ fn each_call_that_takes_a_name_has_stack_for_the_look_up() {
             udp.connect(to()).unwrap();
         };
         rt.run(|| Builder::new().stack_size(64 * KIB).go(looks_up).unwrap().join().unwrap());
-        // A plain thread has its own.
+        // A plain thread has enough stack.
         looks_up();
     });
 }
 
-/// Addresses that are found one by one, without an end. The iterator panics when it is asked for more than so many.
+/// Addresses that are found one by one, without an end. The iterator panics when it is asked for more than its limit.
 struct Endless(SocketAddr, usize);
 
 impl ToSocketAddrs for Endless {
@@ -103,7 +103,7 @@ impl ToSocketAddrs for Endless {
     }
 }
 
-/// Fails by a panic of the iterator when addresses are asked for that nobody needs; some iterators have no end.
+/// Fails by a panic of the iterator when a call asks for an address that it does not need; some iterators have no end.
 #[test]
 fn addresses_that_are_found_one_by_one_need_no_end() {
     everyone(|crew| {
@@ -111,9 +111,9 @@ fn addresses_that_are_found_one_by_one_need_no_end() {
             let listener = TcpListener::bind(Endless(any(), 1)).unwrap();
             let udp = UdpSocket::bind(Endless(any(), 1)).unwrap();
             udp.connect(Endless(udp.local_addr().unwrap(), 1)).unwrap();
-            // If an address can't be bound, the next one is asked for. The first is of TEST-NET-1.
+            // If an address can't be bound, the call asks for the next one. The first address is in TEST-NET-1.
             TcpListener::bind(&[SocketAddr::from(([192, 0, 2, 1], 0)), any()][..]).unwrap();
-            // The families take turns within so many addresses.
+            // The families take turns within the addresses that a dial takes out of the iterator at once.
             let at = listener.local_addr().unwrap();
             let late = Instant::now() + Duration::from_secs(60);
             for stream in [
@@ -127,8 +127,8 @@ fn addresses_that_are_found_one_by_one_need_no_end() {
     });
 }
 
-/// Fails by the end of the process when a look-up that could have the stack of its goroutine, or of `with_stack`, gets a
-/// smaller one.
+/// A look-up runs on the stack of its goroutine, or of `with_stack`, if that is large enough. Fails by the end of the process
+/// when the look-up gets a smaller one.
 #[test]
 fn who_has_a_larger_stack_keeps_it() {
     if !child::is_child() {
@@ -142,7 +142,7 @@ fn who_has_a_larger_stack_keeps_it() {
     assert_eq!((large, second), (1, 1));
 }
 
-/// Fails when the look-up ends otherwise than on the goroutine's stack, or when a turn is kept.
+/// Fails when a look-up ends otherwise than on the goroutine's stack, or keeps its place in the line of look-ups.
 #[test]
 fn a_look_up_parks_and_unwinds_as_ever() {
     for procs in [1, 4] {
@@ -167,7 +167,7 @@ fn a_look_up_parks_and_unwinds_as_ever() {
     }
 }
 
-/// Fails when a wait in the look-up goes on after its context.
+/// Fails when a wait in the look-up continues after its context has ended.
 #[test]
 fn a_context_ends_a_wait_within_a_look_up() {
     let rt = runtime(2);
@@ -179,7 +179,8 @@ fn a_context_ends_a_wait_within_a_look_up() {
     });
 }
 
-/// Fails by a panic, or by a look-up on the goroutine's own stack; or when an address needs a second stack.
+/// Fails by a panic, or when the look-up runs on the goroutine's own stack, or when an address, which needs no look-up, needs a
+/// second stack.
 #[test]
 fn where_there_is_no_stack_the_call_says_so() {
     let builder = Runtime::builder().procs(1).stack_size(64 * KIB).max_stack_bytes(128 * KIB);

@@ -1,5 +1,5 @@
 #![cfg(not(gmp_loom))]
-//! Sockets: streams, deadlines, contexts, `close`, and one socket in several hands.
+//! Sockets: streams, deadlines, contexts, `close`, and one socket used by several callers.
 
 mod beside_std;
 mod close;

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// The calls that streams have in common.
+/// The calls that all streams have.
 pub(super) trait Stream: Send + Sync + 'static {
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
@@ -67,7 +67,7 @@ pub(super) async fn read_to_end(stream: &impl Stream, room: usize) -> io::Result
     }
 }
 
-/// Polls both until both are ready.
+/// Polls both futures until both are ready.
 async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let (mut first, mut second) = (None, None);
@@ -88,7 +88,7 @@ async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
     (first.unwrap(), second.unwrap())
 }
 
-/// Does this in a goroutine's `block_on`, and returns when the goroutine has been told to wait.
+/// Runs the future in a goroutine's `block_on`, and returns when the goroutine has been told to wait.
 fn go_until_it_waits<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let waits = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&waits);
@@ -106,7 +106,7 @@ fn go_until_it_waits<T: Send + 'static>(future: impl Future<Output = T> + Send +
     handle
 }
 
-/// Blocks the goroutine until something has happened.
+/// Blocks the goroutine until the condition holds.
 pub(super) fn gmp_until(reached: impl Fn() -> bool) {
     while !reached() {
         gmp::time::sleep(Duration::from_micros(200));
@@ -118,7 +118,7 @@ pub(super) fn poll_once<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Po
     poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An executor of one task, on a plain thread that is no runtime's.
+/// An executor of one task, on a plain thread that belongs to no runtime.
 struct Sleeper(Thread, AtomicBool);
 
 impl Wake for Sleeper {
@@ -142,7 +142,7 @@ fn run_elsewhere<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Sends back what comes, in pieces of up to `room` bytes.
+/// Sends all data back, in pieces of up to `room` bytes.
 async fn echo(stream: &impl Stream, room: usize) -> io::Result<()> {
     let mut buf = vec![0; room];
     loop {
@@ -155,7 +155,7 @@ async fn echo(stream: &impl Stream, room: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Many talk at once, each with pieces of its own size. Fails by a hang, or by bytes of another connection.
+/// Many connections echo at once, each with pieces of its own size. Fails by a hang, or by bytes of another connection.
 #[test]
 fn many_tasks_echo_at_the_same_time() {
     fn all<S: Stream>(pairs: impl Iterator<Item = (S, S)>) {
@@ -190,8 +190,8 @@ fn many_tasks_echo_at_the_same_time() {
     });
 }
 
-/// One goroutine polls both directions of a stream, with more under way than the kernel has room for. Fails by a hang when a
-/// poll of one direction waits for the other.
+/// One goroutine polls both directions of a stream, with more data under way than the kernel has room for. Fails by a hang when
+/// a poll of one direction waits for the other.
 #[test]
 fn both_directions_go_on_in_one_goroutine() {
     everywhere(|rt| {
@@ -214,7 +214,7 @@ fn both_directions_go_on_in_one_goroutine() {
     });
 }
 
-/// Reads with slices, and into bytes that nobody has initialised. Fails by the bytes.
+/// Reads into slices, and into uninitialised bytes. Fails when a byte is wrong.
 #[test]
 fn slices_and_uninitialised_bytes_are_filled_in_order() {
     everywhere(|rt| {
@@ -275,8 +275,8 @@ fn a_goroutine_and_a_task_read_one_stream() {
     });
 }
 
-/// Two goroutines and a task take what they can of a long stream, with buffers that are seldom full and with ones that always
-/// are, until its end. Fails by a hang when one of them is not told of a byte or the end, or by the count.
+/// Two goroutines and a task read as much as they can of a long stream, until its end: with buffers that are seldom full, and
+/// with buffers that always are. Fails by a hang when one of the readers is not told of a byte or of the end, or by the count.
 #[test]
 fn goroutines_and_a_task_share_a_stream_to_its_end() {
     const BYTES: usize = 200_000;
@@ -325,7 +325,7 @@ fn a_task_that_fills_a_socket_hears_of_room() {
         rt.run(|| {
             let (near, mut far) = pair();
             near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-            // It has waited, so the poller watches.
+            // The read has waited, so the poller watches the socket.
             assert_eq!((&near).read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
             let sent = pattern(3, 6 << 20);
             let len = sent.len();
@@ -342,14 +342,14 @@ fn a_task_that_fills_a_socket_hears_of_room() {
     });
 }
 
-/// Fails by a hang when a task waits through the close, or by the error.
+/// Fails by a hang when a task waits through the close, or by a wrong error.
 #[test]
 fn a_close_ends_the_waits_of_tasks() {
     everywhere(|rt| {
         rt.run(|| {
             let (near, _far) = pair();
             let near = Arc::new(near);
-            // No more goes in.
+            // The socket takes no more bytes.
             while poll_once(|cx| near.poll_write(cx, &[0; 4096])).is_ready() {}
             let (ours, theirs) = (Arc::clone(&near), Arc::clone(&near));
             let reads = go_until_it_waits(async move { read(&*ours, &mut [0]).await.unwrap_err() });
@@ -364,7 +364,7 @@ fn a_close_ends_the_waits_of_tasks() {
     });
 }
 
-/// The waker of a task that a close ends waits until the peer has seen the end, and until the closer has returned. Fails by a
+/// The waker of a task that a close wakes waits until the peer has seen the end, and until the closer has returned. Fails by a
 /// hang.
 #[test]
 fn a_waker_may_wait_for_the_closer() {
@@ -419,7 +419,7 @@ fn a_waker_that_a_shutdown_leaves_may_close_the_socket() {
             let (near, _far) = UnixStream::pair().unwrap();
             let (near, by) = (Arc::new(near), Arc::new(Mutex::new(None)));
             let waker = Waker::from(Arc::new(Closes(Arc::clone(&near), Arc::clone(&by))));
-            // No more goes in.
+            // The socket takes no more bytes.
             while near.poll_write(&mut Context::from_waker(&waker), &[0; 4096]).is_ready() {}
             let shuts_down = move || {
                 refuse_here(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
@@ -433,7 +433,7 @@ fn a_waker_that_a_shutdown_leaves_may_close_the_socket() {
     });
 }
 
-/// The limits are for calls that block. Fails by an error.
+/// A timeout or a deadline holds for calls that block, not for polls. Fails by an error.
 #[test]
 fn a_timeout_does_not_end_a_tasks_wait() {
     everywhere(|rt| {
@@ -452,7 +452,7 @@ fn a_timeout_does_not_end_a_tasks_wait() {
     });
 }
 
-/// Fails by a hang when one of the two is not told, or when two get one connection, or none does.
+/// Fails by a hang when the task or the goroutine is not told, or when two callers get one connection, or none does.
 #[test]
 fn a_task_and_a_goroutine_accept_from_one_listener() {
     everywhere(|rt| {
@@ -476,7 +476,7 @@ fn a_task_and_a_goroutine_accept_from_one_listener() {
                                 assert_eq!(stream.peer_addr().unwrap(), peer);
                                 accepted.push(peer);
                                 count.fetch_add(1, SeqCst);
-                                // Takes no second one before the other has its first.
+                                // Each takes its second connection only after the other has its first.
                                 mine.open();
                                 others.pass();
                             }
@@ -488,7 +488,7 @@ fn a_task_and_a_goroutine_accept_from_one_listener() {
                     }
                 })
             });
-            // Both are to be told: neither finds a connection by its first call.
+            // Waits until both wait, so that neither finds a connection by its first call.
             until(|| {
                 let dump = rt.dump();
                 let seen = dumps::read(&dump);
@@ -563,7 +563,7 @@ fn tasks_send_and_receive_datagrams() {
 }
 
 /// Eight threads with executors of their own talk over sockets that a runtime's poller watches. Fails by a hang when a foreign
-/// waker is lost, or by the bytes.
+/// waker is lost, or when a byte is wrong.
 #[test]
 fn threads_of_other_executors_are_told() {
     const THREADS: usize = 8;
@@ -571,7 +571,7 @@ fn threads_of_other_executors_are_told() {
         let streams: Vec<_> = rt.run(|| {
             let make = |_| {
                 let (near, far) = pair();
-                // The runtime's poller watches both from here on.
+                // From here on the runtime's poller watches both ends.
                 for end in [&near, &far] {
                     assert!(poll_once(|cx| end.poll_read(cx, &mut [0])).is_pending());
                 }
@@ -605,8 +605,8 @@ fn threads_of_other_executors_are_told() {
     });
 }
 
-/// Fails by a hang when a foreign task is not told that its runtime has ended, or when a poll waits although no one would wake
-/// it.
+/// Fails by a hang when a foreign task is not told that its runtime has ended, or when a poll waits although no poller would
+/// wake the task.
 #[test]
 fn a_foreign_task_is_told_that_no_runtime_watches() {
     watched(1, || {
@@ -642,14 +642,14 @@ fn a_foreign_task_is_told_that_no_runtime_watches() {
     });
 }
 
-/// A socket of ours and one of std's, made on a plain thread.
+/// Returns a socket of the library and one of std, made on a plain thread.
 fn net_pair() -> (TcpStream, net::TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let far = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (listener.accept().unwrap().0, far)
 }
 
-/// A socket goes from one runtime to another, and the first one ends while the task of the second waits. Fails by a hang.
+/// A socket goes from one runtime to another, and the first runtime ends while a task of the second waits. Fails by a hang.
 #[test]
 fn a_socket_outlives_the_runtime_that_polled_it_first() {
     watched(1, || {
@@ -669,7 +669,7 @@ fn a_socket_outlives_the_runtime_that_polled_it_first() {
 }
 
 /// A thread polls, and a goroutine closes the socket, at all distances in time. Fails by a hang when the close does not tell a
-/// task that came beside it, or by the error.
+/// task that polls at the same time, or by a wrong error.
 #[test]
 fn a_close_beside_the_polls_of_a_thread_is_told() {
     everywhere(|rt| {
@@ -693,14 +693,14 @@ fn a_close_beside_the_polls_of_a_thread_is_told() {
     });
 }
 
-/// The wakers of other executors may do anything that a goroutine may. Fails by a hang, or by an assertion of the library, when
-/// one is called inside the poller, or under a lock.
+/// A waker of another executor may do anything that a goroutine may. Fails by a hang, or by an assertion of the library, when
+/// such a waker is called inside the poller, or under a lock.
 #[test]
 fn a_foreign_waker_may_block() {
     struct Talks(gmp::chan::Sender<()>, Arc<UnixStream>);
     impl Wake for Talks {
         fn wake(self: Arc<Self>) {
-            // Uses the socket again, and waits until somebody receives.
+            // Uses the socket again, and waits until a goroutine receives.
             assert!(matches!(poll_once(|cx| self.1.poll_read(cx, &mut [0])), Poll::Ready(Ok(1))));
             self.0.send(()).unwrap();
         }
@@ -720,8 +720,8 @@ fn a_foreign_waker_may_block() {
     });
 }
 
-/// One look finds two tasks, and the waker of the one waits until that of the other was called, whichever comes first. Fails by
-/// a hang.
+/// One look at the poller finds two tasks. The waker of one waits until the waker of the other was called, whichever comes
+/// first. Fails by a hang.
 #[test]
 fn a_waker_that_blocks_holds_no_other_up() {
     enum Talks {
@@ -760,7 +760,7 @@ fn a_waker_that_blocks_holds_no_other_up() {
     });
 }
 
-/// What the last waker of a task does as it goes.
+/// What the last waker of a task does when it is dropped.
 type Goes = Box<dyn FnOnce() + Send>;
 
 struct AsItGoes(Mutex<Option<Goes>>);
@@ -775,13 +775,14 @@ impl Drop for AsItGoes {
     }
 }
 
-/// A task finds nothing to read, and is dropped; only its waker is left there.
+/// Polls by a task that finds nothing to read, and is dropped: only its waker stays in the socket.
 fn leave(near: &UnixStream, goes: impl FnOnce() + Send + 'static) {
     let waker = Waker::from(Arc::new(AsItGoes(Mutex::new(Some(Box::new(goes))))));
     assert!(near.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
 }
 
-/// Fails by a hang when a socket that is dropped first drops the waker, which waits for the peer to see the end.
+/// Fails by a hang when the drop of a socket drops the waker, which waits for the peer to see the end, before it closes the
+/// descriptor.
 #[test]
 fn a_socket_is_closed_before_its_wakers_go() {
     everywhere(|rt| {
@@ -794,7 +795,7 @@ fn a_socket_is_closed_before_its_wakers_go() {
     });
 }
 
-/// Fails by that panic, or by a hang when the descriptor stays open.
+/// Fails by the panic, or by a hang when the descriptor stays open.
 #[test]
 fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
     fn panics() {
@@ -804,7 +805,7 @@ fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
         rt.run(move || {
             let (near, mut far) = UnixStream::pair().unwrap();
             leave(&near, panics);
-            // Takes the place of the first one.
+            // Replaces the first waker.
             leave(&near, panics);
             drop(near);
             assert_eq!(far.read(&mut [0]).unwrap(), 0);
@@ -812,8 +813,8 @@ fn a_waker_that_panics_as_it_goes_leaves_no_descriptor_open() {
     });
 }
 
-/// Fails by a hang when the wait of a waker's drop ends with the context that covers the caller, and the unwinding skips the
-/// close of the descriptor.
+/// The context that covers the caller ends the wait in a waker's drop. Fails by a hang when that wait unwinds, and the
+/// unwinding skips the close of the descriptor.
 #[test]
 fn a_waker_that_waits_as_it_goes_leaves_no_descriptor_open() {
     everywhere(|rt| {
@@ -836,7 +837,8 @@ fn a_waker_that_waits_as_it_goes_leaves_no_descriptor_open() {
     });
 }
 
-/// A task that waits for a socket waits for the outside. Fails by the death of the child, as of a deadlock.
+/// A task that waits for a socket waits for an event from outside the process. Fails by the death of the child, as by a
+/// deadlock.
 #[test]
 fn a_task_that_polls_a_socket_is_no_deadlock() {
     if child::is_child() {
@@ -854,7 +856,7 @@ fn a_task_that_polls_a_socket_is_no_deadlock() {
     child::passes("a_task_that_polls_a_socket_is_no_deadlock", &[("GMPDEBUG", "deadlock=always")]);
 }
 
-/// The same under a scheduler that moves goroutines at each park. Fails as the tests that it runs.
+/// The same under a scheduler that moves goroutines at each park. Fails as the tests that it runs fail.
 #[test]
 fn polls_hold_where_goroutines_migrate() {
     if child::is_child() {

@@ -1,6 +1,5 @@
-//! Polls of sockets that are given up: a future that was told to wait, and is dropped, has taken no data, and keeps no other
-//! reader or writer from what comes. All connections, datagrams and bytes are counted, between whole calls of a task and of a
-//! goroutine.
+//! Dropped polls of sockets: a future that was told to wait, and is dropped, has taken no data, and keeps no data from other
+//! readers or writers. The tests count all connections, datagrams and bytes, between whole calls of a task and of a goroutine.
 
 use super::polls::{Stream, gmp_until, poll_once, read, read_to_end};
 use super::unix::abstract_name;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts the wakes of a task that polls no more.
+/// Counts the wakes of a task that no longer polls.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -30,9 +29,9 @@ impl Wake for Wakes {
 /// When a future that was told to wait is dropped.
 #[derive(Copy, Clone)]
 enum Dropped {
-    /// Before the event, which finds the goroutine's own waker.
+    /// Before the event. The event finds the waker of the goroutine's own `block_on`.
     AtOnce,
-    /// By a task of another executor that was woken, and leaves the event to the others.
+    /// After its waker, one of another executor, was called. The task leaves the event to the others.
     WhenWoken,
 }
 use Dropped::{AtOnce, WhenWoken};
@@ -66,8 +65,8 @@ fn poll_and_drop<T>(
     None
 }
 
-/// Clients come while accepts are given up. Fails when a connection is lost with a dropped future, or by a hang when an event
-/// is.
+/// Clients connect while accepts are dropped. Fails when a connection is lost with a dropped future, or by a hang when an event
+/// is lost.
 #[test]
 fn a_dropped_accept_takes_no_connection() {
     const CLIENTS: usize = 40;
@@ -78,7 +77,7 @@ fn a_dropped_accept_takes_no_connection() {
     ) {
         for first in [AtOnce, WhenWoken] {
             let (connect, mut clients) = (connect.clone(), None);
-            // Each says which one it is.
+            // Each client sends its number.
             let come = move || {
                 let client = |n: usize| {
                     let mut client = connect();
@@ -129,7 +128,7 @@ fn a_dropped_accept_takes_no_connection() {
 }
 
 /// Futures are made, polled once, and dropped at each turn, between whole reads of a task and of a goroutine. Fails when a byte
-/// is lost with a dropped future, or by a hang when an event is.
+/// is lost with a dropped future, or by a hang when an event is lost.
 #[test]
 fn a_dropped_read_takes_nothing_with_it() {
     everywhere(|rt| {
@@ -152,7 +151,7 @@ fn a_dropped_read_takes_nothing_with_it() {
                 let begin = || writes = Some(go(write));
                 assert!(poll_and_drop(read(&far, &mut buf), first, begin).is_none());
                 for turn in 0.. {
-                    // A poll that is ready has taken something; one that is not has not.
+                    // Only a poll that is ready has taken bytes.
                     let read = match turn % 4 {
                         0 => poll_and_drop(read(&far, &mut buf), AtOnce, || ()),
                         1 => Some(block_on(read(&far, &mut buf))),
@@ -172,8 +171,8 @@ fn a_dropped_read_takes_nothing_with_it() {
     });
 }
 
-/// Writes that find no room are given up, while the peer reads and before. Fails when a dropped future has written a byte, or
-/// by a hang when no writer is told of room any more.
+/// Writes that find no room are dropped, before the peer reads and while it does. Fails when a dropped future has written a
+/// byte, or by a hang when no writer is told of room any more.
 #[test]
 fn a_dropped_write_has_written_nothing() {
     const LONG: usize = 8 << 20;
@@ -185,7 +184,7 @@ fn a_dropped_write_has_written_nothing() {
         let write = |at: usize| poll_fn(move |cx| near.poll_write(cx, &sent[at..]));
         let reads = move || block_on(read_to_end(&far, 3000)).unwrap();
         let (mut at, mut reads, mut reader) = (0, Some(reads), None);
-        // No more goes in: from the first poll on that finds no room the peer reads.
+        // The first poll that finds no room starts the peer's reads.
         while reader.is_none() {
             let begin = || reader = Some(go(reads.take().unwrap()));
             if let Some(wrote) = poll_and_drop(write(at), first, begin) {
@@ -217,11 +216,11 @@ fn a_dropped_write_has_written_nothing() {
     });
 }
 
-/// Both ends of a pair give up sends that find no room, and receives that find nothing. Fails when a datagram is lost or sent
+/// Both ends of a pair drop sends that find no room, and receives that find nothing. Fails when a datagram is lost or sent
 /// twice, or by a hang.
 #[test]
 fn dropped_sends_and_receives_lose_and_double_no_datagram() {
-    // More than there is room for.
+    // More datagrams than there is room for.
     const COUNT: usize = 600;
     fn receive_all(far: &UnixDatagram) {
         let (mut next, mut turns, mut buf) = (0_usize, (0..6).cycle(), [0; 16]);
@@ -276,8 +275,8 @@ fn dropped_sends_and_receives_lose_and_double_no_datagram() {
     });
 }
 
-/// The same with UDP, one datagram at a time: the kernel drops what finds no room, so over the loopback no send waits. Fails
-/// when a datagram is lost with a dropped receive, or by one too many.
+/// The same with UDP, one datagram at a time. The kernel drops datagrams for which there is no room, so over the loopback no
+/// send waits. Fails when a datagram is lost with a dropped receive, or comes twice.
 #[test]
 fn a_dropped_receive_takes_no_datagram_of_udp() {
     everywhere(|rt| {

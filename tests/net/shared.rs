@@ -1,4 +1,4 @@
-//! One socket used by several goroutines, threads and runtimes: one after the other, and none takes what is another's.
+//! One socket used by several goroutines, threads and runtimes: the calls take turns, and none takes another's data.
 
 use common::crew::{Member, on_thread};
 use common::loopback::{listen, pair};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// Fails by a hang when a connection wakes the waiter, which takes it, and no waiter takes the next.
+/// Fails by a hang when a connection wakes the waiter, which accepts it, and no waiter accepts the next one.
 #[test]
 fn several_accept_on_one_listener_and_each_connection_is_taken_once() {
     everywhere(|rt| {
@@ -79,7 +79,7 @@ fn small_writes_of_several_stay_whole_and_in_order() {
     });
 }
 
-/// Fails by a hang when the I/O lock is not handed on, or the data wakes one reader and the rest of the data stays.
+/// Fails by a hang when the I/O lock is not handed on, or when the data wakes one reader, and the rest of the data stays.
 #[test]
 fn several_read_one_stream_and_each_byte_is_taken_once() {
     everywhere(|rt| {
@@ -116,8 +116,8 @@ fn several_read_one_stream_and_each_byte_is_taken_once() {
     });
 }
 
-/// Fails by a hang when knowledge of the socket that one kind of caller has left (a goroutine, a thread, a goroutine of another
-/// runtime, or one whose runtime has ended) is wrong for the next.
+/// Each kind of caller leaves knowledge in the socket: a goroutine, a thread, a goroutine of another runtime, or one whose
+/// runtime has ended. Fails by a hang when that knowledge is wrong for the next caller.
 #[test]
 fn a_stream_may_change_hands_between_threads_and_runtimes() {
     everywhere(|first| {
@@ -145,8 +145,8 @@ fn a_stream_may_change_hands_between_threads_and_runtimes() {
     });
 }
 
-/// A read waits, so the poller watches for reads; then writes wait, in one runtime after the other. Fails by a hang when a
-/// poller is not told of the writes, as the socket knows of the last runtime's.
+/// A read waits, so the poller watches for reads; then writes wait, in one runtime after the other. Fails by a hang when the
+/// next runtime's poller is not told to watch for writes, because the last runtime's poller did.
 #[test]
 fn writes_wait_where_only_reads_have_waited() {
     const LEN: usize = 1 << 20;
@@ -188,7 +188,7 @@ fn writes_wait_where_only_reads_have_waited() {
     });
 }
 
-/// Two pollers report the same edge, and each is told of it once. Fails by a hang or a lost byte.
+/// Two pollers report the same edge, and each reports it once. Fails by a hang or a lost byte.
 #[test]
 fn a_stream_may_be_used_by_two_runtimes_and_a_thread_at_once() {
     everywhere(|first| {
@@ -226,7 +226,7 @@ fn a_stream_may_be_used_by_two_runtimes_and_a_thread_at_once() {
     });
 }
 
-/// Fails by an end at the peer when the clone shares the descriptor of the original.
+/// Fails when the peer sees an end because the clone shares the descriptor of the original.
 #[test]
 fn a_clone_is_the_same_connection_and_lives_on() {
     everywhere(|rt| {
@@ -256,7 +256,7 @@ fn a_clone_is_the_same_connection_and_lives_on() {
     });
 }
 
-/// Fails by a hang when the call that was unwound with its runtime has kept the socket, or the event for which it waited.
+/// Fails by a hang when a call that its runtime unwound keeps the socket, or the event for which the call waited.
 #[test]
 fn a_socket_works_after_a_call_was_unwound() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! A socket from its making to its close: the calls that std has, their errors, and what becomes of the descriptor.
+//! A socket from its creation to its close: the calls that std has, their errors, and the state of the descriptor.
 
 use common::child;
 use common::loopback::{listen, pair};
@@ -19,7 +19,7 @@ fn is_blocking(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK == 0 }
 }
 
-/// CPU time of the process so far.
+/// Returns the CPU time that the process has used so far.
 fn cpu_time() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: it fills the struct, of plain numbers.
@@ -31,7 +31,7 @@ fn cpu_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// Its close sends a reset instead of an end.
+/// Makes the close of the socket send a reset instead of an end.
 fn reset_at_close(socket: impl AsFd) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let size = size_of_val(&linger) as libc::socklen_t;
@@ -42,7 +42,7 @@ fn reset_at_close(socket: impl AsFd) {
     assert_eq!(set, 0);
 }
 
-/// Fails by a hang, or by a stream that does not work.
+/// Fails by a hang, or when a stream is returned that does not work.
 #[test]
 fn a_refused_connection_is_an_error_of_its_kind() {
     let dead = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -61,7 +61,7 @@ fn a_refused_connection_is_an_error_of_its_kind() {
     everywhere(|rt| rt.run(connect));
 }
 
-/// Fails by a hang, or when the end looks like a proper one.
+/// Fails by a hang, or when a reset looks like an orderly end.
 #[test]
 fn a_reset_is_an_error_to_whoever_reads_or_writes() {
     everywhere(|rt| {
@@ -102,9 +102,9 @@ fn a_reset_is_an_error_to_whoever_reads_or_writes() {
     });
 }
 
-/// Accepts until the full table of descriptors has refused this often. Returns the connections that found a place: a file that
-/// a thread of the runtime had open for a moment while the table was filled, as the monitor has when it looks at the machine,
-/// leaves one.
+/// Accepts until the full table of descriptors has refused `times` times. Returns the connections that got a descriptor: a
+/// number is free if a thread of the runtime had a file open for a moment while the table was filled, as the monitor has when
+/// it looks at the machine.
 fn until_refused(listener: &TcpListener, mut times: usize) -> Vec<TcpStream> {
     let mut accepted = Vec::new();
     while times > 0 {
@@ -119,8 +119,8 @@ fn until_refused(listener: &TcpListener, mut times: usize) -> Vec<TcpStream> {
     accepted
 }
 
-/// Fails by CPU time when a connection that can't be taken is reported again and again; by a hang when it is never reported
-/// again once there is room.
+/// Fails by CPU time when a connection that can't be accepted is reported again and again; by a hang when that connection is
+/// not reported again once there is room.
 #[test]
 fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     if !child::is_child() {
@@ -133,12 +133,12 @@ fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     everywhere(|rt| {
         let (listener, addr) = listen();
         let listener = Arc::new(listener);
-        // Some clients wait when the table is full, one more connects afterwards.
+        // Three clients wait when the table is full; one more connects afterwards.
         let mut clients: Vec<_> = (0..3).map(|_| net::TcpStream::connect(addr).unwrap()).collect();
         let fill = || std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
         let mut full: Vec<_> = fill().collect();
         let mut early = rt.run(|| until_refused(&listener, 100));
-        // An M that starts may take the place for itself.
+        // An M that starts may take the free number.
         clients.push(loop {
             drop(full.pop().expect("not all of a hundred are the threads'"));
             match net::TcpStream::connect(addr) {
@@ -163,8 +163,8 @@ fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
     });
 }
 
-/// Fails by an error of each wait of a plain thread, and of a goroutine for a descriptor in blocking mode, when the library
-/// asks `poll(2)` alone, which takes no more descriptors than the process may open.
+/// `poll(2)` refuses more descriptors than the process may open. Fails when the library calls only `poll(2)`: then each wait of
+/// a plain thread, and of a goroutine for a descriptor in blocking mode, ends by an error.
 #[test]
 fn who_may_open_no_more_files_waits_as_ever() {
     if !child::is_child() {
@@ -202,7 +202,7 @@ fn who_may_open_no_more_files_waits_as_ever() {
                     far
                 });
                 assert_eq!(near.read(&mut [0]).unwrap(), 1);
-                // The room for writes ends, and comes back.
+                // The buffer fills up, and has room again later.
                 let fills = std::thread::spawn(move || near.write_all(&[0; 16 << 20]).unwrap());
                 let mut far = writes.join().unwrap();
                 far.read_exact(&mut vec![0; 16 << 20]).unwrap();
@@ -218,7 +218,7 @@ fn who_may_open_no_more_files_waits_as_ever() {
     }
 }
 
-/// An empty read finds nothing to read. Fails by a hang.
+/// A read into an empty buffer has nothing to wait for. Fails by a hang.
 #[test]
 fn a_read_into_no_room_returns_at_once() {
     let check = || {
@@ -250,7 +250,7 @@ fn vectored_reads_and_writes_use_all_buffers() {
     everywhere(|rt| rt.run(check));
 }
 
-/// The kernel takes 1024 buffers in a call. Fails by a hang when a read that fills these is taken for a short one.
+/// The kernel takes 1024 buffers in a call. Fails by a hang when a read that fills these counts as a short read.
 #[test]
 fn more_buffers_than_a_call_takes_hide_nothing() {
     fn check<S: PollStream + Sync>(near: S, far: S)
@@ -313,7 +313,7 @@ fn sockets_turn_into_stds_and_back() {
             assert_eq!(client.local_addr().unwrap(), from);
             assert!(!is_blocking(stream.as_fd()) && !is_blocking(client.as_fd()));
 
-            // Registered in the poller, then std's, then ours again.
+            // The socket is registered in the poller, then becomes std's, then the library's again.
             let same = go(move || {
                 let mut stream = stream;
                 stream.read_exact(&mut [0; 2]).map(|()| stream)
@@ -333,7 +333,7 @@ fn sockets_turn_into_stds_and_back() {
                 let mut all = String::new();
                 stream.read_to_string(&mut all).map(|_| all)
             });
-            // It waits, and is registered again.
+            // The goroutine waits, which registers the socket again.
             (0..5).for_each(|_| yield_now());
             (&client).write_all(b"ef").unwrap();
             let owned = OwnedFd::from(client);
@@ -424,7 +424,7 @@ fn options_and_addresses_are_those_of_the_socket() -> io::Result<()> {
 #[test]
 fn ipv6_works_as_ipv4() {
     let Ok(listener) = TcpListener::bind("[::1]:0") else {
-        // A machine without it.
+        // This machine has no IPv6.
         return;
     };
     let listener = Arc::new(listener);
@@ -448,7 +448,7 @@ fn a_dropped_socket_is_closed_at_once() {
             for round in 0..200 {
                 let (near, mut far) = pair();
                 if round % 2 == 0 {
-                    // Registered by a wait.
+                    // A wait registers the socket.
                     let mut near = near;
                     let waits = go(move || near.read(&mut [0; 4]).map(|_| near));
                     (0..3).for_each(|_| yield_now());
@@ -464,8 +464,8 @@ fn a_dropped_socket_is_closed_at_once() {
     });
 }
 
-/// Fails by a hang, or by bytes of a connection that is gone, when an event of a closed descriptor is taken for one of the next
-/// descriptor with its number, or replaces that one's.
+/// Fails by a hang, or by bytes of a closed connection, when an event of a closed descriptor counts as an event of the next
+/// descriptor with its number, or replaces one.
 #[test]
 fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
     everywhere(|rt| {
@@ -483,9 +483,9 @@ fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
                         stream.read_exact(&mut tag).unwrap();
                         stream.write_all(&tag).unwrap();
                         match round % 3 {
-                            // With more data on its way.
+                            // While more data is on its way.
                             0 => {}
-                            // After some of it.
+                            // After a part of the data.
                             1 => drop(stream.read(&mut buffer[..1 + round % 8])),
                             // In the middle of a write.
                             _ => stream.write_all(&tag).unwrap_or_default(),
@@ -504,7 +504,7 @@ fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
                         let mut back = [0; 4];
                         stream.read_exact(&mut back).unwrap();
                         assert_eq!(back, tag);
-                        // The other side may be gone.
+                        // The server may have closed the connection.
                         for _ in 0..round % 4 {
                             drop(stream.write(&[9; 30]));
                         }
@@ -517,7 +517,7 @@ fn an_event_of_a_closed_descriptor_means_nothing_to_the_next_one() {
     });
 }
 
-/// Fails by another error than the kernel's, by a hang, or when a descriptor stays.
+/// Fails when the error is not the kernel's, by a hang, or when a descriptor stays open.
 #[test]
 fn a_kernel_without_files_or_ports_is_an_error_of_the_call() {
     const TEST: &str = "a_kernel_without_files_or_ports_is_an_error_of_the_call";
@@ -563,7 +563,7 @@ fn a_kernel_without_files_or_ports_is_an_error_of_the_call() {
     });
 }
 
-/// Fails when a call waits for ever, or for another time, because the timeouts that std's socket had are lost.
+/// Fails when a call waits for ever, or for a wrong time, because the timeouts of std's socket are lost.
 #[test]
 fn the_timeouts_of_stds_sockets_come_along() {
     const READS: Option<Duration> = Some(Duration::from_secs(3));
@@ -586,7 +586,7 @@ fn the_timeouts_of_stds_sockets_come_along() {
     come_along!(std::os::unix::net::UnixStream::pair().unwrap().0, UnixStream);
     come_along!(std::os::unix::net::UnixDatagram::unbound().unwrap(), gmp::net::UnixDatagram);
 
-    // Those of one direction alone, and what has none.
+    // A timeout for one direction alone, and a descriptor without timeouts.
     let socket = net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_write_timeout(WRITES).unwrap();
     let socket = gmp::net::UdpSocket::from(socket);
@@ -599,7 +599,7 @@ fn the_timeouts_of_stds_sockets_come_along() {
         near.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let late = rt.run(move || watched(0, || UnixStream::from(near).read(&mut [0]).unwrap_err()));
         assert_eq!(late.kind(), ErrorKind::TimedOut);
-        // A listener, whose timeout only the kernel has: it holds for each accept.
+        // Only the kernel knows the timeout of a listener. The timeout holds for each accept.
         let nobody_comes = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
         let (fd, len) = (nobody_comes.as_raw_fd(), size_of_val(&time) as libc::socklen_t);

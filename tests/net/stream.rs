@@ -1,4 +1,4 @@
-//! The two ends of a stream: every byte arrives once, in order, and no read waits for data that has come already.
+//! The two ends of a stream: every byte arrives once, in order, and no read waits for data that has already come.
 
 use common::loopback::{listen, pair};
 use common::talk::{echo, pattern, ping};
@@ -54,7 +54,7 @@ fn many_connections_are_echoed_at_the_same_time() {
     });
 }
 
-/// Fails by a hang when a writer of which the kernel took a part is not told of the room that comes later.
+/// Fails by a hang when the kernel has taken a part of a write, and the writer is not told of the room that comes later.
 #[test]
 fn a_writer_waits_for_a_slow_reader() {
     everywhere(|rt| {
@@ -79,7 +79,7 @@ fn a_writer_waits_for_a_slow_reader() {
     });
 }
 
-/// Fails by a hang when one direction waits in the place of the other.
+/// Fails by a hang when a wait in one direction takes the place of a wait in the other.
 #[test]
 fn both_directions_of_one_stream_are_used_at_the_same_time() {
     everywhere(|rt| {
@@ -143,7 +143,7 @@ fn an_end_that_comes_with_data_is_not_missed() {
                 let mut far = net::TcpStream::connect(addr).unwrap();
                 far.write_all(&[7; 40][..round % 40]).unwrap();
                 match round % 4 {
-                    // The reader is at the first part, or waits again, when the rest comes with the end.
+                    // When the rest comes with the end, the reader reads the first part, or waits again.
                     0 => (0..round % 300).for_each(|_| std::hint::spin_loop()),
                     1 => thread::yield_now(),
                     2 => far.set_nodelay(true).unwrap(),
@@ -163,7 +163,7 @@ fn an_end_that_comes_with_data_is_not_missed() {
                             got => total += got,
                         }
                     }
-                    // The end stays one.
+                    // A second read returns the end, too.
                     assert_eq!(stream.read(&mut buffer).unwrap(), 0);
                     total
                 });
@@ -174,7 +174,7 @@ fn an_end_that_comes_with_data_is_not_missed() {
     });
 }
 
-/// Fails by a hang when the goroutine whose own socket is shut down sleeps on.
+/// Fails by a hang when the goroutine whose own socket is shut down still sleeps.
 #[test]
 fn a_shutdown_wakes_who_waits_in_that_direction() {
     everywhere(|rt| {
@@ -193,7 +193,7 @@ fn a_shutdown_wakes_who_waits_in_that_direction() {
     });
 }
 
-/// Fails when a byte is gone after a peek, or by a hang of the peek.
+/// Fails when a peek takes a byte, or by a hang of the peek.
 #[test]
 fn peek_waits_and_takes_nothing() {
     let check = || {
@@ -226,8 +226,7 @@ fn peek_waits_and_takes_nothing() {
     });
 }
 
-/// Fails by a hang when a read that fills its buffer, or does not, leaves the next one with a wrong idea of what the kernel
-/// still has.
+/// Fails by a hang when a read that fills its buffer, or does not, leaves a wrong note of whether the kernel has more data.
 #[test]
 fn buffers_of_every_size_see_every_byte() {
     everywhere(|rt| {

@@ -1,8 +1,8 @@
-//! A table of every operation that can wait for a socket, by what can happen to the wait.
+//! A table of all operations that can wait for a socket, and of the events that can happen to the wait.
 //!
-//! A row is an operation, a column is what happens to it; goroutines and plain threads play each cell. A cell checks what the
-//! call returns; that a call that gave up has taken and sent no byte; and that no descriptor is left, neither open nor in a
-//! poller. A cell that is not played says why, and is counted.
+//! A row is an operation, a column is an event; goroutines and plain threads play each cell. A cell checks what the call
+//! returns; that a call that gave up has taken and sent no byte; and that no descriptor is left, neither open nor in a poller.
+//! A cell that is not played says why, and is counted.
 
 mod rows;
 mod scene;
@@ -23,7 +23,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An event that can happen to a wait: the name, and the play, which says why if the cell is empty.
+/// An event that can happen to a wait: its name, and the function that plays it. That function returns the reason if the cell
+/// is empty.
 type Column = (&'static str, fn(&Crew<'_>, Scene) -> Result<(), &'static str>);
 
 const COLUMNS: &[Column] = &[
@@ -45,7 +46,7 @@ fn call<'a>(crew: &Crew<'a>, scene: &Scene) -> Member<'a, io::Result<Vec<u8>>> {
     crew.go(move || call())
 }
 
-/// The call, made while it waits.
+/// Makes the call, and returns when the call waits.
 fn waiting<'a>(crew: &Crew<'a>, scene: &Scene) -> Result<Member<'a, io::Result<Vec<u8>>>, &'static str> {
     scene.waits?;
     let member = call(crew, scene);
@@ -53,14 +54,15 @@ fn waiting<'a>(crew: &Crew<'a>, scene: &Scene) -> Result<Member<'a, io::Result<V
     Ok(member)
 }
 
-/// Asserts that the operation works after all that happened.
+/// Asserts that the operation still works.
 #[track_caller]
 fn works(crew: &Crew<'_>, scene: &Scene) {
     (scene.feed)();
     is_answered(scene, call(crew, scene));
 }
 
-/// The peer has begun its part, and continues it until the call has ended: there may be no room after a first piece.
+/// Asserts that the call returns the answer. The peer has begun its part, and repeats it until the call has ended: after a
+/// first piece there may still be no room.
 #[track_caller]
 fn is_answered(scene: &Scene, member: Member<'_, io::Result<Vec<u8>>>) {
     if scene.heard.is_some() {
@@ -77,7 +79,7 @@ fn is_answered(scene: &Scene, member: Member<'_, io::Result<Vec<u8>>>) {
 #[track_caller]
 fn is_heard(scene: &Scene, bytes: &[u8]) {
     let Some(heard) = &scene.heard else { return };
-    // The written bytes are under way.
+    // The written bytes are on their way.
     until(|| {
         (scene.feed)();
         heard.lock().unwrap().len() >= bytes.len()
@@ -124,7 +126,7 @@ fn deadline_while_waiting(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static 
     Ok(())
 }
 
-/// Of two callers one stands in line.
+/// One of two callers waits in the queue of the I/O lock.
 fn deadline_moved(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
     let (socket, direction) = scene.socket.as_ref().map_err(|why| *why)?;
     socket.limit(*direction, Some(Instant::now() + LONG));
@@ -138,7 +140,7 @@ fn deadline_moved(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Of two callers one stands in line.
+/// One of two callers waits in the queue of the I/O lock.
 fn closed_by_another(crew: &Crew<'_>, scene: Scene, lent: bool) -> Result<(), &'static str> {
     let (socket, _) = scene.socket.as_ref().map_err(|why| *why)?;
     let (number, members) = (socket.as_raw_fd(), [waiting(crew, &scene)?, waiting(crew, &scene)?]);
@@ -158,7 +160,7 @@ fn closed_by_another(crew: &Crew<'_>, scene: Scene, lent: bool) -> Result<(), &'
     Ok(())
 }
 
-/// The limits and the end of a clone are its own.
+/// The limits and the close of a clone are its own.
 fn clone_closed(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
     let (socket, direction) = scene.socket.as_ref().map_err(|why| *why)?;
     let clone = socket.duplicate()?;
@@ -168,7 +170,7 @@ fn clone_closed(crew: &Crew<'_>, scene: Scene) -> Result<(), &'static str> {
     member.until_it_waits();
     (scene.feed)();
     is_answered(&scene, member);
-    // The other way round: what it waited for stays open, and no poller is to know it.
+    // The other way round: the file for which the call waited stays open, and no poller may have an entry for it.
     let _clone = socket.duplicate()?;
     socket.shut().unwrap();
     let entry = format!("{:x} ", scene.inode);
@@ -208,12 +210,12 @@ fn event(crew: &Crew<'_>, mut scene: Scene, which: fn(&mut Scene) -> &mut Event)
     Ok(())
 }
 
-/// The sockets, pipes, wake fds and pollers that the process has open, and the entries of its pollers; both in order. What the
-/// runtime opens for itself while it runs is a file.
+/// Returns the sockets, pipes, wake fds and pollers that the process has open, and the entries of its pollers; both sorted. The
+/// runtime opens only files for itself while it runs.
 fn descriptors() -> [Vec<String>; 2] {
     let (mut open, mut watched) = (Vec::new(), Vec::new());
     for fd in fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap()) {
-        // The folder's own is gone by now.
+        // The descriptor of the folder itself is closed by now.
         let Ok(link) = fs::read_link(fd.path()) else { continue };
         let link = link.to_string_lossy().into_owned();
         if link.contains("[eventpoll]") {
@@ -230,7 +232,7 @@ fn descriptors() -> [Vec<String>; 2] {
     [open, watched]
 }
 
-/// The cells that are not played: the column, why, and how many rows.
+/// The cells that are not played: the column, the reason, and the number of rows.
 const EMPTY: &[(&str, &str, usize)] = &[
     ("a context that is done", NEVER, 2),
     ("a deadline in the past", NO_SOCKET, 3),
@@ -254,7 +256,7 @@ const EMPTY: &[(&str, &str, usize)] = &[
 /// and when a cell is no longer played.
 #[test]
 fn each_operation_in_each_event() {
-    // A process of its own, whose descriptors are those of one cell at a time.
+    // Runs in a process of its own, whose descriptors are those of one cell at a time.
     if !child::is_child() {
         let told = child::passes("each_operation_in_each_event", &[]);
         let counts: Vec<_> = told.lines().filter_map(|line| line.split_once("cells: ")).collect();
@@ -262,7 +264,7 @@ fn each_operation_in_each_event() {
         println!("{}", counts[0].1);
         return;
     }
-    // The process's dead socket, which stays.
+    // Makes the process's dead socket, which stays open.
     let _lent = unix().0.as_fd();
     everyone(|crew| {
         let mut empty = BTreeMap::new();
@@ -279,14 +281,14 @@ fn each_operation_in_each_event() {
             }
         }
         let (all, not_played): (_, usize) = (TABLE.len() * COLUMNS.len(), empty.values().sum());
-        // To standard error, which the parent reads.
+        // The parent reads standard error.
         eprintln!("cells: {} played, {not_played} not played: {empty:?}", all - not_played);
         let listed: BTreeMap<_, _> = EMPTY.iter().map(|&(column, why, rows)| ((column, why), rows)).collect();
         assert_eq!(empty, listed);
     });
 }
 
-/// Says which cell went wrong.
+/// Prints which cell failed.
 struct TellOnPanic(&'static str, &'static str);
 
 impl Drop for TellOnPanic {
@@ -297,7 +299,7 @@ impl Drop for TellOnPanic {
     }
 }
 
-/// The operations of `net` and `os` whose docs say that they may unwind, as every wait may.
+/// Returns the operations of `net` and `os` whose docs say that they may unwind, as every wait may.
 fn that_wait() -> Vec<String> {
     let folders = [
         concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/net"),
@@ -345,7 +347,7 @@ fn that_wait() -> Vec<String> {
     found
 }
 
-/// Fails when an operation has no row.
+/// Fails when an operation that can wait has no row.
 #[test]
 fn each_that_waits_has_a_row() {
     let mut found = that_wait();

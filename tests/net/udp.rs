@@ -38,7 +38,7 @@ fn datagrams_stay_whole() {
             for len in [0, 5, 1472, 60_000, 1] {
                 assert_eq!(near.send_to(&vec![len as u8; len], there).unwrap(), len);
                 if len != 1 {
-                    // An empty datagram is one, not the end of anything.
+                    // An empty datagram is a datagram, and not the end of the data.
                     assert_eq!(near.recv(&mut [0; 8]).unwrap(), 0);
                 }
             }
@@ -68,7 +68,7 @@ fn what_does_not_fit_is_cut_off() {
     });
 }
 
-/// Fails when two of them get one datagram, or none does.
+/// Fails when two receivers get one datagram, or when no receiver does.
 #[test]
 fn of_several_receivers_each_gets_whole_datagrams() {
     const EACH: usize = 16;
@@ -88,7 +88,7 @@ fn of_several_receivers_each_gets_whole_datagrams() {
             }
         });
         crew.run(move || {
-            // Few at a time: the receiver's buffer holds them.
+            // The receiver's buffer holds all of these.
             for number in 0..4 * EACH {
                 near.send_to(&number.to_ne_bytes(), there).unwrap();
             }
@@ -147,8 +147,9 @@ fn a_socket_goes_to_std_and_comes_back() {
     });
 }
 
-/// Another holder shuts the reads of a socket down: before a receive, and while it waits. The kernel tells a call that does not
-/// wait that there is nothing yet. Fails by a hang of a goroutine, by a busy loop of a thread, or by another end than std's.
+/// Another holder shuts the reads of a socket down: before a receive, and while a receive waits. The kernel tells a call that
+/// does not wait that there is no data yet. Fails by a hang of a goroutine, by a busy loop of a thread, or when the receive
+/// ends in another way than std's.
 #[test]
 fn a_shutdown_by_another_holder_ends_the_receives_as_with_std() {
     type Receives = fn(&UdpSocket) -> io::Result<usize>;
@@ -159,7 +160,7 @@ fn a_shutdown_by_another_holder_ends_the_receives_as_with_std() {
         (|socket| Ok(socket.recv_from(&mut [0; 8])?.0), |socket| Ok(socket.recv_from(&mut [0; 8])?.0)),
         (|socket| Ok(socket.peek_from(&mut [0; 8])?.0), |socket| Ok(socket.peek_from(&mut [0; 8])?.0)),
     ];
-    // Without a peer the kernel says that there is none, and ends the reads all the same.
+    // A shutdown of a socket without a peer returns an error, and ends the reads all the same.
     // SAFETY: no pointers.
     let shut = |twin: &OwnedFd| _ = unsafe { libc::shutdown(twin.as_raw_fd(), libc::SHUT_RD) };
     everyone(|crew| {
@@ -189,7 +190,7 @@ fn a_shutdown_by_another_holder_ends_the_receives_as_with_std() {
         let socket = Arc::new(socket);
         let same = Arc::clone(&socket);
         let polls = rt.go(move || gmp::block_on(poll_fn(|cx| same.poll_recv(cx, &mut [0; 8]))));
-        // The task has come to its wait, or comes there later.
+        // The task waits now, or will wait later.
         rt.run(gmp::yield_now);
         shut(&socket.as_fd().try_clone_to_owned().unwrap());
         assert_eq!(polls.join().unwrap().unwrap(), 0);

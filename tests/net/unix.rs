@@ -26,7 +26,7 @@ pub(super) fn abstract_name() -> SocketAddr {
     SocketAddr::from_abstract_name(name()).unwrap()
 }
 
-/// A path that is removed in the end.
+/// A path that is removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -37,7 +37,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Not there if nobody has bound it.
+        // The path is not there if no socket was bound to it.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
@@ -57,12 +57,12 @@ fn addresses_are_those_of_std() {
             assert!(peer.is_unnamed() && near.local_addr().unwrap().is_unnamed());
             drop((near, far));
 
-            // Bound clients, at a path and at a name of the longest kind.
+            // Clients that are bound, to a path and to a name of the greatest length.
             let long = SocketAddr::from_abstract_name([b'n'; 107]).unwrap();
             let mine = Scratch::new();
             let client = |bind: &SocketAddr| {
                 let socket = std::os::unix::net::UnixDatagram::from(stream_socket());
-                // A connect by std, as its streams have no bind.
+                // Connects by std's datagram type, as std's streams have no bind.
                 bind_to(&socket, bind);
                 socket.connect(&path.0).unwrap();
                 listener.accept().unwrap().1
@@ -140,7 +140,7 @@ fn a_short_read_does_not_drain_a_stream() {
         reads.until_it_waits();
         crew.run(move || {
             let file = File::open("/dev/null").unwrap();
-            // All of them are there at once, in messages of which a read takes one.
+            // All messages are there at once, and a read takes one of them.
             for part in [&b"one "[..], b"two ", b"three "] {
                 near.send_with_fds(&[IoSlice::new(part)], &[file.as_fd()]).unwrap();
             }
@@ -162,7 +162,7 @@ fn descriptors_come_with_their_bytes() {
             let many = vec![file.as_fd(); 253];
             assert_eq!(near.send_with_fds(&[IoSlice::new(b"many")], &many).unwrap(), 4);
             (&near).write_all(b"none").unwrap();
-            // The kernel takes 1024 buffers: no byte is among them.
+            // The kernel takes 1024 buffers, and these have no byte.
             let mut late = vec![IoSlice::new(b""); 1024];
             late.push(IoSlice::new(b"x"));
             assert_eq!(near.send_with_fds(&late, &many).unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -191,7 +191,7 @@ fn descriptors_come_with_their_bytes() {
     });
 }
 
-/// Fails when a part of a datagram is sent, or received, as if that was all.
+/// Fails when a part of a datagram is sent, or received, as if it was the whole.
 #[test]
 fn a_datagram_of_more_buffers_than_a_call_takes_is_refused() {
     everyone(|crew| {
@@ -216,7 +216,7 @@ fn a_datagram_of_more_buffers_than_a_call_takes_is_refused() {
     });
 }
 
-/// Fails when a datagram is cut in silence.
+/// Fails when a datagram is cut, and the result does not say so.
 #[test]
 fn a_datagram_that_is_cut_says_so() {
     everyone(|crew| {
@@ -237,7 +237,7 @@ fn a_datagram_that_is_cut_says_so() {
 /// Each failed call makes an event that does not tell of room. Fails when a sender makes its failed call again and again.
 #[test]
 fn sending_to_a_full_receiver_costs_little() {
-    // The thread's own time: a goroutine of a runtime with one P stays on it, or sleeps.
+    // Measures the thread's own time: the goroutine of a runtime with one P stays on its thread, or sleeps.
     let work = |sender: UnixDatagram, to: SocketAddr| {
         let begin = thread_time();
         while sender.send_to_addr(b"x", &to).is_ok() {}
@@ -284,7 +284,7 @@ fn no_datagram_is_lost_to_a_full_receiver() {
     });
 }
 
-/// Fails by an error for a listener that is only busy, or when a client waits for ever.
+/// Fails by an error although the listener is only busy, or when a client waits for ever.
 #[test]
 fn clients_wait_for_a_listener_whose_queue_is_full() {
     const CLIENTS: usize = 12;
@@ -300,7 +300,7 @@ fn clients_wait_for_a_listener_whose_queue_is_full() {
             told.fetch_add(1, SeqCst);
             stream.write_all(&[client as u8]).unwrap();
         });
-        // So many as the queue holds.
+        // As many as the queue holds.
         crew.run({
             let connected = Arc::clone(&connected);
             move || until(|| connected.load(SeqCst) >= 2)
@@ -348,7 +348,7 @@ fn a_deadline_ends_the_wait_for_a_listener_whose_queue_is_full() {
     });
 }
 
-/// Fails when the number of this process is returned for the peer's. Both processes are the same user's.
+/// Fails when the stream returns this process's number for the peer's. Both processes belong to the same user.
 #[test]
 fn a_stream_knows_its_peer() {
     const NAME: &str = "a_stream_knows_its_peer";
@@ -364,7 +364,7 @@ fn a_stream_knows_its_peer() {
         let listener = SocketAddr::from_abstract_name(std::env::var(LISTENER).unwrap()).unwrap();
         let near = UnixStream::connect_addr(&listener).unwrap();
         assert_eq!(of_peer(&near), Some(std::os::unix::process::parent_id()));
-        // Until the peer has looked.
+        // Waits until the peer has read this process's number.
         assert_eq!((&near).read(&mut [0]).unwrap(), 0);
         return;
     }
@@ -384,7 +384,7 @@ fn a_stream_knows_its_peer() {
     assert!(gmp::net::is_closed(&near.peer_cred().unwrap_err()));
     // SAFETY: no pointers.
     let alone = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    // SAFETY: the descriptor is new, and nobody else knows it.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let alone = UnixStream::from(unsafe { OwnedFd::from_raw_fd(alone) });
     assert_eq!(alone.peer_cred().unwrap_err().kind(), ErrorKind::NotConnected);
 }
@@ -394,9 +394,9 @@ fn a_stream_knows_its_peer() {
 fn writing_to_nobody_is_an_error_and_no_signal() {
     everyone(|crew| {
         crew.run(|| {
-            // As a program whose `main` is not Rust's has it: the default is the end of the process.
-            // SAFETY: this thread's mask and this process's action, put back below; the default action would be taken by the
-            // thread that writes.
+            // In a program whose `main` is not Rust's, SIGPIPE has its default action, which ends the process.
+            // SAFETY: the call changes this process's action, which is put back below; the thread that writes would take the
+            // default action.
             let was = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
             let (near, far) = UnixStream::pair().unwrap();
             let file = File::open("/dev/null").unwrap();
@@ -420,11 +420,11 @@ fn writing_to_nobody_is_an_error_and_no_signal() {
     });
 }
 
-/// The pages of a write that no socket has room for.
+/// The bytes of a write for which no socket has room.
 static MUCH: [u8; 4 << 20] = [7; 4 << 20];
 
-/// The kernel tells a call that does not wait that there is nothing yet, and still says that the socket is ready. Fails by a
-/// hang of a goroutine, by a busy loop of a thread, or when a datagram is lost with the end, which came after it.
+/// The kernel tells a call that does not wait that there is no data yet, and still reports the socket as ready. Fails by a hang
+/// of a goroutine, by a busy loop of a thread, or when a datagram is lost that was sent before the shutdown.
 #[test]
 fn a_shutdown_ends_the_receives_of_datagrams() {
     everyone(|crew| {
@@ -451,8 +451,8 @@ fn a_shutdown_ends_the_receives_of_datagrams() {
     });
 }
 
-/// The kernel reports no event to a writer that waits for room when there will be none. Fails by a hang. Beside the writer's
-/// first wait, and before.
+/// A shutdown ends the writes of a writer that waits for room, and the kernel reports no event. The shutdown comes beside the
+/// writer's first wait, or before it. Fails by a hang.
 #[test]
 fn a_shutdown_ends_the_wait_for_room() {
     type Writes = fn(&UnixStream, &UnixDatagram) -> io::Error;
@@ -492,8 +492,8 @@ fn put(far: &impl AsRawFd, bytes: &[u8], flags: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Data that the kernel does not join is read in several short reads, though there is only one event. `send` puts "one", a
-/// separator, and "two" into the stream.
+/// Checks that data which the kernel does not join is read in several short reads, though there is only one event. `send` puts
+/// "one", a separator, and "two" into the stream.
 fn both_are_read<S: Sync>(near: S, far: OwnedFd, send: impl Fn(&OwnedFd))
 where
     for<'a> &'a S: Read,
@@ -514,7 +514,7 @@ where
     // The stream is in the poller from now on, and has been drained.
     waits_for("first");
     send(&far);
-    // The poller has taken all events of what was sent: this one came later.
+    // The poller has taken all events of the data that was sent: the event of this stream came later.
     let (here, there) = UnixStream::pair().unwrap();
     gmp::scope(|scope| {
         let passed = scope.go(|| (&here).read(&mut [0; 1]).unwrap());
@@ -526,7 +526,7 @@ where
     waits_for("last");
 }
 
-/// Fails by a hang when the read that ends with the message of the descriptor, and so is short, is taken for the last.
+/// Fails by a hang when a read that ends at the message with the descriptor, and so is short, counts as the last.
 #[test]
 fn a_message_with_a_descriptor_hides_nothing_behind_it() {
     everywhere(|rt| {
@@ -541,7 +541,7 @@ fn a_message_with_a_descriptor_hides_nothing_behind_it() {
     });
 }
 
-/// The kernel does not join what two processes wrote, on a socket that asks who they were. Fails by a hang.
+/// On a socket that asks for the senders' credentials, the kernel does not join the data of two processes. Fails by a hang.
 #[test]
 fn another_sender_hides_nothing_behind_the_first() {
     everywhere(|rt| {
@@ -582,7 +582,7 @@ fn pair_of_messages() -> [OwnedFd; 2] {
     // SAFETY: room for two descriptors.
     let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) };
     assert_eq!(made, 0);
-    // SAFETY: both are new, and nobody else knows them.
+    // SAFETY: both descriptors are new, and nothing else owns them.
     fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -591,7 +591,7 @@ fn one_and_two(far: &OwnedFd) {
     put(far, b"two", 0).unwrap();
 }
 
-/// A descriptor that was given as a stream's is none, and each read of it ends with a message. Fails by a hang.
+/// A stream may be made of a descriptor that is no stream: then each read ends with a message. Fails by a hang.
 #[test]
 fn messages_of_another_kind_of_socket_hide_nothing() {
     everywhere(|rt| {
@@ -608,7 +608,7 @@ fn messages_of_another_kind_of_socket_hide_nothing() {
     });
 }
 
-/// As before, with connections of a listener that was given in that way.
+/// The same with connections of a listener that was made in that way.
 #[test]
 fn messages_of_what_such_a_listener_accepts_hide_nothing() {
     everywhere(|rt| {
@@ -618,7 +618,7 @@ fn messages_of_what_such_a_listener_accepts_hide_nothing() {
                 // SAFETY: no pointers.
                 let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
                 assert!(fd >= 0);
-                // SAFETY: new, and nobody else knows it.
+                // SAFETY: the descriptor is new, and nothing else owns it.
                 unsafe { OwnedFd::from_raw_fd(fd) }
             };
             let (listens, far) = (make(), make());
@@ -643,7 +643,7 @@ fn set_option(socket: &impl AsRawFd, name: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The kernel takes a path that fills the address, which std does not make. Fails by an error that costs the connection.
+/// The kernel takes a path that fills the address; std makes no such path. Fails by an error that loses the connection.
 #[test]
 fn a_peer_with_the_longest_path_is_accepted() {
     everyone(|crew| {
@@ -662,11 +662,12 @@ fn a_peer_with_the_longest_path_is_accepted() {
     });
 }
 
-/// Not among the constants of `libc`.
+/// libc has no names for these options.
 const SO_PASSPIDFD: libc::c_int = 76;
 const SO_TIMESTAMPNS: libc::c_int = 35;
 
-/// Fails when descriptors get no room beside the sender's credentials, or when a loss is told that is none.
+/// Fails when there is no room for descriptors beside the sender's credentials, or when a loss is reported although there is
+/// none.
 #[test]
 fn the_most_descriptors_come_beside_the_senders_name() {
     for others in [&[][..], &[SO_PASSPIDFD], &[SO_PASSPIDFD, SO_TIMESTAMPNS]] {
@@ -719,7 +720,7 @@ fn a_descriptor_of_the_senders_process_is_closed() {
     });
 }
 
-/// An empty read finds nothing to read. Fails by a hang, or when descriptors are lost with such a read.
+/// A read into an empty buffer has nothing to wait for. Fails by a hang, or when descriptors are lost with such a read.
 #[test]
 fn a_read_into_no_room_returns_at_once() {
     everyone(|crew| {
@@ -739,8 +740,8 @@ fn a_read_into_no_room_returns_at_once() {
     });
 }
 
-/// Another holder shuts a listener down: before an accept, and while it waits. Fails by a hang of a goroutine, or by a busy
-/// loop of a thread.
+/// Another holder shuts a listener down: before an accept, and while an accept waits. Fails by a hang of a goroutine, or by a
+/// busy loop of a thread.
 #[test]
 fn a_shutdown_by_another_holder_ends_an_accept_as_with_std() {
     // SAFETY: no pointers.
@@ -760,7 +761,7 @@ fn a_shutdown_by_another_holder_ends_an_accept_as_with_std() {
         assert_eq!(waits.join(), expected);
         assert_eq!(crew.run(move || listener.accept().unwrap_err().raw_os_error()), expected);
 
-        // A client that was in the queue before is accepted.
+        // A client that was in the queue before the shutdown is accepted.
         let addr = abstract_name();
         let listener = UnixListener::bind_addr(&addr).unwrap();
         let _client = std::os::unix::net::UnixStream::connect_addr(&addr).unwrap();

@@ -1,4 +1,4 @@
-//! The operations that can wait: a row each, and those without one.
+//! The operations that can wait: a row for each, and the list of those without a row.
 
 use super::scene::*;
 use common::loopback::Hole;
@@ -19,7 +19,8 @@ fn tcp_reads(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
 fn tcp_writes(call: fn(&TcpStream) -> io::Result<Vec<u8>>) -> Scene {
     let ends = tcp();
     fill(&ends.0, || (&ends.0).write(FILL));
-    // Data on its way to the peer makes room when it is acknowledged, later. Not in the smallest buffer there is.
+    // Data on its way to the peer makes room later, when the peer acknowledges it. With the smallest buffer there is no such
+    // room.
     set_option(&ends.0, libc::SO_SNDBUF, &1);
     Pair::says(ends, call)
         .reset(|_, far| reset(far), Ends::Error(&[ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]))
@@ -31,7 +32,7 @@ fn udp_receives(call: fn(&UdpSocket) -> io::Result<Vec<u8>>) -> Scene {
     Pair::new(udp(), Direction::Reads, HELLO, call, |_, far| {
         assert_eq!(far.send(HELLO).unwrap(), HELLO.len())
     })
-    // The next datagram to a closed port is answered by an error, which the next receiver is told.
+    // The next datagram to a closed port is answered by an error, which the next receiver gets.
     .reset(
         |near, far| {
             far.close().unwrap();
@@ -48,7 +49,7 @@ fn udp_sends(call: fn(&UdpSocket) -> io::Result<Vec<u8>>) -> Scene {
 
 fn unix_reads(call: fn(&UnixStream) -> io::Result<Vec<u8>>) -> Scene {
     let ends = unix();
-    // A peer that goes with bytes unread resets the connection.
+    // A peer that closes its end with bytes unread resets the connection.
     (&ends.0).write_all(b"unread").unwrap();
     Pair::new(ends, Direction::Reads, HELLO, call, |_, mut far| far.write_all(HELLO).unwrap())
         .reset(|_, far| drop(far), Ends::Error(&[ErrorKind::ConnectionReset]))
@@ -83,7 +84,7 @@ pub(super) struct Row {
     pub(super) scene: fn() -> Scene,
 }
 
-/// All of them.
+/// All rows.
 pub(super) const TABLE: &[Row] = &[
     Row { name: "TcpStream::read", scene: || tcp_reads(|near| bytes(|buf| (&mut &*near).read(buf))) },
     Row {
@@ -221,7 +222,7 @@ pub(super) const TABLE: &[Row] = &[
     },
 ];
 
-/// The reading end of a pipe, whose mode is set to blocking or not.
+/// Makes the scene of a pipe's reading end, in blocking or non-blocking mode.
 fn pipe_reads(blocks: bool) -> Scene {
     let (near, far) = std::io::pipe().unwrap();
     set_mode(&near, blocks);
@@ -332,7 +333,7 @@ fn unix_connects() -> Scene {
         Direction::Writes,
         b"",
         |listener| {
-            // Looked up without the socket: the closer of the listener would wait for this.
+            // The listener is in use only while its address is read: a closer would wait for a connect that used the listener.
             UnixStream::connect_addr(&listener.local_addr()?).map(|_| Vec::new())
         },
         |listener, _| drop(listener.accept().unwrap()),

@@ -1,4 +1,4 @@
-//! A scene of the table: one operation, ready to be played once, with the socket, the peer, and what the peer may do.
+//! A scene of the table: one operation, ready to be played once, with the socket, the peer, and the peer's possible actions.
 
 use gmp::io::Watched;
 use gmp::net::unix::SocketAddr as UnixAddr;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) const SHORT: Duration = Duration::from_millis(2);
-/// Longer than any test, so it ends none.
+/// Longer than any test, so that this limit ends no wait.
 pub(super) const LONG: Duration = Duration::from_secs(3600);
 pub(super) const HELLO: &[u8] = b"hello";
-/// What fills a socket.
+/// The bytes that fill a socket.
 pub(super) const FILL: &[u8] = &[7; 1 << 16];
 pub(super) const CHUNK: &[u8] = FILL.split_at(4 << 10).0;
 
-/// Why a cell is not played.
+/// The reasons why a cell is not played.
 pub(super) const NEVER: &str = "the loopback takes every datagram at once";
 pub(super) const NO_SOCKET: &str =
     "the caller has none while it connects; the time and the context are in dial.rs and config.rs";
@@ -34,11 +34,11 @@ pub(super) enum Direction {
     Writes,
 }
 
-/// A change to a socket, from outside, while a call waits for it.
+/// Changes to a socket, from outside, while a call waits for the socket.
 pub(super) trait Limits: AsFd + AsRawFd + Send + Sync {
     fn shut(&self) -> io::Result<()>;
     fn limit(&self, direction: Direction, at: Option<Instant>);
-    /// Another handle to the same, or why there is none.
+    /// Returns another handle to the same socket, or why there is none.
     fn duplicate(&self) -> Result<Arc<dyn Limits>, &'static str>;
 }
 
@@ -109,15 +109,15 @@ pub(super) struct Scene {
     pub(super) socket: Result<(Arc<dyn Limits>, Direction), &'static str>,
     pub(super) call: Call,
     pub(super) answer: &'static [u8],
-    /// The peer's part, after which the call is answered.
+    /// Plays the peer's part, after which the call is answered.
     pub(super) feed: Box<dyn Fn() + Send>,
-    /// The bytes that the peer has heard in its part, if that is to listen.
+    /// The bytes that the peer has received, if its part is to receive.
     pub(super) heard: Option<Arc<Mutex<Vec<u8>>>>,
-    /// Whether the call waits for that.
+    /// `Ok` if the call waits for the peer's part, else why it never waits.
     pub(super) waits: Result<(), &'static str>,
     pub(super) reset: Event,
     pub(super) half_close: Event,
-    /// That of the socket, or of what stands in for one.
+    /// The inode of the socket, or of the file that stands in for one.
     pub(super) inode: u64,
 }
 
@@ -153,7 +153,7 @@ impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
         Pair { near, far, scene }
     }
 
-    /// A call that sends HELLO to a peer that takes what there is.
+    /// Makes the scene of a call that sends HELLO to a peer that receives all that is there.
     pub(super) fn says(ends: (N, F), call: fn(&N) -> io::Result<Vec<u8>>) -> Self {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
@@ -168,7 +168,7 @@ impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
         Ok((Box::new(move || happens(&near, far.lock().unwrap().take().unwrap())), ends))
     }
 
-    /// The peer resets the connection, or goes.
+    /// The peer resets the connection, or closes its end.
     pub(super) fn reset(mut self, happens: fn(&N, F), ends: Ends) -> Self {
         self.scene.reset = self.event(happens, ends);
         self
@@ -187,7 +187,7 @@ impl<N: Limits + 'static, F: AsRawFd + Send + 'static> Pair<N, F> {
     }
 }
 
-/// The inode of a socket or pipe: the kernel gives each a new one.
+/// Returns the inode of a socket or pipe, which is new for each.
 pub(super) fn inode(fd: RawFd) -> Option<u64> {
     let link = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     let link = link.to_str()?;
@@ -238,8 +238,8 @@ pub(super) fn fill<N: Limits + AsRawFd>(near: &N, write: impl Fn() -> io::Result
     }
 }
 
-/// Takes all that is there, and returns the bytes that are not of those that filled the socket. Never waits: every descriptor
-/// of the library is non-blocking.
+/// Receives all that is there, and returns the bytes that are not of those that filled the socket. Never waits: every
+/// descriptor of the library is non-blocking.
 pub(super) fn drain(far: RawFd) -> Vec<u8> {
     let (mut buffer, mut heard) = (vec![0; 1 << 16], Vec::new());
     loop {
@@ -247,19 +247,20 @@ pub(super) fn drain(far: RawFd) -> Vec<u8> {
         let got = unsafe { libc::read(far, buffer.as_mut_ptr().cast(), buffer.len()) };
         match usize::try_from(got) {
             Ok(0) => return heard,
-            // At once: there are megabytes of it.
+            // Skips the whole piece: there are megabytes of it.
             Ok(len) if buffer[..len] == FILL[..len] => {}
             Ok(len) => heard.extend(buffer[..len].iter().filter(|&byte| *byte != FILL[0])),
             Err(_) => match io::Error::last_os_error().kind() {
                 ErrorKind::WouldBlock => return heard,
-                // Once, and what had come before stands behind.
+                // The kernel reports the reset once, and then returns the data that came before the reset.
                 gone => assert_eq!(gone, ErrorKind::ConnectionReset),
             },
         }
     }
 }
 
-/// Returns `true` if no data is on its way to the peer, whose acknowledgement would make room. Only TCP has that.
+/// Returns `true` if no data is on its way to the peer, whose acknowledgement would make room. Only TCP has data that is on its
+/// way.
 pub(super) fn is_settled(fd: RawFd) -> bool {
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
     let (mut unsent, mut unheard): (libc::c_int, libc::c_int) = (0, 0);
@@ -272,16 +273,17 @@ pub(super) fn is_settled(fd: RawFd) -> bool {
     unsent == unheard
 }
 
-/// Returns `true` if nothing fits: a limit that ends a call also ends one that was preempted before it began. Sends what fits.
+/// Sends what fits, and returns `true` if nothing fits. A write that timed out is no proof: the time limit also ends a call
+/// that was preempted before it began.
 pub(super) fn is_full(fd: RawFd) -> bool {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the chunk lives through the call.
     let sent = unsafe { libc::send(fd, CHUNK.as_ptr().cast(), CHUNK.len(), flags) };
     match io::Error::last_os_error().raw_os_error() {
         _ if sent >= 0 => false,
-        // A pipe has room when it says so.
+        // `poll(2)` says whether a pipe has room.
         Some(libc::ENOTSOCK) => !is_ready(fd, libc::POLLOUT),
-        // It is full, or goes to no one without an address.
+        // The socket is full, or has no peer and sends only to an address.
         _ => true,
     }
 }
