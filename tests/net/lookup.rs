@@ -28,8 +28,8 @@ fn descend(kib: usize, f: &mut dyn FnMut()) {
     black_box(&frame);
 }
 
-/// An address whose look-up takes that many KiB of stack, as with glibc a name with some thousand addresses does, and then
-/// calls the function, if there is one.
+/// An address whose look-up takes that many KiB of stack, as the look-up of a name with some thousand addresses does with
+/// glibc, and then calls the function, if there is one.
 struct Deep(SocketAddr, usize, RefCell<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Deep {
@@ -142,7 +142,7 @@ fn who_has_a_larger_stack_keeps_it() {
     assert_eq!((large, second), (1, 1));
 }
 
-/// Fails when a look-up ends otherwise than on the goroutine's stack, or keeps its place in the line of look-ups.
+/// Fails when a look-up ends otherwise than on the goroutine's stack, or keeps its turn.
 #[test]
 fn a_look_up_parks_and_unwinds_as_ever() {
     for procs in [1, 4] {

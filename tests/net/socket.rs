@@ -297,7 +297,7 @@ fn more_buffers_than_a_call_takes_hide_nothing() {
     });
 }
 
-/// Fails when a call of std that should block does not, or a call of ours blocks the thread.
+/// Fails when a call of std that should block does not, or when a call of the library blocks the thread.
 #[test]
 fn sockets_turn_into_stds_and_back() {
     everywhere(|rt| {
