@@ -16,14 +16,14 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// A child that ends when its standard input does.
+/// A child that ends when its standard input ends.
 fn waiting() -> Command {
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     command
 }
 
-/// Returns the state of a process, as `ps` has it; `None` if there is no such process any more.
+/// Returns the state of a process, as `ps` shows it; `None` if the process is gone.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
@@ -65,14 +65,14 @@ fn output_of_both_streams_is_read_at_once() {
     });
 }
 
-/// Fails by a hang at one P, and by a thread for each child.
+/// Fails by a hang at one P, or when there is a thread for each child.
 #[test]
 fn waiting_for_children_takes_no_threads() {
     const CHILDREN: usize = 20;
     let threads = || fs::read_dir("/proc/self/task").unwrap().count();
     if child::is_child() {
         let rt = common::runtime(1);
-        // One after the other: a start may take a thread, which stays for a while.
+        // Starts one child after the other: a start may take a thread, which stays for a while.
         let (pipes, waits): (Vec<_>, Vec<_>) = (0..CHILDREN)
             .map(|_| {
                 let starts = rt.go(|| {
@@ -96,7 +96,7 @@ fn waiting_for_children_takes_no_threads() {
     child::passes("waiting_for_children_takes_no_threads", &[]);
 }
 
-/// Fails when a wait goes on, or one after it is not answered.
+/// Fails when a wait does not end with its context, or when a later wait gets no answer.
 #[test]
 fn a_context_ends_the_wait_and_not_the_child() {
     everyone(|crew| {
@@ -118,7 +118,7 @@ fn a_context_ends_the_wait_and_not_the_child() {
     });
 }
 
-/// Fails by a zombie, and when the drop has ended a child.
+/// Fails when a zombie stays, or when the drop has ended a child.
 #[test]
 fn a_dropped_child_is_reaped_when_it_ends() {
     everyone(|crew| {
@@ -139,7 +139,7 @@ fn a_dropped_child_is_reaped_when_it_ends() {
     });
 }
 
-/// Fails by a child that lives on.
+/// Fails when a child stays alive.
 #[test]
 fn a_child_may_be_killed() {
     everyone(|crew| {
@@ -161,8 +161,8 @@ fn a_child_may_be_killed() {
     });
 }
 
-/// Fails when a signal does not come, or is another; by an error when the child has ended, or by none for a number that is no
-/// signal's.
+/// Fails when a signal does not come, or is the wrong one; by an error when the child has ended, or when a number that is no
+/// signal's is accepted.
 #[test]
 fn a_child_may_be_sent_a_signal() {
     everyone(|crew| {
@@ -200,7 +200,7 @@ fn children_of_others_stay_theirs() {
     });
 }
 
-/// Fails when a limit does not end a read, or words are lost with it.
+/// Fails when a limit does not end a read, or when the read that it ends loses bytes.
 #[test]
 fn the_pipes_of_a_child_have_limits() {
     everyone(|crew| {
@@ -220,13 +220,13 @@ fn the_pipes_of_a_child_have_limits() {
     });
 }
 
-/// Fails when a child is told to try again (EAGAIN) although it expects to wait, when a byte is lost between two children, or
-/// when an end stays open here.
+/// Fails when a child gets EAGAIN although it expects to wait, when a byte is lost between two children, or when an end stays
+/// open in this process.
 #[test]
 fn an_end_of_a_pipe_is_a_childs_stream() {
     everyone(|crew| {
         crew.run(|| {
-            // The second one waits for the first, which says something late.
+            // The second child waits for the first, which writes late.
             let late = ["-c", "sleep 0.05; echo hello; echo world >&2"];
             let mut first =
                 Command::new("sh").args(late).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

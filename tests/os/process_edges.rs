@@ -27,13 +27,13 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// A child that ends when its standard input does, by this code.
+/// A child that ends when its standard input ends, with this code.
 fn waiting(code: usize) -> Child {
     let mut command = shell(&format!("read line; exit {code}"));
     command.stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// The pipes and pidfds of this process.
+/// Returns how many pipes and pidfds this process has.
 fn descriptors() -> usize {
     let all =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -44,7 +44,7 @@ fn entries(folder: &str) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// The children of this process, zombies too.
+/// Returns how many children this process has, with the zombies.
 fn children() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -59,7 +59,7 @@ fn in_calls(numbers: &[libc::c_long]) -> usize {
     calls.filter_map(number).filter(|number| numbers.contains(number)).count()
 }
 
-/// Fails by another child's status, by a zombie, when a descriptor stays, or by a thread for each child.
+/// Fails by another child's status, by a zombie, when a descriptor stays open, or when there is a thread for each child.
 #[test]
 fn a_storm_of_children_leaves_nothing() {
     const CHILDREN: usize = 200;
@@ -70,7 +70,7 @@ fn a_storm_of_children_leaves_nothing() {
     for procs in [1, 4] {
         watched(procs, || {
             let rt = runtime(procs);
-            // Files that the process keeps for good are made by then.
+            // This makes the files that the process keeps for good.
             rt.go(|| shell("exit 0").status().unwrap()).join().unwrap();
             let before = descriptors();
             let threads = rt
@@ -105,7 +105,7 @@ fn a_storm_of_children_leaves_nothing() {
     }
 }
 
-/// Fails by a hang, when a wait stalls others at one P, or when the operator is not told, or is told for each wait.
+/// Fails by a hang, when a wait stalls other goroutines at one P, or when the operator is not told, or is told for each wait.
 #[test]
 fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
     const NAME: &str = "without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once";
@@ -128,7 +128,7 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
                     .into_iter()
                     .map(|mut child| (child.stdin.take(), gmp::go(move || child.wait().unwrap().code())))
                     .unzip();
-                // They wait before there is an end to be found.
+                // The goroutines wait before a child has ended.
                 until(|| in_calls(&[libc::SYS_wait4, libc::SYS_waitid]) == CHILDREN);
                 drop(pipes);
                 let codes = Vec::from_iter(waits.into_iter().map(|wait| wait.join().unwrap().unwrap()));
@@ -137,7 +137,7 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
                 killed.kill().unwrap();
                 let stdin = killed.stdin.take();
                 assert_eq!(killed.wait().unwrap().signal(), Some(9));
-                // Nor has its number any other process then.
+                // No signal is sent: the number may be another process's.
                 killed.signal(SIGTERM).unwrap();
                 drop(stdin);
                 drop(shell("exit 0").spawn().unwrap());
@@ -145,10 +145,10 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
             .join()
             .unwrap();
             until(|| children() == 0);
-            // On a plain thread nothing is lost.
+            // A plain thread waits without a pidfd, which is no refusal.
             assert!(shell("exit 0").status().unwrap().success());
             let refused = rt.shutdown(Duration::from_secs(20)).refused();
-            // The one that was killed may have ended before it was waited for.
+            // The killed child may have ended before the wait for it.
             assert!((CHILDREN as u64..=CHILDREN as u64 + 1).contains(&refused.child_waits()), "{refused:?}");
         });
     }
@@ -183,7 +183,7 @@ fn a_status_that_somebody_else_has_taken_is_an_error() {
                 let pids = [first.id(), second.id()];
                 let reaps = theirs.then(|| {
                     drop((one, other));
-                    // All have ended, and are not waited for, when the other library's loop begins.
+                    // Both children have ended, and no call has waited for them, when the other library's loop begins.
                     let zombie = |&pid: &u32| {
                         fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ")
                     };
@@ -213,7 +213,7 @@ fn a_status_that_somebody_else_has_taken_is_an_error() {
     }
 }
 
-/// Fails when another library's handler is not called, or the status of its child is gone.
+/// Fails when another library's handler is not called, or when the status of its child is lost.
 #[test]
 fn handlers_and_children_of_others_are_left_alone() {
     const NAME: &str = "handlers_and_children_of_others_are_left_alone";
@@ -226,7 +226,7 @@ fn handlers_and_children_of_others_are_left_alone() {
         return;
     }
     let handler = counts as *const () as libc::sighandler_t;
-    // SAFETY: a handler that does what one may.
+    // SAFETY: the handler does only what a handler may do.
     unsafe { libc::signal(libc::SIGCHLD, handler) };
     for procs in [1, 4] {
         watched(procs, || {
@@ -256,7 +256,7 @@ fn handlers_and_children_of_others_are_left_alone() {
     }
 }
 
-/// Fails by an error of another kind.
+/// Fails by an error of the wrong kind.
 #[test]
 fn what_cannot_be_started_is_an_error() {
     everyone(|crew| {
@@ -305,7 +305,7 @@ fn what_cannot_be_started_is_an_error() {
             assert_eq!(Command::new("/no/such/program").exec().kind(), ErrorKind::NotFound);
             assert_eq!(Command::new("/no/such/program").output().unwrap_err().kind(), ErrorKind::NotFound);
             let mut refuses = Command::new("true");
-            // SAFETY: it does nothing.
+            // SAFETY: the function returns an error, and does nothing else.
             unsafe { refuses.pre_exec(|| Err(std::io::Error::from_raw_os_error(libc::EDOM))) };
             assert_eq!(refuses.spawn().unwrap_err().raw_os_error(), Some(libc::EDOM));
         });
@@ -328,7 +328,7 @@ fn the_builder_is_std_s() {
             command.env_clear().env("THREE", "3").arg0("other-name");
             let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
             assert!(text.contains("THREE=3") && !text.contains("ONE=") && !text.contains("HOME="), "{text}");
-            // The builder is used again.
+            // Uses the builder again.
             assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap(), text);
             let named = Command::new("sh")
                 .arg0("other-name")
@@ -354,7 +354,7 @@ fn the_builder_is_std_s() {
     });
 }
 
-/// Fails by the end of this process, or when a write is taken.
+/// Fails by the end of this process, or when a write succeeds.
 #[test]
 fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     const NAME: &str = "a_write_to_who_is_gone_is_an_error_whatever_the_signal_does";
@@ -373,7 +373,7 @@ fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
             let (unix, other) = gmp::net::UnixStream::pair().unwrap();
             drop(other);
             let mut error = None;
-            // The first write may be answered by a reset.
+            // The first write may succeed, and the peer then answers by a reset.
             until(|| {
                 error = (&tcp).write(b"anybody?").err();
                 error.is_some()
@@ -395,7 +395,8 @@ fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     }
 }
 
-/// Fails by an error when reading both streams takes another goroutine, which can't be had, or a thread.
+/// Fails by an error when the reading of both streams needs another goroutine, for which there is no stack, or when it takes a
+/// thread.
 #[test]
 fn reading_the_output_takes_nobody_else() {
     const NAME: &str = "reading_the_output_takes_nobody_else";
@@ -430,7 +431,8 @@ fn reading_the_output_takes_nobody_else() {
     }
 }
 
-/// Fails when the operator is not told, or is told more than once; or when a zombie stays when threads can be had again.
+/// Fails when the operator is not told, or is told more than once; or when a zombie stays although threads can be started
+/// again.
 #[test]
 fn without_a_reaper_the_operator_is_told_once() {
     const NAME: &str = "without_a_reaper_the_operator_is_told_once";
@@ -454,19 +456,19 @@ fn without_a_reaper_the_operator_is_told_once() {
             before
         }
     };
-    // No eventfd is left for the reaper.
+    // The reaper gets no eventfd.
     let [first, second, third] = [1, 2, 3].map(waiting);
     let before = limit(0);
     drop(first);
     drop(second);
     limit(before);
-    // They end with their pipes; nobody waits for them.
+    // The dropped children end when their pipes are closed, and stay zombies, as no thread waits for them.
     assert_eq!(children(), 3);
     drop(third);
     until(|| children() == 0);
 }
 
-/// Fails when the call changes the mask or the ignored signals: a write to a broken pipe would end the process.
+/// Fails when the call changes the mask or the ignored signals: then a write to a broken pipe would end the process.
 #[test]
 fn an_exec_that_fails_leaves_the_signals_as_they_are() {
     if child::is_child() {
@@ -475,7 +477,7 @@ fn an_exec_that_fails_leaves_the_signals_as_they_are() {
             let of_interest = |line: &&str| line.starts_with("SigBlk:") || line.starts_with("SigIgn:");
             status.lines().filter(of_interest).map(str::to_owned).collect::<Vec<_>>()
         };
-        // SAFETY: a set of one signal, of this thread.
+        // SAFETY: a set of one signal, for this thread.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigaddset(&raw mut set, libc::SIGUSR2);
@@ -492,8 +494,8 @@ fn an_exec_that_fails_leaves_the_signals_as_they_are() {
     child::passes("an_exec_that_fails_leaves_the_signals_as_they_are", &[]);
 }
 
-/// Fails by SIGPIPE, which ends the process: std has set that signal's default action for all threads while execvp(3) looks
-/// for the program. Or by a child of the same builder that has another action than the default one.
+/// std sets SIGPIPE's default action for all threads while execvp(3) looks for the program. Fails by SIGPIPE, which ends the
+/// process, or when a child of the same builder has another action than the default one.
 #[test]
 fn a_write_to_a_broken_pipe_beside_an_exec_is_an_error() {
     static REFUSES: AtomicBool = AtomicBool::new(true);

@@ -1,4 +1,4 @@
-//! Ends of waits for children, and of the children, at bad moments.
+//! Waits for children, and children, that end at bad moments.
 
 use common::crew::everyone;
 use common::mappings::{AllMappings, most_mappings};
@@ -20,14 +20,14 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// A child whose pipes are all ours, and which ends when its input does.
+/// A child whose three streams are pipes to this process, and which ends when its input ends.
 fn talking() -> Command {
     let mut command = shell("read line; echo out; echo err >&2; exit 3");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// The children of this process, zombies too.
+/// Returns the children of this process, with the zombies.
 fn children() -> Vec<u32> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -36,7 +36,7 @@ fn children() -> Vec<u32> {
         .collect()
 }
 
-/// The pipes, pidfds and sets of this process.
+/// Returns how many pipes, pidfds and epoll sets this process has.
 fn descriptors() -> usize {
     let all =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -48,7 +48,7 @@ fn until_waits(rt: &Runtime, count: usize) {
     until(|| dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("IO wait")).count() >= count);
 }
 
-/// Fails by a hang when the reader of one of the two pipes is not told of the end.
+/// Fails by a hang when the reader of one of the two pipes is not told of the end of the context.
 #[test]
 fn a_context_ends_the_reading_of_the_output() {
     for procs in [1, 4] {
@@ -63,7 +63,7 @@ fn a_context_ends_the_reading_of_the_output() {
             let refused = waits.join().unwrap().expect("nothing is unwound");
             let inner = refused.get_ref().and_then(|inner| inner.downcast_ref());
             assert_eq!(inner, Some(&ContextError::Canceled), "{refused:?}");
-            // The child lives on, and is reaped.
+            // The child lives on, and is reaped when it ends.
             assert!(fs::metadata(format!("/proc/{pid}")).is_ok());
             drop(stdin);
             until(|| fs::metadata(format!("/proc/{pid}")).is_err());
@@ -71,7 +71,7 @@ fn a_context_ends_the_reading_of_the_output() {
     }
 }
 
-/// The waiter for a child is unwound, from outside or by the end of its runtime. Fails by a hang, when the child stays as a
+/// The waiter for a child is unwound, by an abort or by the end of its runtime. Fails by a hang, when the child stays as a
 /// zombie, or when it is not killed.
 #[test]
 fn a_waiter_that_is_unwound_drops_its_child() {
@@ -93,7 +93,7 @@ fn a_waiter_that_is_unwound_drops_its_child() {
                     } else {
                         abort.abort();
                     }
-                    // The end was an error for the wait, or has unwound it.
+                    // The wait was unwound, or has returned an error.
                     drop(waiter.join());
                     if !kills {
                         assert!(there());
@@ -106,7 +106,7 @@ fn a_waiter_that_is_unwound_drops_its_child() {
     }
 }
 
-/// Fails when a second wait does not have the status, or when a kill reaches the process that now has the number.
+/// Fails when a second wait does not return the status, or when a kill reaches the process that now has the number.
 #[test]
 fn a_second_wait_and_a_late_kill_are_answered() {
     everyone(|crew| {
@@ -127,7 +127,7 @@ fn a_second_wait_and_a_late_kill_are_answered() {
 }
 
 /// The table of descriptors is full in the middle of a start. Fails when a child, a descriptor or a thread stays; when a child
-/// without a pidfd can't be waited for; or by an error of another kind.
+/// without a pidfd can't be waited for; or by an error of the wrong kind.
 #[test]
 fn a_start_that_finds_no_descriptor_leaves_nothing() {
     const NAME: &str = "a_start_that_finds_no_descriptor_leaves_nothing";
@@ -148,10 +148,10 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
     for procs in [1, 4] {
         watched(procs, || {
             runtime(procs).run(move || {
-                // Files that the process keeps for good are made by then.
+                // This makes the files that the process keeps for good.
                 assert_eq!(talking().spawn().unwrap().wait_with_output().unwrap().status.code(), Some(3));
                 until(|| children().is_empty());
-                // The lowest number that is free, and none below it: all are in one piece from here on.
+                // Fills the gaps below the highest number that is taken: from here on all free numbers are above.
                 let mut fills = Vec::new();
                 let highest = fs::read_dir("/proc/self/fd")
                     .unwrap()
@@ -194,7 +194,8 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
     }
 }
 
-/// Fails by a zombie when of more dropped children than the process may open descriptors the reaper waits for the first alone.
+/// The process drops more children than it may open descriptors. Fails when a zombie stays because the reaper waits only for
+/// the first child.
 #[test]
 fn dropped_children_are_reaped_without_the_right_to_open_files() {
     const NAME: &str = "dropped_children_are_reaped_without_the_right_to_open_files";
@@ -214,7 +215,7 @@ fn dropped_children_are_reaped_without_the_right_to_open_files() {
         // SAFETY: the limits live through the call.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few) }, 0);
         drop(second);
-        // SAFETY: no pointers; a zombie takes signals as well.
+        // SAFETY: no pointers; a signal to a zombie succeeds, too.
         let there = |pid: u32| unsafe { libc::kill(pid as libc::pid_t, 0) } == 0;
         drop(ends);
         until(|| !there(pids[1]));
@@ -224,7 +225,7 @@ fn dropped_children_are_reaped_without_the_right_to_open_files() {
     });
 }
 
-/// Kernels before 5.10 know no flag of `pidfd_open(2)`. Fails when a wait takes a thread, and so is ended by no context.
+/// Kernels before 5.10 know no flag of `pidfd_open(2)`. Fails when a wait takes a thread, so that no context ends it.
 #[test]
 fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
     const NAME: &str = "a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads";
@@ -254,7 +255,7 @@ fn a_kernel_that_knows_no_flags_of_pidfds_has_waits_without_threads() {
     }
 }
 
-/// What a limit on a wait does, with a pidfd and without.
+/// Checks limits on waits, with a pidfd and without.
 fn limited_waits() {
     everyone(|crew| {
         crew.run(|| {
@@ -266,7 +267,7 @@ fn limited_waits() {
             assert!(begun.elapsed() >= Duration::from_millis(5));
             assert_eq!(child.wait_timeout(Duration::ZERO).unwrap(), None);
             assert_eq!(child.wait_deadline(begun).unwrap(), None);
-            // A context's end is told from the limit's.
+            // The end of a context is another error than the end of the limit.
             let (context, _cancel) = Context::background().with_timeout(Duration::from_millis(5));
             let limit = Duration::from_secs(3600);
             let refused = context.run(|| child.wait_timeout(limit).unwrap_err()).expect("nothing is unwound");
@@ -275,9 +276,9 @@ fn limited_waits() {
             drop(stdin);
             let ended = child.wait_timeout(Duration::MAX).unwrap().expect("it ends");
             assert_eq!(ended.code(), Some(3));
-            // A limit that has passed ends no wait that there is none of.
+            // The child has ended, so there is no wait that the past limit could end.
             assert_eq!(child.wait_deadline(begun).unwrap(), Some(ended));
-            // Its input is closed by the wait.
+            // The wait closes the child's input.
             let ended = start().wait_deadline(Instant::now() + limit).unwrap().expect("it ends");
             assert_eq!(ended.code(), Some(3));
             let mut ended = shell("exit 4").spawn().unwrap();
@@ -286,8 +287,8 @@ fn limited_waits() {
     });
 }
 
-/// Fails when a wait outlasts its limit, returns an error for it, or takes a context's end for its own; or when it does not see
-/// that a child has ended.
+/// Fails when a wait outlasts its limit, returns an error when the limit ends it, or takes the end of a context for that of the
+/// limit; or when a wait does not see that a child has ended.
 #[test]
 fn a_limit_ends_a_wait_and_not_the_child() {
     limited_waits();
@@ -306,8 +307,8 @@ fn a_limit_ends_a_wait_where_there_are_no_pidfds() {
     limited_waits();
 }
 
-/// A child was started while there was no descriptor, or no memory, for its pidfd. Fails by a hang when the wait for it takes a
-/// thread, and so is ended by no context, though a descriptor can be had again.
+/// A child was started while there was no descriptor, or no memory, for its pidfd. Fails by a hang when the wait for that child
+/// takes a thread, so that no context ends it, although there are descriptors again.
 #[test]
 fn a_child_that_found_no_descriptor_asks_again() {
     const NAME: &str = "a_child_that_found_no_descriptor_asks_again";
@@ -362,7 +363,7 @@ fn a_child_that_found_no_descriptor_asks_again() {
 }
 
 /// A program that ignores the ends of its children has no child and no status any more when it waits. Fails by a hang, or when
-/// a refusal is told although nothing was refused.
+/// the runtime reports a refusal although there was none.
 #[test]
 fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
     const NAME: &str = "a_child_that_is_gone_at_once_is_an_error_and_no_refusal";
@@ -373,7 +374,7 @@ fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
     }
     // SAFETY: no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    // As if each child had ended before it could be asked for.
+    // As if each child had ended before its pidfd was opened.
     refuse(&[libc::SYS_pidfd_open], libc::ESRCH);
     for procs in [1, 4] {
         watched(procs, || {
@@ -392,7 +393,7 @@ fn a_child_that_is_gone_at_once_is_an_error_and_no_refusal() {
     }
 }
 
-/// Drops children while there is more and more room for the thread that is to wait for them.
+/// Drops children while there is more and more room for the thread that waits for them.
 fn drops_beside_few_mappings() {
     let Some(most) = most_mappings() else { return };
     let spawn = || {
@@ -412,7 +413,7 @@ fn drops_beside_few_mappings() {
     until(|| fs::metadata(format!("/proc/{pid}")).is_err());
 }
 
-/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes at the beginning of a thread.
+/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes when a thread starts.
 #[test]
 fn a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings() {
     const NAME: &str = "a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_mappings";
@@ -424,7 +425,7 @@ fn a_thread_that_waits_for_dropped_children_is_refused_where_there_are_too_few_m
     drops_beside_few_mappings();
 }
 
-/// As above, but each child gets a thread of its own.
+/// As the test above, but each child gets a thread of its own.
 #[test]
 fn a_thread_that_waits_for_one_dropped_child_is_refused_where_there_are_too_few_mappings() {
     const NAME: &str =
@@ -462,7 +463,7 @@ fn children_that_end_while_they_are_dropped_leave_nothing() {
                     let mut stdin = child.stdin.take().unwrap();
                     let ends = gmp::go(move || {
                         if number % 5 != 0 {
-                            // It may have been killed.
+                            // The child may have been killed.
                             let _gone = stdin.write(b"\n");
                         }
                     });
@@ -483,8 +484,8 @@ fn children_that_end_while_they_are_dropped_leave_nothing() {
     }
 }
 
-/// A limit, or the end of a context, comes while a child says more and more, so there is always something to read. Fails by a
-/// hang, or by another error than the limit's.
+/// A limit, or the end of a context, comes while a child writes without an end, so there is always something to read. Fails by
+/// a hang, or by another error than the limit's.
 #[test]
 fn who_reads_for_ever_can_be_stopped() {
     everyone(|crew| {
@@ -507,7 +508,7 @@ fn who_reads_for_ever_can_be_stopped() {
     });
 }
 
-/// A child says more than its pipes take, and is waited for first. Fails when bytes are lost, or by a hang.
+/// A child writes more than its pipe takes, and the wait comes before the last read. Fails when bytes are lost, or by a hang.
 #[test]
 fn a_child_that_says_more_than_a_pipe_takes_ends_when_it_is_read() {
     everyone(|crew| {

@@ -1,4 +1,4 @@
-//! Children whose status is not there, or whose number another child has: other code took the status, or a tracer keeps it.
+//! Children whose status is lost, or whose number another child has: other code took the status, or a tracer keeps it.
 
 use common::cpu::thread_time;
 use common::crew::{Member, on_thread};
@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// A child that ends when its standard input does, by this code.
+/// A child that ends when its standard input ends, with this code.
 fn waiting(code: i32) -> Child {
     start(code, false)
 }
@@ -23,7 +23,7 @@ fn start(code: i32, kill_on_drop: bool) -> Child {
     command.stdin(Stdio::piped()).kill_on_drop(kill_on_drop).spawn().unwrap()
 }
 
-/// Takes the status of the process, as other code may: `Ok(None)` if it has not ended.
+/// Takes the status of the process, as other code may. Returns `Ok(None)` if the process has not ended.
 fn take_status(pid: u32, options: libc::c_int) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: the status lives through the call.
@@ -34,11 +34,11 @@ fn take_status(pid: u32, options: libc::c_int) -> io::Result<Option<i32>> {
     }
 }
 
-/// Another child of this process, with a chosen number. It ends by 7 when this is dropped.
+/// Another child of this process, with a chosen number. The child ends with code 7 when this value is dropped.
 struct Other(#[expect(dead_code, reason = "closed by the drop")] PipeWriter);
 
 impl Other {
-    /// Fails if the process may not choose numbers.
+    /// Starts the child. Fails if the process may not choose numbers.
     fn start(pid: u32) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let pids = [pid as libc::pid_t];
@@ -64,7 +64,7 @@ impl Other {
     }
 }
 
-/// Returns a child whose status is taken, and another with its number; `None` if numbers can't be chosen.
+/// Returns a child whose status is taken, and another with its number; `None` if the process may not choose numbers.
 fn replaced(kill_on_drop: bool) -> Option<(Child, Other)> {
     let mut child = start(3, kill_on_drop);
     let pid = child.id();
@@ -82,7 +82,7 @@ fn replaced(kill_on_drop: bool) -> Option<(Child, Other)> {
     }
 }
 
-/// The numbers of the threads that wait for dropped children.
+/// Returns the numbers of the threads that wait for dropped children.
 fn reapers() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let reaps = |task: &fs::DirEntry| {
@@ -91,7 +91,7 @@ fn reapers() -> Vec<String> {
     tasks.filter(reaps).map(|task| task.file_name().into_string().unwrap()).collect()
 }
 
-/// Returns how long the thread of this process has run.
+/// Returns the CPU time of this thread of the process.
 fn time_of(thread: i32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
     let behind_the_name = stat.rsplit_once(") ").unwrap().1.split(' ');
@@ -106,8 +106,8 @@ fn state(pid: u32) -> Option<char> {
     stat[stat.rfind(')')? + 2..].chars().next()
 }
 
-/// The other child has the number of a child whose status was taken. Fails by a hang, by the other child's status, or by its
-/// end.
+/// Another child has the number of a child whose status was taken. Fails by a hang, by the other child's status, or when the
+/// other child is killed.
 #[test]
 fn a_child_is_not_mistaken_for_another_that_has_its_number() {
     const NAME: &str = "a_child_is_not_mistaken_for_another_that_has_its_number";
@@ -144,8 +144,8 @@ fn a_child_is_not_mistaken_for_another_that_has_its_number() {
     }
 }
 
-/// The first child had gone when its descriptor was opened, so its number was free from then on, or a thread's. Fails by the
-/// status or the end of the other child.
+/// The first child was gone when its descriptor was opened: from then on its number was free, or a thread's. Fails when the
+/// other child's status is taken, or when the other child is killed.
 #[test]
 fn a_child_that_was_gone_at_once_is_not_mistaken_for_another() {
     const NAME: &str = "a_child_that_was_gone_at_once_is_not_mistaken_for_another";
@@ -196,7 +196,7 @@ fn a_dropped_child_whose_number_another_has_is_forgotten() {
             let Some((child, other)) = replaced(false) else { return };
             let pid = child.id();
             drop(child);
-            // The thread has another child to wait for, and ends with that.
+            // The thread has another child to wait for, and ends when that child has ended.
             let mut alive = waiting(3);
             let stdin = alive.stdin.take();
             drop(alive);
@@ -209,7 +209,7 @@ fn a_dropped_child_whose_number_another_has_is_forgotten() {
     });
 }
 
-/// The kernel takes the status of a child that was dropped before. Fails when a thread stays.
+/// The kernel takes the status of a dropped child. Fails when a thread stays.
 #[test]
 fn a_dropped_child_that_is_reaped_elsewhere_is_forgotten() {
     const NAME: &str = "a_dropped_child_that_is_reaped_elsewhere_is_forgotten";
@@ -231,7 +231,7 @@ fn a_dropped_child_that_is_reaped_elsewhere_is_forgotten() {
     });
 }
 
-/// The party that waits for a child.
+/// The waiter for a child.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Reaper,
@@ -239,8 +239,8 @@ enum Who {
     Thread,
 }
 
-/// Fails when a reaper or a thread runs all the time while a tracer keeps the status, or when, after the tracer has let go, a
-/// zombie stays or a wait does not end.
+/// Fails when a reaper or a thread spins while a tracer keeps the status; or when, after the tracer has let go, a zombie stays
+/// or a wait does not end.
 #[test]
 fn a_status_that_a_tracer_keeps_is_waited_for() {
     const NAME: &str = "a_status_that_a_tracer_keeps_is_waited_for";
@@ -254,7 +254,7 @@ fn a_status_that_a_tracer_keeps_is_waited_for() {
         // SAFETY: no pointers.
         let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
         assert_eq!(seized, 0, "{}", io::Error::last_os_error());
-        // Its end lets go.
+        // The tracer lets go when it ends.
         io::stdin().read_to_end(&mut Vec::new()).unwrap();
         return;
     }
