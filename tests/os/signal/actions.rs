@@ -1,4 +1,4 @@
-//! Whose signal action is in force, and which is restored.
+//! Which signal action is in force, and which is restored.
 
 use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
 use common::until;
@@ -13,7 +13,7 @@ extern "C" fn counts(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
 }
 
-/// Reads the address from a static: a function can have an address for each codegen unit.
+/// Returns the handler. The address comes from a static: a function may have an address in each codegen unit.
 pub(super) fn counting() -> libc::sighandler_t {
     static COUNTS: extern "C" fn(libc::c_int) = counts;
     COUNTS as *const () as usize
@@ -23,7 +23,7 @@ pub(super) fn counting() -> libc::sighandler_t {
 #[test]
 fn the_action_from_before_is_back_after_the_last_receiver() {
     alone("the_action_from_before_is_back_after_the_last_receiver", || {
-        // SIGPIPE is ignored, SIGWINCH is by default, and one has a handler.
+        // SIGPIPE is ignored, the default action of SIGWINCH is to ignore it, and SIGUSR1 has a handler.
         set(libc::SIGUSR1, counting());
         for signal in [SIGINT, SIGTERM, SIGPIPE, SIGWINCH, SIGUSR1] {
             let before = action(signal);
@@ -31,7 +31,7 @@ fn the_action_from_before_is_back_after_the_last_receiver() {
                 let first = signal::notify(&[signal]).unwrap();
                 let second = signal::notify(&[signal, SIGCHLD]).unwrap();
                 assert_ne!(handler(signal), before.sa_sigaction);
-                // A handler from before, which ours calls, was installed without the flag.
+                // The library's handler calls the handler from before, which was installed without the flag.
                 assert_eq!(action(signal).sa_flags & libc::SA_ONSTACK != 0, signal != SIGUSR1, "{signal}");
                 drop(first);
                 assert_ne!(handler(signal), before.sa_sigaction, "{signal}");
@@ -39,7 +39,7 @@ fn the_action_from_before_is_back_after_the_last_receiver() {
                 assert_eq!(second.recv_deadline(limit()), Ok(signal));
                 drop(second);
                 let now = action(signal);
-                // Set by the C library, and said of what it has set.
+                // SA_RESTORER: the C library adds this flag to each action that it sets.
                 let own_return = 0x0400_0000;
                 assert_eq!(now.sa_sigaction, before.sa_sigaction, "{signal}");
                 assert_eq!(now.sa_flags & !own_return, before.sa_flags & !own_return, "{signal}");
@@ -60,7 +60,7 @@ extern "C" fn raises_the_next(signal: libc::c_int) {
     DEEPEST.fetch_max(DEPTH.fetch_add(1, SeqCst) + 1, SeqCst);
     let at = EACH_RAISES_THE_NEXT.iter().position(|&one| one == signal).unwrap();
     if let Some(&next) = EACH_RAISES_THE_NEXT.get(at + 1) {
-        // SAFETY: no pointers. To this thread, at once, unless it is blocked.
+        // SAFETY: no pointers. The signal comes to this thread, at once, unless the thread blocks it.
         unsafe { libc::raise(next) };
     }
     DEPTH.fetch_sub(1, SeqCst);
@@ -109,7 +109,7 @@ fn a_reset_signal_has_its_default_action() {
     });
 }
 
-/// Fails when a handler of another library is left out or lost.
+/// Fails when a handler of another library is not called, or is lost.
 #[test]
 fn handlers_from_before_go_on() {
     alone("handlers_from_before_go_on", || {
@@ -132,8 +132,8 @@ extern "C" fn has_a_large_frame(_signal: libc::c_int) {
     CALLS.fetch_add(1, SeqCst);
 }
 
-/// Fails by a SIGSEGV if the handler, which was installed for the thread's own stack, runs on std's signal stack, which is half
-/// as large as the handler's frame.
+/// The handler from before was installed for the thread's own stack. Fails by a SIGSEGV if the handler runs on std's signal
+/// stack, which is half as large as the handler's frame.
 #[test]
 fn a_handler_from_before_that_asked_for_no_signal_stack_gets_none() {
     alone("a_handler_from_before_that_asked_for_no_signal_stack_gets_none", || {
@@ -146,7 +146,7 @@ fn a_handler_from_before_that_asked_for_no_signal_stack_gets_none() {
     });
 }
 
-/// Fails when a handler that was set later is taken out, when two handlers call each other for ever, or when a signal is lost.
+/// Fails when a handler that was set later is removed, when two handlers call each other for ever, or when a signal is lost.
 #[test]
 fn a_handler_from_later_stays_and_passes_on() {
     alone("a_handler_from_later_stays_and_passes_on", || {
@@ -156,7 +156,7 @@ fn a_handler_from_later_stays_and_passes_on() {
         for calls in 0..3 {
             let signals = signal::notify(&[SIGUSR1]).unwrap();
             raise(SIGUSR1);
-            // It may be the signal of the last round, which is told after its handler has run.
+            // This may be the signal of the last round, which the receiver gets after the handler has run.
             assert_eq!(signals.recv_deadline(limit()), Ok(SIGUSR1));
             until(|| CALLS.load(SeqCst) == 2 * calls + 1);
             assert_eq!(handler(SIGUSR1), over);
@@ -175,15 +175,15 @@ fn a_handler_from_later_stays_and_passes_on() {
     });
 }
 
-/// Fails when two handlers call each other for ever, until the signal stack is full: after `reset` the library must remember
-/// that the handler that stays calls ours.
+/// After `reset` the library must remember that the handler that stays calls the library's handler. Fails when the two call
+/// each other for ever, until the signal stack is full.
 #[test]
 fn a_handler_from_later_that_stays_after_reset_passes_on() {
     alone("a_handler_from_later_that_stays_after_reset_passes_on", || {
         let mut first = Some(signal::notify(&[SIGUSR1]).unwrap());
         install_over(SIGUSR1);
         let over = handler(SIGUSR1);
-        // The second time without a receiver.
+        // In the second round there is no receiver at first.
         for calls in [0, 2] {
             signal::reset(&[SIGUSR1]).unwrap();
             assert_eq!(handler(SIGUSR1), over);
@@ -197,7 +197,7 @@ fn a_handler_from_later_that_stays_after_reset_passes_on() {
             until(|| CALLS.load(SeqCst) == calls + 2);
         }
         assert_eq!(handler(SIGUSR1), over);
-        // Gone, and what has come instead is what comes back.
+        // The later handler is gone, and the action that has replaced it is restored.
         signal::reset(&[SIGUSR1]).unwrap();
         set(libc::SIGUSR1, libc::SIG_IGN);
         let _deaf = signal::notify(&[SIGUSR1]).unwrap();
@@ -206,7 +206,8 @@ fn a_handler_from_later_that_stays_after_reset_passes_on() {
     });
 }
 
-/// Another library has put our handler back after we had left. Fails when a signal is swallowed for ever.
+/// Another library puts the library's handler back after the last receiver was dropped. Fails when a signal is swallowed for
+/// ever.
 #[test]
 fn a_handler_that_is_put_back_takes_the_default_action() {
     dies_by(SIGINT, "a_handler_that_is_put_back_takes_the_default_action", || {
@@ -216,13 +217,13 @@ fn a_handler_that_is_put_back_takes_the_default_action() {
         drop(signals);
         raise(SIGINT);
         until(|| CALLS.load(SeqCst) == 1);
-        // SAFETY: what was there before.
+        // SAFETY: the action was in force before.
         unsafe { libc::sigaction(libc::SIGINT, &raw const ours, std::ptr::null_mut()) };
         raise(SIGINT);
     });
 }
 
-/// Fails when `reset` has not restored an action, or when a drop undoes `ignore`.
+/// Fails when `reset` does not restore an action, or when a drop undoes `ignore`.
 #[test]
 fn ignore_stays_until_reset() {
     alone("ignore_stays_until_reset", || {
@@ -250,7 +251,7 @@ fn ignore_stays_until_reset() {
     });
 }
 
-/// Fails by a dump, which ends the process, or when there is no dump any more.
+/// Fails by a dump, which ends the process, or when the handler that dumps is lost.
 #[test]
 fn sigquit_with_a_receiver_asks_for_no_dump() {
     alone("sigquit_with_a_receiver_asks_for_no_dump", || {
@@ -264,7 +265,7 @@ fn sigquit_with_a_receiver_asks_for_no_dump() {
     });
 }
 
-/// Fails when a child has no status any more, when the signal of its end is not told, or by a zombie.
+/// Fails when the status of a child is lost, when the signal of its end does not come, or when a zombie stays.
 #[test]
 fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
     alone("the_ends_of_children_are_told_and_theirs_to_wait_for", || {
@@ -279,7 +280,7 @@ fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
         drop(signals);
         assert_eq!(handler(SIGCHLD), libc::SIG_DFL);
 
-        // If their ends are ignored there are no zombies, and with a receiver there are none either.
+        // If SIGCHLD is ignored there are no zombies, and with a receiver there are none either.
         set(libc::SIGCHLD, libc::SIG_IGN);
         let signals = signal::notify(&[SIGCHLD]).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -291,7 +292,7 @@ fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
     });
 }
 
-/// Fails when a child inherits an action for a signal that is caught here, or does not inherit that a signal is ignored.
+/// Fails when a child inherits the handler of a signal that is caught here, or does not inherit that a signal is ignored.
 #[test]
 fn children_have_default_actions_and_ignore_what_is_ignored() {
     alone("children_have_default_actions_and_ignore_what_is_ignored", || {

@@ -1,4 +1,4 @@
-//! The program sets an action while a call of the library looks at that action and changes it: at each `sigaction` of the call.
+//! The program sets an action while a call of the library reads that action and changes it: at each `sigaction` of the call.
 
 use super::actions::counting;
 use super::{CALLS, action, alone, handler, install_over, limit, set};
@@ -8,13 +8,13 @@ use std::hint::spin_loop;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// At which call the program sets the action; 0 when it does not.
+/// The number of the call at which the program sets the action; 0 when the program does not.
 static NTH: AtomicUsize = AtomicUsize::new(0);
-/// How many calls were made since `at` was called.
+/// The number of calls since `at` was called.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
-/// From here on `sets` is called before the `sigaction` of this thread that `at` names, and before those that come after it
-/// there, and is told how many came in between.
+/// From here on `sets` runs before the `sigaction` of this thread that `at` names, and before each later one. Its argument is
+/// the number of calls since the named one.
 fn hold_all(mut sets: impl FnMut(usize) + Send + 'static) {
     seccomp::precede(libc::SYS_rt_sigaction, move || {
         let nth = NTH.load(SeqCst);
@@ -26,7 +26,7 @@ fn hold_all(mut sets: impl FnMut(usize) + Send + 'static) {
     });
 }
 
-/// As `hold_all`, once only.
+/// As `hold_all`, but only before the named call.
 fn hold(mut sets: impl FnMut() + Send + 'static) {
     hold_all(move |later| {
         if later == 0 {
@@ -35,8 +35,8 @@ fn hold(mut sets: impl FnMut() + Send + 'static) {
     });
 }
 
-/// Makes the program set the action at the call `nth`, from 1 on, that `changes` makes. Returns `false` if there are not so
-/// many calls.
+/// Makes the program set the action at the call `nth`, from 1 on, that `changes` makes. Returns `false` if there are fewer
+/// calls.
 fn at(nth: usize, changes: impl FnOnce()) -> bool {
     MADE.store(0, SeqCst);
     NTH.store(nth, SeqCst);
@@ -53,20 +53,20 @@ fn set_counting(signal: Signal) {
     set(signal.as_raw(), counting());
 }
 
-/// To this thread, at once.
+/// Sends the signal to this thread, which handles it at once.
 fn raise_here(signal: Signal) {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
 }
 
-/// The signal of this round, for the supervisor.
+/// The signal of this round, for the thread that holds the calls.
 static ROUND: AtomicUsize = AtomicUsize::new(0);
 
 fn hold_for_signals() {
     hold(|| set_counting(nth_signal(ROUND.load(SeqCst))));
 }
 
-/// A signal that no round before had.
+/// Returns a signal that no round before had.
 fn next(nth: usize) -> Signal {
     ROUND.store(nth, SeqCst);
     nth_signal(nth)
@@ -79,7 +79,8 @@ fn is_called(signal: Signal, nth: usize) {
     assert_eq!(CALLS.load(SeqCst), before + 1, "call {nth}");
 }
 
-/// The action that the program has set is there when `changes` is over, which makes `least` calls without it.
+/// Checks that the action that the program sets is in force after `changes`. Without that, `changes` makes `least` calls or
+/// more.
 fn stays<T>(least: usize, prepare: impl Fn(Signal) -> T, changes: impl Fn(Signal, T)) {
     hold_for_signals();
     for nth in 1.. {
@@ -94,7 +95,7 @@ fn stays<T>(least: usize, prepare: impl Fn(Signal) -> T, changes: impl Fn(Signal
     }
 }
 
-/// Fails when a handler of the program is not called, or does not come back.
+/// Fails when a handler of the program is not called, or is not restored.
 #[test]
 fn one_that_is_set_beside_notify_is_passed_on_to() {
     alone("one_that_is_set_beside_notify_is_passed_on_to", || {
@@ -124,7 +125,7 @@ fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
             1 => install_over(signal()),
             _ => {}
         });
-        // Another signal tells how many calls there are: the last one sets ours.
+        // Another signal tells how many calls there are: the last one sets the library's handler.
         let other = next(1);
         let mut receivers = Vec::new();
         assert!(!at(usize::MAX, || receivers.push(signal::notify(&[other]).unwrap())));
@@ -141,7 +142,7 @@ fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
     });
 }
 
-/// Fails by the action from before.
+/// Fails when the action from before is restored instead.
 #[test]
 fn one_that_is_set_beside_the_drop_of_the_receiver_stays() {
     alone("one_that_is_set_beside_the_drop_of_the_receiver_stays", || {
@@ -149,7 +150,7 @@ fn one_that_is_set_beside_the_drop_of_the_receiver_stays() {
     });
 }
 
-/// Fails by the action from before.
+/// Fails when the action from before is restored instead.
 #[test]
 fn one_that_is_set_beside_reset_stays() {
     alone("one_that_is_set_beside_reset_stays", || {
@@ -164,7 +165,8 @@ fn one_that_is_set_beside_reset_stays() {
     });
 }
 
-/// Another library has put our handler back, which then takes itself out. Fails by the action from before.
+/// Another library has put the library's handler back, which then removes itself. Fails when the action from before is restored
+/// instead.
 #[test]
 fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
     extern "C" fn idle(_signal: libc::c_int) {}
@@ -174,15 +176,15 @@ fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
             let receiver = signal::notify(&[signal]).unwrap();
             let ours = action(signal);
             drop(receiver);
-            // SAFETY: what was there before.
+            // SAFETY: the action was in force before.
             unsafe { libc::sigaction(signal.as_raw(), &raw const ours, std::ptr::null_mut()) };
         };
         stays(2, left_behind, |signal, ()| raise_here(signal));
     });
 }
 
-/// Runs `test` in one child for each call that it makes, with the number of the call, as long as the child says that the call
-/// came.
+/// Runs `test` in one child for each call that the test makes, with the number of the call, as long as the child says that the
+/// call came.
 fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
     const NTH: &str = "NTH";
     const CAME: &str = "the program has set an action";
@@ -197,8 +199,8 @@ fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
     assert!(calls >= least, "{calls}");
 }
 
-/// Fails when the handler is replaced, or is not called for a SIGSEGV that was sent; and when it came first and our own was
-/// taken out for it, which then reports no overflow.
+/// Fails when the handler is replaced, or is not called for a SIGSEGV that was sent; or when the program's handler came first,
+/// and the library removes its own, which then reports no overflow.
 #[test]
 fn one_that_is_set_beside_the_first_runtime_stays() {
     at_each("one_that_is_set_beside_the_first_runtime_stays", 3, |nth| {

@@ -7,7 +7,7 @@ use gmp::context::{Context, ContextError, with_signals};
 use gmp::signal::{self, SIGINT, SIGKILL, SIGTERM, Signal};
 use gmp::sync::Event;
 
-/// Fails when a context goes on, by another cause, or when the action is not restored when the end is seen.
+/// Fails when a context does not end, by a wrong cause, or when the action is not yet restored when the end is seen.
 #[test]
 fn the_first_signal_ends_the_context_and_is_the_cause() {
     alone("the_first_signal_ends_the_context_and_is_the_cause", || {
@@ -45,7 +45,7 @@ fn a_second_signal_kills() {
     });
 }
 
-/// Fails when an action stays after its context is done or gone, or when a thread stays.
+/// Fails when an action stays after its context is done or dropped, or when the serving thread stays.
 #[test]
 fn a_context_that_is_done_or_gone_listens_no_more() {
     alone("a_context_that_is_done_or_gone_listens_no_more", || {
@@ -78,7 +78,7 @@ fn a_context_that_is_done_or_gone_listens_no_more() {
     });
 }
 
-/// Fails by a default action while a receiver is there.
+/// Fails by the default action although there is a receiver.
 #[test]
 fn a_receiver_beside_a_context_keeps_the_action_away() {
     alone("a_receiver_beside_a_context_keeps_the_action_away", || {

@@ -1,4 +1,4 @@
-//! Signals. Each test is a process of its own: an action belongs to all of it.
+//! Signals. Each test runs in a process of its own: an action belongs to the whole process.
 
 mod actions;
 mod beside;
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 #[track_caller]
 fn alone(test: &str, f: impl FnOnce()) {
     if child::is_child() {
-        // A shell's background job ignores the one, a program that nohup has started the other, and so would this.
+        // A background job of a shell ignores SIGINT, and a program that nohup has started ignores SIGHUP; the test would
+        // inherit that.
         for signal in [libc::SIGINT, libc::SIGHUP] {
             set(signal, libc::SIG_DFL);
         }
@@ -30,12 +31,12 @@ fn alone(test: &str, f: impl FnOnce()) {
     }
 }
 
-/// As `alone`, and the process is to die by `signal`, without a report of a failure before.
+/// As `alone`, but the process must die by `signal`, and must report no failure before.
 #[track_caller]
 fn dies_by(signal: Signal, test: &str, f: impl FnOnce()) {
     if child::is_child() {
         set(libc::SIGINT, libc::SIG_DFL);
-        // A signal that is being delivered ends the process a moment later, and one that is not must not hang it.
+        // A signal that is being delivered ends the process a moment later. If no signal comes, the process ends all the same.
         let _ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map(|()| {
             std::thread::sleep(Duration::from_secs(10));
         });
@@ -52,9 +53,9 @@ fn raise(signal: Signal) {
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.as_raw()) }, 0);
 }
 
-/// Sets the action; returns the one before.
+/// Sets the action, and returns the one before.
 fn set(signal: libc::c_int, action: libc::sighandler_t) -> libc::sighandler_t {
-    // SAFETY: the default action, to ignore, or a handler that does what one may.
+    // SAFETY: the default action, to ignore, or a handler that does only what a handler may do.
     unsafe { libc::signal(signal, action) }
 }
 
@@ -71,7 +72,7 @@ fn handler(signal: Signal) -> libc::sighandler_t {
     action(signal).sa_sigaction
 }
 
-/// The names of this process's threads.
+/// Returns the names of this process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("it is there");
     tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
@@ -81,14 +82,14 @@ fn serves() -> bool {
     threads().iter().any(|name| name.trim() == "gmp-signals")
 }
 
-/// Longer than any signal takes: a failure if it passes.
+/// Longer than any signal takes: a test that waits so long fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn limit() -> Instant {
     Instant::now() + LIMIT
 }
 
-/// How often handlers of these tests were called.
+/// How often the handlers of these tests were called.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
@@ -96,7 +97,7 @@ static BELOW: AtomicUsize = AtomicUsize::new(0);
 extern "C" fn passes_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     CALLS.fetch_add(1, SeqCst);
     type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-    // SAFETY: what stands there has the flag SA_SIGINFO.
+    // SAFETY: the handler that was found has the flag SA_SIGINFO.
     let below: Full = unsafe { std::mem::transmute(BELOW.load(SeqCst)) };
     below(number, info, context);
 }
@@ -106,6 +107,6 @@ fn install_over(signal: Signal) {
     assert!(over.sa_flags & libc::SA_SIGINFO != 0);
     BELOW.store(over.sa_sigaction, SeqCst);
     over.sa_sigaction = passes_on as *const () as usize;
-    // SAFETY: a handler that does what one may.
+    // SAFETY: a handler that does only what a handler may do.
     assert_eq!(unsafe { libc::sigaction(signal.as_raw(), &raw const over, std::ptr::null_mut()) }, 0);
 }

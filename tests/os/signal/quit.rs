@@ -11,18 +11,18 @@ use std::thread;
 /// The end of a process that goes through some steps, and then sends the signal to itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// By the dump of the runtime: Go's status.
+    /// By the dump of the runtime, with Go's status.
     Dump,
     /// By the kernel's default action.
     Killed,
-    /// Not by the signal, which is ignored, or which a handler of the program has taken.
+    /// Not by the signal: it is ignored, or a handler of the program has taken it.
     Lives,
 }
 
 #[derive(Clone, Copy)]
 enum Step {
     Notify,
-    /// The signal comes, and the receiver has it.
+    /// The signal comes, and all receivers get it.
     Hears,
     Drop,
     Ignore,
@@ -31,17 +31,17 @@ enum Step {
     Reset,
     /// The first runtime starts.
     Start,
-    /// It ends.
+    /// The runtime ends.
     Stop,
-    /// Another library's handler is put over ours, and passes the signal on.
+    /// Another library's handler is put over this library's, and passes the signal on.
     Over,
-    /// The program sets a handler, or ignores the signal, without us.
+    /// The program itself sets a handler, or ignores the signal.
     Takes,
     Refuses,
 }
 use Step::*;
 
-/// What the process does; the end; the environment.
+/// A name, the steps of the process, the end, and the environment.
 type Row = (&'static str, &'static [Step], End, &'static [(&'static str, &'static str)]);
 
 const ROWS: [Row; 20] = [
@@ -91,28 +91,28 @@ fn go_through(steps: &[Step], end: End) {
     }
     raise(SIGQUIT);
     if end != End::Lives {
-        // The dump is another thread's, which ends the process meanwhile.
+        // Another thread dumps, and ends the process meanwhile.
         watched(0, || {
             loop {
                 thread::park();
             }
         });
     }
-    // A signal that does nothing has done that when the next one has come.
+    // When the next signal has come, the first one was handled, and has done nothing.
     let other = signal::notify(&[SIGWINCH]).unwrap();
     raise(SIGWINCH);
     assert_eq!(other.recv_deadline(limit()), Ok(SIGWINCH));
 }
 
-/// Fails when the dump is off for good because a receiver, or `ignore`, was there before the first runtime; when it comes
-/// although a receiver has the signal; or when it replaces the action that the program has set.
+/// Fails when the dump is off for good because a receiver, or `ignore`, was there before the first runtime; when the dump comes
+/// although a receiver has the signal; or when the dump replaces the action that the program has set.
 #[test]
 fn the_dump_is_the_default_action_in_each_order() {
     const NAME: &str = "the_dump_is_the_default_action_in_each_order";
     if child::is_child() {
-        // No file of the process's memory.
+        // No core file.
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: reads one rlimit.
+        // SAFETY: the call reads one rlimit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }, 0);
         let name = std::env::var("ROW").unwrap();
         let row = ROWS.iter().find(|row| row.0 == name).unwrap();

@@ -1,4 +1,4 @@
-//! What receivers get.
+//! The signals that receivers get.
 
 use super::{LIMIT, alone, limit, raise, serves};
 use common::crew::everyone;
@@ -38,7 +38,7 @@ fn each_receiver_hears_what_it_asked_for() {
     });
 }
 
-/// Fails when a receiver has kept a signal twice, or has none.
+/// Fails when a receiver keeps a signal twice, or keeps none.
 #[test]
 fn signals_of_a_kind_are_one_while_they_wait() {
     alone("signals_of_a_kind_are_one_while_they_wait", || {
@@ -82,7 +82,7 @@ fn a_receiver_is_an_arm_of_a_select_and_an_iterator() {
     });
 }
 
-/// Fails when a call is not refused, or has done half of its work.
+/// Fails when a call is not refused, or when it has done a part of its work.
 #[test]
 fn what_is_not_for_programs_is_refused() {
     alone("what_is_not_for_programs_is_refused", || {
@@ -130,7 +130,7 @@ fn every_other_signal_can_be_heard() {
     });
 }
 
-/// Fails by a thread for each receiver, or when the thread stays, or is not started again.
+/// Fails when there is a thread for each receiver, when the thread stays, or when it is not started again.
 #[test]
 fn one_thread_serves_all_receivers_and_goes_with_the_last() {
     alone("one_thread_serves_all_receivers_and_goes_with_the_last", || {
@@ -174,12 +174,12 @@ fn an_idle_receiver_takes_no_cpu() {
     });
 }
 
-/// Every thread blocks the signal. Fails when it stays pending.
+/// The test's thread, and all threads that it starts, block the signal. Fails when the signal stays pending.
 #[test]
 fn a_signal_that_all_threads_block_is_heard() {
     alone("a_signal_that_all_threads_block_is_heard", || {
         let blocks = |how, signal: Signal| {
-            // SAFETY: a set that the calls make, and a signal that there is.
+            // SAFETY: the calls fill the set, and the signal exists.
             unsafe {
                 let mut set = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
@@ -187,12 +187,13 @@ fn a_signal_that_all_threads_block_is_heard() {
                 libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
             }
         };
-        // The harness's main thread would take it.
+        // The harness's main thread, if there is one, would take the signal.
         let others = fs::read_dir("/proc/self/task").unwrap().count() > 1;
         let both = [SIGUSR1, SIGWINCH].map(|signal| {
             blocks(libc::SIG_BLOCK, signal);
             let signals = signal::notify(&[signal]).unwrap();
-            // To this thread alone: it waits for good. To the process: the serving thread takes it.
+            // A signal to this thread alone would stay pending. This one is sent to the process, and the serving thread takes
+            // it.
             raise(signal);
             assert_eq!(signals.recv_deadline(limit()), Ok(signal), "{others}");
             signals
@@ -231,7 +232,7 @@ fn a_receiver_without_signals_left_is_closed() {
     });
 }
 
-/// Fails when a receiver ends with a runtime, or gets nothing without one.
+/// Fails when a receiver ends with a runtime, or gets no signal without one.
 #[test]
 fn a_receiver_belongs_to_no_runtime() {
     alone("a_receiver_belongs_to_no_runtime", || {
@@ -257,7 +258,7 @@ fn a_receiver_belongs_to_no_runtime() {
     });
 }
 
-/// Fails when a signal takes long; the machine may be busy, so the best of many counts.
+/// Fails when a signal takes long. The machine may be busy, so the fastest of many counts.
 #[test]
 fn a_signal_comes_soon() {
     alone("a_signal_comes_soon", || {
@@ -278,7 +279,7 @@ fn a_signal_comes_soon() {
     });
 }
 
-/// Fails when a kind of signal is lost, or is told more often than it was sent, or by a hang.
+/// Fails when a kind of signal is lost, or is received more often than it was sent, or by a hang.
 #[test]
 fn a_storm_of_signals_loses_no_kind() {
     const ROUNDS: usize = 10;
@@ -286,7 +287,8 @@ fn a_storm_of_signals_loses_no_kind() {
     const KINDS: [Signal; 4] = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT];
     alone("a_storm_of_signals_loses_no_kind", || {
         everyone(|crew| {
-            // Signals that are served together are told by their numbers, and this one has the highest: it is the last.
+            // A receiver gets the signals that are served together in the order of their numbers. SIGWINCH has the highest
+            // number, so it comes last.
             let kinds = [&KINDS[..], &[SIGWINCH]].concat();
             let mut receivers = [(); 2].map(|()| signal::notify(&kinds).unwrap());
             for _ in 0..ROUNDS {
@@ -300,7 +302,7 @@ fn a_storm_of_signals_loses_no_kind() {
                 });
                 let sent = KINDS.map(|kind| {
                     thread::spawn(move || {
-                        // SAFETY: no pointers. The handler has returned when the call does.
+                        // SAFETY: no pointers. The handler has returned when the call returns.
                         (0..EACH).for_each(|_| assert_eq!(unsafe { libc::raise(kind.as_raw()) }, 0));
                     })
                 });

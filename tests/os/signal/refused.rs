@@ -27,8 +27,8 @@ fn all_is_refused() {
     }
 }
 
-/// Fails by a panic: of a drop, of each later call, and of the thread that serves receivers, which ends the process at the next
-/// signal.
+/// Fails when a drop or a later call panics, or when the thread that serves receivers panics, which ends the process at the
+/// next signal.
 #[test]
 fn a_sandbox_that_comes_later_leaves_the_handler_where_it_is() {
     alone("a_sandbox_that_comes_later_leaves_the_handler_where_it_is", || {
@@ -38,7 +38,7 @@ fn a_sandbox_that_comes_later_leaves_the_handler_where_it_is() {
         all_is_refused();
         assert_eq!(signal::reset(&[SIGUSR1]).unwrap_err().kind(), PermissionDenied);
         assert_eq!(signal::ignore(&[SIGUSR1, SIGHUP]).unwrap_err().kind(), PermissionDenied);
-        // Our handler has these already.
+        // The library's handler catches this signal already.
         let second = signal::notify(&[SIGUSR1]).unwrap();
         for signal in [SIGUSR1, SIGUSR2] {
             raise(signal);
@@ -58,7 +58,7 @@ fn a_sandbox_that_comes_later_leaves_the_handler_where_it_is() {
     });
 }
 
-/// Fails by a panic of the first runtime's start.
+/// Fails when the start of the first runtime panics.
 #[test]
 fn in_a_sandbox_from_the_start_all_is_refused() {
     alone("in_a_sandbox_from_the_start_all_is_refused", || {
@@ -71,8 +71,8 @@ fn in_a_sandbox_from_the_start_all_is_refused() {
     });
 }
 
-/// Fails by a receiver that gets nothing, or by an action that is not restored: a thread in a sandbox could not restore it, and
-/// the next drop, on another thread, can.
+/// A thread in a sandbox can't restore an action; the next drop, on another thread, can. Fails when a receiver gets no signal,
+/// or when an action is not restored.
 #[test]
 fn what_one_thread_could_not_undo_another_one_undoes() {
     alone("what_one_thread_could_not_undo_another_one_undoes", || {

@@ -1,4 +1,4 @@
-//! Ten thousand signals against receivers that come and go, beside one that stays.
+//! Ten thousand signals are sent to receivers that come and go, beside one that stays.
 
 use super::{alone, handler, limit, raise, serves};
 use common::random::Random;
@@ -13,19 +13,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
-/// Each of these is sent alone: the next of its kind comes after it was received.
+/// Each of these is sent alone: the next of its kind is sent when it was received.
 const ALONE: [Signal; 3] = [SIGUSR1, SIGTERM, SIGINT];
 const EACH_ALONE: usize = 700;
-/// These come as fast as they can, from threads and from other processes.
+/// These are sent as fast as possible, by threads and by other processes.
 const CROWDED: [Signal; 2] = [SIGUSR2, SIGURG];
 const EACH_CROWDED: usize = 1800;
 const EACH_OF_A_PROCESS: usize = 400;
-/// For this one no receiver stays, and its own action does nothing.
+/// No receiver for this signal stays, and its default action does nothing.
 const DROPPED: Signal = SIGWINCH;
-/// The last one of all.
+/// The last signal.
 const END: Signal = SIGHUP;
 
-/// How often the receiver that stays has received each signal; it reports each of `ALONE` when it has received it.
+/// Makes the receiver that stays, and returns the function that counts how often it receives each signal. The function reports
+/// each of `ALONE` when it is received.
 fn hears(tell: BTreeMap<Signal, Sender<()>>) -> impl FnOnce() -> BTreeMap<Signal, usize> {
     let signals = signal::notify(&[&ALONE[..], &CROWDED, &[END]].concat()).unwrap();
     move || {
@@ -42,7 +43,8 @@ fn hears(tell: BTreeMap<Signal, Sender<()>>) -> impl FnOnce() -> BTreeMap<Signal
     }
 }
 
-/// Receivers, and contexts, of some of the signals, which live for a moment or until a signal comes.
+/// Makes receivers, and contexts, of some of the signals; they live for a moment or until a signal comes. Returns the number of
+/// rounds.
 fn comes_and_goes(number: usize, over: &AtomicBool) -> usize {
     let (mut random, mut rounds) = (Random::new(number), 0);
     while !over.load(SeqCst) {
@@ -73,8 +75,8 @@ fn comes_and_goes(number: usize, over: &AtomicBool) -> usize {
     rounds
 }
 
-/// Fails when a signal that is sent alone is lost, or told twice; by more of a kind than were sent; when one behind a crowd is
-/// lost; when an action is not restored; or by a hang.
+/// Fails when a signal that is sent alone is lost or received twice; when more signals of a kind are received than were sent;
+/// when a signal behind a crowd is lost; when an action is not restored; or by a hang.
 #[test]
 fn none_that_stands_alone_is_lost_beside_receivers_that_come_and_go() {
     alone("none_that_stands_alone_is_lost_beside_receivers_that_come_and_go", || {
@@ -115,7 +117,7 @@ fn none_that_stands_alone_is_lost_beside_receivers_that_come_and_go() {
                 });
                 alone.chain(crowds).collect::<Vec<_>>().into_iter().for_each(|sends| sends.join().unwrap());
                 assert!(processes.iter_mut().all(|process| process.wait().unwrap().success()));
-                // One more of each, behind all others.
+                // One more signal of each kind, behind all others.
                 let last = signal::notify(&CROWDED).unwrap();
                 CROWDED.iter().for_each(|&kind| raise(kind));
                 let mut lasts = CROWDED.map(|_| last.recv_deadline(limit()).unwrap());
