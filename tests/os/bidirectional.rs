@@ -19,13 +19,13 @@ fn whole(mut from: impl Read) -> Vec<u8> {
     got
 }
 
-/// A client, both ends between, and a server.
+/// Returns a client, the two ends between which a proxy copies, and a server.
 fn chain() -> (TcpStream, TcpStream, UnixStream, UnixStream) {
     let ((client, a), (b, server)) = (common::loopback::pair(), UnixStream::pair().unwrap());
     (client, a, b, server)
 }
 
-/// Fails when a byte is lost in either direction, or an end is not passed on, or passed on too early.
+/// Fails when a byte is lost in either direction, when an end is not passed on, or when it is passed on too early.
 #[test]
 fn each_direction_ends_by_itself() {
     everyone(|crew| {
@@ -49,7 +49,7 @@ fn each_direction_ends_by_itself() {
     });
 }
 
-/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes at the beginning of a thread.
+/// Fails by SIGABRT: std ends the process if the kernel refuses a mapping that std makes when a thread starts.
 #[test]
 fn a_second_thread_for_which_there_are_too_few_mappings_is_refused() {
     const NAME: &str = "a_second_thread_for_which_there_are_too_few_mappings_is_refused";
@@ -128,7 +128,7 @@ fn resets_on_close(stream: &TcpStream) {
     assert_eq!(set, 0);
 }
 
-/// Fails when the other direction goes on, or by another error or count.
+/// Fails when the other direction continues, or by a wrong error or count.
 #[test]
 fn an_error_of_one_direction_ends_both() {
     everyone(|crew| {
@@ -152,15 +152,15 @@ fn an_error_of_one_direction_ends_both() {
     });
 }
 
-/// The kernel tells of a reset once, and both directions wait for that socket: the one that asks second reads zero bytes. Fails
-/// when the client sees a proper end.
+/// Both directions of a copy wait for the socket that is reset. The kernel reports a reset once, so the second direction reads
+/// zero bytes. Fails when the client sees an orderly end.
 #[test]
 fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
     everyone(|crew| {
         for _ in 0..10 {
             let ((client, a), (b, server)) = (common::loopback::pair(), common::loopback::pair());
             let proxy = crew.go(move || (copy_bidirectional(&a, &b).map(drop), a, b));
-            // The server does not read, until the proxy waits to write.
+            // The server reads nothing, so the proxy comes to wait for room.
             client.set_write_timeout(Some(Duration::from_millis(30))).unwrap();
             let fills = crew.go(move || {
                 while (&client).write(&[7; 64 << 10]).is_ok() {}
@@ -170,7 +170,8 @@ fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
             resets_on_close(&server);
             drop(server);
             let (failed, _a, _b) = proxy.join();
-            // By the direction that comes first: the reset is told to one of the two, and the other one's write is refused.
+            // The first direction gives the error: the kernel reports the reset to one direction, and refuses the write of the
+            // other.
             let failed = failed.unwrap_err().kind();
             assert!(matches!(failed, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{failed}");
             let silent = crew.run(move || {
@@ -182,8 +183,8 @@ fn a_reset_that_ends_a_write_is_no_end_for_the_reader() {
     });
 }
 
-/// Fails when a proper end is turned into a reset: this side had ended its writes before, so the kernel is done with the
-/// connection when the peer's end comes.
+/// This side has ended its writes before the copy begins, so the kernel is done with the connection when the peer's end comes.
+/// Fails when the copy takes that end for a reset.
 #[test]
 fn a_stream_whose_writes_have_ended_before_ends_properly() {
     everyone(|crew| {
@@ -199,8 +200,8 @@ fn a_stream_whose_writes_have_ended_before_ends_properly() {
     });
 }
 
-/// Fails when a proxy goes on or unwinds, or by another error: while both directions wait, and while the caller waits for the
-/// other one.
+/// The context ends while both directions wait, and while the caller waits for the other direction. Fails when a proxy
+/// continues or unwinds, or by another error.
 #[test]
 fn a_context_ends_both() {
     everyone(|crew| {
@@ -210,7 +211,7 @@ fn a_context_ends_both() {
             let proxy =
                 crew.go(move || context.run(|| copy_bidirectional(&a, &b)).expect("nothing is unwound"));
             if half {
-                // The direction from `b`, which is the caller's own.
+                // Ends the direction from `b`, which is the caller's own.
                 server.shutdown(Shutdown::Write).unwrap();
                 let client = &client;
                 assert_eq!(whole(client), b"");
@@ -257,7 +258,7 @@ fn what_was_not_delivered_is_told() {
     });
 }
 
-/// Fails by a panic, by a hang, and when a byte was taken.
+/// Fails by a panic, by a hang, or when the call has taken a byte.
 #[test]
 fn without_a_second_goroutine_nothing_is_copied() {
     const STACK: usize = 256 << 10;
@@ -283,7 +284,7 @@ fn without_a_second_goroutine_nothing_is_copied() {
     }
 }
 
-/// Fails by a reset, of which the program was not told: it has closed the sink itself.
+/// The program itself closes the sink. Fails when the copy reports a reset instead of the close.
 #[test]
 fn a_sink_that_was_closed_here_is_told_as_closed() {
     everyone(|crew| {

@@ -137,7 +137,7 @@ fn source(kind: Kind) -> (From, Feeds) {
         Kind::File | Ours | Log => {
             let mut file = file(kind == Log);
             let same = file.try_clone().unwrap();
-            // Not from the beginning.
+            // The copy does not begin at the start of the file.
             file.write_all(b"before").unwrap();
             let write = move |bytes: &[u8]| {
                 (&same).write_all(bytes)?;
@@ -221,7 +221,7 @@ const SINKS: [Kind; 7] = [Tcp, Unix, Pipe, Kind::File, Ours, Log, Watched];
 /// Lengths: nothing, a part of a buffer, and enough for the kernel to move it.
 const LENS: [usize; 4] = [0, 100, 150_000, 1_000_003];
 
-/// Fails when a byte is lost, goes twice, or goes elsewhere, and by a hang.
+/// Fails when a byte is lost, copied twice or copied to a wrong place, or by a hang.
 #[test]
 fn each_source_to_each_sink() {
     everyone(|crew| {
@@ -235,7 +235,7 @@ fn each_source_to_each_sink() {
     });
 }
 
-/// Fails when the copy by buffer does not continue where the kernel has stopped or refused.
+/// Fails when the copy by buffer does not continue where the kernel has stopped, or from the start if the kernel has refused.
 #[test]
 fn what_the_kernel_refuses_goes_through_a_buffer() {
     const MOVES: [libc::c_long; 3] = [libc::SYS_splice, libc::SYS_sendfile, libc::SYS_copy_file_range];
@@ -282,7 +282,7 @@ fn limit(to: &To, at: Option<Instant>) {
     .unwrap();
 }
 
-/// Fails when a byte is in none, or in two, of: the sink, the error, and the source.
+/// Fails when a byte is in none, or in more than one, of the sink, the error, and the source.
 #[test]
 fn a_sink_that_stops_costs_no_byte() {
     everyone(|crew| {
@@ -301,7 +301,7 @@ fn a_sink_that_stops_costs_no_byte() {
                     }
                     false => Some(crew.go(move || feed(&pattern(1, len)).unwrap())),
                 };
-                // The sink is full before its time is over: nobody reads.
+                // The sink is full before its deadline: nothing reads from its peer.
                 limit(&sink, Some(Instant::now() + Duration::from_millis(10)));
                 let (source, failed) = crew.run(move || {
                     let failed = run(&source, &sink).unwrap_err();
@@ -337,7 +337,7 @@ fn a_sink_without_a_reader_is_an_error() {
             for to in [Tcp, Unix, Pipe, Watched] {
                 for len in [100, 500_003] {
                     let ((source, feed), (sink, drain)) = (source(from), sink(to));
-                    // Its reader goes with the copy.
+                    // The reader is dropped with the copy.
                     let feeds = move || drop(feed(&pattern(1, len)));
                     let feeder = match is_file(from) {
                         true => {
@@ -360,7 +360,7 @@ fn a_sink_without_a_reader_is_an_error() {
                             matches!(failed.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset),
                             "{from:?} to {to:?}: {failed}"
                         ),
-                        // The kernel takes what it only later learns nobody wants.
+                        // The kernel takes the bytes before it learns that the peer is closed.
                         Ok(copied) => assert!(to == Tcp && copied == 100, "{from:?} to {to:?}: {copied}"),
                     }
                 }
@@ -369,7 +369,7 @@ fn a_sink_without_a_reader_is_an_error() {
     });
 }
 
-/// Fails when an end is taken for a proper one, by another count, or by a hang.
+/// Fails when the reset looks like an orderly end, by a wrong count, or by a hang.
 #[test]
 fn a_source_that_is_reset_ends_the_copy() {
     everyone(|crew| {
@@ -377,7 +377,7 @@ fn a_source_that_is_reset_ends_the_copy() {
             let (near, far) = common::loopback::pair();
             let (reader, writer) = gmp::io::pipe().unwrap();
             let copies = crew.go(move || copy(&near, &writer));
-            // All of it has gone through when the reset comes.
+            // All bytes are through when the reset comes.
             let got = crew.run(move || {
                 (&far).write_all(&pattern(1, len)).unwrap();
                 far
@@ -404,7 +404,7 @@ fn a_source_that_is_reset_ends_the_copy() {
     });
 }
 
-/// Fails by an offset of 32 bits.
+/// Fails when an offset has only 32 bits.
 #[test]
 fn a_file_may_be_long() {
     const END: u64 = (4 << 30) + 100_000;
@@ -436,7 +436,7 @@ fn a_file_may_be_long() {
     });
 }
 
-/// Fails when a descriptor is left, or bytes wait behind one.
+/// Fails when a descriptor stays open, or when bytes wait behind one.
 #[test]
 fn descriptors_beside_the_bytes_are_dropped() {
     everyone(|crew| {
@@ -453,12 +453,12 @@ fn descriptors_beside_the_bytes_are_dropped() {
         });
         assert_eq!(copies.join().unwrap(), 4 * 200_010);
         assert_eq!(drains.join().len(), 4 * 200_010);
-        // No duplicate of the other end is open.
+        // The pipe ends, so no duplicate of its writing end is open.
         assert_eq!(crew.run(move || (&reader).read(&mut [0])).unwrap(), 0);
     });
 }
 
-/// Fails when copies through one stream mix the bytes of a read, or lose some.
+/// Fails when several copies through one stream mix the bytes of a read, or lose some.
 #[test]
 fn several_copies_have_one_sink() {
     const EACH: usize = 100_000;
@@ -487,7 +487,7 @@ fn several_copies_have_one_sink() {
     });
 }
 
-/// Fails when a context that is done does not end it.
+/// Fails when a context that is done does not end the copy.
 #[test]
 fn a_context_ends_a_copy_of_files() {
     everyone(|crew| {

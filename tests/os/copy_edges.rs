@@ -1,4 +1,4 @@
-//! Copies at the edges of what the kernel does: urgent bytes, short pipes, a source that is its own sink.
+//! Copies at the limits of what the kernel moves: urgent bytes, short pipes, a source that is its own sink.
 
 use common::crew::{Crew, everyone};
 use common::talk::pattern;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Enough for the kernel to move it.
+/// Enough bytes for the kernel to move them.
 const MUCH: usize = 200_000;
 
 fn send_urgent(stream: &impl AsRawFd) -> io::Result<()> {
@@ -24,7 +24,7 @@ fn send_urgent(stream: &impl AsRawFd) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the sink gets of a source into which an urgent byte is sent between two halves.
+/// Checks what the sink gets when an urgent byte is sent into the source between two halves.
 fn passes_an_urgent_byte<S>(crew: &Crew<'_>, (near, far): (S, S), end: fn(&S), end_follows: bool)
 where
     S: Source + AsRawFd + Send + 'static,
@@ -52,8 +52,8 @@ where
     assert_eq!(copies.join(), 2 * MUCH as u64);
 }
 
-/// The kernel moves nothing at an urgent byte, and the data behind that byte makes no event. Fails by a hang, or when this is
-/// taken for a proper end.
+/// The kernel moves nothing at an urgent byte, and the data behind that byte makes no event. Fails by a hang, or when the
+/// urgent byte counts as an orderly end.
 #[test]
 fn an_urgent_byte_stops_no_copy() {
     everyone(|crew| {
@@ -71,7 +71,7 @@ fn an_urgent_byte_stops_no_copy() {
     });
 }
 
-/// A pipe that holds a page.
+/// Returns a pipe that holds one page.
 fn short_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = gmp::io::pipe().unwrap();
     // SAFETY: no pointers.
@@ -80,7 +80,7 @@ fn short_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// Copies bytes that one member writes and another reads meanwhile.
+/// Copies bytes that one member writes, while another member reads the copy.
 fn carries<F, T, I, O>(crew: &Crew<'_>, (mut input, from): (I, F), (to, mut output): (T, O))
 where
     F: Source + Send + 'static,
@@ -100,7 +100,7 @@ where
     assert!(got == pattern(3, MUCH), "{} of {MUCH} bytes, or other ones", got.len());
 }
 
-/// Fails by a hang, or when a byte is lost or goes twice.
+/// Fails by a hang, or when a byte is lost or copied twice.
 #[test]
 fn a_pipe_of_one_page_will_do() {
     everyone(|crew| {
@@ -113,14 +113,15 @@ fn a_pipe_of_one_page_will_do() {
     });
 }
 
-/// A user with many pipes gets only short ones, also for the pipe inside a copy. Fails by a hang, or when a byte is lost.
+/// The kernel gives a user with many pipes only short ones, also for the pipe inside a copy. Fails by a hang, or when a byte is
+/// lost.
 #[test]
 fn a_user_with_many_pipes_copies_as_well() {
     if !common::child::is_child() {
         common::child::passes("a_user_with_many_pipes_copies_as_well", &[]);
         return;
     }
-    // The bound on a user's pipes is not for root.
+    // The bound on a user's pipes does not hold for root.
     // SAFETY: no pointers.
     if unsafe { libc::geteuid() == 0 && libc::setuid(54_321) != 0 } {
         panic!("{}", io::Error::last_os_error());
@@ -150,7 +151,7 @@ fn a_user_with_many_pipes_copies_as_well() {
     });
 }
 
-/// Fails by a hang of one half in the other's lock, or when a byte does not come back.
+/// Fails by a hang when one half waits for the other's lock, or when a byte does not come back.
 #[test]
 fn a_stream_may_be_both_ends() {
     everyone(|crew| {
@@ -179,8 +180,8 @@ fn a_stream_may_be_both_ends() {
     });
 }
 
-/// Bytes that are written at one end of a connection come out at the other. Fails when a byte goes round for ever unseen, by a
-/// hang, or when an error is lost.
+/// Bytes that are written to one end of a connection come out of the other, and the copy writes them to the first end again.
+/// Fails by a hang when the bytes go round for ever, when a byte is lost, or when an error is lost.
 #[test]
 fn both_ends_of_one_connection_are_a_ring() {
     everyone(|crew| {
@@ -189,7 +190,7 @@ fn both_ends_of_one_connection_are_a_ring() {
         (&*other).write_all(b"round").unwrap();
         let (from, to) = (Arc::clone(&one), Arc::clone(&other));
         let copies = crew.go(move || copy(&*from, &*to).unwrap_err());
-        // Five bytes are under way all the time.
+        // The five bytes go round all the time.
         crew.run({
             let one = Arc::clone(&one);
             move || one.close().unwrap()
@@ -200,13 +201,13 @@ fn both_ends_of_one_connection_are_a_ring() {
     });
 }
 
-/// How a copy into a sink that is full comes to its end.
+/// Ends a copy whose sink is full.
 type End = fn(&UnixStream, &UnixStream) -> io::Result<()>;
 
-/// The most that a copy has taken from its source and not given to its sink: a pipe, or a buffer.
+/// The most bytes that a copy has taken from its source and not yet given to its sink: they are in a pipe, or in a buffer.
 const COPY_HOLDS: usize = 64 << 10;
 
-/// Makes a sink wait after some thousand bytes.
+/// Gives the sink so short a buffer that a writer waits after some thousand bytes.
 fn hold_little(sink: &impl AsRawFd) {
     let few: libc::c_int = 4096;
     let (at, len) = ((&raw const few).cast(), size_of_val(&few) as libc::socklen_t);
@@ -224,14 +225,15 @@ fn unread(source: &impl AsRawFd) -> usize {
     usize::try_from(len).expect("a length")
 }
 
-/// Copies `len` bytes and more between two pairs; `ends` ends the copy when the sink is full. Returns the error, the bytes that
-/// the sink's peer has got, and those that are left in the source.
+/// Copies `len` bytes between two pairs, and calls `ends` to end the copy when the sink is full. Returns the error, the bytes
+/// that the sink's peer has received, and the bytes that are left in the source.
 fn stopped(crew: &Crew<'_>, len: usize, ends: End) -> (CopyError, Vec<u8>, Vec<u8>) {
     let ((input, from), (to, output)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let (from, to) = (Arc::new(from), Arc::new(to));
     let (here, there) = (Arc::clone(&from), Arc::clone(&to));
     let (context, cancel) = Context::background().with_cancel();
-    // The source has more than the sink and the copy hold before the copy begins: so the copy's first wait is for the sink.
+    // Before the copy begins, the source has more bytes than the sink and the copy can hold: so the copy's first wait is for
+    // the sink.
     hold_little(&to);
     let feeds = crew.go(move || (&input).write_all(&pattern(1, len)).map_err(|failed| failed.kind()));
     until(|| unread(&from) >= 2 * COPY_HOLDS);
@@ -258,7 +260,7 @@ fn stopped(crew: &Crew<'_>, len: usize, ends: End) -> (CopyError, Vec<u8>, Vec<u
     (failed, got, rest)
 }
 
-/// Fails when a byte is in none, or in two, of: the sink, the error, and the source.
+/// Fails when a byte is in none, or in more than one, of the sink, the error, and the source.
 #[test]
 fn whatever_ends_a_copy_no_byte_is_lost() {
     const LEN: usize = 1_000_003;
@@ -277,7 +279,7 @@ fn whatever_ends_a_copy_no_byte_is_lost() {
             assert!(is_it(failed.error()), "{failed}");
             assert_eq!(got.len() as u64, failed.copied());
             assert!(!failed.undelivered().is_empty(), "the sink was full: {failed}");
-            // The source says why, and the text says it not again.
+            // `source` returns the reason, and the error's text does not repeat it.
             let source = failed.source().and_then(|why| why.downcast_ref::<io::Error>()).unwrap();
             assert!(is_it(source) && !failed.to_string().contains(&source.to_string()), "{failed}");
             let told = failed.undelivered().to_vec();
@@ -290,14 +292,15 @@ fn whatever_ends_a_copy_no_byte_is_lost() {
     });
 }
 
-/// The messages of such a socket stay apart, and it can't be spliced. Fails by a hang, or by an early end.
+/// The messages of a SOCK_SEQPACKET socket stay separate, and the kernel does not splice them. Fails by a hang, or by an early
+/// end.
 #[test]
 fn a_stream_of_another_kind_is_copied() {
     everyone(|crew| {
         let (mut fds, kind) = ([0; 2], libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC);
         // SAFETY: room for two descriptors.
         assert_eq!(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }, 0);
-        // SAFETY: both are new, and nobody else knows them.
+        // SAFETY: both descriptors are new, and nothing else owns them.
         let [near, far] = fds.map(|fd| UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) }));
         let (reader, writer) = gmp::io::pipe().unwrap();
         let copies = crew.go(move || copy(&near, &writer).unwrap());
@@ -307,7 +310,7 @@ fn a_stream_of_another_kind_is_copied() {
             got
         });
         crew.run(move || {
-            // Each message fills the copy's buffer, or less than that.
+            // Each message fills the copy's buffer, or a part of it.
             for len in [32 << 10, 32 << 10, 1000, 32 << 10, 5] {
                 assert_eq!((&far).write(&vec![7; len]).unwrap(), len);
             }
@@ -355,7 +358,7 @@ fn halves_end_in_either_order() {
     });
 }
 
-/// One side is reset when the other has sent all that it has. Fails when the proxy goes on, or bytes are lost.
+/// One side is reset when the other has sent all of its bytes. Fails when the proxy continues, or bytes are lost.
 #[test]
 fn a_reset_after_a_half_close_ends_both() {
     everyone(|crew| {
@@ -382,7 +385,7 @@ fn a_reset_after_a_half_close_ends_both() {
     });
 }
 
-/// The sink takes all at once, so the copy never waits. Fails when the copy goes on until the file has ended.
+/// The sink takes all bytes at once, so the copy never waits. Fails when the copy continues until the file has ended.
 #[test]
 fn a_context_ends_the_copy_of_a_long_file() {
     everyone(|crew| {
@@ -401,7 +404,7 @@ fn a_context_ends_the_copy_of_a_long_file() {
     });
 }
 
-/// A file of so many bytes, in memory.
+/// Returns a file of `len` bytes, in memory.
 fn file_of(len: u64) -> File {
     // SAFETY: the name lives through the call.
     let fd = unsafe { libc::memfd_create(c"copied".as_ptr(), libc::MFD_CLOEXEC) };
@@ -412,8 +415,8 @@ fn file_of(len: u64) -> File {
     file
 }
 
-/// To a sink that takes all at once, a call that may send more lasts as long as a slow file makes it, and neither a limit nor a
-/// close of the sink ends it. Fails by the error of such a call.
+/// If the sink takes all bytes at once, a call that sends much of a slow file lasts as long as the file takes, and neither a
+/// limit nor a close of the sink ends the call. Fails by the error with which the kernel here answers such a call.
 #[test]
 fn no_call_sends_much_of_a_file() {
     const NAME: &str = "no_call_sends_much_of_a_file";
@@ -424,7 +427,7 @@ fn no_call_sends_much_of_a_file() {
     }
     common::seccomp::refuse_above(libc::SYS_sendfile, 3, 1 << 20, libc::EIO);
     everyone(|crew| {
-        // Holes are not in memory the first time.
+        // In the first round the file's holes are not in memory.
         let file = file_of(LEN);
         for _ in 0..2 {
             let (near, far) = UnixStream::pair().unwrap();
@@ -471,8 +474,7 @@ fn is_full(sink: &impl AsRawFd) -> bool {
     asked.revents & libc::POLLOUT == 0
 }
 
-/// The pipe that was given as a file is full; its type is none of the library's own pipes, whose writes wait. Fails by
-/// `WouldBlock`.
+/// A pipe that is given as a file is full, and is none of the library's own pipes, whose writes wait. Fails by `WouldBlock`.
 #[test]
 fn a_full_pipe_that_came_as_a_file_is_waited_for() {
     everyone(|crew| {
@@ -488,7 +490,7 @@ fn a_full_pipe_that_came_as_a_file_is_waited_for() {
                 copied.map_err(|failed| failed.to_string())
             }
         });
-        // Reads only what stands in a full pipe, until the copy is over.
+        // Reads only the bytes of a full pipe, until the copy is over.
         let reads = std::thread::spawn(move || {
             let mut got = Vec::new();
             let mut part = vec![0; 16 << 10];
@@ -508,7 +510,7 @@ fn a_full_pipe_that_came_as_a_file_is_waited_for() {
     });
 }
 
-/// The socket has nothing for a moment, and the pipe has room. Fails by a hang when the copy waits for the pipe.
+/// The socket has no data for a moment, and the pipe has room. Fails by a hang when the copy waits for the pipe.
 #[test]
 fn a_silent_socket_that_came_as_a_file_is_waited_for() {
     everyone(|crew| {
@@ -521,7 +523,7 @@ fn a_silent_socket_that_came_as_a_file_is_waited_for() {
             (got, reader)
         });
         far.write_all(&pattern(1, MUCH)).unwrap();
-        // All is through, so the copy looks for more, and the pipe is empty.
+        // All bytes are through, so the copy looks for more, and the pipe is empty.
         let (got, reader) = reads.join();
         assert!(got == pattern(1, MUCH));
         far.write_all(b"and the end").unwrap();

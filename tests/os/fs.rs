@@ -1,4 +1,4 @@
-//! Paths and directories: the same as std's functions, on goroutines and plain threads.
+//! Paths and directories: the results are those of std's functions, on goroutines and plain threads.
 
 use common::crew::everyone;
 use common::room::Room;
@@ -31,7 +31,7 @@ fn names(dir: &Path) -> BTreeSet<String> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Fails when bytes differ, or by an error of another kind.
+/// Fails when bytes differ, or by a wrong kind of error.
 #[test]
 fn whole_files_are_written_read_and_copied() {
     in_rooms(|room| {
@@ -49,7 +49,7 @@ fn whole_files_are_written_read_and_copied() {
         assert_eq!(fs::copy(room.join("a"), room.join("b")).unwrap(), 7);
         let copied = fs::metadata(room.join("b")).unwrap();
         assert_eq!((copied.len(), copied.mode() & 0o777), (7, 0o640));
-        // Onto a longer one.
+        // A copy onto a longer file.
         fs::write(room.join("long"), &bytes).unwrap();
         fs::copy(room.join("b"), room.join("long")).unwrap();
         assert_eq!(fs::read(room.join("long")).unwrap(), b"shorter");
@@ -59,7 +59,7 @@ fn whole_files_are_written_read_and_copied() {
     });
 }
 
-/// Fails by another kind of error than std's.
+/// Fails when the kind of an error is not that of std's.
 #[test]
 fn what_can_not_be_is_said_as_std_says_it() {
     in_rooms(|room| {
@@ -87,7 +87,7 @@ fn what_can_not_be_is_said_as_std_says_it() {
     });
 }
 
-/// Fails when a directory is missing, or is left.
+/// Fails when a directory is missing, or is not removed.
 #[test]
 fn directories_are_made_and_removed() {
     in_rooms(|room| {
@@ -114,8 +114,8 @@ fn directories_are_made_and_removed() {
     });
 }
 
-/// A call for each level would take more than the stack of a goroutine. Fails by an overflow of the stack, or when a part of
-/// the tree is left.
+/// A call for each level would take more stack than a goroutine has. Fails by an overflow of the stack, or when a part of the
+/// tree is left.
 #[test]
 fn a_tree_of_many_levels_is_removed() {
     in_rooms(|room| {
@@ -131,7 +131,7 @@ fn a_tree_of_many_levels_is_removed() {
     });
 }
 
-/// The path is that of a link, a file, or nothing. Fails by another answer than std's.
+/// The path is that of a link, of a file, or of nothing. Fails when the answer is not std's.
 #[test]
 fn what_is_no_directory_is_not_removed_as_one() {
     in_rooms(|room| {
@@ -147,7 +147,8 @@ fn what_is_no_directory_is_not_removed_as_one() {
     });
 }
 
-/// More entries than one batch, and of each type. Fails when an entry is lost, is told twice, or has another type.
+/// The directory has more entries than one batch, of each type. Fails when an entry is lost, is returned twice, or has the
+/// wrong type.
 #[test]
 fn every_entry_of_a_directory_is_told_once() {
     in_rooms(|room| {
@@ -181,7 +182,7 @@ fn every_entry_of_a_directory_is_told_once() {
     });
 }
 
-/// Fails when a link leads elsewhere, or is taken for its target.
+/// Fails when a link leads to a wrong file, or counts as its target.
 #[test]
 fn links_lead_where_they_should() {
     in_rooms(|room| {
@@ -219,7 +220,7 @@ fn links_lead_where_they_should() {
     });
 }
 
-/// Fails when a name leads to the old file, or to none.
+/// Fails when a name leads to the old file, or to no file.
 #[test]
 fn a_rename_replaces() {
     in_rooms(|room| {
@@ -229,7 +230,7 @@ fn a_rename_replaces() {
         fs::rename(room.join("new"), room.join("old")).unwrap();
         assert_eq!(names(room), BTreeSet::from(["old".into()]));
         assert_eq!(fs::read(room.join("old")).unwrap(), b"new");
-        // A handle that had it open still has it.
+        // A handle to the replaced file still reads that file.
         assert_eq!(std::io::read_to_string(&open).unwrap(), "old");
         fs::create_dir_all(room.join("dir/inner")).unwrap();
         fs::rename(room.join("dir"), room.join("other")).unwrap();
@@ -239,7 +240,7 @@ fn a_rename_replaces() {
     });
 }
 
-/// Fails when permissions are not kept. Forbidden calls are not tried: root may make them.
+/// Fails when permissions are not kept. The test makes no forbidden calls: root may make them.
 #[test]
 fn permissions_are_set_and_told() {
     in_rooms(|room| {

@@ -1,7 +1,7 @@
-//! Reads for which the goroutine keeps its P: those whose bytes are in the page cache, or always in memory.
+//! Reads for which the goroutine keeps its P: their bytes are in the page cache, or always in memory.
 //!
-//! How a hand-off is seen: at one P, beside a goroutine that is queued, a reader that gives its P away lets the other one run.
-//! The monitor takes no P meanwhile.
+//! The tests see a hand-off at one P, beside a queued goroutine: a reader that gives its P away lets that goroutine run. The
+//! monitor takes no P meanwhile.
 
 use common::room::Room;
 use common::{child, runtime};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const LEN: usize = 10_000;
-/// The longest buffer for which a read is tried, as the documentation of `fs` says.
+/// The longest buffer for which a read is tried without waiting, as the documentation of `fs` says.
 const LONGEST: usize = 256 << 10;
 
-/// Returns how many of so many calls of `read` have let another goroutine run.
+/// Returns in how many of `rounds` calls of `read` another goroutine has run.
 fn handed_off(rounds: usize, mut read: impl FnMut()) -> usize {
     let mut count = 0;
     for _ in 0..rounds {
@@ -65,7 +65,7 @@ const READS: [(&str, Reads); 8] = [
     ("of all", |mut file| assert_eq!(file.read_to_end(&mut Vec::new()).unwrap(), LEN)),
 ];
 
-/// Fails when a read gives its P away: on a disk's file system that can say what it has at hand, and in memory, where only the
+/// Fails when a read gives its P away: on a disk whose file system can say what is in the cache, and in memory, where only the
 /// first read of the first file may.
 #[test]
 fn a_cached_read_costs_no_hand_off() {
@@ -82,7 +82,7 @@ fn a_cached_read_costs_no_hand_off() {
                 let asked = handed_off(1, || assert_eq!(first.read_at(&mut [0], 0).unwrap(), 1));
                 assert!(asked <= usize::from(in_memory), "{asked}");
                 let later = File::open(written(room.join("later"))).unwrap();
-                // Made outside: nobody has looked at it.
+                // std has opened this handle, so the library has not looked at it.
                 let given = File::from(std::fs::File::open(room.join("later")).unwrap());
                 handed_off(1, || assert_eq!(given.read_at(&mut [0], 0).unwrap(), 1));
                 let clone = given.try_clone().unwrap();
@@ -104,7 +104,7 @@ fn a_cached_read_costs_no_hand_off() {
     });
 }
 
-/// Memory as `O_DIRECT` wants it.
+/// Memory with the alignment that `O_DIRECT` needs.
 #[repr(align(4096))]
 struct Aligned([u8; 4096]);
 
@@ -143,7 +143,8 @@ fn a_read_past_the_cache_is_handed_off() {
     });
 }
 
-/// Fails when a read keeps its P although the kernel can't say whether it waits; or when this test does not see a hand-off.
+/// Fails when a read keeps its P although the kernel can't say whether the read waits, or when this test does not see a
+/// hand-off.
 #[test]
 fn a_read_that_may_wait_is_handed_off() {
     const ROUNDS: usize = 20;
@@ -154,7 +155,7 @@ fn a_read_that_may_wait_is_handed_off() {
                 let count = handed_off(ROUNDS, || assert_eq!(limits.read_at(&mut [0; 10], 0).unwrap(), 10));
                 assert!(count > ROUNDS / 2, "{count} of {ROUNDS}, round {round}");
             }
-            // More than is copied in no time.
+            // A read that is too long to be tried first.
             for room in Room::of_each_kind() {
                 let file = OpenOptions::new()
                     .read(true)

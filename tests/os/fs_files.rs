@@ -1,4 +1,4 @@
-//! Open files: the same as std's, on goroutines and plain threads.
+//! Open files: the results are those of std's files, on goroutines and plain threads.
 
 use super::fs::in_rooms;
 use common::child;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Fails when bytes differ, or the position is another.
+/// Fails when bytes differ, or the position is wrong.
 #[test]
 fn reads_and_writes_move_the_position_and_seeks_set_it() {
     in_rooms(|room| {
@@ -37,7 +37,7 @@ fn reads_and_writes_move_the_position_and_seeks_set_it() {
         assert_eq!(all, b"01234xx789");
         assert_eq!(file.seek(SeekFrom::Current(-100)).unwrap_err().kind(), InvalidInput);
         assert_eq!(file.stream_position().unwrap(), 10);
-        // Beyond the end: a hole.
+        // A write beyond the end leaves a hole.
         file.seek(SeekFrom::End(3)).unwrap();
         file.write_all(b"!").unwrap();
         assert_eq!(fs::read(room.join("file")).unwrap(), b"01234xx789\0\0\0!");
@@ -72,7 +72,7 @@ fn an_offset_does_not_touch_the_position() {
     });
 }
 
-/// Fails when parts are filled in another order, or with more parts than the kernel takes.
+/// Fails when parts are filled in the wrong order, or when a call with more parts than the kernel takes is an error.
 #[test]
 fn several_parts_are_read_and_written_at_once() {
     in_rooms(|room| {
@@ -95,7 +95,7 @@ fn several_parts_are_read_and_written_at_once() {
     });
 }
 
-/// Fails when a file is opened although it must not be, or is not as it should be.
+/// Fails when a file is opened although it must not be, or in another state than the options ask for.
 #[test]
 fn a_file_is_opened_as_the_options_say() {
     in_rooms(|room| {
@@ -113,7 +113,7 @@ fn a_file_is_opened_as_the_options_say() {
         assert_eq!(File::create_new(&path).unwrap_err().kind(), AlreadyExists);
         let mut read_only = File::open(&path).unwrap();
         assert_eq!(read_only.write(b"x").unwrap_err().raw_os_error(), Some(libc::EBADF));
-        // Without truncation what is there stays.
+        // Without truncation the contents stay.
         open(OpenOptions::new().write(true).create(true).truncate(false)).unwrap().write_all(b"F").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"First");
         assert_eq!(File::create(&path).unwrap().metadata().unwrap().len(), 0);
@@ -136,7 +136,7 @@ fn what_is_appended_goes_to_the_end() {
             let room = Arc::clone(&room);
             move |writer| {
                 let mut log = OpenOptions::new().append(true).create(true).open(room.join("log")).unwrap();
-                // It does not count.
+                // The position does not matter.
                 log.seek(SeekFrom::Start(0)).unwrap();
                 for number in 0..LINES {
                     let line = format!("{writer} {number} {}\n", "x".repeat(writer * 1000));
@@ -189,7 +189,7 @@ fn what_is_set_is_told() {
     });
 }
 
-/// Fails when handles have positions of their own, or a descriptor is not the one that was given.
+/// Fails when handles have positions of their own, or when a conversion changes the descriptor.
 #[test]
 fn handles_share_the_open_file_and_go_to_std_and_back() {
     in_rooms(|room| {
@@ -216,7 +216,7 @@ fn handles_share_the_open_file_and_go_to_std_and_back() {
     });
 }
 
-/// Fails when two have one lock, or when a lock can't be had any more.
+/// Fails when two handles have one lock, or when a lock can't be taken any more.
 #[test]
 fn locks_exclude_and_are_waited_for() {
     everyone(|crew| {
@@ -236,7 +236,7 @@ fn locks_exclude_and_are_waited_for() {
             second.unlock().unwrap();
             second.lock_shared().unwrap();
         });
-        // Others do files meanwhile.
+        // Other members use files meanwhile.
         assert!(crew.run(move || fs::exists(room.join("file")).unwrap()));
         drop(first);
         waits.join();
@@ -271,7 +271,7 @@ fn a_hundred_share_a_file() {
         });
         join_all(by_offset);
         let mut parts = join_all(by_position);
-        // Each byte was read once: together the parts are the file, in some order.
+        // Each byte was read once: the parts are the file, in some order.
         parts.sort();
         let mut expected: Vec<_> = bytes.chunks(1000).map(<[u8]>::to_vec).collect();
         expected.sort();
@@ -279,7 +279,8 @@ fn a_hundred_share_a_file() {
     });
 }
 
-/// Fails when bytes are lost from a file that does not tell its length, tells too little, or has more than the cache takes.
+/// Fails when bytes are lost from a file that does not tell its length, that tells too small a length, or that has more bytes
+/// than are read from the cache.
 #[test]
 fn what_is_read_to_the_end_is_all() {
     in_rooms(|room| {
@@ -312,7 +313,7 @@ fn what_is_read_to_the_end_is_all() {
     });
 }
 
-/// Fails by another error than the device's, or when a failed write counts as made.
+/// Fails when the error is not the device's, or when a failed write counts as made.
 #[test]
 fn devices_are_files() {
     everyone(|crew| {
@@ -334,7 +335,8 @@ fn devices_are_files() {
     });
 }
 
-/// Fails by another error, or when descriptors do not come back. On goroutines: the runtime goes on without descriptors.
+/// Fails by another error, or when descriptors do not come back. The test uses goroutines: the runtime continues without
+/// descriptors.
 #[test]
 fn a_full_table_of_descriptors_is_an_error() {
     if child::is_child() {
@@ -356,7 +358,8 @@ fn a_full_table_of_descriptors_is_an_error() {
                         assert!(files.len() > 10);
                         call(&files[0]).is_err_and(|refused| refused.raw_os_error() == Some(libc::EMFILE))
                     };
-                    // More than once: what a thread of the runtime had open for a moment when the table was filled leaves room.
+                    // Several tries: a thread of the runtime that had a file open for a moment when the table was filled leaves
+                    // room.
                     assert!((0..5).any(|_| is_refused(&|file| file.try_clone().map(drop))));
                     assert!((0..5).any(|_| is_refused(&|_| fs::read("/proc/self/comm").map(drop))));
                     assert!((0..5).any(|_| is_refused(&|_| fs::read_dir("/proc/self").map(drop))));

@@ -1,4 +1,4 @@
-//! How many goroutines are in a file call, or in a name look-up, at once; and the fate of those that wait in line.
+//! How many goroutines are in a file call, or in a name look-up, at once; and what happens to the goroutines that wait in line.
 
 use super::fs::fifo;
 use common::child;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Calls that take as long as the test wants: they ask for their path, or their addresses, and get them here.
+/// Holds calls for as long as the test wants: they ask for their path, or their addresses, and get them here.
 #[derive(Default)]
 struct Gate {
     seen: Mutex<Seen>,
@@ -28,7 +28,7 @@ struct Gate {
 
 #[derive(Default)]
 struct Seen {
-    /// The calls that came in, in order.
+    /// The calls that have come in, in order.
     came: Vec<usize>,
     may_leave: usize,
     left: usize,
@@ -36,7 +36,7 @@ struct Seen {
 }
 
 impl Gate {
-    /// Blocks the thread.
+    /// Blocks the thread until the call may leave.
     fn pass(&self, who: usize) {
         let mut seen = self.seen.lock().unwrap();
         seen.came.push(who);
@@ -78,7 +78,7 @@ impl ToSocketAddrs for Gated {
     }
 }
 
-/// A runtime in which one file call and one look-up at a time are under way.
+/// Returns a runtime in which at most `bound` file calls and `bound` look-ups are under way at once.
 fn narrow(procs: usize, bound: usize) -> Runtime {
     let builder = Runtime::builder().procs(procs).max_file_calls(bound).max_lookups(bound);
     // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
@@ -93,7 +93,7 @@ fn until_in_line<T>(rt: &Runtime, goroutine: &JoinHandle<T>) {
     until(|| state(rt, goroutine.id().get()).is_some_and(|state| state.contains(", in line")));
 }
 
-/// Two are in, three come one after the other, and all leave one after the other.
+/// Two calls are under way, three come one after the other, and all leave one after the other.
 fn first_come_first_served(call: fn(Gated), calls: &str) {
     for procs in [1, 4] {
         watched(procs, || {
@@ -113,7 +113,7 @@ fn first_come_first_served(call: fn(Gated), calls: &str) {
                 })
                 .collect();
             assert!(rt.dump().contains(&format!("\n{calls}: 2 under way, of at most 2; 3 wait in line\n")));
-            // Others run meanwhile.
+            // Other goroutines run meanwhile.
             assert_eq!(rt.go(|| 5).join().unwrap(), 5);
             for count in 3..=5 {
                 gate.let_out(1);
@@ -128,20 +128,20 @@ fn first_come_first_served(call: fn(Gated), calls: &str) {
     }
 }
 
-/// Fails by a third call, or when a goroutine overtakes another or is forgotten.
+/// Fails when a third call is under way, or when a goroutine overtakes another or is forgotten.
 #[test]
 fn file_calls_are_first_come_first_served() {
     first_come_first_served(|gated| assert!(fs::exists(gated).unwrap()), "file calls");
 }
 
-/// Fails as the one above.
+/// Fails as the test above.
 #[test]
 fn name_look_ups_are_first_come_first_served() {
     first_come_first_served(|gated| drop(UdpSocket::bind(gated).unwrap()), "name look-ups");
 }
 
-/// Fails by a hang when a goroutine that opens a FIFO, or uses one that another library has opened, waits for the turn of a
-/// call that may last.
+/// Fails by a hang when a goroutine that opens a FIFO, or uses one that std has opened, waits for its turn behind a call that
+/// may last.
 #[test]
 fn a_full_line_holds_no_fifo_up() {
     // SAFETY: the kernel refuses an argument that has no size.
@@ -179,8 +179,8 @@ fn a_full_line_holds_no_fifo_up() {
     }
 }
 
-/// Fails when the interrupted goroutine goes on waiting, makes the call, or keeps a turn; or when one behind it goes on
-/// waiting.
+/// Fails when the interrupted goroutine still waits, makes the call, or keeps a turn; or when a goroutine behind it still
+/// waits.
 #[test]
 fn a_context_ends_the_wait_in_line_and_not_the_call() {
     for procs in [1, 4] {
@@ -208,7 +208,7 @@ fn a_context_ends_the_wait_in_line_and_not_the_call() {
             aborted.1.abort();
             assert!(aborted.0.join().unwrap().is_err());
             gate.let_out(2);
-            // The one that was under way has come to its own end.
+            // The call that was under way has come to its own end.
             assert!(in_the_call.join().unwrap().unwrap());
             assert!(behind.join().unwrap().unwrap());
             assert_eq!(gate.came(), [0, 3]);
@@ -217,7 +217,7 @@ fn a_context_ends_the_wait_in_line_and_not_the_call() {
 }
 
 /// Fails by a hang when a send waits in line for a name although its socket was closed, or its new deadline has passed; or when
-/// one gives up, or is forgotten, after the deadline was moved.
+/// a send gives up, or is forgotten, after the deadline was moved.
 #[test]
 fn a_close_or_a_deadline_ends_a_sends_wait_in_line() {
     for procs in [1, 4] {
@@ -246,14 +246,14 @@ fn a_close_or_a_deadline_ends_a_sends_wait_in_line() {
             moved.set_write_deadline(None).unwrap();
             gate.let_out(2);
             in_the_call.join().unwrap();
-            // It has come to the call: nothing can be sent to port 0.
+            // The send has come to its call: nothing can be sent to port 0.
             assert_eq!(of_moved.join().unwrap().kind(), ErrorKind::InvalidInput);
             assert_eq!(gate.came(), [0, 4]);
         });
     }
 }
 
-/// Fails when a dial waits in line beyond its time, looks up afterwards, or keeps the turn.
+/// Fails when a dial waits in line beyond its time, looks a name up afterwards, or keeps its turn.
 #[test]
 fn a_dials_time_ends_the_wait_in_line() {
     for procs in [1, 4] {
@@ -273,7 +273,7 @@ fn a_dials_time_ends_the_wait_in_line() {
                 },
             ];
             for dial in dials {
-                // Again with twice the time if the time was over before the call.
+                // Tries again with twice the time if the time was over before the call.
                 for attempt in 0.. {
                     let (gated, at) = (gated(1), Instant::now() + Duration::from_millis(5 << attempt));
                     let refused = rt.go(move || dial(gated, at).unwrap_err()).join().unwrap();
@@ -299,8 +299,8 @@ fn a_dials_time_ends_the_wait_in_line() {
     }
 }
 
-/// Fails when a look-up by the program itself is made out of line, waits in line beyond its deadline or the end of its context,
-/// or keeps a turn.
+/// Fails when the program's own look-up is made without a turn, waits in line beyond its deadline or the end of its context, or
+/// keeps its turn.
 #[test]
 fn a_programs_own_look_up_waits_in_line() {
     for procs in [1, 4] {
@@ -330,7 +330,7 @@ fn a_programs_own_look_up_waits_in_line() {
             let error = refused.get_ref().and_then(|inner| inner.downcast_ref());
             assert_eq!(error, Some(&ContextError::Canceled), "{refused:?}");
             assert_eq!(late.join().unwrap().kind(), ErrorKind::TimedOut);
-            // An address is at hand, for `lookup` as for the others.
+            // An address needs no look-up, in `lookup` as in the other calls.
             assert_eq!(rt.run(|| net::lookup("127.0.0.1:7").unwrap().count()), 1);
             gate.let_out(2);
             let expected = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -367,7 +367,7 @@ fn an_address_is_no_name_and_does_not_wait_in_line() {
     }
 }
 
-/// Fails when a datagram waits in line beyond the time of its socket, or its address is looked up afterwards.
+/// Fails when a datagram waits in line beyond the time of its socket, or when its address is looked up afterwards.
 #[test]
 fn a_sockets_time_ends_the_wait_of_its_datagram_in_line() {
     for procs in [1, 4] {
@@ -404,7 +404,7 @@ fn a_sockets_time_ends_the_wait_of_its_datagram_in_line() {
     }
 }
 
-/// Fails when a turn is lost with the goroutine that panicked.
+/// Fails when the turn of the goroutine that panicked is lost.
 #[test]
 fn a_panic_in_a_call_gives_the_turn_back() {
     struct Panics;
@@ -433,8 +433,8 @@ impl Drop for Writes {
     }
 }
 
-/// A destructor waits in line while its goroutine unwinds, by a panic or by the end of the runtime. Fails when its file calls
-/// are unwound, or it never ends.
+/// A destructor waits in line while its goroutine unwinds, by a panic or by the end of the runtime. Fails when the destructor's
+/// file calls are unwound, or never end.
 #[test]
 fn destructors_make_file_calls() {
     for procs in [1, 4] {
@@ -466,7 +466,7 @@ fn destructors_make_file_calls() {
     }
 }
 
-/// Fails when the end waits for the call, or goroutines in line are not unwound.
+/// Fails when the end of the runtime waits for the call, or when goroutines in line are not unwound.
 #[test]
 fn a_runtime_ends_with_a_call_under_way() {
     struct Counts(Arc<AtomicUsize>);
@@ -493,7 +493,7 @@ fn a_runtime_ends_with_a_call_under_way() {
             let report = rt.shutdown(Duration::from_millis(300));
             assert_eq!((report.goroutines_left(), dropped.load(SeqCst)), (1, 3), "{report:?}");
             assert!(lined.into_iter().all(|waits| waits.join().unwrap_err().is_shutdown()));
-            // The thread that was left comes back into nothing.
+            // The thread that was left behind returns after its runtime has ended.
             gate.let_out(1);
             assert_eq!(gate.came(), [0]);
         });
@@ -501,12 +501,12 @@ fn a_runtime_ends_with_a_call_under_way() {
 }
 
 fn threads() -> usize {
-    // Looked at without an `openat`, which would be one of the calls that are supervised.
+    // Counts the threads without an `openat`, which would be one of the supervised calls.
     std::fs::metadata("/proc/self/task").unwrap().nlink() as usize - 2
 }
 
-/// Fails by more threads than the bound allows; when a sleeper is late as often as a call is held, in a runtime whose monitor
-/// takes no P away; or by bytes of another place.
+/// The runtime's monitor takes no P away. Fails when there are more threads than the bound allows, when a sleeper is late as
+/// often as a call is held, or by bytes of another place.
 #[test]
 fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     const NAME: &str = "a_thousand_read_a_slow_disk_and_no_one_else_is_stalled";
@@ -577,13 +577,13 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     }
 }
 
-/// A path, or addresses, whose use and whose drop each make two calls of their kind.
+/// A path, or addresses; each use and each drop makes two calls of their kind.
 struct Nests(Arc<AtomicUsize>, fn());
 
 impl Nests {
     fn calls(&self) {
         (self.1)();
-        // A wait of another kind in the middle.
+        // A wait of another kind between the two calls.
         gmp::time::sleep(Duration::from_millis(1));
         (self.1)();
         self.0.fetch_add(1, SeqCst);
@@ -612,7 +612,8 @@ impl Drop for Nests {
     }
 }
 
-/// Fails by a hang when a goroutine that has a turn waits for another one, alone, or with as many as there are turns.
+/// Fails by a hang when a goroutine that has a turn waits for another one, alone, or together with as many goroutines as there
+/// are turns.
 #[test]
 fn a_call_within_a_call_needs_no_second_turn() {
     const COUNT: usize = 20;
@@ -631,9 +632,9 @@ fn a_call_within_a_call_needs_no_second_turn() {
                 })
                 .collect();
             all.into_iter().for_each(|goroutine| goroutine.join().unwrap());
-            // Each one, when it was asked and when it was dropped; and the other half, which nobody asked.
+            // Each goroutine has two values: one makes its calls at its use and at its drop, the other at its drop only.
             assert_eq!(calls.load(SeqCst), 3 * COUNT);
-            // All turns are back.
+            // All turns have been given back.
             let gate = Arc::new(Gate::default());
             let full: Vec<_> = (0..bound)
                 .map(|who| {

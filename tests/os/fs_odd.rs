@@ -1,4 +1,4 @@
-//! Special files: FIFOs and devices, at which calls wait for others; and the effects of signals and odd handles.
+//! Special files: FIFOs and devices, at which calls wait for the other end; and the effects of signals and odd handles.
 
 use super::fs::fifo;
 use common::crew::everyone;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A line of one turn, and many goroutines that wait for the other end of a FIFO, to open it, to read it and to write it. Fails
-/// by a hang.
+/// With a line of one turn, many goroutines wait for the other end of a FIFO: to open it, to read it and to write it. Fails by
+/// a hang.
 #[test]
 fn fifos_do_not_wait_in_line() {
     const COUNT: usize = 20;
@@ -40,7 +40,7 @@ fn fifos_do_not_wait_in_line() {
                 .collect();
             let calm = Arc::clone(&room);
             assert!(rt.go(move || fs::exists(calm.join("0")).unwrap()).join().unwrap());
-            // They begin where the readers wait for bytes.
+            // The writers begin when the readers wait for bytes.
             let writers: Vec<_> = (0..2 * COUNT)
                 .map(|number| {
                     let room = Arc::clone(&room);
@@ -50,7 +50,7 @@ fn fifos_do_not_wait_in_line() {
                         file.write_all(b"some ").unwrap();
                         gmp::time::sleep(Duration::from_millis(5));
                         assert!(fs::exists(room.join("1")).unwrap());
-                        // More than the pipe takes.
+                        // More bytes than the pipe takes.
                         file.write_all("x".repeat(100_000).as_bytes()).unwrap();
                     })
                 })
@@ -64,14 +64,14 @@ fn fifos_do_not_wait_in_line() {
     }
 }
 
-/// Fails by another answer than std's.
+/// Fails when the answer is not std's.
 #[test]
 fn a_fifo_has_no_positions() {
     everyone(|crew| {
         crew.run(|| {
             let room = Room::new();
             fifo(&room.join("fifo"));
-            // Both ends, so that nobody waits.
+            // Opens both ends, so that the open does not wait.
             let both = OpenOptions::new().read(true).write(true).open(room.join("fifo")).unwrap();
             (&both).write_all(b"hello").unwrap();
             assert_eq!(both.read_at(&mut [0; 5], 0).unwrap_err().raw_os_error(), Some(libc::ESPIPE));
@@ -89,7 +89,7 @@ fn a_fifo_has_no_positions() {
     });
 }
 
-/// Fails when a descriptor is closed under the reader, or stays.
+/// Fails when the descriptor is closed while the reader uses it.
 #[test]
 fn the_last_one_who_has_a_file_closes_it() {
     everyone(|crew| {
@@ -119,7 +119,8 @@ fn the_last_one_who_has_a_file_closes_it() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// The handler's system calls are not restarted. Fails when a read gives up at a signal, or returns it in any other way.
+/// The system calls that the handler interrupts are not restarted. Fails when a read gives up at a signal, or reports it in any
+/// other way.
 #[test]
 fn a_signal_is_no_end() {
     // SAFETY: the handler does nothing.
@@ -164,7 +165,7 @@ fn a_signal_is_no_end() {
     });
 }
 
-/// Fails when a goroutine that waits for a FIFO's bytes keeps the only P, or when one at another file waits for it.
+/// Fails when a goroutine that waits for a FIFO's bytes keeps the only P, or when a goroutine at another file waits for it.
 #[test]
 fn who_waits_for_a_fifo_stalls_no_file() {
     watched(1, || {
@@ -189,14 +190,14 @@ fn who_waits_for_a_fifo_stalls_no_file() {
     });
 }
 
-/// A line of one turn, and a read that waits for another goroutine's write, as at a pipe. Fails by a hang.
+/// With a line of one turn, a read waits for another goroutine's write, as at a pipe. Fails by a hang.
 #[test]
 fn counters_of_the_kernel_do_not_wait_in_line() {
     watched(1, || {
         let builder = Runtime::builder().procs(1).max_file_calls(1);
         // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
         let rt = unsafe { builder.build() }.unwrap();
-        // SAFETY: no pointers; the descriptor is new, and nobody else knows it.
+        // SAFETY: no pointers; the descriptor is new, and nothing else owns it.
         let counter = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
         let file = File::from(counter);
         let twin = file.try_clone().unwrap();

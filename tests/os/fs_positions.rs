@@ -1,4 +1,4 @@
-//! Which bytes are read while others move the same position, the disk is slow, or the cache has only some of the bytes.
+//! Which bytes a read returns while others move the same position, the disk is slow, or the cache has only some of the bytes.
 
 use common::child;
 use common::crew::{each, everyone, join_all};
@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Each try finds nothing at hand, and the read that waits for the disk moves the position. Fails when two readers have one
-/// part, or none has.
+/// Each try without a wait finds nothing in the cache, and the read that waits for the disk moves the position. Fails when two
+/// readers get one part, or none does.
 #[test]
 fn readers_of_one_position_share_a_slow_file() {
     const NAME: &str = "readers_of_one_position_share_a_slow_file";
@@ -38,7 +38,7 @@ fn readers_of_one_position_share_a_slow_file() {
                 let slow = Arc::clone(&slow);
                 rt.go(move || {
                     let mut part = [0; PART];
-                    // Some of them by two steps, as a plain read may be short.
+                    // Some of the readers read twice, as after a short read.
                     let (first, second) =
                         part.split_at_mut(if number.is_multiple_of(3) { PART / 2 } else { PART });
                     assert_eq!((&*slow).read(first).unwrap(), first.len());
@@ -70,7 +70,7 @@ fn readers_of_one_position_share_a_slow_file() {
     assert!(held.count_and_most().0 >= READERS);
 }
 
-/// Makes the kernel forget a part of a file.
+/// Makes the kernel drop a part of a file from its cache.
 fn forget(file: &File, at: usize, len: usize) {
     // SAFETY: no pointers.
     let told =
@@ -79,7 +79,7 @@ fn forget(file: &File, at: usize, len: usize) {
 }
 
 /// The cache has some of the requested pages, and not others. Fails by bytes of another place, when a read at an offset is
-/// short before the end, or by another position.
+/// short before the end, or by a wrong position.
 #[test]
 fn what_the_cache_has_in_part_is_read_in_full() {
     const PAGES: usize = 64;
@@ -91,7 +91,7 @@ fn what_the_cache_has_in_part_is_read_in_full() {
         std::fs::write(room.join("file"), &*bytes).unwrap();
         let file = Arc::new(File::open(room.join("file")).unwrap());
         file.sync_all().unwrap();
-        // SAFETY: no pointers. Pages are read as they are asked for.
+        // SAFETY: no pointers. The kernel reads no pages ahead.
         assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) }, 0);
         join_all(each(crew, 3, move |number| {
             let mut random = Random::new(number);
@@ -121,7 +121,7 @@ fn what_the_cache_has_in_part_is_read_in_full() {
             }
             assert_eq!(all.len(), LEN);
             assert!(all == pattern(13, LEN));
-            // And what is there in part at its end.
+            // The same for a read up to the end of the file.
             (&*file).rewind().unwrap();
             forget(&file, 5 * PAGE, PAGES * PAGE);
             let mut all = Vec::new();

@@ -1,5 +1,6 @@
 #![cfg(not(gmp_loom))]
-//! The parts of the operating system beside sockets: descriptors of others, pipes, child processes, files, signals.
+//! The parts of the operating system beside sockets: descriptors that other libraries made, pipes, child processes, files,
+//! signals.
 
 mod bidirectional;
 mod copy;

@@ -60,7 +60,7 @@ fn blocks(end: &impl AsRawFd) -> bool {
     mode & libc::O_NONBLOCK == 0
 }
 
-/// Fails when std's code can't use an end, or the end does not come back.
+/// Fails when std's code can't use an end, or when the library can't take the end back.
 #[test]
 fn ends_go_to_std_and_come_back() {
     everyone(|crew| {
@@ -80,7 +80,7 @@ fn ends_go_to_std_and_come_back() {
     });
 }
 
-/// Fails to compile when our ends lack a trait that std's have.
+/// Fails to compile when an end of the library lacks a trait that std's ends have.
 #[test]
 fn ends_have_the_traits_of_std() {
     trait OfAll: AsFd + AsRawFd + IntoRawFd + From<OwnedFd> + Into<OwnedFd> + Into<Stdio> + Debug {}
@@ -103,7 +103,7 @@ fn ends_have_the_traits_of_std() {
     of_pipes::<PipeWriter>();
 }
 
-/// Fails when the mode of an end was not set, so that its calls wait in the kernel; or when a byte does not come.
+/// Fails when an end keeps its blocking mode, so that its calls wait in the kernel, or when a byte does not come.
 #[test]
 fn ends_are_made_of_descriptors() {
     everyone(|crew| {
@@ -142,7 +142,7 @@ fn ends_are_made_of_descriptors() {
     });
 }
 
-/// Fails when a limit ends no call, or ends a call at the other end.
+/// Fails when a limit does not end a call, or ends a call at the other end.
 #[test]
 fn an_end_has_the_limits_of_its_direction() {
     everyone(|crew| {

@@ -1,4 +1,4 @@
-//! Values with a descriptor that another library made.
+//! Values whose descriptor another library made.
 
 use common::bolt::bolted;
 use common::child;
@@ -46,7 +46,7 @@ fn the_mode_stays_what_it_was() {
     });
 }
 
-/// Fails when only one of two is told of an event.
+/// Fails when only one of two values is told of an event.
 #[test]
 fn one_descriptor_is_watched_once() {
     let rt = common::runtime(2);
@@ -58,7 +58,7 @@ fn one_descriptor_is_watched_once() {
     let refused = rt
         .go({
             let first = Arc::clone(&first);
-            // As long as `first` lives, so does its descriptor.
+            // `first` keeps its descriptor open.
             move || Watched::new(first.as_fd()).read_with(|_| Err::<(), _>(ErrorKind::WouldBlock.into()))
         })
         .join()
@@ -74,8 +74,8 @@ fn one_descriptor_is_watched_once() {
     assert_eq!(rt.go(move || read(&twin).unwrap()).join().unwrap(), b"two");
 }
 
-/// Fails by a hang when a goroutine that its runtime has left behind keeps the reader's turn, because the function that it
-/// called has released a turn of another descriptor before it waited.
+/// A goroutine that its runtime has left behind must not keep the reader's I/O lock, although the function that it called has
+/// released the I/O lock of another descriptor before the wait. Fails by a hang.
 #[test]
 fn a_reader_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -109,8 +109,8 @@ fn a_reader_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// Fails by a hang, as the test above: the function that was given to the reader waits after it has released a lock, and a turn
-/// of another descriptor.
+/// The same, but the function that was given to the reader waits, after it has released a lock, and the I/O lock of another
+/// descriptor. Fails by a hang.
 #[test]
 fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -144,8 +144,8 @@ fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// A socket of this library in a `Watched` is closed underneath. Fails by a panic of the close or the drop, when a reader goes
-/// on waiting after the close, or when a value is not dropped.
+/// A socket of the library in a `Watched` is closed underneath. Fails by a panic of the close or the drop, when a reader still
+/// waits after the close, or when a value is not dropped.
 #[test]
 fn a_descriptor_that_is_closed_underneath_is_let_go() {
     common::everywhere(|rt| {
@@ -173,7 +173,7 @@ fn a_descriptor_that_is_closed_underneath_is_let_go() {
     });
 }
 
-/// A value that tells when it is dropped.
+/// A value that reports its drop.
 struct Told(PipeReader, Arc<AtomicBool>);
 
 impl AsFd for Told {
@@ -227,8 +227,8 @@ fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
     }
 }
 
-/// Fails by a hang when a goroutine that was left behind in a function that looks at the value, or one that has come back,
-/// counts as a user for ever; or when the value is dropped although a goroutine that is left behind has it.
+/// Fails by a hang when a goroutine that was left behind in a call of `with`, or one that has returned from such a call, counts
+/// as a user for ever; or when the value is dropped although a goroutine that was left behind has it.
 #[test]
 fn a_look_that_is_left_behind_holds_no_close_up() {
     for procs in common::PROCS {
@@ -238,7 +238,7 @@ fn a_look_that_is_left_behind_holds_no_close_up() {
             let (watched, rt) = (Arc::new(Watched::new(told)), common::runtime(procs));
             let same = Arc::clone(&watched);
             rt.run(move || {
-                // These come back: by a return, by a panic, and one within the other.
+                // These calls end: by a return, one within the other, and by a panic.
                 let waits = || {
                     gmp::time::sleep(Duration::from_micros(1));
                     Ok(())
@@ -266,11 +266,11 @@ fn a_look_that_is_left_behind_holds_no_close_up() {
     }
 }
 
-/// A value closes its own descriptor, and the kernel gives the number to a socket. Fails by a time-out when the value's later
-/// fate changes what the poller does for the socket.
+/// A value closes its own descriptor, and the kernel gives the number to a socket. Fails by a time-out when a drop, a close or
+/// a write of the value changes what the poller does for the socket.
 #[test]
 fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
-    /// Gives the number of a descriptor that the test closes.
+    /// Returns the number of a descriptor that the test closes.
     struct Closes(RawFd);
     impl AsFd for Closes {
         fn as_fd(&self) -> BorrowedFd<'_> {
@@ -301,9 +301,9 @@ fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
             watched
         });
         let (near, mut far) = UnixStream::pair().unwrap();
-        // In one step: other threads open files now and then.
+        // `dup2` replaces the descriptor in one step: other threads open files now and then.
         std::mem::forget(value);
-        // SAFETY: the number was `value`'s, which is forgotten, and is a descriptor of its own from here on.
+        // SAFETY: the number was `value`'s, which is forgotten, and names a descriptor of its own from here on.
         let near = unsafe {
             assert_eq!(libc::dup2(near.as_raw_fd(), number), number);
             UnixStream::from(OwnedFd::from_raw_fd(number))
@@ -331,7 +331,7 @@ fn the_number_of_a_descriptor_that_was_closed_underneath_is_the_next_ones() {
     }
 }
 
-/// Fails when the number names something else afterwards, for an owner that goes on using the descriptor.
+/// The owner still uses a descriptor that it lent. Fails when the number names another file after the close.
 #[test]
 fn a_borrowed_descriptor_stays_its_owners() {
     everyone(|crew| {
@@ -350,10 +350,10 @@ fn a_borrowed_descriptor_stays_its_owners() {
     });
 }
 
-/// A value that may take its time to tell its descriptor.
+/// A value that may take its time to return its descriptor.
 struct Slow {
     pipe: PipeReader,
-    /// Whether it does.
+    /// Open if the value takes its time.
     is_slow: Gate,
     asked: Gate,
     tells: Gate,
@@ -407,7 +407,7 @@ fn a_close_waits_for_those_who_ask_for_the_number() {
     });
 }
 
-/// Fails when a function that a signal has ended is called again, and the caller never hears of the signal.
+/// Fails when a function that a signal has ended is called again, and the caller is never told of the signal.
 #[test]
 fn an_end_by_a_signal_is_told() {
     everyone(|crew| {
@@ -439,7 +439,7 @@ fn an_end_by_a_signal_is_told() {
     });
 }
 
-/// Fails by an error for a file that epoll does not take; or by a wait without end, which on a thread burns a CPU.
+/// Fails by an error for a file that epoll does not take; or by an endless wait, in which a thread uses a whole CPU.
 #[test]
 fn a_regular_file_is_read_as_well() {
     everyone(|crew| {
@@ -454,7 +454,7 @@ fn a_regular_file_is_read_as_well() {
             };
             while file_of(&mut text) > 0 {}
             assert_eq!(text, std::fs::read("/proc/self/cmdline").unwrap());
-            // A disk's, which the kernel refuses to watch.
+            // A file on a disk, which the kernel refuses to watch.
             let file = Watched::new(File::open(std::env::current_exe().unwrap()).unwrap());
             let mut magic = [0; 4];
             file.read_with(|mut file| file.read_exact(&mut magic)).unwrap();
@@ -465,8 +465,8 @@ fn a_regular_file_is_read_as_well() {
     });
 }
 
-/// Fails when a line is lost, when a goroutine has to wait for the one that reads, or when a mode was changed: the parent has
-/// another descriptor of the same open file.
+/// Fails when a line is lost, when a goroutine has to wait for the reader, or when a mode was changed: the parent has another
+/// descriptor of the same open file.
 #[test]
 fn standard_input_is_waited_for() {
     if child::is_child() {
@@ -495,13 +495,13 @@ fn standard_input_is_waited_for() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Puts a file in the place of descriptor 0.
+/// Puts the file at descriptor 0.
 fn put_at_0(file: &impl AsRawFd) {
-    // SAFETY: no pointers; nobody relies on the file that was there.
+    // SAFETY: no pointers; nothing relies on the file that was there.
     assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), libc::STDIN_FILENO) }, libc::STDIN_FILENO);
 }
 
-/// Makes a goroutine wait for standard input, and sends that through the pipe.
+/// Makes a goroutine wait for standard input, and then writes to the pipe.
 fn waits_for_input(rt: &gmp::Runtime, mut writer: PipeWriter) {
     let reads = rt.go(|| {
         let mut buffer = [0; 16];
@@ -513,8 +513,8 @@ fn waits_for_input(rt: &gmp::Runtime, mut writer: PipeWriter) {
     assert_eq!(reads.join().unwrap(), b"hello");
 }
 
-/// Another file is put in the place of descriptor 0, as daemons and shells do. Fails by a hang when the poller goes on watching
-/// the file that was there.
+/// Another file is put at descriptor 0, as daemons and shells do. Fails by a hang when the poller still watches the file that
+/// was there.
 #[test]
 fn standard_input_that_was_replaced_is_waited_for() {
     if !child::is_child() {
@@ -530,7 +530,7 @@ fn standard_input_that_was_replaced_is_waited_for() {
             drop(reader);
             waits_for_input(&rt, writer);
         }
-        // The kernel goes on watching a file that has another descriptor.
+        // The kernel still watches a file that has another descriptor.
         let (kept, writer) = pipe();
         let writes_again = writer.try_clone().unwrap();
         put_at_0(&kept);
@@ -540,7 +540,7 @@ fn standard_input_that_was_replaced_is_waited_for() {
         waits_for_input(&rt, writer);
         put_at_0(&kept);
         waits_for_input(&rt, writes_again);
-        // A file that stays in place is not watched twice.
+        // A file that stays at its number is not watched twice.
         let (reader, writer) = pipe();
         put_at_0(&reader);
         for _ in 0..2 {
@@ -569,13 +569,13 @@ fn a_pipe_in_the_place_of_a_file_is_waited_for() {
         let (reader, writer) = std::io::pipe().unwrap();
         put_at_0(&reader);
         waits_for_input(&rt, writer);
-        // And back.
+        // A file replaces the pipe.
         put_at_0(&File::open(room.join("file")).unwrap());
         assert_eq!(rt.run(calm), "calm");
     });
 }
 
-/// Fails by a hang when a reader that its runtime has left behind keeps the input, or its descriptor.
+/// Fails by a hang when a reader that its runtime has left behind keeps the input's lock, or its descriptor.
 #[test]
 fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
     if child::is_child() {
@@ -610,7 +610,7 @@ fn a_reader_of_standard_input_that_is_left_behind_holds_nobody_up() {
     });
 }
 
-/// Fails when descriptor 0 is free for the next file, which std then takes for its input.
+/// Fails when descriptor 0 is free for the next file, which std would then take for its input.
 #[test]
 fn the_descriptor_of_standard_input_outlives_a_close() {
     if child::is_child() {
@@ -638,7 +638,7 @@ fn the_descriptor_of_standard_input_outlives_a_close() {
 }
 
 /// Lines go to the callers in turn, one reader at a time, and a copy begins with the bytes of the buffer. Fails when two
-/// readers have one line, or none has it, by half a line, or when a copy skips bytes.
+/// readers get one line, or none does, when a reader gets half a line, or when a copy skips bytes.
 #[test]
 fn readers_of_standard_input_share_its_buffer() {
     if child::is_child() {
@@ -692,7 +692,7 @@ fn readers_of_standard_input_share_its_buffer() {
     assert!(said.status.success() && out.contains("all is read"), "{out}");
 }
 
-/// Makes a call on the only P's thread, which lasts until another goroutine has run. Returns `true` if one could.
+/// Makes a call on the only P's thread; the call lasts until another goroutine has run. Returns `true` if one could run.
 fn others_run_during(
     rt: &gmp::Runtime,
     call: impl FnOnce(&dyn Fn() -> bool) -> bool + Send + 'static,
@@ -718,8 +718,7 @@ fn set_blocking(fd: &impl AsRawFd, blocks: bool) {
     assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, mode) }, 0);
 }
 
-/// Another user of the open file has made it blocking during the wait. Fails when a goroutine has to wait for the one that
-/// reads.
+/// Another user of the open file makes it blocking during the wait. Fails when a goroutine has to wait for the reader.
 #[test]
 fn the_mode_may_change_during_a_wait() {
     child::without_retakes("the_mode_may_change_during_a_wait", || {
@@ -745,7 +744,7 @@ fn the_mode_may_change_during_a_wait() {
     });
 }
 
-/// No disk has a mode in which it does not block. Fails when a goroutine has to wait for the one that reads.
+/// A file on a disk blocks in each mode. Fails when a goroutine has to wait for the reader.
 #[test]
 fn a_regular_file_blocks_in_every_mode() {
     child::without_retakes("a_regular_file_blocks_in_every_mode", || {
@@ -770,7 +769,7 @@ fn a_message_queue_is_waited_for() {
     if queue < 0 {
         return common::skipped(format!("no message queue: {}", std::io::Error::last_os_error()));
     }
-    // SAFETY: the name; and the descriptor, which nobody else has.
+    // SAFETY: the name lives through the call; nothing else owns the descriptor.
     let queue = unsafe {
         libc::mq_unlink(name.as_ptr());
         OwnedFd::from_raw_fd(queue)
@@ -782,7 +781,7 @@ fn a_message_queue_is_waited_for() {
         let mut message = vec![0_u8; 8192];
         let read = queue.read_with(|queue| {
             let (to, room) = (message.as_mut_ptr().cast(), message.len());
-            // SAFETY: the room is as long as told.
+            // SAFETY: the buffer is as long as told.
             match unsafe { libc::mq_receive(queue.as_raw_fd(), to, room, std::ptr::null_mut()) } {
                 -1 => Err(std::io::Error::last_os_error()),
                 len => Ok(len as usize),
@@ -791,13 +790,13 @@ fn a_message_queue_is_waited_for() {
         read.map(|len| message[..len].to_vec())
     });
     common::until(|| common::dumps::read(&rt.dump()).iter().any(|g| g.1.starts_with("IO wait")));
-    // SAFETY: five bytes.
+    // SAFETY: five bytes, which live through the call.
     assert_eq!(unsafe { libc::mq_send(sends.as_raw_fd(), c"hello".as_ptr(), 5, 0) }, 0);
     assert_eq!(reads.join().unwrap().unwrap(), b"hello");
 }
 
-/// The kernel says that the descriptor is ready, and the call that there is nothing, as for a file that tells of changes while
-/// there are none. Fails when a thread runs all the time.
+/// The kernel says that the descriptor is ready, and the call finds nothing, as with a file that reports changes while there
+/// are none. Fails when a thread runs all the time.
 #[test]
 fn a_thread_pauses_while_a_ready_descriptor_has_nothing_for_it() {
     const WAIT: Duration = Duration::from_millis(300);
@@ -815,7 +814,7 @@ fn a_thread_pauses_while_a_ready_descriptor_has_nothing_for_it() {
             assert_eq!(never.unwrap_err().kind(), ErrorKind::TimedOut);
             calls
         });
-        // One each 10 ms, and a few more in the beginning.
+        // One call each 10 ms, and a few more in the beginning.
         let calls = waits.join();
         assert!(calls < 100, "{calls} calls");
     }
