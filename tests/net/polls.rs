@@ -781,8 +781,8 @@ fn leave(near: &UnixStream, goes: impl FnOnce() + Send + 'static) {
     assert!(near.poll_read(&mut Context::from_waker(&waker), &mut [0]).is_pending());
 }
 
-/// Fails by a hang when the drop of a socket drops the waker, which waits for the peer to see the end, before it closes the
-/// descriptor.
+/// Fails by a hang when the drop of a socket drops the waker before it closes the descriptor: the waker waits for the peer to
+/// see the end.
 #[test]
 fn a_socket_is_closed_before_its_wakers_go() {
     everywhere(|rt| {

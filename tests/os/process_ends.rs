@@ -194,8 +194,8 @@ fn a_start_that_finds_no_descriptor_leaves_nothing() {
     }
 }
 
-/// The process drops more children than it may open descriptors. Fails when a zombie stays because the reaper waits only for
-/// the first child.
+/// The process may open fewer descriptors than the reaper waits for, so the kernel refuses `poll(2)`. Fails when a zombie stays
+/// because the reaper waits only for the first child.
 #[test]
 fn dropped_children_are_reaped_without_the_right_to_open_files() {
     const NAME: &str = "dropped_children_are_reaped_without_the_right_to_open_files";

@@ -74,8 +74,8 @@ fn one_descriptor_is_watched_once() {
     assert_eq!(rt.go(move || read(&twin).unwrap()).join().unwrap(), b"two");
 }
 
-/// A goroutine that its runtime has left behind must not keep the reader's I/O lock, although the function that it called has
-/// released the I/O lock of another descriptor before the wait. Fails by a hang.
+/// A runtime leaves a reader behind that waits for its descriptor, after the reader's function has released the I/O lock of
+/// another descriptor. Fails by a hang when the reader therefore keeps its own I/O lock.
 #[test]
 fn a_reader_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {
@@ -109,8 +109,8 @@ fn a_reader_that_is_left_behind_holds_nobody_up() {
     }
 }
 
-/// The same, but the function that was given to the reader waits, after it has released a lock, and the I/O lock of another
-/// descriptor. Fails by a hang.
+/// As the test above, but the reader is left behind in its function, which waits after it has released a lock, and the I/O lock
+/// of another descriptor.
 #[test]
 fn a_readers_function_that_is_left_behind_holds_nobody_up() {
     for procs in common::PROCS {

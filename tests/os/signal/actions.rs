@@ -39,7 +39,7 @@ fn the_action_from_before_is_back_after_the_last_receiver() {
                 assert_eq!(second.recv_deadline(limit()), Ok(signal));
                 drop(second);
                 let now = action(signal);
-                // SA_RESTORER: the C library adds this flag to each action that it sets.
+                // SA_RESTORER: the C library adds this flag to each action that it sets, and returns it with that action.
                 let own_return = 0x0400_0000;
                 assert_eq!(now.sa_sigaction, before.sa_sigaction, "{signal}");
                 assert_eq!(now.sa_flags & !own_return, before.sa_flags & !own_return, "{signal}");

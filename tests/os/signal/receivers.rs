@@ -174,7 +174,8 @@ fn an_idle_receiver_takes_no_cpu() {
     });
 }
 
-/// The test's thread, and all threads that it starts, block the signal. Fails when the signal stays pending.
+/// The test's thread blocks the signal, and so do the threads that it starts, except the serving thread. Fails when the signal
+/// stays pending.
 #[test]
 fn a_signal_that_all_threads_block_is_heard() {
     alone("a_signal_that_all_threads_block_is_heard", || {
