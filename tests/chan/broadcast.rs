@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails when the report names a place in the library: its reader looks for the call.
+/// Fails when the report of the panic names a place in the library instead of the call.
 #[test]
 fn no_capacity_is_the_callers_panic() {
     if child::is_child() {
@@ -31,7 +31,7 @@ fn no_capacity_is_the_callers_panic() {
     assert_eq!(told.matches(concat!("panicked at ", file!())).count(), 2, "{told}");
 }
 
-/// Fails by a message that is missing, twice there, or before an earlier one of its sender; or by a hang.
+/// Fails when a message is missing, comes twice, or comes before an earlier one of its sender; or by a hang.
 #[test]
 fn each_receiver_sees_each_message_in_order() {
     everyone(|crew| {
@@ -70,7 +70,7 @@ fn each_receiver_sees_each_message_in_order() {
     });
 }
 
-/// Fails by a sum: what a receiver got and what it was told to have missed is not what was sent.
+/// Fails by the sum when the messages that a receiver got, and those that it was told it missed, are not all that were sent.
 #[test]
 fn what_is_missed_is_told() {
     everyone(|crew| {
@@ -117,7 +117,7 @@ fn what_is_missed_is_told() {
     });
 }
 
-/// Fails by what a receiver gets: an earlier message, one too few, or another count.
+/// Fails when a new receiver gets an earlier message, or one too few; or when a count is wrong.
 #[test]
 fn a_receiver_begins_where_it_came() {
     let (sender, mut first) = channel(3);
@@ -158,7 +158,7 @@ fn a_receiver_begins_where_it_came() {
     assert!(catch_unwind(|| Sender::<i32>::new(0)).is_err());
 }
 
-/// Fails by a hang, or by a message that the close takes away.
+/// Fails by a hang, or when the close discards a message.
 #[test]
 fn a_close_leaves_what_was_sent() {
     everyone(|crew| {
@@ -287,7 +287,7 @@ impl Drop for Bomb {
     }
 }
 
-/// Fails by a message that is lost with a panic of its own code, or by one that is dropped twice or never.
+/// Fails when a message is lost because its own code panics, or when a message is dropped twice or never.
 #[test]
 fn a_panic_of_a_message_loses_nothing() {
     everyone(|crew| {
@@ -307,34 +307,34 @@ fn a_panic_of_a_message_loses_nothing() {
             let number = |receiver: &mut Receiver<Bomb>| {
                 catch_unwind(AssertUnwindSafe(|| receiver.recv().map(|bomb| bomb.number))).map_err(said)
             };
-            // The clone panics: the message is there still.
+            // The clone panics: the message is still there.
             clones.store(true, SeqCst);
             assert_eq!(number(&mut receiver), Err("clone"));
             assert_eq!(number(&mut receiver), Ok(Ok(1)));
-            // The message's drop panics in the receive of the last who sees it: the receive is not lost.
+            // The message's drop panics in the receive of the last receiver that sees it: the message is not lost.
             drops.store(true, SeqCst);
             assert_eq!(number(&mut other), Err("drop"));
-            // Nor is it for a clone of the receiver, whose own panics before.
+            // A clone of the receiver does not lose the message either, although the message's own clone panics first.
             let mut copy = other.clone();
             clones.store(true, SeqCst);
             assert_eq!((copy.len(), number(&mut copy)), (2, Err("clone")));
             assert_eq!((number(&mut copy), number(&mut copy)), (Ok(Ok(1)), Ok(Ok(2))));
             drop(copy);
             assert_eq!((number(&mut other), number(&mut other)), (Ok(Ok(1)), Ok(Ok(2))));
-            // The one that a full ring gives up panics in `send`, which has sent.
+            // A full ring drops its oldest message, whose drop panics in `send`; the new message was sent.
             (3..=3).for_each(|n| _ = sender.send(bomb(n)).unwrap_or_else(|_| unreachable!()));
             drops.store(true, SeqCst);
             let sent = catch_unwind(AssertUnwindSafe(|| sender.send(bomb(4)).is_ok())).map_err(said);
             assert_eq!(sent, Err("drop"));
             assert_eq!((number(&mut other), number(&mut other)), (Ok(Ok(3)), Ok(Ok(4))));
             assert_eq!(number(&mut receiver), Ok(Err(RecvError::Lagged(1))));
-            // Two are left to the last receiver, of which the first one's drop panics.
+            // The last receiver drops the two messages that are left; the first drop panics.
             drops.store(true, SeqCst);
             let goes = catch_unwind(AssertUnwindSafe(|| drop(receiver))).map_err(said);
             assert_eq!(goes, Err("drop"));
             assert!(sender.is_empty() && sender.receiver_count() == 1);
             drop((sender, other));
-            // The probe of a bomb that went off goes too, as any field does.
+            // A bomb that went off drops its probe, too, as any value drops its fields.
             assert_eq!(dropped.load(SeqCst), 4);
             assert_eq!((Arc::strong_count(&dropped), Arc::strong_count(&clones)), (1, 1));
         });
@@ -384,7 +384,7 @@ fn a_select_hears_of_each_message() {
                         gmp::select! {
                             recv(nothing) -> _ => unreachable!(),
                             recv(stopped) -> _ => unreachable!("it is not closed before the channel is"),
-                            // One for each ring.
+                            // Receives one message for each ring.
                             recv(bell) -> _ => match receiver.try_recv() {
                                 Ok(n) => {
                                     assert_eq!(n, got);
@@ -437,13 +437,13 @@ fn a_bell_rings_on_for_what_is_left_behind() {
             drops.store(true, SeqCst);
             assert_eq!((number(&mut receiver), rings()), (Err("drop"), true));
             assert_eq!((number(&mut receiver), rings()), (Ok(Ok(1)), false));
-            // One behind the one that is kept.
+            // Two messages, one behind the one that the receiver has kept.
             send(2..=3);
             assert!(rings() && !rings());
             drops.store(true, SeqCst);
             assert_eq!((number(&mut receiver), rings()), (Err("drop"), true));
             assert_eq!((number(&mut receiver), rings()), (Ok(Ok(2)), true));
-            // A caller that asks for the bell again is told, too.
+            // A receiver that asks for the bell again hears of the message, too.
             receiver.bell();
             assert!(rings() && !rings());
             assert_eq!((number(&mut receiver), rings()), (Ok(Ok(3)), false));
@@ -512,7 +512,7 @@ impl Clone for Slow {
     }
 }
 
-/// Fails by a hang when a receiver waits beyond its limit for another receiver's clone; or by a message that it has lost then.
+/// Fails by a hang when a receiver waits beyond its limit for another receiver's clone; or when it then loses the message.
 #[test]
 fn a_limit_ends_the_wait_for_another_ones_clone() {
     everyone(|crew| {
@@ -558,7 +558,7 @@ fn a_bell_rings_on_after_a_wait_that_a_context_ends() {
     });
 }
 
-/// Fails to compile, or by the number: a message that may not be shared is cloned by two at once.
+/// Fails to compile when a message must be `Sync`; or by the number when two receivers clone one message at once.
 #[test]
 fn a_message_need_not_be_sync() {
     #[derive(Default)]

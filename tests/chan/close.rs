@@ -185,7 +185,7 @@ fn the_halves_are_counted() {
     assert_eq!((nothing.receiver_count(), nothing.sender_count(), nobody.sender_count()), (0, 0, 0));
 }
 
-/// Fails if a timer's or a disabled channel can be closed by a holder of one half, for all the others.
+/// Fails if a holder of one half can close a timer's channel, or a disabled channel, for all others.
 #[test]
 fn timers_and_disabled_channels_cannot_be_closed() {
     everyone(|crew| {
@@ -222,7 +222,7 @@ fn a_close_among_senders_and_receivers_loses_nothing() {
                         random.pause(30);
                         match s.send(Probe(Arc::clone(&senders_drops))) {
                             Ok(()) => sent += 1,
-                            // This one is dropped here.
+                            // The error drops this message here.
                             Err(SendError(_)) => return (sent, 1),
                         }
                     }

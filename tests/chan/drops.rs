@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a leak, or by a value that is dropped twice.
+/// Fails when a value is leaked or dropped twice.
 #[test]
 fn what_nobody_received_is_dropped_with_the_channel() {
     everyone(|crew| {
@@ -20,7 +20,7 @@ fn what_nobody_received_is_dropped_with_the_channel() {
                     let drops = Arc::new(AtomicUsize::new(0));
                     let left = s.capacity().unwrap_or(300);
                     (0..left).for_each(|_| s.send(Probe(Arc::clone(&drops))).unwrap());
-                    // The places that are in use are not the first ones.
+                    // The slots in use are not the first ones.
                     for _ in 0..left / 2 {
                         drop(r.recv().unwrap());
                         s.send(Probe(Arc::clone(&drops))).unwrap();
@@ -319,7 +319,7 @@ impl Drop for Numbered {
     }
 }
 
-/// Fails by the end of the process: std's own buffer lets the second panic meet the first.
+/// Fails by an abort when a second drop panics before the first panic was caught, as in std's own buffer.
 #[test]
 fn of_several_drops_that_panic_the_first_is_told() {
     everyone(|crew| {

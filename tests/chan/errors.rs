@@ -14,7 +14,7 @@ fn says(error: &(dyn Error + Send), display: &str, debug: &str) {
     assert_eq!((error.to_string().as_str(), format!("{error:?}").as_str()), (display, debug));
 }
 
-/// Fails if a text, which people search for, changes by accident, or a message that has no `Debug` is asked for it.
+/// Fails if a text, which users search for, changes by accident, or if an error asks its message for a `Debug` that it lacks.
 #[test]
 fn each_error_says_what_is_the_matter() {
     const CLOSED: &str = "the channel is closed";
@@ -47,7 +47,7 @@ fn an_error_gives_the_value_back() {
     assert_eq!(watch::SendError("value").into_inner(), "value");
 }
 
-/// Fails to compile when an error asks more of its message than std's do: that it can be sent, shown, or lives for ever.
+/// Fails to compile when an error asks more of its message than std's errors do: `Send`, `Debug`, or a lifetime of `'static`.
 #[test]
 fn an_error_asks_nothing_of_its_message() {
     struct Plain<'a>(#[expect(dead_code, reason = "nobody asks")] Rc<[&'a str; 1]>);
@@ -96,14 +96,14 @@ fn handles_cross_threads_and_unwinds() {
     fn crosses<T: Send + Sync + UnwindSafe + RefUnwindSafe + Clone>() {}
     crosses::<Sender<u8>>();
     crosses::<Receiver<u8>>();
-    // A value needs no property at all to be sent where it is.
+    // Within a thread, a value needs no trait to be sent.
     let (s, r) = unbounded();
     s.send(Rc::new(1)).unwrap();
     assert_eq!(*r.recv().unwrap(), 1);
     assert_eq!(format!("{s:?} {r:?}"), "Sender { .. } Receiver { .. }");
 }
 
-/// Fails by an abort when the allocator is asked for more than any machine has.
+/// Fails by an abort when the allocator is asked for more memory than any machine has.
 #[test]
 fn an_absurd_capacity_panics_with_a_text() {
     for cap in [usize::MAX, usize::MAX / 2, isize::MAX as usize, 1 << 60] {

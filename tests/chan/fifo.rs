@@ -5,7 +5,7 @@ use common::crew::{each, everyone, join_all};
 use common::random::Random;
 use gmp::chan::{TryRecvError, TrySendError, bounded, unbounded};
 
-/// Fails by a message that overtakes another, comes twice, or not at all.
+/// Fails when a message overtakes another, comes twice, or is lost.
 #[test]
 fn messages_come_in_the_order_in_which_they_were_sent() {
     everyone(|crew| {
@@ -160,7 +160,7 @@ fn a_buffer_holds_as_much_as_its_capacity() {
                     }
                     assert_eq!((s.is_full(), r.is_full(), r.len()), (true, true, cap));
                     assert_eq!(s.try_send(0), Err(TrySendError::Full(0)));
-                    // The places in the ring move on by one in each round.
+                    // The slots in use move on by one in the ring in each round.
                     for message in 0..cap - round % 2 {
                         assert_eq!(r.recv(), Ok(message));
                     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const STEPS: usize = 12;
-/// After so long a program in which all wait for each other is ended: its channels are closed.
+/// A program whose members all wait for each other is ended after this time: its channels are closed.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(1);
 const CAPACITIES: [Option<usize>; 4] = [Some(0), Some(1), Some(2), None];
 
@@ -239,7 +239,7 @@ fn run(crew: &Crew<'_>, seed: usize) {
     }
 }
 
-/// Fails when a channel does what no channel may do; the message says what.
+/// Fails when a channel does what no channel may do; the message names the fault.
 #[test]
 fn random_programs_do_what_channels_do() {
     everyone(|crew| {
@@ -313,7 +313,7 @@ fn alone(seed: usize) {
     }
 }
 
-/// Fails if waiters are not served in their order, or another member gets what is theirs.
+/// Fails if waiters are not served in their order, or if another member gets what is theirs.
 #[test]
 fn those_who_wait_are_served_as_in_a_queue() {
     everyone(|crew| {

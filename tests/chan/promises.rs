@@ -24,14 +24,14 @@ const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// Longer than the end of a runtime takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A send that can go on at once, chosen.
+/// A chosen send, which can go on at once.
 fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
     let mut select = Select::new();
     select.send(s);
     select.try_select().expect("a send is ready")
 }
 
-/// Calls a promise off: its message unwinds.
+/// Withdraws a promise: its message unwinds.
 fn call_off(promise: SelectedOperation<'_>) {
     let unwound: Result<Infallible, _> = catch_unwind(AssertUnwindSafe(move || {
         let _promise = promise;
@@ -41,7 +41,7 @@ fn call_off(promise: SelectedOperation<'_>) {
     assert_eq!(payload.downcast_ref(), Some(&"no message"));
 }
 
-/// Makes a member promise a message, and do this with the promise when `meanwhile` is over, without a pause.
+/// Makes a member promise a message and, when `meanwhile` is over, do this with the promise, without a pause.
 fn in_suspense<T: Send + 'static>(
     crew: &Crew<'_>,
     s: &Sender<u32>,
@@ -180,7 +180,7 @@ fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_is_called_off() {
     });
 }
 
-/// As above. The message goes to a receiver that waits, and nothing is left for the watcher to see but the end.
+/// As above, but the message goes to a receiver that waits, and only the end is left for the watcher to see.
 #[test]
 fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_was_kept() {
     everyone(|crew| {
@@ -232,7 +232,7 @@ fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
             assert_eq!((first.or(second), sender.join()), (Some(1), Ok(())));
             first.is_some()
         };
-        // More often than not, but others use the machine.
+        // Most tries succeed, but a busy machine may delay one.
         assert!((0..20).any(|_| meet()));
     });
 }
@@ -256,8 +256,8 @@ const IN_TIME: [InTime; 6] = [
     },
 ];
 
-/// Fails if a receive asks one sender after the other past its limit: these withdraw their promises and come back at once, and
-/// send when that has gone on for long.
+/// Fails if a receive asks one sender after the other past its limit: the senders withdraw their promises, come back at once,
+/// and send after a long time of that.
 #[test]
 fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
     everyone(|crew| {
@@ -281,7 +281,7 @@ fn senders_that_withdraw_and_come_back_do_not_keep_a_receive_past_its_limit() {
     });
 }
 
-/// Waits to send a message that takes so long to make, then does not send it, and so on, until it is stopped.
+/// Waits to send a message that takes this long to make, withdraws it, and repeats this until stopped.
 fn withdraws<'a>(
     crew: &Crew<'a>,
     s: &Sender<u32>,
@@ -303,8 +303,8 @@ fn withdraws<'a>(
     })
 }
 
-/// Senders keep a receive past its limit with a promise, and withdraw it. Fails if the receive ends with nothing: there was a
-/// message throughout, of a sender behind those.
+/// Senders keep a receive past its limit with a promise, and withdraw it. Fails if the receive ends with nothing although
+/// another sender, behind those, had a message throughout.
 #[test]
 fn a_receive_that_ends_at_its_limit_takes_what_is_there() {
     everyone(|crew| {
@@ -322,7 +322,7 @@ fn a_receive_that_ends_at_its_limit_takes_what_is_there() {
     });
 }
 
-/// As above. The message is on the channel of another arm.
+/// As above, but another arm's channel has the message.
 #[test]
 fn a_select_that_ends_at_its_limit_takes_what_another_arm_has() {
     everyone(|crew| {
@@ -398,7 +398,7 @@ fn a_receive_that_the_end_of_its_runtime_meets_binds_no_sender() {
     });
 }
 
-/// A thread runs under a context that is done. Fails if a call unwinds that does not say so.
+/// A thread runs under a context that is done. Fails if a call unwinds that is not documented to unwind.
 #[test]
 fn a_receive_that_does_not_wait_is_not_interrupted() {
     everyone(|crew| {
@@ -418,7 +418,7 @@ fn a_receive_that_does_not_wait_is_not_interrupted() {
             let (ctx, cancel) = Context::background().with_cancel();
             cancel.cancel();
             let theirs = r.clone();
-            // The sender does not come before this has given up.
+            // The sender comes only after this receive has given up.
             assert_eq!(on_thread(move || ctx.run(|| try_recv(&theirs))).join(), Ok(None));
             goes_on.open();
             assert_eq!((r.recv(), sender.join()), (Ok(1), Ok(())));
@@ -531,7 +531,7 @@ fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
                 let (s, r) = bounded(0);
                 let rt = with_a_receiver(procs, &r, way);
                 let promise = promise(&s);
-                // Its wait is claimed: it would be waited for.
+                // Its wait is claimed, so the runtime would wait for it.
                 rt.shutdown(SHORT_LIMIT);
                 call_off(promise);
                 assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
@@ -540,7 +540,7 @@ fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
     }
 }
 
-/// Fails by a hang when the message is handed to a goroutine that was left behind, and the present waiter has none.
+/// Fails by a hang when the message is handed to a goroutine that was left behind, and the present waiter gets none.
 #[test]
 fn a_promise_to_one_that_is_left_is_kept_with_another() {
     everyone(|crew| {
@@ -552,7 +552,7 @@ fn a_promise_to_one_that_is_left_is_kept_with_another() {
                 crew,
                 &s,
                 || {
-                    // As above.
+                    // The receiver's wait is claimed, as above.
                     rt.shutdown(SHORT_LIMIT);
                     receiver = Some(waiting(crew, move || way(&r)));
                 },
@@ -708,14 +708,14 @@ impl Drop for Bad {
     }
 }
 
-/// Drops something with a `Bad` in it. So many drops there have been then.
+/// Drops a value that holds a `Bad`. Returns the number of drops until then.
 fn drop_bad<T>(drops: &Arc<AtomicUsize>, bad: T) -> usize {
     let unwound = catch_unwind(AssertUnwindSafe(|| drop(bad)));
     assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"bad"));
     drops.load(SeqCst)
 }
 
-/// Fails if a message whose drop panics is dropped twice, keeps others from being dropped, or the channel from going on.
+/// Fails if a message whose drop panics is dropped twice, keeps others from being dropped, or breaks the channel.
 #[test]
 fn a_drop_that_panics_is_survived_where_a_channel_drops_a_message() {
     everyone(|crew| {

@@ -7,7 +7,7 @@ use gmp::chan::{TryRecvError, TrySendError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Fails if a send comes back while its message lies somewhere in between.
+/// Fails if a send returns before its message was taken.
 #[test]
 fn a_send_comes_back_after_its_message_was_taken() {
     everyone(|crew| {

@@ -18,7 +18,7 @@ const CAPACITIES: [usize; 4] = [0, 0, 1, 2];
 /// The fate of a message.
 const DROPPED: u8 = 1;
 const RECEIVED: u8 = 2;
-/// A send has returned that it was sent.
+/// The send has returned success.
 const SENT: u8 = 4;
 
 /// The fates of all messages.
@@ -49,7 +49,7 @@ impl Book {
     }
 }
 
-/// A few words fit into the space of a select's arm, many need a box.
+/// A small message fits into the space of a select's arm, a large one needs a box.
 struct Message<const WORDS: usize> {
     id: usize,
     book: Arc<Book>,
@@ -196,8 +196,7 @@ fn give_up(operation: SelectedOperation<'_>) {
     assert!(unwound.is_err_and(|payload| payload.is::<()>()));
 }
 
-/// No channel closes meanwhile, so a message that is not there may still come. One member waits all the time for one that never
-/// comes.
+/// No channel is closed, so a missing message may still come. One member waits all the time for a message that never comes.
 fn storm<const WORDS: usize>() {
     everyone(|crew| {
         let steps = rounds(150_000 / CREWS / MEMBERS);
@@ -231,7 +230,7 @@ fn storm<const WORDS: usize>() {
     });
 }
 
-/// Fails by a hang, or a message that is lost, comes twice or from nowhere, or is dropped twice or never.
+/// Fails by a hang, or when a message is lost, comes twice, comes from nowhere, or is dropped twice or never.
 #[test]
 fn small_messages_survive_it() {
     storm::<1>();

@@ -15,7 +15,8 @@ const SHORT_LIMIT: Duration = Duration::from_millis(3);
 /// Much later than any machine is late.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Fails when the message of a channel for a time that has passed is another time: the process had not asked for it by then.
+/// A channel for a time that has passed tells that time. Fails when it tells another one, because the time lies before the
+/// process first read the clock.
 #[test]
 fn a_time_of_the_past_is_told_as_it_is() {
     everyone(|crew| {
@@ -36,7 +37,7 @@ fn in_time(start: Instant, least: Duration) {
     assert!((least..LATE).contains(&took), "{took:?}");
 }
 
-/// Fails if a wait ends early, or with its time but without its value.
+/// Fails if a wait ends before its limit, or if a send that times out does not return its value.
 #[test]
 fn a_limit_is_kept_and_the_value_comes_back() {
     everyone(|crew| {

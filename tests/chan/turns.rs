@@ -39,7 +39,7 @@ const WAYS: [Way; 4] = [
 fn the_times_of_one_channel_go_round() {
     const WAITERS: usize = 3;
     everyone(|crew| {
-        // A task that is slow may be passed.
+        // A slow task may be passed over.
         let ways = &WAYS[..3];
         for first in 0..ways.len() {
             let (timer, got) = (Timer::new(HOUR), Arc::new(Mutex::new(Vec::new())));
@@ -112,7 +112,7 @@ fn is_canceled(r: &Receiver<Instant>, told: &Receiver<()>) -> bool {
     ctx.run(|| r.recv()).is_ok()
 }
 
-/// A second waits, and the first leaves. Fails by a hang if the second does not hear that the turn is now its own.
+/// The first waiter leaves while a second waits. Fails by a hang if the second does not hear that it has the turn now.
 fn is_followed(crew: &Crew<'_>, leaves: Leaves) {
     for way in WAYS {
         let (timer, (tells, told)) = (Timer::new(10 * SHORT_LIMIT), bounded(0));
@@ -140,7 +140,7 @@ fn a_turn_is_not_lost_with_a_receiver_that_is_interrupted() {
     everyone(|crew| is_followed(crew, is_canceled));
 }
 
-/// As above. The first is a goroutine that its runtime leaves behind.
+/// As above, but the first waiter is a goroutine that its runtime leaves behind.
 #[test]
 fn a_turn_is_not_lost_with_a_receiver_that_is_left_behind() {
     everyone(|crew| {
@@ -181,7 +181,7 @@ fn a_task_that_is_not_polled_holds_up_no_other_for_long() {
             let r = ticks.clone();
             crew.run(move || (0..3).for_each(|_| way(&r)));
             for at in [0, 1] {
-                // In a row: no other waits.
+                // One task after the other: no other receiver waits now.
                 while !had[at] && !is_ready(&tasks[at], &mut futures[at]) {
                     thread::yield_now();
                 }

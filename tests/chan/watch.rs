@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a hang when a change is not told; by the last value; or by a value that is half written or older than one before.
+/// Fails by a hang when a change is not told; when the last value is not seen; or when a value is half written, or older than
+/// one before.
 #[test]
 fn the_last_value_is_seen() {
     everyone(|crew| {
@@ -66,7 +67,7 @@ fn the_last_value_is_seen() {
     });
 }
 
-/// Fails by what counts as seen.
+/// Fails when a value that was seen counts as new, or a new one as seen.
 #[test]
 fn what_was_seen_is_not_told_again() {
     let (sender, mut receiver) = channel(1);
@@ -89,7 +90,7 @@ fn what_was_seen_is_not_told_again() {
     assert_eq!(twin.has_changed(), Ok(true));
     twin.mark_unchanged();
     assert_eq!(twin.has_changed(), Ok(false));
-    // One that subscribes has seen the present value, one that is cloned what the original has seen.
+    // A receiver that subscribes has seen the present value; a clone has seen what its original has seen.
     sender.send(4).unwrap();
     assert_eq!((sender.subscribe().has_changed(), twin.clone().has_changed()), (Ok(false), Ok(true)));
     assert_eq!(format!("{:?} {:?}", receiver.borrow(), *sender.borrow()), "4 4");
@@ -101,7 +102,7 @@ fn what_was_seen_is_not_told_again() {
     assert_eq!((twin.sender_count(), twin.is_closed(), twin.receiver_count()), (0, true, 2));
 }
 
-/// Fails by a first value that is not the type's default, or by a receiver that was never made.
+/// Fails when the first value is not the type's default, or when a receiver counts that was never made.
 #[test]
 fn a_sender_has_a_default() {
     let sender = Sender::<u32>::default();
@@ -111,7 +112,7 @@ fn a_sender_has_a_default() {
     );
 }
 
-/// Fails by the value when a close takes the last one away, or by a hang when the close is not told.
+/// Fails by the value when a close takes the last value away, or by a hang when the close is not told.
 #[test]
 fn a_close_leaves_the_last_value() {
     everyone(|crew| {
@@ -139,7 +140,7 @@ fn a_close_leaves_the_last_value() {
             (Ok(2), true)
         );
 
-        // The last sender closes, the last receiver is told to a sender.
+        // The drop of the last sender closes the channel; a sender is told that the last receiver has gone.
         let (sender, receiver) = channel(1);
         let (others, mut last) = (sender.clone(), receiver.clone());
         let waits = crew.go(move || last.changed());
@@ -206,10 +207,10 @@ fn nothing_is_told_after_the_end() {
                 (receiver.changed(), other.changed_timeout(MS)),
                 (Err(RecvError), Err(RecvTimeoutError::Closed))
             );
-            // A receiver that looks sees it.
+            // A receiver that borrows the value sees the change.
             assert_eq!((*receiver.borrow(), receiver.borrow().has_changed()), (after, false));
             assert_eq!(receiver.wait_for(|value| *value == after).map(|value| *value), Ok(after));
-            // Another one, of which nothing is told either.
+            // No receiver is told of another change either.
             _ = changes(&sender);
             assert_eq!((receiver.changed(), other.changed()), (Err(RecvError), Err(RecvError)));
         }
@@ -236,7 +237,7 @@ fn a_change_that_a_close_has_overtaken_is_not_told() {
         goes_on.send(()).unwrap();
         modifies.join();
         assert_eq!((told, receiver.changed(), *receiver.borrow()), (Err(RecvError), Err(RecvError), 1));
-        // Asked for.
+        // The receiver asks to be told.
         receiver.mark_changed();
         assert_eq!((receiver.changed(), receiver.changed()), (Ok(()), Err(RecvError)));
     });
@@ -283,7 +284,8 @@ fn who_waits_for_a_value_gets_that_one() {
     });
 }
 
-/// Fails by a hang when a limit does not end the wait, or hides a value that is right; by the clock; or by what counts as seen.
+/// Fails by a hang when a limit does not end the wait, or hides a value that is right; when a wait ends before its limit; or
+/// when a value that the condition has refused counts as new.
 #[test]
 fn who_waits_for_a_value_does_so_until_the_limit() {
     everyone(|crew| {
@@ -295,7 +297,7 @@ fn who_waits_for_a_value_does_so_until_the_limit() {
             assert_eq!(receiver.wait_for_deadline(|n| *n == 2, begin + 2 * MS).map(|n| *n), late);
             assert!(begin.elapsed() >= 2 * MS);
             assert!(!receiver.has_changed().unwrap(), "what was asked about is seen");
-            // The present value is asked about in any case.
+            // The condition is asked about the present value even when the limit has passed.
             assert_eq!(receiver.wait_for_deadline(|n| *n == 1, begin).map(|n| *n), Ok(1));
             assert_eq!(receiver.wait_for_timeout(|n| *n == 1, Duration::ZERO).map(|n| *n), Ok(1));
             receiver
@@ -339,7 +341,7 @@ fn a_panic_of_a_change_locks_and_poisons_nothing() {
                 receiver.wait_for(|_| resume_unwind(Box::new("asks"))).is_ok()
             }));
             assert!(panics.is_err());
-            // The drop of the value before panics when the new one is there.
+            // The drop of the old value panics after the new one is in place.
             sender.send_replace(Bomb(2, true));
             let panics = catch_unwind(AssertUnwindSafe(|| sender.send(Bomb(3, false)).is_ok()));
             assert!(panics.is_err());
@@ -353,7 +355,7 @@ fn a_panic_of_a_change_locks_and_poisons_nothing() {
     });
 }
 
-/// Fails by a hang, or by the outcome; or when the change is lost with the wait that a context has ended.
+/// Fails by a hang, or by a wrong result; or when a change is lost with the wait that a context has ended.
 #[test]
 fn a_context_ends_the_waits() {
     everyone(|crew| {
@@ -428,8 +430,7 @@ fn a_bell_rings_on_when_a_future_is_dropped() {
     assert!(rings() && !rings());
 }
 
-/// Fails by what the future asks about when a future that is polled again after an error, or after a panic of its condition,
-/// does not begin again.
+/// Fails when a future that is polled again after an error, or after a panic of its condition, does not begin again.
 #[test]
 fn a_future_that_was_refused_begins_again() {
     let (sender, mut receiver) = channel(1);

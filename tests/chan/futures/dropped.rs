@@ -90,7 +90,7 @@ fn a_closed_channel_ends_when_the_last_message_was_taken() {
     }
 }
 
-/// Fails by a message that is sent and dropped, or neither; by a count other than one.
+/// Fails when a message is both sent and dropped, or neither; or when it is dropped other than once.
 #[test]
 fn a_send_that_is_dropped_has_sent_its_message_or_drops_it() {
     for (s, r) in every_kind() {
@@ -129,7 +129,7 @@ fn a_send_that_is_dropped_has_sent_its_message_or_drops_it() {
         assert_eq!((wakes.take(), drops.load(SeqCst)), (1, 0));
         drop(send);
         assert_eq!(drops.swap(0, SeqCst), 1);
-        // And the error has it.
+        // The error holds the message.
         drop((s, r));
         assert_eq!((drops.load(SeqCst), Arc::strong_count(&drops)), (capacity, 1));
     }
@@ -194,7 +194,7 @@ fn a_receive_whose_promise_was_withdrawn_goes_on_from_its_place() {
         assert_eq!(poll(one.as_mut(), &first), Poll::Ready(Ok(1)));
         s.try_send(2).unwrap();
         assert_eq!(poll(two.as_mut(), &second), Poll::Ready(Ok(2)));
-        // And while it has not looked yet, a message goes past it: to nobody that it would be lost with.
+        // A message passes a receive that was woken and not polled since: into the buffer, never into the receive alone.
         let mut one = waits(&r, &first);
         assert!(withdraws(&s));
         let sent = s.try_send(3).is_ok();

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// What was dropped, by number.
+/// The numbers of the letters that were dropped.
 type Drops = Rc<RefCell<Vec<usize>>>;
 
 struct Letter(usize, Drops);
@@ -37,7 +37,7 @@ struct History<'a> {
     /// In the order in which they came.
     got: Vec<usize>,
     sent: HashSet<usize>,
-    /// The sends whose future was dropped: each was made or not.
+    /// The sends whose future was dropped: each has sent its letter or not.
     unknown: HashSet<usize>,
     closed: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Polls the tasks that were woken, until none is; then no task may wait for a message that is there.
+    /// Polls the woken tasks until no task is woken; then no task may wait for a message that is there.
     fn settle(&mut self) {
         loop {
             let woken = |wakes: &Wakes| wakes.0.load(std::sync::atomic::Ordering::SeqCst) > 0;
@@ -153,7 +153,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Sends by a select, if that is possible at once, or promises to and does not.
+    /// Sends by a select, if that is possible at once; or promises a message and withdraws the promise.
     fn select(&mut self, random: &mut Random) {
         if random.one_in(3) {
             withdraws(self.sender);

@@ -113,14 +113,14 @@ fn futures_meet_who_blocks_and_who_selects() {
     });
 }
 
-/// Fails when a receiver that came later, and blocks or only looks, takes what a future was woken for.
+/// Fails when a later receiver, one that blocks or only tries, takes a message for which a future was woken.
 #[test]
 fn nobody_overtakes_a_receive_that_was_woken() {
     everyone(|crew| {
         for (s, r) in every_kind() {
             let [first, second] = [(); 2].map(|()| Wakes::new());
             let mut one = waits(&r, &first);
-            // Behind it.
+            // This goroutine waits behind the future.
             let behind = crew.go({
                 let r = r.clone();
                 move || r.recv().unwrap()
@@ -151,7 +151,7 @@ fn who_waits_behind_a_receive_that_was_woken_gets_the_first_message() {
                 let r = r.clone();
                 move || r.recv().unwrap()
             });
-            // Whichever of the two comes first.
+            // The send and the goroutine may come in either order.
             s.send(2).unwrap();
             assert_eq!(behind.join(), 1);
             drop(one);
@@ -185,7 +185,7 @@ fn the_task_that_has_polled_last_is_woken() {
     }
 }
 
-/// Fails when nobody ends the wait.
+/// Fails when a wait goes on after the other side has ended.
 #[test]
 fn the_end_of_the_other_side_ends_each_wait() {
     for (s, r) in every_kind::<u32>() {
@@ -227,7 +227,7 @@ fn a_send_that_is_over_is_not_polled_again() {
     let _panics = poll(send.as_mut(), &wakes);
 }
 
-/// Fails when a task is not woken when the time has come, or is told an earlier time.
+/// Fails when a task is not woken at the due time, or gets an earlier time.
 #[test]
 fn a_future_waits_for_a_channel_that_tells_the_time() {
     let tells = || {
@@ -309,7 +309,7 @@ fn a_foreign_waker_is_called_without_a_lock_of_ours() {
         let mut receive = Box::pin(receiver.recv_async());
         assert!(receive.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "{what}");
         act();
-        // From within the runtime it may be called a little later.
+        // The runtime may call the waker a little later.
         while !locks.1.load(SeqCst) {
             thread::yield_now();
             gmp::yield_now();
@@ -410,7 +410,7 @@ fn futures_go_from_thread_to_thread() {
         let mut receive = Box::pin(r.recv_async());
         assert!(poll(receive.as_mut(), &wakes).is_pending());
         let gets = scope.spawn(move || parks(receive));
-        // Perhaps after the receive: then it is ready here.
+        // If the other thread has the receive first, the send is ready at its first poll.
         let mut send = Box::pin(s.send_async(vec![1]));
         let sent = poll(send.as_mut(), &wakes);
         let sends = scope.spawn(move || if sent.is_pending() { parks(send) } else { Ok(()) });

@@ -68,7 +68,7 @@ impl Wake for Unparks {
     }
 }
 
-/// An executor that knows nothing of the library: the thread parks between two polls.
+/// An executor that is not the library's: the thread parks between two polls.
 fn parks<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let unparks = Arc::new(Unparks(thread::current(), AtomicUsize::new(0)));
@@ -83,7 +83,7 @@ fn parks<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// No panic hook says so.
+/// Unwinds without a call of the panic hook.
 fn unwinds<T>() -> T {
     resume_unwind(Box::new(()))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Fails when a message is lost, or nobody ends a wait.
+/// Fails when a message is lost, or a wait never ends.
 #[test]
 fn a_polled_sender_feeds_a_polled_receiver() {
     const MESSAGES: u32 = 1000;
@@ -16,7 +16,7 @@ fn a_polled_sender_feeds_a_polled_receiver() {
         let sends = thread::spawn(move || {
             let (mut s, mut next) = (PollSender::new(s), 0);
             parks(poll_fn(|cx| {
-                // All of it in one task, whose polls go on where the last one left off.
+                // One task sends all messages; each poll goes on where the last one left off.
                 while next < MESSAGES {
                     match s.poll_ready(cx) {
                         Poll::Ready(ready) => ready.unwrap(),
@@ -38,7 +38,7 @@ fn a_polled_sender_feeds_a_polled_receiver() {
     }
 }
 
-/// Fails when a message is sent although it was taken back, or is lost.
+/// Fails when a message is sent although it was taken back, or when a message is lost.
 #[test]
 fn a_message_on_its_way_is_taken_back_or_was_sent() {
     let (s, r) = bounded(1);

@@ -27,7 +27,7 @@ fn waits<F: Future>(future: F, wakes: &Arc<Wakes>) -> Boxed<F> {
     future
 }
 
-/// Returns what one poll gives, of a future that is then dropped.
+/// Returns what one poll of a future returns, and drops the future.
 fn at_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -90,8 +90,8 @@ impl Clone for Slow {
     }
 }
 
-/// Another receiver clones the message at that moment. Fails by a poll that waits; by a task that is not woken when its turn
-/// has come; by a message that is lost with the future whose turn it was.
+/// Another receiver is cloning the message. Fails when a poll blocks; when a task is not woken when its turn comes; or when a
+/// message is lost with the future whose turn it was.
 #[test]
 fn a_broadcast_receive_awaits_its_turn() {
     for dropped in [None, Some(false), Some(true)] {
@@ -125,7 +125,7 @@ fn a_broadcast_receive_awaits_its_turn() {
 }
 
 thread_local! {
-    /// The clones that panic, from here on.
+    /// The number of clones that are still to panic.
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -218,7 +218,7 @@ fn a_wait_for_a_value_is_dropped_where_it_waits() {
     assert_eq!(wakes.take(), 1);
     drop(wait);
     assert_eq!((receiver.has_changed(), asked), (Ok(true), vec![0, 1]));
-    // While a sender has the value: behind it, and when its turn has come.
+    // A sender holds the value: the future is dropped as it waits behind the sender, or when its turn has come.
     for polled in [false, true] {
         let ((inside, is_inside), (end, ends)) = (chan::bounded::<()>(0), chan::bounded::<()>(0));
         let sends = sender.clone();
@@ -262,7 +262,7 @@ fn the_senders_futures_are_told_when_the_last_receiver_goes() {
     drop(other);
     assert_eq!(wakes.take(), 2);
     drop(gone);
-    // A receiver that comes before the poll: the future looks again.
+    // A receiver subscribes before the poll: the future checks again.
     let another = sender.subscribe();
     assert!(poll(closed.as_mut(), &wakes).is_pending());
     drop(another);
@@ -299,7 +299,7 @@ fn all_are_told_whoever_is_dropped() {
     assert_eq!(poll(stays.as_mut(), &second), Poll::Ready(Ok(())));
 }
 
-/// Fails when a bell is silent although a dropped future has left a message.
+/// Fails when a bell is silent although a dropped future has left a message behind.
 #[test]
 fn a_bell_rings_for_what_a_dropped_future_has_left() {
     let wakes = Wakes::new();
@@ -326,7 +326,7 @@ fn a_bell_rings_for_what_a_dropped_future_has_left() {
     assert!(bell.try_recv().is_err(), "there is nothing");
 }
 
-/// Fails when a limit does not end the wait, or a message that comes after it is lost.
+/// Fails when a limit does not end the wait, or when a message that comes after the limit is lost.
 #[test]
 fn a_limit_ends_the_waits_of_futures() {
     const SOON: Duration = Duration::from_millis(1);
@@ -348,7 +348,7 @@ fn a_limit_ends_the_waits_of_futures() {
     });
 }
 
-/// Polls a few times, some of them beside the wake, and drops the future then; `None` if it was not ready by then.
+/// Polls a few times, some of them beside the wake, then drops the future. Returns `None` if it was not ready by then.
 async fn gives_up<F: Future>(future: F, random: &mut Random) -> Option<F::Output> {
     let mut polls = random.below(4);
     let mut future = pin!(future);
@@ -370,7 +370,7 @@ async fn gives_up<F: Future>(future: F, random: &mut Random) -> Option<F::Output
     ended
 }
 
-/// Everybody at once. Fails by a message that is missing, twice there, or before an earlier one; or by a hang.
+/// Receivers of all kinds at once. Fails when a message is missing, comes twice, or comes before an earlier one; or by a hang.
 #[test]
 fn receivers_of_all_kinds_see_each_message() {
     everyone(|crew| {
@@ -417,7 +417,8 @@ fn receivers_of_all_kinds_see_each_message() {
     });
 }
 
-/// Everybody at once. Fails by a hang, when a change is not told; by the last value; or by one that is older than one before.
+/// Receivers of all kinds at once. Fails by a hang when a change is not told; or when the last value, or the order of the
+/// values, is wrong.
 #[test]
 fn watches_of_all_kinds_see_the_last_value() {
     everyone(|crew| {

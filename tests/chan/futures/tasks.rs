@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A receive, or a few that are dropped before: at a random number of polls, some of them beside the wake.
+/// Receives, after dropping a few receives at a random number of polls, some of them beside the wake.
 async fn receives_in_the_end<T>(receiver: &Receiver<T>, random: &mut Random) -> Option<T> {
     loop {
         let mut polls = random.below(4);
@@ -38,7 +38,7 @@ async fn receives_in_the_end<T>(receiver: &Receiver<T>, random: &mut Random) -> 
     }
 }
 
-/// Sends a message, or drops the send on the way: then the message was sent or not.
+/// Sends a message, or drops the send on the way: then the message may or may not have been sent.
 async fn sends_or_drops(sender: &Sender<usize>, message: usize, random: &mut Random) -> bool {
     let mut polls = random.below(3);
     let mut send = pin!(sender.send_async(message));
@@ -98,7 +98,7 @@ fn foreign_threads_hand_a_hundred_thousand_messages_on() {
     });
 }
 
-/// Everybody at once. Fails when a message is lost or comes twice, or overtakes an earlier one of its sender, or by a hang.
+/// All kinds at once. Fails when a message is lost, comes twice, or overtakes an earlier one of its sender; or by a hang.
 #[test]
 fn futures_that_are_dropped_anywhere_lose_nothing_among_others() {
     const SENDERS: usize = 4;
@@ -174,7 +174,7 @@ fn a_slow_task_gets_its_share_beside_receivers_that_block() {
             let theirs = r.clone();
             let fast = each(crew, FAST, move |_| theirs.iter().count());
             let sender = crew.go(move || {
-                // It stops when the slow one has had enough.
+                // The send fails when the slow receiver has had enough.
                 let mut sent = 0_usize;
                 while s.send(sent).is_ok() {
                     sent += 1;
@@ -187,7 +187,7 @@ fn a_slow_task_gets_its_share_beside_receivers_that_block() {
                 while got < 20 && start.elapsed() < Duration::from_secs(30) {
                     let mut receive = pin!(r.recv_async());
                     while poll(receive.as_mut(), &wakes).is_pending() {
-                        // Late, each time.
+                        // Polls late each time.
                         std::thread::sleep(Duration::from_micros(200));
                     }
                     got += 1;

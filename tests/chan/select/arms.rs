@@ -48,7 +48,7 @@ fn the_same_channel_may_stand_twice() {
     });
 }
 
-/// Fails if a select meets itself, so that a message goes from one of its arms to the other.
+/// Fails if a select meets itself: a message would go from one of its arms to another.
 #[test]
 fn a_select_does_not_meet_itself() {
     everyone(|crew| {
@@ -71,7 +71,7 @@ fn a_select_does_not_meet_itself() {
     });
 }
 
-/// Fails if both halves of a buffer in one select can both be chosen, or none can.
+/// Fails if a select over both halves of a buffer chooses the half that is not ready, or finds neither ready.
 #[test]
 fn both_halves_of_one_channel_may_stand_in_one_select() {
     everyone(|crew| {
@@ -108,7 +108,7 @@ fn those_who_offer_and_ask_at_once_meet_each_other() {
                     select! {
                         send(s, message) -> result => if result.is_ok() { sent.push(message) },
                         recv(r) -> message => got.extend(message),
-                        // The last of them has nobody to meet.
+                        // The last operation finds no partner.
                         default(SHORT_LIMIT) => {}
                     }
                 }
@@ -165,7 +165,7 @@ fn disabled_arms_are_never_chosen() {
     });
 }
 
-/// Fails if a default is taken when something is ready, waits, or comes before its time.
+/// Fails if a default is taken although an arm is ready, if it waits, or if it comes before its time.
 #[test]
 fn defaults_are_for_when_nothing_is_ready() {
     everyone(|crew| {
@@ -258,7 +258,7 @@ fn a_close_wakes_who_waits_in_a_select() {
     });
 }
 
-/// A close comes while the select goes from one queue to the next. Fails by a hang, or a wrong end.
+/// A close comes while the select goes from one queue to the next. Fails by a hang, or by a wrong result.
 #[test]
 fn a_close_that_meets_a_select_on_its_way_ends_it() {
     everyone(|crew| {

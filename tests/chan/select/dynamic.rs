@@ -63,7 +63,7 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
             select.recv(&from_small)
         };
         let send = || if large { drop(sender.send(made())) } else { drop(small.send(made().0)) };
-        // Here.
+        // On this thread.
         send();
         panics_with("without completing", || drop(select.select()));
         assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
@@ -73,7 +73,7 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
         send();
         panics_with("wasn't selected", || _ = select.select().recv(&never::<u8>()));
         assert_eq!(Rc::strong_count(&message), 1, "the message is dropped with its operation");
-        // Elsewhere, of a `Select` that was made here, and of one with operations of both.
+        // On another thread, with a `Select` that was made on this one, and with one that has operations of both threads.
         let ends: [(&str, End); 3] = [
             ("without completing", |operation| drop(operation)),
             ("wasn't selected", |operation| _ = operation.recv(&unbounded::<u8>().1)),
@@ -100,7 +100,7 @@ fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
     }
 }
 
-/// Fails by a count: an operation is lost, or done twice, as one `Select` goes round.
+/// Fails by a count when an operation is lost or done twice while one `Select` goes round.
 #[test]
 fn a_select_goes_from_one_goroutine_to_the_next() {
     everyone(|crew| {
@@ -239,7 +239,7 @@ fn a_removed_operation_is_never_chosen() {
     });
 }
 
-/// Fails if a look takes a message, misses one, or waits longer than it may.
+/// Fails if `ready` takes a message, misses one, or waits longer than it may.
 #[test]
 fn ready_tells_and_takes_nothing() {
     everyone(|crew| {
@@ -305,7 +305,7 @@ fn ready_waits_for_each_kind_of_operation() {
                     let index = select.recv(&r);
                     loop {
                         assert_eq!(select.ready(), index);
-                        // It may be told in vain, but not for ever.
+                        // The watcher may be woken in vain, but not for ever.
                         match r.try_recv() {
                             Ok(got) => break assert_eq!(got, message),
                             Err(_) => gmp::yield_now(),
@@ -319,9 +319,9 @@ fn ready_waits_for_each_kind_of_operation() {
     });
 }
 
-/// A select reserves the only place and then evaluates its message, or a future is granted the only message; meanwhile the
-/// channel is closed. Fails by `Ok` when the close tells of a receive that would have to wait; then the message comes, and
-/// fails by a hang when no watcher is told of it.
+/// A select reserves the only slot and then evaluates its message, or a future is granted the only message; meanwhile the
+/// channel is closed. Fails by `Ok` when the close reports a receive as ready that would have to wait; and by a hang when the
+/// message has come and no watcher is told of it.
 #[test]
 fn a_close_does_not_make_ready_what_still_waits_for_a_message() {
     const LONG_ENOUGH: Duration = Duration::from_millis(30);
@@ -421,7 +421,7 @@ fn an_operation_that_is_dropped_panics() {
             panics_with("dropped `SelectedOperation` without completing the operation", || {
                 drop(select.select())
             });
-            // Whatever it did to the channel, it may still be closed and dropped.
+            // The channel can still be closed and dropped, whatever the dropped operation did to it.
             assert!(s.close() && r.is_closed());
         });
     });
@@ -452,7 +452,8 @@ fn an_operation_is_completed_on_its_own_handle() {
     });
 }
 
-/// Fails by the time of the thread: each try walks over all records that were claimed through another queue, either way.
+/// Fails by the thread's CPU time when each try walks over all records that were claimed through another queue, in either
+/// direction.
 #[test]
 fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
     const WAITING: usize = 5_000;
@@ -479,7 +480,7 @@ fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
                     (wake, waiter)
                 })
                 .unzip();
-            // One whose thread the kernel has preempted loses its P, and begins to wait after the others.
+            // A waiter whose thread the kernel preempts loses its P, and begins to wait after the others.
             until(|| {
                 wakes.iter().all(|wake| {
                     let mut waited_for = Select::new();
@@ -487,7 +488,7 @@ fn tries_do_not_walk_over_what_was_claimed_elsewhere() {
                     waited_for.try_ready().is_ok()
                 })
             });
-            // All are claimed by this; with one P none of them has run.
+            // These sends claim all waiters; with one P no waiter has run yet.
             wakes.iter().for_each(|wake| wake.try_send(()).unwrap());
             let took = tries(|| match receives {
                 true => gmp::select! { send(to_all, ()) -> _ => unreachable!(), default => {} },
@@ -518,8 +519,8 @@ fn chosen_send(sender: &'static Sender<Arc<()>>) -> SelectedOperation<'static> {
 }
 
 /// A chosen send goes from one goroutine to another through a thread-local, against the sixth clause of the contract. The
-/// second goroutine is refused, and the first goes on with its notes of both sends. Fails when the second completes the send:
-/// the note of it is then freed, and the first goroutine finds it in its list.
+/// second goroutine is refused, and the first goes on with its records of both sends. Fails when the second goroutine completes
+/// the send: its record is then freed, and the first goroutine still finds that record in its list.
 #[test]
 fn a_chosen_send_is_not_completed_by_another_goroutine() {
     common::child::without_retakes("a_chosen_send_is_not_completed_by_another_goroutine", || {
@@ -543,11 +544,11 @@ fn a_chosen_send_is_not_completed_by_another_goroutine() {
                 });
                 other.join().unwrap();
                 assert_eq!(Arc::strong_count(&message), 1);
-                // Of the memory that would have been free.
+                // These would reuse the memory of a freed record.
                 let _others: Vec<_> = (0..64).map(|_| Box::new([usize::MAX; 10])).collect();
                 first.send(ours, message).unwrap();
                 assert!(from_ours.recv().is_ok());
-                // The place stays promised, as where an operation is forgotten.
+                // The slot stays promised, as where an operation is forgotten.
                 assert!(from_theirs.is_empty() && theirs.is_full());
             });
         }
@@ -568,7 +569,7 @@ fn find_begun() -> Unsent {
     BEGUN.with(|begun| begun.borrow_mut().take()).expect("the thread is the same")
 }
 
-/// As the test above, for the send of a `select!` in a future, which one goroutine begins to poll and another one goes on with.
+/// As the test above, for the send of a `select!` in a future that one goroutine begins to poll and another goes on to poll.
 /// The send can't be left where it is, so the process ends. Fails when the send goes on.
 #[test]
 fn a_send_that_a_macro_has_chosen_is_not_completed_by_another_goroutine() {

@@ -195,7 +195,7 @@ fn all_promises_of_a_goroutine_that_is_left_behind_are_withdrawn() {
     });
 }
 
-/// Fails by an access to a channel that is gone, most often as a crash: the goroutine that is left still names it.
+/// Fails by an access to a channel that is gone, most often as a crash: the goroutine that is left behind still refers to it.
 #[test]
 fn a_goroutine_that_has_forgotten_what_it_promised_may_be_left_behind() {
     for procs in PROCS {
@@ -207,7 +207,7 @@ fn a_goroutine_that_has_forgotten_what_it_promised_may_be_left_behind() {
                     for capacity in [0, 1] {
                         let (s, r) = bounded::<Box<u32>>(capacity);
                         if capacity == 0 {
-                            // Unwound before the other one is left.
+                            // This goroutine is unwound before the other one is left behind.
                             drop(gmp::go(move || r.recv()));
                         }
                         let mut select = Select::new();
@@ -341,7 +341,7 @@ fn a_context_ends_the_wait_for_a_promise_and_the_message_goes_to_another() {
     });
 }
 
-/// Fails if the runtime gives up on a receiver that only waits for what somebody elsewhere has promised.
+/// Fails if the runtime gives up on a receiver that only waits for a message that a member outside the runtime has promised.
 #[test]
 fn the_end_of_a_runtime_unwinds_a_receiver_that_waits_for_a_promise() {
     everyone(|crew| {

@@ -26,7 +26,7 @@ fn draws() -> usize {
     rounds(2000)
 }
 
-/// An arm that is ready at each look: one to receive from, or one to send to.
+/// An arm that is always ready: one to receive from, or one to send to.
 enum Arm {
     Recv(Receiver<usize>, Sender<usize>),
     Send(Sender<usize>, Receiver<usize>),
@@ -45,7 +45,7 @@ impl Arm {
     }
 }
 
-/// Counts which arm is chosen, when these are ready.
+/// Returns how often each of these arms is chosen, when all are ready.
 fn hits(arms: &[Arm]) -> Vec<usize> {
     let mut select = Select::new();
     for arm in arms {
@@ -120,7 +120,7 @@ fn what_a_select_did_before_favours_nobody() {
     });
 }
 
-/// Fails if the macro's choice is another, or arms that are not ready pass their share to a neighbour.
+/// Fails if the macro chooses otherwise, or if arms that are not ready pass their share to a neighbour.
 #[test]
 fn arms_that_are_not_ready_favour_nobody() {
     everyone(|crew| {
@@ -145,7 +145,7 @@ fn arms_that_are_not_ready_favour_nobody() {
     });
 }
 
-/// Fails if a closed channel counts more, or less, than one that has a value.
+/// Fails if a closed channel is chosen more often, or less often, than one that has a value.
 #[test]
 fn closed_arms_are_as_likely_as_others() {
     everyone(|crew| {
@@ -167,7 +167,7 @@ fn closed_arms_are_as_likely_as_others() {
     });
 }
 
-/// Receives by a `select!` of receives alone: of a message in a buffer, of nothing, and of what `other` has each time.
+/// Receives by a `select!` of receives alone: one has a message in a buffer, one has nothing, and `other` is always ready.
 fn beside_a_message<T>(other: &Receiver<T>, what: &str) {
     let ((s, r), (_empty, empty)) = (bounded(2), bounded::<usize>(2));
     s.send(1).unwrap();
@@ -248,7 +248,7 @@ fn moved_meanwhile(crew: &Crew<'_>, look: fn([&Receiver<usize>; 2]) -> bool) {
             until(|| {
                 for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
                     channels[to].0.send(round).unwrap();
-                    // Nothing, when the other has it.
+                    // This takes nothing if the looker has taken the value.
                     let _taken = channels[from].1.try_recv();
                 }
                 mover_turn.load(SeqCst) == 2 * round + 2
@@ -268,7 +268,7 @@ fn moved_meanwhile(crew: &Crew<'_>, look: fn([&Receiver<usize>; 2]) -> bool) {
     looker.join();
 }
 
-/// Fails if the select looks at the arms one after the other: `default` is taken though at no time both were empty.
+/// Fails if the select checks the arms one after the other: `default` is taken though the channels were never both empty.
 #[test]
 fn a_select_sees_all_its_channels_at_one_moment() {
     everyone(|crew| {
@@ -282,7 +282,7 @@ fn a_select_sees_all_its_channels_at_one_moment() {
     });
 }
 
-/// The same for the looks that take nothing.
+/// As above, for `try_ready`, which takes nothing.
 #[test]
 fn try_ready_sees_all_its_channels_at_one_moment() {
     everyone(|crew| {
@@ -295,7 +295,7 @@ fn try_ready_sees_all_its_channels_at_one_moment() {
     });
 }
 
-/// Receives from one channel by three arms, and counts which of them; by the turns of a sender for which it waits.
+/// Receives from one channel by three arms, and counts which is chosen; the select waits for the sender each time.
 fn hits_of_receives<const WORDS: usize>() -> [usize; 3] {
     let (s, r) = bounded::<[usize; WORDS]>(0);
     let sender = gmp::go(move || {
@@ -341,7 +341,7 @@ fn hits_of_sends() -> [usize; 3] {
     receiver.join().unwrap()
 }
 
-/// As the first, and only asks which arm could go on.
+/// As `hits_of_receives`, but only asks which arm is ready.
 fn hits_of_watches() -> [usize; 3] {
     let (s, r) = bounded(0);
     let sender = gmp::go(move || {
@@ -363,8 +363,8 @@ fn hits_of_watches() -> [usize; 3] {
     hits
 }
 
-/// Fails if the first of the arms gets all that comes while the select waits, or if a message lies in another arm than the one
-/// that was chosen.
+/// Fails if the first of the arms gets all messages that come while the select waits, or if the message is not that of the
+/// chosen arm.
 #[test]
 fn of_several_arms_on_one_channel_a_select_that_waits_takes_any() {
     for procs in PROCS {

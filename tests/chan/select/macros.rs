@@ -8,7 +8,7 @@ use gmp::{select, select_biased};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Fails if a channel is evaluated twice, not at all, or out of order; or a message that is not sent is made.
+/// Fails if a channel is evaluated twice, never, or out of order; or if a message is evaluated that is not sent.
 #[test]
 fn channels_are_evaluated_once_on_entry_and_only_the_message_that_is_sent() {
     everyone(|crew| {
@@ -59,7 +59,7 @@ fn a_select_that_waits_evaluates_nothing_again() {
                 (channels.get(), messages.get(), limits.get())
             });
             Random::new(round).pause(200);
-            // Once it receives, and once it sends.
+            // The select receives once and sends once.
             s.send(0).unwrap();
             assert_eq!(taken.recv(), Ok(7));
             assert_eq!(waiter.join(), (4, 1, 2));
@@ -67,7 +67,7 @@ fn a_select_that_waits_evaluates_nothing_again() {
     });
 }
 
-/// Fails to compile, or by another value: what crossbeam-channel's macro accepts.
+/// The macro accepts what crossbeam-channel's accepts. Fails to compile, or by a wrong value.
 #[test]
 fn the_syntax_is_crossbeams() {
     let (s, r) = bounded::<Option<i32>>(2);
@@ -118,7 +118,7 @@ fn the_syntax_is_crossbeams() {
     assert!(channels.1.is_empty());
 }
 
-/// Fails to compile: the message has a type of its own, and not the one that the channel asks for.
+/// Fails to compile when the message's type is inferred from the message alone, and not from the channel.
 #[test]
 fn a_message_has_the_type_of_its_channel() {
     type Act = Box<dyn Fn(&str) -> usize + Send>;
@@ -143,19 +143,19 @@ fn a_message_has_the_type_of_its_channel() {
     let (numbers, number) = bounded::<u64>(1);
     select! { send(numbers, "7".parse().unwrap()) -> sent => sent.unwrap() }
     assert_eq!(number.recv(), Ok(7));
-    // A value that is borrowed while the message is evaluated is free again when the message was sent.
+    // A borrow that the message takes ends when the message was sent.
     let (texts, text) = bounded::<String>(1);
     let locked = gmp::sync::Mutex::new(String::from("text"));
     select! { send(texts, locked.lock().clone()) -> _ => assert!(locked.try_lock().is_some()) }
     assert_eq!(text.recv().unwrap(), "text");
-    // A message that never comes.
+    // A message whose evaluation leaves the function.
     let gives_up = || -> Option<()> {
         select! { send(numbers, None?) -> _ => Some(()) }
     };
     assert_eq!((gives_up(), number.try_recv().is_err()), (None, true));
 }
 
-/// Fails to compile when so many arms take more than the compiler's levels; or by a number, when one is taken for another.
+/// Fails to compile when so many arms exceed the compiler's recursion limit; or by a number when one arm is taken for another.
 #[test]
 fn thirty_two_arms_and_a_default() {
     let channels: [(Sender<usize>, Receiver<usize>); 16] = std::array::from_fn(|_| bounded(1));

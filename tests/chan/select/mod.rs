@@ -12,7 +12,7 @@ mod unwound;
 use common::crew::CREWS;
 use common::random;
 
-/// What each of `takers` has to do in each crew, so that it is `total` in all.
+/// Returns the share of each of `takers` in each crew, so that all shares sum up to `total`.
 fn share(total: usize, takers: usize) -> usize {
     random::rounds(total / 2 / CREWS / takers)
 }

@@ -19,7 +19,7 @@ fn nothing<T>() -> T {
     resume_unwind(Box::new("no message"))
 }
 
-/// Sends nothing in a select, after having been chosen.
+/// Is chosen to send in a select, and sends nothing: the message unwinds.
 fn fail_to_send(s: &Sender<usize>, message: impl FnOnce() -> usize) {
     let idle = never::<()>();
     let unwound = catch_unwind(AssertUnwindSafe(|| {
@@ -126,10 +126,10 @@ fn tries_get_only_what_was_sent() {
 fn a_slot_goes_to_the_next_one() {
     everyone(|crew| {
         let (s, r) = bounded(1);
-        // One that is free.
+        // A slot that is free.
         fail_to_send(&s, nothing);
         assert_eq!((s.try_send(1), s.try_send(2)), (Ok(()), Err(TrySendError::Full(2))));
-        // One that becomes free while two wait for it.
+        // A slot that becomes free while two senders wait for it.
         let (first, second) = (s.clone(), s.clone());
         let fails = crew.go(move || fail_to_send(&first, nothing));
         fails.until_it_waits();
@@ -143,7 +143,8 @@ fn a_slot_goes_to_the_next_one() {
     });
 }
 
-/// Starts a member that waits in this way, and one that claims it, keeps it until `meanwhile` is over, and then fails.
+/// Starts a member that waits in this way, and a sender that claims the wait, keeps it until `meanwhile` is over, and then
+/// fails.
 fn kept_in_suspense<T: Send + 'static>(
     crew: &Crew<'_>,
     cap: usize,
@@ -158,7 +159,7 @@ fn kept_in_suspense<T: Send + 'static>(
             meanwhile(&s);
             nothing()
         });
-        // Kept open until the other has seen what it is to see.
+        // Keeps the channel open until the waiter has returned.
         s
     });
     let seen = waiter.join();
