@@ -1,10 +1,10 @@
-//! Shapes of code around a wait, for what compilers make of them. `run`, beside this file, builds it in many ways, and
-//! compares for each call of `site` what the look at the frames says with what a throw does there.
+//! Shapes of code around a wait, as compilers translate them. `run`, beside this file, builds them in many ways, and compares for
+//! each call of `site` the verdict of the look at the frames with the outcome of a throw there.
 //!
-//! To add a shape: a function in `plain!`, or one in `generic!`, which is tried with each kind of value. It calls `site` where
-//! a goroutine might wait, as often as it likes; each of these calls is one site.
+//! To add a shape, write a function in `plain!`, or one in `generic!`, which is tried with each kind of value. A shape calls
+//! `site` where a goroutine might wait, as often as it likes; each of these calls is one site.
 //!
-//! One long file: the shapes are one table, and each build gives the compiler the file by itself.
+//! One long file: the shapes are one table, and each build compiles this file by itself.
 
 use gmp::context::Context;
 use std::any::Any;
@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// The number of the site at which it happens, among those that a shape comes to.
+/// The number of the site that is armed, among those that a shape comes to.
 static ARMED: AtomicUsize = AtomicUsize::new(usize::MAX);
 static PASSED: AtomicUsize = AtomicUsize::new(0);
-/// A throw happens there, not a wait that is interrupted.
+/// The armed site throws; otherwise it waits and is interrupted.
 static THROWS: AtomicBool = AtomicBool::new(false);
-/// The wait came to its end: the look said no.
+/// The wait came to its end: the look at the frames has refused to unwind them.
 static WAITED: AtomicBool = AtomicBool::new(false);
 
 #[inline(never)]
@@ -38,7 +38,7 @@ fn site() {
     if THROWS.load(SeqCst) {
         resume_unwind(Box::new("thrown"));
     }
-    // Longer than it takes to look, and more than once: on a busy machine the time may be over before the look begins.
+    // Longer than the look takes, and repeated: on a busy machine the time may be over before the look begins.
     (0..3).for_each(|_| gmp::time::sleep(Duration::from_millis(20)));
     WAITED.store(true, SeqCst);
 }
@@ -76,7 +76,7 @@ impl Value for Job {
     }
 }
 
-/// Nested, and recursive.
+/// Nested and recursive.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Tree {
     Leaf,
@@ -100,7 +100,7 @@ impl Value for Tree {
     }
 }
 
-/// The compiler sees its destructor, and keeps it.
+/// A value with a destructor that the compiler sees, and keeps.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Tells(u64);
 
@@ -156,7 +156,7 @@ fn keep<T: ?Sized>(value: &T) {
     black_box(value);
 }
 
-/// Treats the panics of its jobs as a service does: a throw of ours passes.
+/// Treats the panics of its jobs as a service does, and passes on a throw of the library.
 fn go_on_or_up(caught: std::thread::Result<()>) {
     if let Err(payload) = caught {
         if payload.is::<String>() {
@@ -166,7 +166,7 @@ fn go_on_or_up(caught: std::thread::Result<()>) {
     }
 }
 
-/// Not inlined, with all that it calls.
+/// Not inlined: the calls inside are not in the caller's frame.
 #[inline(never)]
 fn caught(f: impl FnOnce()) -> std::thread::Result<()> {
     black_box(catch_unwind(AssertUnwindSafe(f)))
@@ -828,7 +828,8 @@ fn run(shape: fn(), armed: usize) {
     keep(&ended.is_err());
 }
 
-/// `look` or `throw`, and the number of the first site. Prints each site's name before it is tried, and what came of it.
+/// `mode` is `look` or `throw`, `from` is the number of the first site. Prints each site's name before trying the site, and
+/// then the outcome.
 fn try_all(mode: &str, from: usize) {
     THROWS.store(mode == "throw", SeqCst);
     let mut number = 0;
@@ -840,7 +841,7 @@ fn try_all(mode: &str, from: usize) {
                 run(shape, armed);
                 let waited = WAITED.load(SeqCst);
                 if mode == "look" {
-                    // This time the frames are known: the look asks nobody.
+                    // By now the frames are known, so the look needs no unwinder.
                     run(shape, armed);
                     assert_eq!(WAITED.load(SeqCst), waited, "what a second look says in {name}#{armed}");
                 }
@@ -852,7 +853,7 @@ fn try_all(mode: &str, from: usize) {
     say(format_args!("end"));
 }
 
-/// The entry for a program that has loaded this as a library, and for `main`.
+/// The entry point for a program that has loaded this as a library, and for `main`.
 ///
 /// # Safety
 /// `mode` is a string of C.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a hang when a notification is lost between the look and the wait, or by a count.
+/// Fails by a hang when a notification is lost between the check and the wait, or by a count.
 #[test]
 fn what_is_put_is_taken() {
     with_every_cast(|rt, goroutines, threads| {
@@ -60,7 +60,7 @@ fn waiters_are_woken_in_the_order_in_which_they_came() {
                 state.1.push(number);
             };
             waiters.push(if number % 2 == 0 { Ok(rt.go(waits)) } else { Err(std::thread::spawn(waits)) });
-            // With the mutex it has come, and, as it holds it until it waits, it waits.
+            // A waiter counts itself under the mutex, and holds the mutex until it waits.
             until(|| shared.0.lock().0 == number + 1);
         }
         for number in 0..6 {
@@ -111,7 +111,7 @@ fn as_many_go_on_as_were_notified() {
     });
 }
 
-/// Fails by an answer, or by the time.
+/// Fails when a wait tells a wrong result, or ends before its limit.
 #[test]
 fn a_limit_is_kept_and_told() {
     everywhere(|rt| {
@@ -167,7 +167,7 @@ fn a_second_mutex_is_refused() {
         assert!(shared.2.try_lock().is_some());
         assert!(shared.1.notify_one());
         first.join().unwrap();
-        // No member waits: another mutex is as good.
+        // No member waits, so another mutex may be used.
         assert!(shared.1.wait_for(&mut shared.2.lock(), MS).timed_out());
     });
 }

@@ -9,7 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a count when two work at the same key at once, or by a hang.
+/// Fails by a count when two callers work at the same key at once, or by a hang.
 #[test]
 fn one_at_a_time_works_at_a_key() {
     with_every_cast(|rt, goroutines, threads| {
@@ -54,7 +54,7 @@ fn a_key_is_asked_for_in_a_borrowed_form() {
         flights.forget("another");
         gate.open();
         assert_eq!((first.join().unwrap(), second.join().unwrap()), ((1, true), (1, true)));
-        // A slice for a `Vec`, a path for a `PathBuf`.
+        // A slice stands for a `Vec`, a path for a `PathBuf`.
         assert_eq!(SingleFlight::<Vec<u8>, _>::new().work(&b"key"[..], || 4).0, 4);
         assert_eq!(SingleFlight::<std::path::PathBuf, _>::new().work(std::path::Path::new("/"), || 5).0, 5);
     });
@@ -66,7 +66,7 @@ fn waits(rt: &gmp::Runtime, id: u64) -> bool {
     dumps::read(&dump).iter().any(|g| g.0 == id && g.1.starts_with("sync.Once"))
 }
 
-/// Returns how the goroutine that works, and three that come meanwhile, end.
+/// Makes a goroutine work, and three others call meanwhile. Returns how all of them end.
 fn ends<T: Send + 'static>(
     rt: &gmp::Runtime,
     flights: &Arc<SingleFlight<u8, u32>>,
@@ -95,7 +95,8 @@ fn ends<T: Send + 'static>(
     (end(first.join()), others.into_iter().map(|other| end(other.join())).collect())
 }
 
-/// Fails by a value, or by its flag, when a caller that comes meanwhile works itself, or the first is not told of the others.
+/// Fails by the value, or by the flag, when a caller that comes meanwhile works itself, or the first caller is not told of the
+/// others.
 #[test]
 fn those_who_come_meanwhile_get_the_value() {
     everywhere(|rt| {
@@ -107,7 +108,7 @@ fn those_who_come_meanwhile_get_the_value() {
     });
 }
 
-/// Fails when a caller that was unwound out of its wait counts as one that has the value.
+/// Fails when a caller that was unwound out of its wait counts as a caller that shares the value.
 #[test]
 fn one_that_has_gone_shares_nothing() {
     everywhere(|rt| {
@@ -256,7 +257,7 @@ fn a_canceled_call_is_taken_out_while_others_look_up_keys() {
     });
 }
 
-/// A key whose hash panics when it is told to.
+/// A key whose hash panics when the trigger is set.
 #[derive(Clone, PartialEq, Eq)]
 struct Touchy(Arc<Trigger>);
 
@@ -278,7 +279,7 @@ impl std::hash::Hash for Touchy {
     }
 }
 
-/// Fails if a call whose key panics as it is taken out gives its value to all later ones.
+/// Fails if a call whose key panics while the call is removed gives its value to all later callers.
 #[test]
 fn a_call_that_is_over_gives_nothing_to_those_who_come_after_it() {
     let (flights, key) = (SingleFlight::new(), Touchy(Arc::default()));
@@ -292,7 +293,7 @@ fn a_call_that_is_over_gives_nothing_to_those_who_come_after_it() {
     assert_eq!(flights.work(&key, || 2), (2, false));
 }
 
-/// A value that panics when it is dropped on the given thread.
+/// A value whose drop panics once after the flag is set.
 struct Falls(Arc<AtomicBool>);
 
 impl Clone for Falls {
@@ -307,7 +308,7 @@ impl Drop for Falls {
     }
 }
 
-/// Fails by a hang when the call that replaces a finished one stays in the map, and no caller works at it.
+/// Fails by a hang when the call that replaces a finished one stays in the map without a caller that works at it.
 #[test]
 fn a_value_that_panics_as_it_makes_room_leaves_no_call_behind() {
     let (flights, key, falls) =

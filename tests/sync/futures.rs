@@ -27,21 +27,21 @@ use std::time::Duration;
 type Boxed<F> = Pin<Box<F>>;
 type Waits<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// One operation, with functions that keep it waiting, and that end the wait.
+/// One operation, with a function that makes it wait, and one that ends the wait.
 struct Operation<W> {
     name: &'static str,
-    /// Makes the object to wait for, and takes it.
+    /// Makes the object to wait for, and takes it, so that others wait.
     taken: fn() -> W,
-    /// The operation; what it returns is dropped at once.
+    /// The operation. Its result is dropped at once.
     waits: for<'a> fn(&'a W) -> Waits<'a>,
     /// Ends the wait of one waiter.
     frees: fn(&W),
-    /// Returns `true` if all is there again after so many operations have ended.
+    /// Returns `true` if the object is whole again after this number of operations has ended.
     is_whole: fn(&W, ended: usize) -> bool,
 }
 
 impl<W> Operation<W> {
-    /// Drops futures at each of their await points: unpolled, while they wait, notified, and ended.
+    /// Drops futures at each of their await points: unpolled, waiting, notified, and ended.
     fn check(&self) {
         for polls in 0..2 {
             let world = (self.taken)();
@@ -64,7 +64,7 @@ impl<W> Operation<W> {
         drop(waits);
         assert!((self.is_whole)(&world, 0), "{}: lost with a notified future", self.name);
 
-        // Polled for nothing, and by another task at last.
+        // Polled without need, and by another task at last.
         let world = (self.taken)();
         let (first, last) = (Task::new(), Task::new());
         let mut waits = (self.waits)(&world);
@@ -78,7 +78,7 @@ impl<W> Operation<W> {
         drop(waits);
         assert!((self.is_whole)(&world, 1), "{}: after its end", self.name);
 
-        // With another one behind.
+        // With another waiter behind.
         for notified in [false, true] {
             let world = (self.taken)();
             let (head, behind) = (Task::new(), Task::new());
@@ -99,12 +99,12 @@ impl<W> Operation<W> {
     }
 }
 
-/// Without waiters, and with the permits.
+/// Returns `true` if no request waits, and all permits are back.
 fn has_all(permits: &Semaphore) -> bool {
     permits.available_permits() == 2 && waiting(permits) == 0
 }
 
-/// How many requests wait.
+/// Returns how many requests wait.
 fn waiting(permits: &Semaphore) -> usize {
     let shown = format!("{permits:?}");
     let (_, count) = shown.split_once("waiting: ").unwrap();
@@ -142,7 +142,7 @@ fn what_a_dropped_future_was_given_goes_to_the_next() {
                     lock
                 },
                 waits: |lock| Box::pin(async { drop(lock.lock_async().await) }),
-                // SAFETY: of the guard that was forgotten.
+                // SAFETY: the guard of this lock was forgotten.
                 frees: |lock| unsafe { lock.force_unlock() },
                 is_whole: |lock, _| lock.try_lock().is_some(),
             };
@@ -182,7 +182,7 @@ fn what_a_dropped_future_was_given_goes_to_the_next() {
                         lock
                     },
                     waits,
-                    // SAFETY: of the guard that was forgotten.
+                    // SAFETY: the guard of this lock was forgotten.
                     frees: |lock| unsafe { lock.force_unlock_write() },
                     is_whole: |lock, _| lock.try_write().is_some(),
                 }
@@ -236,8 +236,8 @@ fn what_a_dropped_future_was_given_goes_to_the_next() {
     });
 }
 
-/// Fails by the leader, or by a hang, when a future that is dropped before its round opens counts, or one that is dropped after
-/// that does not.
+/// Fails by the leader, or by a hang, when a future counts that is dropped before its round opens, or when one does not count
+/// that is dropped afterwards.
 #[test]
 fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
     let (barrier, task) = (Barrier::new(2), Task::new());
@@ -250,7 +250,7 @@ fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
     assert_eq!(task.wakes(), 0);
     assert!(block_on(barrier.wait_async()).is_leader());
     assert_eq!(task.wakes(), 1);
-    // It has counted, and is dropped.
+    // The first future has counted, and is dropped.
     drop(first);
     let mut next = Box::pin(barrier.wait_async());
     assert!(task.poll(next.as_mut()).is_pending(), "the count goes on from the round before");
@@ -258,7 +258,7 @@ fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
     assert!(matches!(task.poll(next.as_mut()), Poll::Ready(result) if !result.is_leader()));
 }
 
-/// Fails by the order when a task goes before those that came earlier, or after later ones.
+/// Fails by the order when a task is served before earlier waiters, or after later ones.
 #[test]
 fn goroutines_threads_and_tasks_come_first_served() {
     const EACH: usize = 4;
@@ -288,14 +288,15 @@ fn goroutines_threads_and_tasks_come_first_served() {
     });
 }
 
-/// Fails by the count of wakes when a waiter that lost to others again and again is not handed the lock, as a goroutine is.
+/// Fails by the count of wakes when a task that lost the lock to others again and again is not handed the lock, as a goroutine
+/// is.
 #[test]
 fn a_task_that_is_starved_is_handed_the_lock() {
     let lock = Mutex::new(());
     let (mut waits, task) = (Box::pin(lock.lock_async()), Task::new());
     let held = lock.lock();
     assert!(task.poll(waits.as_mut()).is_pending());
-    // Longer than the millisecond after which it is starved, by the clock.
+    // By the clock, longer than the millisecond after which a waiter is starved.
     let begin = std::time::Instant::now();
     until(|| begin.elapsed() > Duration::from_millis(2));
     drop(held);
@@ -306,8 +307,8 @@ fn a_task_that_is_starved_is_handed_the_lock() {
     assert!(task.poll(waits.as_mut()).is_ready());
 }
 
-/// Futures as fields, with named types; each is polled again after its end. Fails to compile when a type has no name; or when a
-/// poll does not begin anew.
+/// Futures are fields, with named types; each is polled again after its end. Fails to compile when a type has no name; or when
+/// a poll after the end does not begin anew.
 #[test]
 fn futures_have_names() {
     struct Waits<'a> {
@@ -407,7 +408,8 @@ fn futures_are_send() {
     goes(gmp::time::sleep_async(Duration::ZERO));
 }
 
-/// The guards that the futures return are those of the locks. Fails by what is locked.
+/// The guards that the futures return are those of the locks. Fails when a lock is held that should be free, or is free that
+/// should be held.
 #[test]
 fn guards_of_futures_unlock() {
     everyone(|crew| {
@@ -466,7 +468,7 @@ fn a_close_ends_the_requests_of_tasks() {
     for asks in &mut asks[..1] {
         assert!(matches!(task.poll(asks.as_mut()), Poll::Ready(Err(_))));
     }
-    // The other one is dropped, told of the close, and gives nothing back.
+    // The other future is dropped after it was told of the close, and gives nothing back.
     drop(asks);
     assert_eq!(permits.available_permits(), 0);
     assert!(matches!(task.poll(pin!(permits.acquire_async(1))), Poll::Ready(Err(_))));

@@ -10,7 +10,8 @@ use gmp::sync::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// Makes a goroutine wait by `waits` under a context, and cancels it, once at once, and once when it may be parked.
+/// Makes a goroutine wait by `waits` under a context, and cancels the context: in one round at once, in the other when the
+/// goroutine may be parked.
 fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits: fn(&T)) {
     for yields in [0, 50] {
         let (context, cancel) = Context::background().with_cancel();
@@ -22,7 +23,8 @@ fn canceled<T: Send + Sync + 'static>(rt: &gmp::Runtime, shared: &Arc<T>, waits:
     }
 }
 
-/// Fails by a hang when the wait goes on, or its place in line holds others up; or by what is locked afterwards.
+/// Fails by a hang when the wait goes on, or when its place in the queue holds up others; or when the lock is not as it was
+/// before.
 #[test]
 fn locks_are_left_as_they_were() {
     everywhere(|rt| {
@@ -44,7 +46,7 @@ fn locks_are_left_as_they_were() {
         drop(writes);
         assert!(lock.try_write().is_some());
         let reads = lock.read();
-        // The upgradable read goes with the unwinding.
+        // The unwinding drops the upgradable read.
         canceled(&rt, &lock, |lock| drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read())));
         assert!(lock.try_read().is_some() && lock.try_upgradable_read().is_some());
         canceled(&rt, &lock, |lock| lock.upgradable_read().with_upgraded(|value| *value = 1));
@@ -60,7 +62,7 @@ fn locks_are_left_as_they_were() {
     });
 }
 
-/// Fails by a hang, when a lock is not held while the unwinding passes, or when a guard does not let go.
+/// Fails by a hang, when the mutex is not held while the unwinding passes, or when its guard does not unlock.
 #[test]
 fn a_condition_is_left_with_its_mutex() {
     everywhere(|rt| {
@@ -93,7 +95,7 @@ fn counters_are_left_as_they_were() {
 
         let barrier = Arc::new(Barrier::new(2));
         canceled(&rt, &barrier, |barrier| assert!(!barrier.wait().is_leader()));
-        // The one that was canceled does not count.
+        // The waiter that was canceled does not count.
         let theirs = Arc::clone(&barrier);
         let other = rt.go(move || theirs.wait().is_leader());
         assert_ne!(barrier.wait().is_leader(), other.join().unwrap());

@@ -12,8 +12,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// Makes three goroutines of a runtime stand in line by `waits`, and ends that runtime when `then` is over. Returns another
-/// runtime.
+/// Queues three goroutines of a runtime by `waits`, calls `then`, and ends that runtime. Returns another runtime.
 fn leave_behind(
     procs: usize,
     waits: impl Fn() + Send + Sync + Clone + 'static,
@@ -94,7 +93,7 @@ fn readers_go_on_behind_an_upgrade_that_is_left() {
     }
 }
 
-/// Fails by a hang when a large request that will never be taken holds back a small one, which was there before the end.
+/// Fails by a hang when a large request that will never be met holds back a small one that was queued before the end.
 #[test]
 fn a_large_request_that_is_left_holds_nobody_back() {
     for procs in PROCS {
@@ -122,8 +121,8 @@ fn a_large_request_that_is_left_holds_nobody_back() {
     }
 }
 
-/// Fails by a hang when goroutines that were left behind count, and the round opens for one, or in pairs of which one never
-/// comes.
+/// Fails by a hang when goroutines that were left behind count: the round then opens for one waiter, or for pairs of which one
+/// never comes.
 #[test]
 fn who_is_left_at_a_barrier_does_not_count() {
     for procs in PROCS {
@@ -161,7 +160,7 @@ fn a_notification_for_one_who_is_left_goes_to_the_next() {
             waiting(1);
             let next = second.go(move || next.wait());
             waiting(2);
-            // These keep every P.
+            // These goroutines keep every P.
             let (kept, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
             for _ in 0..procs {
                 let (kept, over) = (Arc::clone(&kept), Arc::clone(&over));
@@ -195,7 +194,7 @@ fn permits_that_were_released_twice_do_not_disturb_an_end() {
                 drop(first.go(move || theirs.acquire(1)));
                 until(|| format!("{permits:?}").contains("waiting: 1"));
             }
-            // This one keeps the P.
+            // This goroutine keeps the P.
             let (kept, ends) = (Arc::new(AtomicBool::new(false)), Arc::clone(&over));
             let keeps = Arc::clone(&kept);
             drop(first.go(move || {
@@ -218,7 +217,7 @@ fn permits_that_were_released_twice_do_not_disturb_an_end() {
     });
 }
 
-/// Tells on which thread it was called.
+/// A waker that records the thread on which it was called.
 #[derive(Default)]
 struct Tells(OnceLock<ThreadId>);
 
@@ -243,7 +242,7 @@ fn wakes_the_task_elsewhere<F: Future>(
     let mut task = pin!(task);
     let polled = task.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&tells))));
     assert!(polled.is_pending() && waiting(2));
-    // This one keeps the P.
+    // This goroutine keeps the P.
     let (kept, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (keeps, ends) = (Arc::clone(&kept), Arc::clone(&over));
     drop(first.go(move || {
@@ -344,8 +343,8 @@ fn a_closure_that_is_left_poisons_its_once() {
     }
 }
 
-/// Fails by a panic when no other mutex may be used with the condition variable, because goroutines that were left behind wait
-/// with theirs for ever.
+/// Fails by a panic when the condition variable refuses another mutex because goroutines that were left behind wait for ever
+/// with theirs.
 #[test]
 fn who_is_left_in_a_wait_for_a_condition_holds_no_other_mutex_off() {
     for procs in PROCS {
@@ -362,7 +361,7 @@ fn who_is_left_in_a_wait_for_a_condition_holds_no_other_mutex_off() {
     }
 }
 
-/// Fails by the permits when a goroutine that is left behind as it sleeps gives back the grant of an earlier wait.
+/// Fails by the permits when a goroutine that is left behind in a sleep gives back the grant of an earlier wait.
 #[test]
 fn a_wait_that_was_over_is_not_settled() {
     for procs in PROCS {
@@ -385,7 +384,7 @@ fn a_wait_that_was_over_is_not_settled() {
     }
 }
 
-/// Fails by a hang when the callers wait for a call that will never have a value.
+/// Fails by a hang when callers wait for a call that will never have a value.
 #[test]
 fn a_call_that_is_left_is_made_by_the_next_caller() {
     for procs in PROCS {

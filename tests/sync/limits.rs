@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(600);
 
-/// An object to wait for, for a duration and until a time.
+/// A wait for an object, for a duration and until a time.
 struct Operation<W> {
     name: &'static str,
     new: fn() -> W,
@@ -28,7 +28,7 @@ impl<W: Send + Sync + 'static> Operation<W> {
     fn check(self, crew: &Crew<'_>) {
         let Operation { name, new, for_a_time, until_then, comes } = self;
         let world = Arc::new(new());
-        // Nothing comes.
+        // The limit passes before the wait is ended.
         let theirs = Arc::clone(&world);
         crew.run(move || {
             let begin = Instant::now();
@@ -37,7 +37,7 @@ impl<W: Send + Sync + 'static> Operation<W> {
             assert!(begin.elapsed() >= 2 * SHORT, "{name}: the limit came early");
             assert!(!until_then(&theirs, begin) && !for_a_time(&theirs, Duration::ZERO), "{name}: at once");
         });
-        // It comes meanwhile, to the waiters that are still there.
+        // The wait is ended while waiters are there.
         let theirs = Arc::clone(&world);
         let waiter = crew.go(move || for_a_time(&theirs, LONG));
         waiter.until_it_waits();
@@ -85,7 +85,7 @@ fn a_limit_ends_a_wait_in_which_nothing_comes() {
             comes: |cell| cell.set(1).unwrap(),
         }
         .check(crew);
-        // A waiter that comes here must not come at a limit: the two would meet. And waiters that have left do not count.
+        // A waiter that comes here must not come at a limit, as the two would meet. Waiters that have left do not count.
         Operation {
             name: "Barrier",
             new: || Barrier::new(2),
@@ -97,7 +97,7 @@ fn a_limit_ends_a_wait_in_which_nothing_comes() {
     });
 }
 
-/// Fails when an error is lost with the wait that was given up, or is told twice; or when such a wait ends a context.
+/// Fails when an error is lost with a wait that was given up, or is told twice; or when such a wait ends the group's context.
 #[test]
 fn a_group_that_was_waited_for_in_vain_tells_the_next_one() {
     everywhere(|rt| {
@@ -127,7 +127,7 @@ fn a_group_that_was_waited_for_in_vain_tells_the_next_one() {
     });
 }
 
-/// Fails when the future's end does not pass on a panic of a task, or the error behind it.
+/// Fails when the end of the future does not pass on a panic of a task, or the error behind it.
 #[test]
 fn a_future_of_a_group_tells_of_a_panic_as_the_wait_does() {
     everywhere(|rt| {
@@ -143,8 +143,8 @@ fn a_future_of_a_group_tells_of_a_panic_as_the_wait_does() {
     });
 }
 
-/// Fails when a closure that unwinds ends the wait, so that a value is told before there is one; or by a hang when the waiters
-/// are not told of the value that is made then.
+/// Fails when a closure that unwinds ends the wait before there is a value; or by a hang when the waiters are not told of the
+/// value that is made later.
 #[test]
 fn a_closure_that_unwinds_ends_no_wait_for_the_value() {
     everyone(|crew| {
@@ -186,7 +186,7 @@ fn who_has_left_an_event_takes_no_notification_with_it() {
         });
         left.pass();
         assert!(goes.join());
-        // One for the waiter that is there, and one to be kept.
+        // One notification for the waiter that is there, and one for the event to keep.
         event.notify_one();
         assert!(!stays.join());
         event.notify_one();

@@ -45,7 +45,7 @@ where
     assert!(!shared.is_locked());
 }
 
-/// Fails by a wrong sum when two have the lock at once, or a limit gives a lock that is held; or by a hang.
+/// Fails by a wrong sum when two callers have the lock at once, or when a limit gives out a lock that is held; or by a hang.
 #[test]
 fn generic_code_counts_under_either_mutex() {
     with_every_cast(|rt, goroutines, threads| {
@@ -108,7 +108,7 @@ fn the_holder_is_the_goroutine_wherever_it_goes_on() {
             assert!(theirs.is_owned_by_current_thread());
             let before = outer.get();
             if (round + number) % 32 == 0 {
-                // It may go on on another thread.
+                // The goroutine may go on on another thread.
                 gmp::yield_now();
             }
             let inner = match round % 3 {
@@ -128,7 +128,7 @@ fn the_holder_is_the_goroutine_wherever_it_goes_on() {
     });
 }
 
-/// Fails by what is free when an inner guard unlocks for all, or the guard of a part does not unlock.
+/// Fails when an inner guard unlocks the whole lock, or when the guard of a part does not unlock.
 #[test]
 fn the_last_guard_of_a_reentrant_mutex_unlocks() {
     everywhere(|rt| {
@@ -152,7 +152,7 @@ fn the_last_guard_of_a_reentrant_mutex_unlocks() {
     });
 }
 
-/// Fails by the order when an unlock lets in another than the longest waiter.
+/// Fails by the order when an unlock lets in another waiter than the longest.
 #[test]
 fn a_fair_mutex_goes_to_who_has_waited_longest() {
     everywhere(|rt| {
@@ -170,7 +170,7 @@ fn a_fair_mutex_goes_to_who_has_waited_longest() {
             })
             .collect();
         drop(guard);
-        // The lock was handed over before, and goes from one to the next.
+        // The lock was handed over before, and goes from one waiter to the next.
         order.lock().push(5);
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         assert_eq!(*order.lock(), [0, 1, 2, 3, 4, 5]);

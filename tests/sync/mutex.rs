@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Fails by a wrong sum when two have the lock at once, or by a hang when a wake-up, or a waiter, is lost.
+/// Fails by a wrong sum when two callers have the lock at once, or by a hang when a wake-up, or a waiter, is lost.
 #[test]
 fn one_at_a_time_has_the_value() {
     with_every_cast(|rt, goroutines, threads| {
@@ -24,7 +24,7 @@ fn one_at_a_time_has_the_value() {
             assert_eq!(guard.0, guard.1, "seen while another writes");
             guard.0 += 1;
             if (round + number) % 64 == 0 {
-                // Held across a park.
+                // The lock is held across a park.
                 gmp::yield_now();
             }
             guard.1 += 1;
@@ -59,7 +59,8 @@ fn limits_beside_locks_lose_nothing() {
     });
 }
 
-/// Fails by the time when the waiter never gets the lock that another takes again as soon as it has let go.
+/// Fails by the time when a waiter never gets the lock because another goroutine takes the lock again as soon as it has
+/// unlocked.
 #[test]
 fn a_waiter_is_not_starved_by_one_that_hammers() {
     for procs in PROCS {
@@ -74,7 +75,7 @@ fn a_waiter_is_not_starved_by_one_that_hammers() {
                             let _guard = lock.lock();
                             let start = Instant::now();
                             while start.elapsed() < MS / 10 {
-                                // With one P, each waiter comes to its turn to fail, and to complain.
+                                // With one P, each waiter gets a turn to fail, and to ask for a handover.
                                 gmp::yield_now();
                             }
                         }
@@ -100,7 +101,7 @@ fn a_waiter_is_not_starved_by_one_that_hammers() {
     }
 }
 
-/// Fails by a wrong answer, or by the time: too early, or never.
+/// Fails by a wrong result, or when a call returns too early or never.
 #[test]
 fn a_limit_is_kept() {
     everywhere(|rt| {
@@ -201,7 +202,7 @@ fn guards_of_parts_unlock_the_whole() {
     assert_eq!(format!("{lock:?}"), r#"Mutex { data: (1, "two!") }"#);
     lock.get_mut().0 = 5;
     assert_eq!(lock.into_inner().0, 5);
-    // Unsized.
+    // An unsized value.
     let slice: Box<Mutex<[i32]>> = Box::new(Mutex::new([1, 2, 3]));
     slice.lock()[1] = 7;
     assert_eq!(&*slice.lock(), [1, 7, 3]);
@@ -209,9 +210,9 @@ fn guards_of_parts_unlock_the_whole() {
     let lock = Mutex::new(Cell::new(1));
     assert_eq!(MutexGuard::leak(lock.lock()).get_mut(), &1);
     assert!(lock.is_locked());
-    // SAFETY: the guard was leaked, and what it gave is not used any more.
+    // SAFETY: the guard was leaked, and the reference from it is not used any more.
     unsafe { lock.force_unlock() };
-    // SAFETY: nobody has the lock.
+    // SAFETY: no caller has the lock.
     assert_eq!(unsafe { (*lock.data_ptr()).get() }, 1);
     assert!(lock.try_lock().is_some());
 }
@@ -231,13 +232,14 @@ fn nothing_poisons() {
     });
 }
 
-/// Fails by a hang, or by the count, when `unlocked` does not let others in, or a fair unlock does not hand over.
+/// Fails by a hang, or by the count, when `unlocked` does not let others in, or when a fair unlock does not hand over.
 #[test]
 fn unlocked_and_fair_unlocks_let_others_in() {
     everywhere(|rt| {
         rt.run(|| {
             let lock = Arc::new(Mutex::new(0));
-            // Starts one that counts when it gets the lock, and keeps that until its gate is open; it stands in line now.
+            // Starts a goroutine that counts when it gets the lock, and keeps the lock until its gate is open. It is queued
+            // now.
             let comes = || {
                 let (theirs, gate) = (Arc::clone(&lock), Gate::default());
                 let opens = gate.clone();
@@ -260,7 +262,7 @@ fn unlocked_and_fair_unlocks_let_others_in() {
             MutexGuard::unlocked_fair(&mut guard, || assert!(!lock.is_locked(), "nobody waits"));
             assert!(lock.is_locked());
             let (other, gate) = comes();
-            // Judged when the gate is open: else the end of a test that fails would wait for the other.
+            // Asserted after the gate is open: otherwise the end of a failed test would wait for the other goroutine.
             let handed_over = MutexGuard::unlocked_fair(&mut guard, || {
                 let handed_over = lock.is_locked();
                 gate.open();

@@ -17,7 +17,7 @@ fn all_go_on_after_one_closure_has_ended() {
         cast(rt, goroutines, threads, move |_| {
             for (once, runs) in &*theirs {
                 once.call_once(|| {
-                    // Parks.
+                    // The closure parks.
                     gmp::yield_now();
                     runs.fetch_add(1, SeqCst);
                 });
@@ -65,7 +65,7 @@ fn a_panic_poisons_and_force_heals() {
     });
 }
 
-/// Fails by a value when two were made, or one is seen before it was made.
+/// Fails by a value when two values were made, or when a value is seen before it was made.
 #[test]
 fn a_once_lock_has_one_value() {
     with_every_cast(|rt, goroutines, threads| {
@@ -166,7 +166,7 @@ fn a_closure_that_fails_leaves_the_value_to_the_next_one() {
             for (cell, runs) in &*theirs {
                 let made = cell.get_or_try_init(|| {
                     gmp::yield_now();
-                    // The last of all makes it.
+                    // The last of all callers makes the value.
                     let run = runs.fetch_add(1, SeqCst);
                     if run + 1 < workers { Err(run) } else { Ok(run) }
                 });
@@ -180,7 +180,7 @@ fn a_closure_that_fails_leaves_the_value_to_the_next_one() {
     });
 }
 
-/// Fails when a value is not the closure's, or a change does not reach it.
+/// Fails when a value is not the closure's, or when a change is lost.
 #[test]
 fn who_has_a_value_alone_changes_it() {
     let mut cell = OnceLock::new();
@@ -199,7 +199,7 @@ fn who_has_a_value_alone_changes_it() {
     assert_eq!((LazyLock::get(&lazy), &*lazy), (Some(&vec![1, 2, 3, 4]), &vec![1, 2, 3, 4]));
 }
 
-/// Fails by a value of a closure that has unwound, or by a second run of that.
+/// Fails by a value of a closure that has unwound, or by a second run of that closure.
 #[test]
 fn a_lazy_value_that_is_poisoned_stays_so_for_who_has_it_alone() {
     let mut lazy = LazyLock::<u32, _>::new(|| resume_unwind(Box::new("on purpose")));
@@ -212,7 +212,7 @@ fn a_lazy_value_that_is_poisoned_stays_so_for_who_has_it_alone() {
     assert_eq!(LazyLock::get_mut(&mut lazy), None);
 }
 
-/// Compiles if, as with std's, a closure for `catch_unwind` can use them.
+/// Compiles if a closure for `catch_unwind` can use the types, as with std's.
 #[test]
 fn lazy_values_are_unwind_safe() {
     fn is_safe<T: UnwindSafe + RefUnwindSafe>() {}

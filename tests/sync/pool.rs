@@ -6,7 +6,7 @@ use gmp::sync::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Fails by a count when one value is given to two, or is lost and made again without need.
+/// Fails by a count when one value is given to two callers, or is lost and made again without need.
 #[test]
 fn a_value_is_given_to_one_at_a_time() {
     with_every_cast(|rt, goroutines, threads| {
@@ -50,7 +50,7 @@ fn what_was_put_is_found_from_everywhere() {
                     theirs.put(2);
                 }
             });
-            // From a thread, which has no P.
+            // A thread has no P.
             let mut both = [pool.get(), pool.get()];
             both.sort_unstable();
             assert_eq!((both, pool.get()), ([1, 2], 0));
@@ -58,7 +58,7 @@ fn what_was_put_is_found_from_everywhere() {
     }
 }
 
-/// Fails by memory when a pool keeps all that it is given.
+/// Fails when a pool keeps all values that it is given.
 #[test]
 fn what_has_no_room_is_dropped() {
     everywhere(|rt| {

@@ -1,5 +1,5 @@
-//! Guards let others in meanwhile, on a goroutine whose context then ends: nothing ends the wait for the lock after that, so
-//! the guard has its lock again. The same for waits through the traits of `lock_api`, which nothing ends at all.
+//! Guards let others in meanwhile, on a goroutine whose context then ends: nothing ends the following wait for the lock, so the
+//! guard has its lock again. The same for waits through the traits of `lock_api`, which nothing ends at all.
 
 use common::gate::Gate;
 use common::{dumps, everywhere, until};
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Lets others in while the first function runs, has a guard again, and then calls the second.
+/// Lets others in while the first function runs, has a guard again, and then calls the second function.
 type Keeps<L> = fn(&Arc<L>, &dyn Fn(), &dyn Fn());
 
 /// A lock, and a function that tells whether it is held.
 struct Lock<L> {
     lock: Arc<L>,
-    /// Has the lock for itself while the function runs.
+    /// Holds the lock exclusively while the function runs.
     has: fn(&L, &dyn Fn()),
     is_free: fn(&L) -> bool,
 }
 
 impl<L: Send + Sync + 'static> Lock<L> {
-    /// Has the lock while a goroutine is to lock again, and the goroutine's context ends.
+    /// Holds the lock while a goroutine has to lock again, and the goroutine's context ends.
     fn check(&self, rt: &Runtime, keeps: &[(&'static str, Keeps<L>)]) {
         for &(name, keeps) in keeps {
             let (lock, is_free) = (Arc::clone(&self.lock), self.is_free);
@@ -56,7 +56,7 @@ impl<L: Send + Sync + 'static> Lock<L> {
     }
 }
 
-/// Others come to their turns.
+/// Lets the other goroutines run.
 fn turns(rt: &Runtime) {
     rt.run(|| (0..50).for_each(|_| gmp::yield_now()));
 }
@@ -84,7 +84,7 @@ macro_rules! waits {
     };
 }
 
-/// Fails when the lock is free although there is a guard, or held without one; or by an abort.
+/// Fails when the lock is free although there is a guard, or is held without a guard; or by an abort.
 #[test]
 fn a_context_does_not_end_the_wait_behind_unlocked() {
     everywhere(|rt| {
@@ -123,7 +123,7 @@ fn a_context_does_not_end_the_wait_behind_unlocked() {
     });
 }
 
-/// Fails by the count when a context ends the wait behind the waiter that came meanwhile.
+/// Fails by the count when a context ends the wait behind the waiter that a bump lets in.
 #[test]
 fn a_context_does_not_end_the_wait_behind_a_bump() {
     type Bumps = fn(&Arc<Mutex<u32>>, &dyn Fn());

@@ -54,12 +54,12 @@ fn readers_see_what_writers_have_finished() {
     });
 }
 
-/// Waits until `asks`, which tries something and gives it back, is refused: then a waiter stands in line.
+/// Waits until `asks`, which tries to lock and unlocks, is refused: then a waiter is queued.
 fn until_refused<T>(mut asks: impl FnMut() -> Option<T>) {
     until(|| asks().is_none());
 }
 
-/// Fails by an answer when a reader overtakes a writer that waits.
+/// Fails by a result when a reader overtakes a writer that waits.
 #[test]
 fn a_waiting_writer_holds_back_new_readers() {
     everywhere(|rt| {
@@ -76,13 +76,13 @@ fn a_waiting_writer_holds_back_new_readers() {
     });
 }
 
-/// Fails by a hang when the readers that the writer held back sleep on after its time is over.
+/// Fails by a hang when the readers that the writer held back sleep on after the writer has timed out.
 #[test]
 fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
     everywhere(|rt| {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();
-        // On a busy machine its time may be over before this thread has seen it wait.
+        // On a busy machine the writer may time out before this thread has seen it wait.
         let writer = loop {
             let theirs = Arc::clone(&lock);
             let writer = rt.go(move || theirs.try_write_for(20 * MS).is_some());
@@ -111,7 +111,7 @@ fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
     });
 }
 
-/// Each reader waits for all others to read, too. Fails by a hang when after a writer only some of the waiting readers go on.
+/// Each reader waits until all others read, too. Fails by a hang when after a writer only some of the waiting readers go on.
 #[test]
 fn after_a_writer_the_readers_that_waited_go_together() {
     everywhere(|rt| {
@@ -136,8 +136,9 @@ fn after_a_writer_the_readers_that_waited_go_together() {
     });
 }
 
-/// A reader that waited holds nothing before it runs, so the next writer does not wait for it; but a reader that has tried in
-/// vain does. Fails by the answers. On a busy machine a reader may come too late to have waited: not each time.
+/// A reader that waited holds nothing before it runs, so the next writer does not wait for the reader; but a reader that has
+/// tried in vain is granted the lock. Fails when a try of a writer is refused too early, or succeeds too late. On a busy
+/// machine a reader may come too late to wait, so one success in many rounds is enough.
 #[test]
 fn a_reader_tries_once_and_then_insists() {
     watched(1, || {
@@ -168,7 +169,7 @@ fn a_reader_tries_once_and_then_insists() {
     });
 }
 
-/// Fails by the time when overlapping readers keep a writer out, or successive writers keep a reader out.
+/// Fails by the time when overlapping readers starve a writer, or when successive writers starve a reader.
 #[test]
 fn neither_side_starves() {
     for procs in PROCS {
@@ -266,7 +267,7 @@ fn a_refused_part_gives_its_error_and_the_guard() {
     assert_eq!(lock.into_inner(), [Some(5), None]);
 }
 
-/// Fails by the value, or when a lock stays taken.
+/// Fails by the value, or when the lock stays held.
 #[test]
 fn guards_of_parts_unlock_the_whole() {
     let mut lock = RwLock::new((1, "two".to_owned()));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
-/// Fails by a count when more permits are out than there are; or by a hang when a release wakes too few.
+/// Fails by a count when more permits are out than exist; or by a hang when a release wakes too few.
 #[test]
 fn no_more_are_out_than_there_are() {
     with_every_cast(|rt, goroutines, threads| {
@@ -44,7 +44,7 @@ fn no_more_are_out_than_there_are() {
     });
 }
 
-/// Waits until so many stand in line.
+/// Waits until this many requests are queued.
 fn until_waiting(permits: &Semaphore, count: usize) {
     until(|| format!("{permits:?}").contains(&format!("waiting: {count}")));
 }
@@ -65,7 +65,7 @@ fn requests_are_met_in_their_order() {
             waiters.push(if place % 2 == 0 { Ok(rt.go(waits)) } else { Err(std::thread::spawn(waits)) });
             until_waiting(&shared.0, place + 1);
         }
-        // One is free, and the second would fit.
+        // One permit is free, which would do for the second request.
         assert!(!shared.0.try_acquire(1));
         for (release, then) in [(2, 1), (1, 2), (1, 3), (1, 3), (1, 4)] {
             shared.0.release(release);
@@ -81,7 +81,7 @@ fn requests_are_met_in_their_order() {
     });
 }
 
-/// Fails by a hang when a request that can never be met stands in line before others.
+/// Fails by a hang when a request that can never be met holds up the requests behind it.
 #[test]
 fn a_request_for_more_than_there_is_holds_nobody_back() {
     everywhere(|rt| {
@@ -105,7 +105,7 @@ fn a_release_of_what_nobody_has_panics() {
     assert!(permits.try_acquire(1) && !permits.try_acquire(1));
 }
 
-/// Fails if a request outlives its context, takes permits all the same, or keeps those behind it waiting.
+/// Fails if a request outlives its context, takes permits nevertheless, or keeps the requests behind it waiting.
 #[test]
 fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
     everywhere(|rt| {
@@ -127,7 +127,8 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
             cancel.cancel();
             assert_eq!(large.join().unwrap(), Err(ContextError::Canceled));
             small.join().unwrap();
-            // One that is done already takes nothing, a live one does, and one that asks for too much waits for its end.
+            // A request whose context is done takes nothing, a request under a live context does, and a request for too many
+            // permits waits for the end of its context.
             semaphore.release(2);
             let (done, cancel) = Context::background().with_cancel();
             cancel.cancel();
@@ -136,7 +137,7 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
             let (late, _cancel) = Context::background().with_timeout(Duration::from_millis(2));
             assert_eq!(semaphore.acquire_ctx(&late, 3), Err(ContextError::DeadlineExceeded));
             semaphore.release(2);
-            // A context around it returns its error, too, and nothing is unwound.
+            // The end of a context around the call is returned as an error, too, and nothing is unwound.
             semaphore.acquire(2);
             let (outer, cancel) = Context::background().with_cancel();
             let waits = gmp::go({
@@ -150,7 +151,7 @@ fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
     });
 }
 
-/// Fails if permits that come after the cancel, and before the waiter runs again, are taken all the same.
+/// Fails if a waiter takes permits that come after the cancel, and before the waiter runs again.
 #[test]
 fn a_cancel_that_came_before_the_permits_wins() {
     common::runtime(1).run(|| {
@@ -167,8 +168,8 @@ fn a_cancel_that_came_before_the_permits_wins() {
     });
 }
 
-/// A program has given back permits twice, and no later party is to blame. Fails by a panic of a party that gives back without
-/// a call of `release`, or by the count.
+/// A program has released permits twice, and no later caller is to blame. Fails by the panic of a caller that gives back
+/// permits without a call of `release`, or by the count.
 #[test]
 fn what_was_released_twice_is_no_panic_of_a_request() {
     for (asks, doubled, free) in [(1, 1, 2), (2, 1, 2), (2, 2, 2)] {
@@ -202,7 +203,7 @@ fn what_was_released_twice_is_no_panic_of_a_request() {
 const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Fails by a count when a guard gives back too much or too little, in any of the ways in which it can go.
+/// Fails by a count when a guard gives back too much or too little, in any of the ways in which a guard can end.
 #[test]
 fn a_guard_gives_back_what_it_holds_once() {
     everywhere(|rt| {
@@ -246,7 +247,8 @@ fn a_guard_gives_back_what_it_holds_once() {
     goes_anywhere::<SemaphorePermit<'static>>();
 }
 
-/// Fails if a request goes on after its limit or its context, takes permits all the same, or keeps those behind it waiting.
+/// Fails if a request goes on after its limit or its context, takes permits nevertheless, or keeps the requests behind it
+/// waiting.
 #[test]
 fn a_guard_is_refused_at_a_limit_and_by_a_context() {
     with_every_cast(|rt, goroutines, threads| {
@@ -268,7 +270,7 @@ fn a_guard_is_refused_at_a_limit_and_by_a_context() {
             let done = Err(AcquireContextError::Context(ContextError::DeadlineExceeded));
             assert_eq!(theirs.acquire_guard_ctx(&ctx, 2).map(drop), done);
             assert_eq!(theirs.acquire_owned_ctx(&ctx, 1).map(drop), done, "it is done already");
-            // Behind the large ones.
+            // These requests queue behind the large ones.
             drop(theirs.acquire_guard_timeout(1, LONG).unwrap());
             drop(theirs.acquire_owned_ctx(&Context::background(), 1).unwrap());
         });
@@ -329,7 +331,7 @@ fn permits_that_are_added_meet_requests_that_were_too_large() {
         let theirs = Arc::clone(&permits);
         let added = Arc::new(AtomicUsize::new(0));
         let adds = Arc::clone(&added);
-        // The last of them makes it large enough for all.
+        // The last member makes the capacity large enough for all requests.
         let all = goroutines + threads;
         cast(rt, goroutines, threads, move |_number| {
             if adds.fetch_add(1, SeqCst) + 1 == all {

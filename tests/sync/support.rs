@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// Returns so many rounds; a tenth in a debug build.
+/// Returns this number of rounds, or a tenth of it in a debug build.
 pub fn rounds(base: usize) -> usize {
     if cfg!(debug_assertions) { base / 10 } else { base }
 }
 
-/// Starts `count` goroutines of `rt`, and as many plain threads, which call `f` with their number, and waits for all.
+/// Starts `goroutines` goroutines of `rt`, and `threads` plain threads, which call `f` with their number, and waits for all.
 pub fn cast(
     rt: &Runtime,
     goroutines: usize,
@@ -34,7 +34,8 @@ pub fn cast(
     others.into_iter().for_each(|other| other.join().expect("no panic in a thread"));
 }
 
-/// Makes each of the cast call `counts` with its number and that of the round. Returns how often `counts` returned `true`.
+/// Makes each member of the cast call `counts` with its number and that of the round. Returns how often `counts` returned
+/// `true`.
 pub fn count(
     rt: &Runtime,
     (goroutines, threads): (usize, usize),

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// A value that a task holds: as it is dropped it notes what its group says.
+/// A value that a task holds. Its drop notes the state of its group.
 struct Notes<G: Debug> {
     group: G,
     seen: Arc<Mutex<Vec<String>>>,
@@ -19,13 +19,13 @@ impl<G: Debug> Drop for Notes<G> {
     }
 }
 
-/// Fails by the count when a task is counted off, or gives its permit back, before the values that it holds have gone.
+/// Fails by the count when a task is counted off, or gives back its permit, before the values that it holds are dropped.
 #[test]
 fn a_task_that_is_refused_counts_until_it_is_dropped() {
     const STACK: usize = 64 << 10;
     for procs in PROCS {
         watched(procs, || {
-            // Main has the only stack.
+            // The main goroutine has the only stack.
             let builder = Runtime::builder().procs(procs).stack_size(STACK).max_stack_bytes(STACK);
             // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
             let rt = unsafe { builder.build() }.unwrap();

@@ -79,7 +79,8 @@ fn an_upgrade_writes_what_it_has_read() {
     });
 }
 
-/// Fails by two upgradable reads at once, by a write beside one, or by no plain read beside one.
+/// Fails when two upgradable reads, or a write and an upgradable read, hold the lock at once; or when no plain read can join
+/// one.
 #[test]
 fn one_upgradable_read_beside_plain_ones() {
     let lock = RwLock::new(1);
@@ -119,7 +120,7 @@ fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
             let (outer, looks) = (lock.read(), lock.upgradable_read());
             let theirs = Arc::clone(&lock);
             let writer = go(move || theirs.write().push("writer"));
-            // From then on it waits in its queue.
+            // From here on the writer is queued.
             until(|| lock.try_read().is_none());
             drop((lock.read_recursive(), lock.try_read_recursive().expect("past the writer")));
             let theirs = Arc::clone(&lock);
@@ -181,14 +182,14 @@ fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
         assert_eq!((*reads, *lock.read_arc(), lock.is_locked()), (4, 4, true));
         drop(reads);
         assert!(!lock.is_locked() && Arc::strong_count(&lock) == 1);
-        // The last one frees it.
+        // The guard is the last owner of its lock, and drops it.
         let alone = Arc::new(Mutex::new(Arc::clone(&lock))).lock_arc();
         drop(alone);
         assert_eq!(Arc::strong_count(&lock), 1);
     });
 }
 
-/// Fails by a value or an answer when the guard does not write, or does not continue to read afterwards; or by a hang.
+/// Fails by a value or a result when the guard does not write, or does not continue to read afterwards; or by a hang.
 #[test]
 fn an_upgradable_read_writes_meanwhile() {
     macro_rules! writes {
@@ -205,7 +206,7 @@ fn an_upgradable_read_writes_meanwhile() {
             assert!(looks.try_with_upgraded(|value| *value = 9).is_none());
             assert!(looks.try_with_upgraded_for(MS, |value| *value = 9).is_none());
             assert!(looks.try_with_upgraded_until(Instant::now(), |value| *value = 9).is_none());
-            // Once the upgrade waits, nobody else comes in.
+            // Once the upgrade waits, no other reader comes in.
             let theirs = Arc::clone(&lock);
             let reader = $rt.go(move || {
                 until(|| theirs.try_read().is_none());
@@ -226,8 +227,8 @@ fn an_upgradable_read_writes_meanwhile() {
     });
 }
 
-/// Fails by a value or an answer when no other is let in meanwhile, or the guard does not hold the lock afterwards; or by a
-/// hang.
+/// Fails by a value or a result when no other member is let in meanwhile, or when the guard does not hold the lock afterwards;
+/// or by a hang.
 #[test]
 fn each_guard_lets_others_in_meanwhile() {
     macro_rules! lets_in {

@@ -39,8 +39,8 @@ fn a_wait_returns_when_all_is_done() {
     });
 }
 
-/// Fails by a hang when a waiter for one zero is not woken because another member adds at once; or by an early return when a
-/// waiter for the next zero is woken by the last.
+/// Fails by a hang when a waiter for one zero is not woken because another member adds at once; or by an early return when the
+/// `done` of one zero wakes a waiter for the next.
 #[test]
 fn a_group_that_is_used_again_at_once_calls_those_it_should() {
     everywhere(|rt| {
@@ -132,7 +132,7 @@ fn the_first_error_counts() {
             gate.store(true, SeqCst);
             assert_eq!(group.wait(), Err(3));
             assert_eq!(ended.load(SeqCst), 8);
-            // Taken; the group may be used again.
+            // The first wait has taken the error; the group may be used again.
             assert_eq!(group.wait(), Ok(()));
         });
     });
@@ -168,7 +168,7 @@ fn a_panic_leaves_the_error_to_the_next_wait() {
     });
 }
 
-/// Its drop panics.
+/// A value whose drop panics.
 #[derive(Debug)]
 struct Bomb;
 
@@ -178,7 +178,8 @@ impl Drop for Bomb {
     }
 }
 
-/// Fails when a result that comes too late to be reported is reported after all: as a task that had no result.
+/// Fails when a result that is not reported panics as it is dropped, and the group then reports its task as one without a
+/// result.
 #[test]
 fn a_failure_that_is_not_reported_may_panic_as_it_is_dropped() {
     everywhere(|rt| {
@@ -240,7 +241,7 @@ fn tasks_that_end_with_their_runtime_are_no_successes() {
     }
 }
 
-/// Fails by a count when more run at a time than the limit says.
+/// Fails by a count when more tasks run at a time than the limit says.
 #[test]
 fn a_limit_holds() {
     everywhere(|rt| {
@@ -340,7 +341,7 @@ fn a_builder_starts_a_task_of_a_group() {
                     assert_eq!(gmp::current().unwrap().name(), Some("a task"));
                     done.fetch_add(1, SeqCst);
                     if n % 2 == 0 {
-                        // Past the hook, which would print.
+                        // Past the panic hook, which would print.
                         resume_unwind(Box::new("a task's own"));
                     }
                 };
@@ -352,8 +353,8 @@ fn a_builder_starts_a_task_of_a_group() {
     });
 }
 
-/// Fails by the error when a builder's task tells no result, or tells it to no waiter; by the most that run at a time; or when
-/// a name or a class is not the builder's.
+/// Fails by the error when a builder's task reports no result, or reports it to no waiter; by the most tasks that run at a
+/// time; or when a name or a class is not the builder's.
 #[test]
 fn a_builder_starts_a_task_of_an_error_group() {
     everywhere(|rt| {
@@ -383,7 +384,7 @@ fn a_builder_starts_a_task_of_an_error_group() {
     });
 }
 
-/// Fails by a count when a wait ends before tasks that tasks have started; or by the error of the last of them.
+/// Fails by a count when a wait ends before tasks that tasks have started; or by the error of the last of these tasks.
 #[test]
 fn a_task_starts_others_in_its_group() {
     fn split(group: &ErrGroup<u32>, depth: u32, begun: &Arc<AtomicUsize>) -> Result<(), u32> {
@@ -409,17 +410,17 @@ fn a_task_starts_others_in_its_group() {
     });
 }
 
-/// Fails if a call that gets no stack leaves its task, its permit or its closure behind, or tells of a task without a result.
+/// Fails if a call that gets no stack leaves its task, its permit or its closure behind, or reports a task without a result.
 #[test]
 fn a_task_that_gets_no_stack_leaves_its_group_as_it_was() {
     const STACK: usize = 64 << 10;
-    // The second is the `generator` backend's.
+    // The second text is the `generator` backend's.
     let says_so = |text: &String| {
         ["go: a stack of 64 KiB", "go: a stack of 65536 bytes"].iter().any(|begin| text.starts_with(begin))
     };
     for procs in PROCS {
         watched(procs, || {
-            // Main has the only stack.
+            // The main goroutine has the only stack.
             let builder = Runtime::builder().procs(procs).stack_size(STACK).max_stack_bytes(STACK);
             // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
             let rt = unsafe { builder.build() }.unwrap();

@@ -37,7 +37,7 @@ fn number(ctx: &Context) -> Option<u32> {
     ctx.cause()?.downcast_ref::<Reason>().map(|reason| reason.0)
 }
 
-/// Fails by a type when the given value is wrapped; or to compile when it is not taken.
+/// Fails by a type when the given value is wrapped; or to compile when it is not accepted.
 #[test]
 fn a_cause_is_a_text_an_error_or_the_cause_of_another_context() {
     let ended = |end: &dyn Fn(&Cancel)| {
@@ -171,7 +171,7 @@ fn the_innermost_value_of_a_type_wins() {
     assert_eq!((inner.value::<&str>(), inner.value::<u64>()), (Some(&"text"), None));
 }
 
-/// Fails by an overflow of the small stack when an end, a look for a value, or a drop goes down the chain by recursion.
+/// Fails by an overflow of the small stack when an end, a look-up of a value, or a drop goes down the chain by recursion.
 #[test]
 fn a_chain_of_100_000_is_ended_and_dropped_on_a_small_stack() {
     const DEPTH: usize = 100_000;
@@ -192,7 +192,7 @@ fn a_chain_of_100_000_is_ended_and_dropped_on_a_small_stack() {
             assert_eq!(last.value::<u8>(), Some(&1));
             drop(cancel);
             drop(last);
-            // Open, so that each leaves the list of the one above.
+            // An open chain: each context leaves the list of its parent.
             let (last, cancel) = chain();
             drop(last);
             cancel.cancel();
@@ -200,7 +200,7 @@ fn a_chain_of_100_000_is_ended_and_dropped_on_a_small_stack() {
     });
 }
 
-/// Tells when it is dropped.
+/// A value that counts its drops.
 struct Tells(Arc<AtomicUsize>);
 
 impl Drop for Tells {
@@ -209,7 +209,7 @@ impl Drop for Tells {
     }
 }
 
-/// Fails if a child that was dropped stays in its parent's list, with its values and calls; or its timer's thread does.
+/// Fails if a dropped child stays in its parent's list, with its values and its calls.
 #[test]
 fn nothing_stays_of_children_that_were_dropped() {
     let (parent, cancel) = Context::background().with_cancel();
@@ -237,7 +237,7 @@ fn nothing_stays_of_children_that_were_dropped() {
     assert_eq!(drops.load(SeqCst), 2000);
 }
 
-/// Fails if a timer holds its context, or fires for one without holders.
+/// Fails if the deadlines of contexts that were dropped keep threads.
 #[test]
 fn a_deadline_goes_with_the_last_handle() {
     watched(0, || {
@@ -253,7 +253,7 @@ fn a_deadline_goes_with_the_last_handle() {
     });
 }
 
-/// Fails by an early end, or by none.
+/// Fails when a context ends early, or never.
 #[test]
 fn a_deadline_ends_what_is_below_not_before_it_and_the_earlier_one_counts() {
     everywhere(|rt| {
@@ -277,7 +277,7 @@ fn a_deadline_ends_what_is_below_not_before_it_and_the_earlier_one_counts() {
     });
 }
 
-/// Fails by a hang of the waiters, in whichever way they came to wait.
+/// Fails by a hang of a waiter, in whichever way it waits.
 #[test]
 fn done_is_closed_for_all_who_wait_for_it() {
     everywhere(|rt| {
@@ -311,7 +311,7 @@ fn done_is_closed_for_all_who_wait_for_it() {
     });
 }
 
-/// Fails if a call runs twice or never, in no goroutine, or although `stop` said that it would not.
+/// Fails if a call runs twice or never, not in a goroutine, or although `stop` has returned that it would not.
 #[test]
 fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
     everywhere(|rt| {
@@ -338,7 +338,7 @@ fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
             assert!(!late.stop());
             until(|| calls.load(SeqCst) == 3);
         });
-        // Of a plain thread; it is no goroutine's.
+        // The call of a plain thread's context runs in no goroutine.
         let (ctx, cancel) = Context::background().with_cancel();
         let ran = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&ran);
@@ -348,7 +348,7 @@ fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
     });
 }
 
-/// Fails if the call of a runtime that has ended is lost.
+/// Fails if a call is lost because the runtime in which it was registered has ended.
 #[test]
 fn a_call_outlives_the_runtime_in_which_it_was_asked_for() {
     let (ctx, cancel) = Context::background().with_cancel();
@@ -362,7 +362,7 @@ fn a_call_outlives_the_runtime_in_which_it_was_asked_for() {
     assert!(!call.stop());
 }
 
-/// A cause whose drop does something.
+/// A cause whose drop calls a function.
 struct Falls<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Falls<F> {
@@ -385,9 +385,9 @@ impl<F: Fn()> fmt::Display for Falls<F> {
 
 impl<F: Fn()> Error for Falls<F> {}
 
-/// A context with three below it, each of which has a deadline with a cause whose drop calls `falls`. Another goroutine runs
-/// under the last of these, and a function waits for the end. A goroutine under the context itself cancels them; all have to be
-/// done when the first cause is dropped.
+/// Derives three contexts from one, each with a deadline and with a cause whose drop calls `falls`. A goroutine runs under the
+/// last of them, and a function waits for the end. Another goroutine cancels the first context while it runs under that
+/// context; all three must be done when the first cause is dropped.
 fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
     let (context, cancel) = Context::background().with_cancel();
     let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();
@@ -447,8 +447,8 @@ fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
     });
 }
 
-/// The drop of a cause waits for an action of a call, or a task, at the same end. Fails by a hang when the drop comes before
-/// these.
+/// The drop of a cause waits for a message of a call, and for one of a task, which wait for the same end. Fails by a hang when
+/// the drop comes before these two.
 #[test]
 fn a_cause_that_falls_may_wait_for_calls_and_tasks_of_the_same_end() {
     everywhere(|rt| {
@@ -469,8 +469,8 @@ fn a_cause_that_falls_may_wait_for_calls_and_tasks_of_the_same_end() {
     });
 }
 
-/// Children come, go and are looked at while their parent ends. Fails by a deadlock, a crash, or when a context is open below
-/// one that is done.
+/// Children come, go and are looked at while their parent ends. Fails by a deadlock, by a crash, or when a context is open
+/// below one that is done.
 #[test]
 fn an_end_races_with_children_that_come_and_go() {
     everywhere(|rt| {
@@ -506,7 +506,7 @@ fn an_end_races_with_children_that_come_and_go() {
     });
 }
 
-/// Fails to compile, or by a panic, when a context can't go along.
+/// Fails to compile, or by a panic, when a context can't be sent, shared or unwound past.
 #[test]
 fn contexts_go_everywhere() {
     fn is<T: Send + Sync + Clone + fmt::Debug + std::panic::UnwindSafe + std::panic::RefUnwindSafe>(_: &T) {}
@@ -519,7 +519,7 @@ fn contexts_go_everywhere() {
     assert_eq!(answer, None);
 }
 
-/// Fails if a call is lost whose goroutine was made, and did not come to run before its runtime ended.
+/// Fails if a call is lost whose goroutine was made, and did not run before its runtime ended.
 #[test]
 fn a_call_that_was_started_runs_though_its_runtime_ends() {
     let called = Arc::new(AtomicBool::new(false));
@@ -530,7 +530,7 @@ fn a_call_that_was_started_runs_though_its_runtime_ends() {
         let call = ctx.after_func(move || calls.store(true, SeqCst));
         cancel.cancel();
         assert!(!call.stop());
-        // They come first.
+        // These goroutines run first.
         for _ in 0..50 {
             drop(go(|| thread::sleep(2 * MS)));
         }
@@ -581,7 +581,7 @@ fn a_deadline_is_given_back_as_it_was_given() {
         let deadline = now.checked_add(ahead).unwrap();
         let (context, _cancel) = Context::background().with_deadline(deadline);
         assert_eq!((context.deadline(), context.err()), (Some(deadline), None));
-        // The earlier of the two.
+        // The earlier deadline of the two counts.
         let earlier = deadline.checked_sub(MS).unwrap();
         let (below, _cancel) = context.with_deadline(earlier);
         assert_eq!(below.deadline(), Some(earlier));
@@ -594,8 +594,8 @@ fn is_closed(context: &Context) -> bool {
     context.done().try_recv() == Err(TryRecvError::Disconnected)
 }
 
-/// Ends a context while others look, and looks when the end has returned. Fails when an error is told while `done` is open,
-/// when a context is open below one whose `cancel` has returned to either of two callers, or when a call is made before.
+/// Ends a context while others look, and looks again when the end has returned. Fails when an error is told while `done` is
+/// open, or when a context is still open below one whose `cancel` has returned to either of two callers, or whose call runs.
 #[test]
 fn what_is_told_of_an_end_fits_together() {
     let rounds = if cfg!(debug_assertions) { 4000 } else { 20_000 } * common::effort();
@@ -624,7 +624,7 @@ fn what_is_told_of_an_end_fits_together() {
                 let looks = [context, below].map(|context| {
                     let (misfits, looks) = (Arc::clone(&misfits), AtomicUsize::new(0));
                     go(move || {
-                        // Without a pause, so that it comes in the middle of the end.
+                        // Without a pause, so that the look comes in the middle of the end.
                         while context.err().is_none() {
                             if looks.fetch_add(1, SeqCst) % 1000 == 999 {
                                 gmp::yield_now();

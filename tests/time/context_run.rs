@@ -25,7 +25,7 @@ const CANCELED: Result<(), ContextError> = Err(ContextError::Canceled);
 
 type Do = Box<dyn FnOnce() + Send>;
 
-/// How many goroutines wait for an event.
+/// Returns how many goroutines wait for an event.
 fn waiters(rt: &Runtime) -> usize {
     dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
 }
@@ -42,7 +42,7 @@ fn operations() -> [Operation; 12] {
     let op = |name, dumped, make| Operation { name, dumped, make };
     [
         op("sleep", "[sleep", |_| {
-            // Nobody ends it.
+            // No partner ends it.
             (Box::new(|| time::sleep(HOUR)), Box::new(|| ()))
         }),
         op("sleep_until", "[sleep", |_| {
@@ -61,7 +61,7 @@ fn operations() -> [Operation; 12] {
             (Box::new(move || event.wait()), Box::new(move || ends.notify_one()))
         }),
         op("chan recv", "[chan receive", |_| {
-            // Each keeps the other half, so that only a message ends it.
+            // Each side keeps the other half, so that only a message ends the wait.
             let (s, r) = bounded(1);
             let ends = s.clone();
             let block = move || assert_eq!((r.recv(), s.is_closed()), (Ok(7), false));
@@ -113,7 +113,7 @@ fn operations() -> [Operation; 12] {
             )
         }),
         op("sleep by a disabled channel", "[chan receive (never)", |_| {
-            // Nobody ends it.
+            // No partner ends it.
             (Box::new(|| assert!(never::<u8>().recv_timeout(HOUR).is_err())), Box::new(|| ()))
         }),
         op("Semaphore::acquire", "[sem", |_| {
@@ -146,7 +146,7 @@ fn of_each_operation(property: impl Fn(&Runtime, &Operation)) {
     }
 }
 
-/// Runs `f` on a goroutine and, after that, on a plain thread, beside `beside`.
+/// Runs `f` on a goroutine and, after that, on a plain thread, each time beside `beside`.
 fn on_both<T: Send + 'static>(
     rt: &Runtime,
     make: impl Fn() -> (Box<dyn FnOnce() -> T + Send>, Do),
@@ -173,7 +173,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Fails by a hang when an operation is not told of the cancel, whenever that comes: before, at the beginning, later.
+/// Fails by a hang when an operation is not told of the cancel, whether that comes before, at the beginning, or later.
 #[test]
 fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
     of_each_operation(|rt, operation| {
@@ -181,7 +181,7 @@ fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
             let drops = Arc::new(AtomicUsize::new(0));
             let results = on_both(rt, || {
                 let (ctx, cancel) = Context::background().with_cancel();
-                // A cancel above is one here.
+                // A cancel of the parent is a cancel here.
                 let ctx = if round % 2 == 0 { ctx } else { ctx.with_cancel().0.with_value(1_u8) };
                 let (block, _never) = (operation.make)(rt);
                 let (dropped, begun) = (Dropped(Arc::clone(&drops)), Arc::new(AtomicBool::new(false)));
@@ -210,7 +210,7 @@ fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
             }
             assert_eq!(drops.load(SeqCst), 2);
         }
-        // Surely asleep.
+        // The goroutine is surely asleep.
         let (ctx, cancel) = Context::background().with_cancel();
         let (block, _never) = (operation.make)(rt);
         let asleep = rt.go(move || ctx.run(block));
@@ -236,7 +236,7 @@ fn a_deadline_unwinds_as_a_cancel_does() {
     });
 }
 
-/// Fails if an end that came before the cancel is not honoured.
+/// Fails if the normal end of an operation, which came before the cancel, does not count.
 #[test]
 fn what_has_come_before_the_cancel_counts() {
     of_each_operation(|rt, operation| {
@@ -304,7 +304,7 @@ fn a_notification_is_not_lost_with_a_waiter_that_is_unwound() {
                 0 | 1 => (theirs.notify_one(), cancel.cancel()).0,
                 _ => (cancel.cancel(), theirs.notify_one()).1,
             };
-            // At one P no waiter runs between the two calls of a goroutine.
+            // With one P no waiter runs between the two calls of a goroutine.
             if round % 2 == 0 {
                 rt.run(both)
             } else {
@@ -316,7 +316,7 @@ fn a_notification_is_not_lost_with_a_waiter_that_is_unwound() {
             if taken == 1 {
                 event.notify_one();
             }
-            // The permit, or the notification itself.
+            // The last waiter gets the permit, or the notification itself.
             last.join().unwrap();
         }
     });
@@ -344,7 +344,7 @@ fn what_does_not_wait_goes_on_under_a_context_that_is_done() {
     });
 }
 
-/// Fails if goroutines that are started inside run under the context.
+/// Fails if goroutines that `f` starts run under the context.
 #[test]
 fn what_was_started_inside_is_not_interrupted() {
     everywhere(|rt| {
@@ -362,7 +362,7 @@ fn what_was_started_inside_is_not_interrupted() {
     });
 }
 
-/// Fails if a scope, or `run`, is left while goroutines for which it waits run; or if the interrupt is lost with it.
+/// Fails if a scope, or `run`, returns while goroutines for which it waits run; or if the interrupt is lost with it.
 #[test]
 fn a_scope_and_a_runtimes_run_wait_to_the_end() {
     everywhere(|rt| {
@@ -400,7 +400,7 @@ fn a_scope_and_a_runtimes_run_wait_to_the_end() {
     });
 }
 
-/// The body of a scope is unwound, and its goroutines borrow from above it. Fails by a use of freed memory, or a hang.
+/// The body of a scope is unwound while its goroutines borrow from above the scope. Fails by a use of freed memory, or a hang.
 #[test]
 fn a_scope_inside_is_unwound_after_its_goroutines() {
     everywhere(|rt| {
@@ -413,7 +413,7 @@ fn a_scope_inside_is_unwound_after_its_goroutines() {
                     for number in &numbers {
                         let (ctx, cancel, steps) = (&ctx, &cancel, &steps);
                         s.go(move || {
-                            // It runs under the context by its own wish.
+                            // The goroutine itself chooses to run under the context.
                             let inside = ctx.run(|| {
                                 cancel.cancel();
                                 Event::new().wait();
@@ -460,7 +460,7 @@ fn a_cancel_races_with_those_who_come_and_go() {
             let work = |ctx: Context, event: Arc<Event>| {
                 move || {
                     let mut turns = 0;
-                    // A goroutine that finds its own permit each time would go on for ever.
+                    // A goroutine that always finds its own permit would go on for ever.
                     while ctx.err().is_none() && ctx.run(|| event.wait()).is_ok() {
                         turns += 1;
                         event.notify_one();
@@ -484,7 +484,8 @@ fn a_cancel_races_with_those_who_come_and_go() {
     });
 }
 
-/// Fails by a hang, when a goroutine of a context does not run under it, and by a result, when one that it starts does.
+/// Fails by a hang when a goroutine of a context does not run under it; and by a result when a goroutine that this one starts
+/// does.
 #[test]
 fn a_goroutine_of_a_context_ends_with_it() {
     for procs in PROCS {

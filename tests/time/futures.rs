@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Fails by the clock, or by a hang.
+/// Fails by a hang, or when a sleep ends early.
 #[test]
 fn a_sleep_ends_at_its_time_and_not_before() {
     everyone(|crew| {
@@ -30,15 +30,15 @@ fn a_sleep_ends_at_its_time_and_not_before() {
                 assert_eq!(sleep.deadline(), begin + 2 * wait);
                 block_on(&mut sleep);
                 assert!(begin.elapsed() >= 2 * wait && sleep.is_elapsed());
-                // Ready again.
+                // An ended sleep is ready again.
                 block_on(&mut sleep);
             }
         });
     });
 }
 
-/// On the thread of another executor. Fails by the clock, or by a hang when foreign wakers are not called, on the timer thread
-/// or by the Ms of a runtime.
+/// A task of another executor sleeps. Fails by a hang when its foreign waker is not called, by the timer thread or by an M of a
+/// runtime; or when a sleep ends early.
 #[test]
 fn a_task_of_another_executor_sleeps() {
     let begin = Instant::now();
@@ -47,7 +47,7 @@ fn a_task_of_another_executor_sleeps() {
     everywhere(|rt| {
         let task = Task::new();
         let mut sleep = sleep_async(MS);
-        // The timer is one of the runtime's.
+        // Without a runtime: the timer thread has this timer.
         let (first, mut sleep) = block_on(poll_fn(|_| {
             let first = task.poll(Pin::new(&mut sleep)).is_ready();
             Poll::Ready((first, std::mem::replace(&mut sleep, sleep_async(FAR))))
@@ -64,8 +64,8 @@ fn a_task_of_another_executor_sleeps() {
     });
 }
 
-/// A goroutine sets the timer by a foreign waker, and goes on; an M finds the timer due. Fails by a hang when the waker is not
-/// called.
+/// A goroutine polls a sleep for a foreign task, and goes on; an M finds the timer due. Fails by a hang when the foreign waker
+/// is not called.
 #[test]
 fn a_timer_of_a_runtime_wakes_a_foreign_task() {
     everywhere(|rt| {
@@ -100,7 +100,7 @@ fn a_reset_moves_the_end() {
                 sleep.reset(begin + MS);
                 block_on(&mut sleep);
                 assert!(begin.elapsed() >= MS);
-                // After its end, and beside the firing.
+                // A reset after the end, and one beside the firing.
                 let begin = Instant::now();
                 sleep.reset(begin + MS / 10);
                 pend(&mut sleep);
@@ -112,7 +112,7 @@ fn a_reset_moves_the_end() {
     });
 }
 
-/// Fails by the wakes when the timer of a sleep that is gone fires; or when the waker is kept.
+/// Fails by the wakes when the timer of a dropped sleep fires; or when the waker is kept.
 #[test]
 fn a_sleep_that_is_dropped_wakes_nobody() {
     everyone(|crew| {
@@ -150,7 +150,7 @@ fn a_sleep_outlives_its_runtime() {
     });
 }
 
-/// Fails by the result, or by the permit when the values of the future are not dropped with it.
+/// Fails by the result, or by the permit when the future's values are not dropped with it.
 #[test]
 fn a_timeout_drops_its_future_in_time() {
     everyone(|crew| {
@@ -174,7 +174,7 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
-/// Fails by the waker when the timer keeps it for an hour, for a task that no longer waits.
+/// Fails when the timer keeps the waker for an hour, for a task that no longer waits.
 #[test]
 fn a_timeout_that_was_in_time_keeps_no_timer() {
     everyone(|crew| {
@@ -191,7 +191,7 @@ fn a_timeout_that_was_in_time_keeps_no_timer() {
     });
 }
 
-/// Many tasks sleep at once, on goroutines and on foreign threads. Fails by a hang, or by the clock.
+/// Many tasks sleep at once, on goroutines and on foreign threads. Fails by a hang, or when a sleep ends early.
 #[test]
 fn many_sleep_at_once() {
     everywhere(|rt| {

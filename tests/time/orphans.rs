@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-/// The number of callback threads at a time.
+/// The most callback threads at a time.
 const MOST: usize = 32;
 
 /// Makes each thread of the runtime compute until the flag is set.
@@ -40,7 +40,7 @@ fn the_ender_starts_no_thread_for_what_did_not_run() {
     let _alone = alone();
     for procs in PROCS {
         watched(procs, || {
-            // Keeps the thread of the timers.
+            // Keeps the timer thread.
             let keeps = after_func(HOUR, || ());
             let callers = Arc::new(Mutex::new(Vec::new()));
             let calls = || {
@@ -52,7 +52,7 @@ fn the_ender_starts_no_thread_for_what_did_not_run() {
             let (context, cancel) = Context::background().with_cancel();
             let _call = rt.run(|| context.after_func(calls()));
             let over = compute(&rt, procs);
-            // From here on a call has a goroutine that does not come to run.
+            // From here on each call gets a goroutine that does not run.
             for _ in 0..CALLS {
                 rt.handle().after_func(MS, calls()).unwrap();
             }
@@ -88,7 +88,7 @@ fn refused_callback_threads_are_told_once() {
     let is_refused = Arc::clone(&refuses);
     refuse_while([libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN, move || is_refused.load(SeqCst));
     watched(0, || {
-        // Keeps the thread of the timers.
+        // Keeps the timer thread.
         let keeps = after_func(HOUR, || ());
         let called = Arc::new(AtomicUsize::new(0));
         let call = |count| {
@@ -111,7 +111,7 @@ fn refused_callback_threads_are_told_once() {
     });
 }
 
-/// Fails by more threads than allowed, when a call is lost, and when one comes before an earlier one.
+/// Fails when there are more threads than allowed, when a call is lost, or when a call comes before an earlier one.
 #[test]
 fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
     const CALLS: usize = 3 * MOST;
@@ -126,7 +126,7 @@ fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
                     begins.lock().unwrap().push(n);
                     waits.acquire(1);
                 };
-                // All in one heap.
+                // All timers stand in one heap.
                 rt.handle().after_func(HOUR, call).unwrap()
             };
             let timers: Vec<Timer> = (0..CALLS).map(call).collect();
@@ -140,7 +140,7 @@ fn a_few_threads_call_what_outlives_a_runtime_in_its_order() {
                 goes_on.add_permits(1);
             }
             goes_on.add_permits(MOST);
-            // The first ones began side by side.
+            // The first callbacks began side by side.
             let begun = begun.lock().unwrap();
             assert!(begun[MOST..].is_sorted(), "{begun:?}");
             until(|| threads_called("gmp-callback") == 0);

@@ -5,7 +5,7 @@ use common::everywhere;
 use gmp::time::{Ticker, Timer};
 use std::time::{Duration, Instant};
 
-/// Fails by a value when a timer or ticker goes on without its owner.
+/// Fails by a value when a timer or ticker goes on after its owner has dropped it.
 #[test]
 fn a_timer_or_ticker_that_is_dropped_gives_nothing_more() {
     const LONGER: Duration = Duration::from_millis(20);
@@ -27,7 +27,7 @@ fn a_timer_or_ticker_that_is_dropped_gives_nothing_more() {
     });
 }
 
-/// The same for receivers that wait by then.
+/// The same for receivers that already wait.
 #[test]
 fn who_waits_for_a_timer_that_is_dropped_waits_on() {
     const DUE: Duration = Duration::from_millis(30);
@@ -41,7 +41,7 @@ fn who_waits_for_a_timer_that_is_dropped_waits_on() {
         });
         rt.run(|| (0..10).for_each(|_| gmp::yield_now()));
         drop((timer, ticker));
-        // On a machine that others use too they may have been due before.
+        // On a busy machine the timer and the ticker may have been due before the drop.
         let in_time = begun.elapsed() < DUE;
         let nothing = waits.map(|waits| waits.join().unwrap());
         assert!(nothing == [true; 2] || !in_time, "{nothing:?}");

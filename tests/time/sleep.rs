@@ -11,7 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 /// How late a wake-up may be on a shared machine.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Fails by an early wake-up, as of a timer that is rounded down, or fired by a look at an older clock.
+/// Fails by an early wake-up, as when a timer is rounded down, or is fired by a stale reading of the clock.
 #[test]
 fn a_sleep_is_never_shorter_than_asked_for() {
     everywhere(|rt| {
@@ -34,16 +34,16 @@ fn a_sleep_is_never_shorter_than_asked_for() {
     });
 }
 
-/// Fails by disorder when the heap gives out a later timer first. One P, so that sleepers that are due at the same look run in
-/// the order in which they were readied. If the kernel keeps that P's thread from the core for long, the monitor serves some,
-/// which others then overtake; so one round of several in order is enough.
+/// Fails by disorder when the heap gives out a later timer first. There is one P, so sleepers that are found due at once run in
+/// the order in which they were readied. If the kernel keeps that P's thread from the core for long, the monitor serves some
+/// sleepers, and others then overtake these; so one ordered round of several is enough.
 #[test]
 fn sleepers_wake_in_the_order_of_their_due_times() {
     let rt = runtime(1);
     let round = || {
         let order = Arc::new(Mutex::new(Vec::new()));
         rt.run(|| {
-            // Far enough away for all of them to sleep by then, also where others have the core for a while.
+            // Far enough away that all goroutines sleep by then, even on a busy machine.
             let start = Instant::now() + 250 * MS;
             let sleepers: Vec<_> = (0..200_u32)
                 .map(|n| {
@@ -138,8 +138,8 @@ fn a_plain_thread_sleeps_itself() {
     sleep_until(start);
 }
 
-/// Fails by lateness when the M that waits for the timer of an hour is not broken out of its wait, or another M takes the
-/// break, and it is lost.
+/// Fails by lateness when the M that waits for the timer of an hour is not broken out of its wait, or when the break is lost
+/// because another M takes it.
 #[test]
 fn an_earlier_timer_shortens_a_wait_that_has_begun() {
     everywhere(|rt| {
@@ -150,7 +150,7 @@ fn an_earlier_timer_shortens_a_wait_that_has_begun() {
             rt.run(|| sleep(MS));
             assert!(start.elapsed() < LATE);
         }
-        // Shorter and shorter, each the earliest when it comes.
+        // Each sleep is shorter than the one before, so each timer is the earliest when it is set.
         rt.run(|| {
             let start = Instant::now();
             let sleepers: Vec<_> = (1..=20).rev().map(|n| go(move || sleep(n * 2 * MS))).collect();
@@ -169,7 +169,7 @@ fn an_idle_p_serves_a_timer_while_a_goroutine_spins() {
             watched(procs, || {
                 let rt = runtime(procs);
                 let stop = Arc::new(AtomicBool::new(false));
-                // In most rounds the M comes to wait in the poller meanwhile, here and below.
+                // In most rounds the M already waits in the poller, here and below.
                 std::thread::sleep(round % 5 * MS);
                 let stopper = rt.go({
                     let stop = Arc::clone(&stop);
@@ -199,8 +199,8 @@ fn sleep_of_the_kernel() {
     assert_eq!(ready, 0);
 }
 
-/// Fails by lateness, beside the kernel's own sleep: timers rounded to the kernel's ticks, or served by a poller that wakes by
-/// chance.
+/// Fails by lateness, compared with the kernel's own sleep, when timers are rounded to the kernel's ticks, or are served by a
+/// poller that wakes by chance.
 #[test]
 fn a_short_sleep_is_short() {
     const SLEEPS: usize = 101;
@@ -211,7 +211,7 @@ fn a_short_sleep_is_short() {
             start.elapsed() - MS
         };
         let [mut kernel, mut ours] = [(); 2].map(|()| Vec::new());
-        // In turn, so that the machine's other work meets both.
+        // The two sleeps alternate, so that the machine's other work delays both alike.
         for _ in 0..SLEEPS {
             kernel.push(overslept(sleep_of_the_kernel));
             ours.push(rt.run(|| overslept(|| sleep(MS))));

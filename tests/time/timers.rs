@@ -14,7 +14,7 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// How late a wake-up may be on a shared machine.
 const LATE: Duration = Duration::from_secs(5);
-/// Races are run so often.
+/// The number of rounds of each race.
 const ROUNDS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
 /// The timer thread is one for all tests of this process: tests that look at it, and tests that use it, run one after the
@@ -24,7 +24,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Counts, and is waited for.
+/// A count that a test can wait for.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
 
@@ -35,7 +35,7 @@ impl Count {
     fn get(&self) -> usize {
         self.0.load(SeqCst)
     }
-    /// Waits until it is `n`, and fails when it is more.
+    /// Waits until the count is `n`, and fails when it is more.
     #[track_caller]
     fn reaches(&self, n: usize) {
         until(|| self.get() >= n);
@@ -43,7 +43,7 @@ impl Count {
     }
 }
 
-/// Runs `body` in a goroutine of each size of runtime, and on a plain thread, which is told by `None`.
+/// Runs `body` in a goroutine, in a runtime of each size, and on a plain thread, where `body` gets `None`.
 fn in_and_out(body: impl Fn(Option<usize>) + Send + Sync) {
     let _alone = alone();
     for procs in PROCS {
@@ -52,14 +52,14 @@ fn in_and_out(body: impl Fn(Option<usize>) + Send + Sync) {
     watched(0, || body(None));
 }
 
-/// Returns the threads of this process with the name of the timer thread.
+/// Returns how many threads of this process have this name.
 pub(crate) fn threads_called(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|comm| comm.trim_end() == name).count()
 }
 
-/// Fails when a call is early, missing, one of several, or on the stack of the thread that found it due.
+/// Fails when a call is early, missing, repeated, or made on the stack of the thread that found the timer due.
 #[test]
 fn a_callback_is_called_once_in_a_goroutine_or_thread_of_its_own() {
     in_and_out(|inside| {
@@ -88,7 +88,7 @@ fn a_callback_is_called_once_in_a_goroutine_or_thread_of_its_own() {
     });
 }
 
-/// The table of the documentation. Fails by an answer that is not what happened.
+/// Checks the table of the documentation. Fails when a call returns what did not happen.
 #[test]
 fn stop_and_reset_tell_whether_it_was_pending() {
     in_and_out(|_| {
@@ -109,8 +109,8 @@ fn stop_and_reset_tell_whether_it_was_pending() {
     });
 }
 
-/// A timer that is due about now is stopped or reset. Fails by a firing too many, or too few, for what the call
-/// returned.
+/// A timer that is about to be due is stopped or reset. Fails when the callback fires more or less often than the results of
+/// the calls say.
 #[test]
 fn a_call_that_races_with_stop_or_reset_happens_as_often_as_they_said() {
     in_and_out(|inside| {
@@ -140,7 +140,7 @@ fn a_call_that_races_with_stop_or_reset_happens_as_often_as_they_said() {
             }
             count.reaches(expected);
             drop(timer);
-            // A call that is under way holds the other count.
+            // A call that is under way holds the other reference.
             until(|| Arc::strong_count(&count.0) == 1);
             assert_eq!(count.get(), expected);
         }
@@ -148,7 +148,7 @@ fn a_call_that_races_with_stop_or_reset_happens_as_often_as_they_said() {
     });
 }
 
-/// The same from several goroutines and threads at once, at one timer.
+/// The same for several goroutines and threads at once, on one timer.
 #[test]
 fn of_many_who_set_and_stop_one_timer_each_is_told_the_truth() {
     let _alone = alone();
@@ -156,7 +156,7 @@ fn of_many_who_set_and_stop_one_timer_each_is_told_the_truth() {
         let count = Count::default();
         let counts = count.clone();
         let timer = Arc::new(rt.run(move || after_func(HOUR, move || counts.add())));
-        // Settings less those that were taken back, by moving or stopping.
+        // The times that the timer was set, and the times that a setting was taken back, by a reset or a stop.
         let (settings, taken_back) = (Count::default(), Count::default());
         settings.add();
         let work = |seed: u32| {
@@ -195,7 +195,7 @@ fn of_many_who_set_and_stop_one_timer_each_is_told_the_truth() {
     });
 }
 
-/// Fails by a firing that is early, late by seconds, or missing.
+/// Fails by a callback that is early, late by seconds, or missing.
 #[test]
 fn ten_thousand_callbacks_at_random_times_are_called() {
     let _alone = alone();
@@ -224,7 +224,7 @@ fn ten_thousand_callbacks_at_random_times_are_called() {
     });
 }
 
-/// Fails by a hang when the callback is lost with its runtime, or stands in a heap at which no thread looks.
+/// Fails by a hang when the callback is lost with its runtime, or stays in a heap that no thread serves.
 #[test]
 fn callbacks_outlive_their_runtime() {
     let _alone = alone();
@@ -245,7 +245,7 @@ fn callbacks_outlive_their_runtime() {
                 })
                 .collect()
         });
-        // Left there as well, and nobody wakes it.
+        // A sleep is left in the heap as well, and no thread wakes its goroutine.
         drop(rt.go(|| sleep(15 * MS)));
         drop(rt);
         count.reaches(15);
@@ -273,7 +273,7 @@ fn callbacks_that_go_on_keep_no_other_from_its_time() {
         rt.run(|| after_func(50 * MS, move || other.add()))
     };
     drop(rt);
-    // So many that one is always due: each firing starts a thread.
+    // Enough timers that one is always due: each firing starts a thread.
     let goes_on = |n: usize| {
         after_func(HOUR, move || {
             if GOES_ON.load(SeqCst) {
@@ -345,7 +345,7 @@ fn the_timers_thread_is_there_as_long_as_a_timer_needs_it() {
             thread::sleep(300 * MS);
             assert_eq!(threads_called("gmp-timers"), 1, "it was gone before the last timer");
             assert!(others.iter().all(Timer::stop));
-            // Stopped, not dropped.
+            // The timers are stopped, not dropped.
             until(|| threads_called("gmp-timers") == 0);
             assert!(others.iter().all(|timer| !timer.reset(Duration::ZERO)));
             until(|| threads_called("gmp-timers") == 1);
@@ -354,7 +354,7 @@ fn the_timers_thread_is_there_as_long_as_a_timer_needs_it() {
     });
 }
 
-/// Fails by a thread for each of them, or by a system call for each: it is the one that waits for an hour.
+/// Fails when each timer starts a thread: one thread waits for the hour of all.
 #[test]
 fn a_plain_thread_that_sets_and_stops_one_timer_at_a_time_keeps_one_thread() {
     let _alone = alone();
@@ -378,7 +378,7 @@ fn a_callback_that_panics_harms_nobody() {
                     let _held = &held;
                     counts.add();
                     if n % 2 == 0 {
-                        // Past the hook, which would print.
+                        // Past the panic hook, which would print.
                         std::panic::resume_unwind(Box::new("a callback's own"));
                     }
                 })
@@ -396,7 +396,7 @@ fn a_callback_that_panics_harms_nobody() {
 #[test]
 fn a_callback_that_blocks_delays_no_other() {
     in_and_out(|_| {
-        // No event, which keeps one notification: not all may have begun to wait.
+        // A semaphore: an `Event` keeps only one notification, and some callbacks may not wait yet.
         let (goes_on, count) = (Arc::new(Semaphore::new(0)), Count::default());
         for _ in 0..10 {
             let (waits, counts) = (Arc::clone(&goes_on), count.clone());
@@ -434,7 +434,7 @@ fn a_timer_is_set_from_anywhere() {
             fired += 1;
         };
         for round in 0..200 {
-            // At rest in most rounds.
+            // In every fourth round the runtime has come to rest.
             if round % 4 == 0 {
                 thread::sleep(MS);
             }
@@ -455,7 +455,7 @@ fn a_timer_is_set_from_anywhere() {
             count.reaches(4 * round + 4);
         }
         assert_eq!(fired, 800);
-        // Made without a P.
+        // A timer that is made without a P.
         let made = Arc::new(Event::new());
         let fires = Arc::clone(&made);
         rt.run(move || gmp::blocking(move || drop(after_func(MS, move || fires.notify_one()))));
@@ -463,7 +463,7 @@ fn a_timer_is_set_from_anywhere() {
     });
 }
 
-/// Fails by lateness when the P on whose heap it stands is busy, and no other M looks.
+/// Fails by lateness when the P whose heap has the timer is busy, and no other M checks that heap.
 #[test]
 fn a_callback_is_called_while_its_own_p_is_busy() {
     for procs in PROCS.into_iter().filter(|procs| *procs > 1) {
@@ -482,7 +482,7 @@ fn a_callback_is_called_while_its_own_p_is_busy() {
     }
 }
 
-/// Fails by a value that comes twice, early, or after it was stopped or moved.
+/// Fails by a value that comes twice, early, or after the timer was stopped or moved.
 #[test]
 fn a_timers_channel_gives_the_due_time_once() {
     in_and_out(|_| {
@@ -514,7 +514,7 @@ fn who_waits_for_a_timer_hears_of_its_reset() {
             let outside = timer.receiver().clone();
             let thread = thread::spawn(move || outside.recv().is_ok());
             timer.reset(Duration::ZERO);
-            // One value for one of them.
+            // One value for one of the two waiters.
             until(|| waiter.is_finished() || thread.is_finished());
             timer.reset(MS / 10);
             assert!(waiter.join().unwrap() && thread.join().unwrap());
@@ -554,7 +554,8 @@ fn a_ticker_that_is_reset_to_no_period_panics() {
 }
 
 /// The closure may be dropped on the stack of the caller that stops and drops the timer, or in the goroutine of its last call;
-/// nowhere else, and no later. Fails by a leak, or by a drop under a lock (a hang: it sets a timer itself).
+/// nowhere else, and no later. Fails by a leak, or by a hang when the closure, whose drop sets a timer, is dropped under a
+/// lock.
 #[test]
 fn the_closure_is_dropped_with_the_timer_or_after_its_last_call() {
     struct SetsATimer(Count);
@@ -604,7 +605,7 @@ fn a_callback_made_by_a_callback_stays_in_the_runtime() {
     });
 }
 
-/// Says on which thread it is dropped.
+/// Sends the name of the thread on which it is dropped.
 struct Names(std::sync::mpsc::Sender<Option<String>>);
 
 impl Drop for Names {
@@ -613,8 +614,8 @@ impl Drop for Names {
     }
 }
 
-/// Fails if the timer thread drops the values of the user's closure: a `drop` that panics would end the process, one that
-/// blocks would hold up all other callbacks.
+/// Fails if the timer thread drops the values of the user's closure: a `drop` that panics would end the process, and a `drop`
+/// that blocks would hold up all other callbacks.
 #[test]
 fn the_timers_thread_drops_nothing_of_the_users() {
     let _alone = alone();
@@ -626,6 +627,6 @@ fn the_timers_thread_drops_nothing_of_the_users() {
     drop(says);
     let names: Vec<_> = hears.iter().collect();
     assert_eq!(names.len(), ROUNDS as usize);
-    // This thread, where the callback came before the handle's drop.
+    // A closure whose callback came before the drop of its handle is dropped on this thread.
     assert!(names.iter().all(|name| name.as_deref() != Some("gmp-timers")), "{names:?}");
 }

@@ -4,8 +4,8 @@
 use super::*;
 use common::{dumps, runtime};
 
-/// Fails by the wakes, or by what is free, when a reader that was woken, and came too late, is woken to try again, instead of
-/// being granted the lock after the writer.
+/// Fails by the wakes, or when the lock is free at the end of the second write: the reader, which was woken too late the first
+/// time, is then woken to try again, instead of being granted the lock.
 #[test]
 fn a_reading_task_that_came_too_late_is_granted_the_lock() {
     let lock = RwLock::new(());
@@ -40,7 +40,7 @@ fn a_task_that_came_too_late_for_a_mutex_keeps_its_place() {
     assert!(!lock.is_locked());
 }
 
-/// The same for goroutines. Fails by the order in which they have the lock.
+/// The same for goroutines. Fails by the order in which they get the lock.
 #[test]
 fn a_goroutine_that_came_too_late_for_a_mutex_keeps_its_place() {
     watched(1, || {
@@ -64,7 +64,7 @@ fn a_goroutine_that_came_too_late_for_a_mutex_keeps_its_place() {
                 waiter
             });
             drop(held);
-            // The first one is woken to try, and mostly has not run yet.
+            // The first goroutine is woken to try, and usually has not run yet.
             if let Some(barges) = theirs.try_lock() {
                 parks(&waiters[0]);
                 drop(barges);
@@ -75,7 +75,7 @@ fn a_goroutine_that_came_too_late_for_a_mutex_keeps_its_place() {
     });
 }
 
-/// Fails by the wakes when a notification of all leaves a permit after its futures were dropped.
+/// Fails by the wakes when a notification of all waiters leaves a permit after their futures were dropped.
 #[test]
 fn what_all_were_notified_of_is_not_passed_on() {
     let (event, task) = (Event::new(), Task::new());
@@ -87,8 +87,8 @@ fn what_all_were_notified_of_is_not_passed_on() {
     assert!(task.poll(pin!(event.wait_async())).is_pending());
 }
 
-/// Fails by the wakes when a request that is still too large for the capacity keeps the next ones from joining the queue, or
-/// these join it in another order than they came in.
+/// Fails by the wakes when a request that is still too large for the capacity keeps later requests from joining the queue, or
+/// when these join the queue in another order than they came in.
 #[test]
 fn requests_that_fit_the_capacity_join_the_queue_in_their_order() {
     let permits = Semaphore::new(1);

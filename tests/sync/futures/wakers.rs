@@ -22,8 +22,8 @@ impl Wake for Drops {
     }
 }
 
-/// One call notifies several, and the waker of the first drops the futures of the others, as that of an executor may that has
-/// ended. Fails by a hang when the drop waits for a later step of the caller.
+/// One call notifies several tasks, and the waker of the first drops the futures of the others, as the waker of an executor
+/// that has ended may do. Fails by a hang when the drop waits for a later step of the caller.
 #[test]
 fn a_waker_may_drop_others_that_are_notified() {
     fn check<W: Clone + 'static>(world: &W, waits: fn(W) -> Waits<'static>, frees: fn(&W)) {
@@ -56,7 +56,7 @@ fn a_waker_may_drop_others_that_are_notified() {
             check(
                 &lock,
                 |lock| Box::pin(async move { drop(lock.read_arc_async().await) }),
-                // SAFETY: of the guard that was forgotten.
+                // SAFETY: the guard of this lock was forgotten.
                 |lock| unsafe { lock.force_unlock_write() },
             );
             assert!(!lock.is_locked());
@@ -82,8 +82,8 @@ fn a_waker_may_drop_others_that_are_notified() {
     });
 }
 
-/// The same for a change of a `watch`, which notifies a reader of the value and a waiter for the change: the waker of the one
-/// drops the future of the other.
+/// The same for a change of a `watch`, which notifies a reader of the value and a waiter for the change: the waker of the first
+/// drops the future of the second.
 #[test]
 fn the_waker_of_a_reader_may_drop_who_waits_for_a_change() {
     everyone(|crew| {
@@ -137,7 +137,7 @@ fn a_waker_that_panics_harms_nobody_else() {
     assert!(has_all(&permits));
 }
 
-/// A waker that waits for a message, and tells when it has got it.
+/// A waker that waits for a message, and tells when the message has come.
 struct Receives {
     from: Receiver<()>,
     told: Sender<()>,
@@ -205,7 +205,7 @@ fn a_waker_whose_drop_panics_leaves_no_record_behind() {
     assert_eq!(permits.available_permits(), 1);
 }
 
-/// A waker that takes a permit, as the queue of an executor may take a lock, and does so in its drop as well.
+/// A waker that takes a permit when called and when dropped, as the queue of an executor may take a lock.
 struct Takes(Arc<Semaphore>, Arc<AtomicUsize>);
 
 impl Takes {
@@ -233,7 +233,7 @@ fn no_permits() -> Arc<Semaphore> {
     Arc::new(permits)
 }
 
-/// Lets wakers that take a permit wait for it until `caller`, which has called or dropped them, is over.
+/// Gives permits to wakers that wait for one, until `caller`, which has called or dropped these wakers, is over.
 fn give_permits<T>(permits: &Semaphore, caller: &Member<'_, T>) {
     while !caller.is_finished() {
         until(|| waiting(permits) > 0 || caller.is_finished());
@@ -241,8 +241,8 @@ fn give_permits<T>(permits: &Semaphore, caller: &Member<'_, T>) {
     }
 }
 
-/// Polled by one task after the other. Fails by the panic, or by the count of wakes, when the drop of the waker that is
-/// replaced is not caught; or by a hang, when it comes under a lock of the library, or is unwound from its wait.
+/// One task after the other polls a future. Fails by the panic, or by the count of wakes, when the drop of the replaced waker
+/// is not caught; or by a hang, when that drop runs under a lock of the library, or is unwound from its wait.
 #[test]
 fn a_waker_that_is_replaced_may_wait_or_panic_as_it_falls() {
     everyone(|crew| {
@@ -307,7 +307,7 @@ fn a_waker_waits_on_where_its_caller_is_to_be_unwound() {
         });
         give_permits(&permits, &caller);
         assert!(caller.join().is_err());
-        // Four were dropped, and four called and dropped.
+        // Four wakers were dropped, and four were called and dropped.
         assert_eq!(taken.load(SeqCst), 12);
     });
 }
@@ -354,7 +354,7 @@ fn no_clone() -> Waker {
 }
 
 /// A future is woken for a lock in vain, and its poll panics; then the lock is free, and the future is dropped, or polled
-/// again. Fails when a task is not woken: the one behind waits for the one that was woken.
+/// again. Fails when no task is woken: the second waiter then waits for the one that was woken in vain.
 #[test]
 fn a_poll_that_panics_takes_no_call_with_it() {
     for again in [false, true] {

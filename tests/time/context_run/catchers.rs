@@ -1,8 +1,8 @@
-//! Catchers on the way of an interrupt: `run` itself, the user's own, and what they are told.
+//! Catchers on the way of an interrupt: `run` itself, and catchers of the user's own; and what each is told.
 
 use super::*;
 
-/// Fails if a panic is taken for an end, or an end for a panic.
+/// Fails if a panic is taken for the end of a context, or the end for a panic.
 #[test]
 fn a_panic_goes_through() {
     everywhere(|rt| {
@@ -21,7 +21,7 @@ fn a_panic_goes_through() {
     });
 }
 
-/// Fails if the end of one unwinds another's run, or a run is left with its frame in place.
+/// Fails if the end of one context unwinds another's `run`, or if a `run` is left with its frame in place.
 #[test]
 fn each_run_catches_its_own_the_innermost_first() {
     everywhere(|rt| {
@@ -30,16 +30,16 @@ fn each_run_catches_its_own_the_innermost_first() {
             let (inner, end_inner) = outer.with_cancel();
             let f = move || {
                 let never = Event::new();
-                // The inner one alone.
+                // The inner context alone is done.
                 let first = outer.run(|| {
                     end_inner.cancel();
                     let inside = inner.run(|| never.wait());
-                    // Not under the inner one any more.
+                    // Not under the inner context any more.
                     time::sleep(MS / 10);
                     inside
                 });
                 assert_eq!(first, Ok(CANCELED));
-                // The outer one, through an inner one that is open.
+                // The outer context is done, and the wait is under an inner context that is open.
                 let apart = outer.without_cancel();
                 let second = outer.run(|| {
                     end_outer.cancel();
@@ -53,7 +53,7 @@ fn each_run_catches_its_own_the_innermost_first() {
                     never.wait();
                 });
                 assert_eq!((seen, third), (Some(CANCELED), CANCELED));
-                // Out of all of them.
+                // Out of all contexts.
                 time::sleep(MS / 10);
             };
             (Box::new(f), Box::new(|| ()))
@@ -62,7 +62,7 @@ fn each_run_catches_its_own_the_innermost_first() {
     });
 }
 
-/// Fails if a goroutine that catches everything is thrown at for ever, or not three times, or loses its place in the queue.
+/// Fails if a goroutine that catches every throw is not thrown at exactly three times, or loses its place in the queue.
 #[test]
 fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
     everywhere(|rt| {
@@ -81,7 +81,7 @@ fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
         });
         cancel.cancel();
         until(|| threw.load(SeqCst) == 3 && rt.dump().contains("[event"));
-        // It stands first, though it was nudged where it can't be unwound.
+        // The goroutine stands first in the queue, although it was nudged where it can't be unwound.
         let second = rt.go({
             let (event, waits) = (Arc::clone(&event), Arc::clone(&waits));
             move || {
@@ -98,7 +98,7 @@ fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
     });
 }
 
-/// Waits when it is dropped, and says that it could.
+/// Waits when it is dropped, and notes that the wait has ended.
 struct WaitsInDrop(Arc<Event>, Arc<AtomicBool>);
 
 impl Drop for WaitsInDrop {
