@@ -1,6 +1,5 @@
-//! The poller's own descriptors: closed at its end, closed on exec, and a clear error when there are none
-//! left. One test alone in its process, because it counts the descriptors of all threads and lowers their
-//! limit.
+//! The poller's own descriptors: closed at the poller's end, closed on exec, and a clear error when no descriptor is left. This
+//! test runs alone in its process, because it counts the descriptors of all threads and lowers their limit.
 
 use gmp_netpoll::{Events, Key, Poller, Timeout, WaitCall};
 use std::collections::BTreeSet;
@@ -10,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// The open descriptors; the one that lists them is closed again and drops out.
+/// Returns the open descriptors, without the one that lists them, which is closed again.
 fn open() -> BTreeSet<u32> {
     let listed =
         fs::read_dir("/proc/self/fd").expect("procfs").map(|entry| entry.expect("an entry").file_name());
@@ -57,7 +56,7 @@ fn assert_refused(attempt: &str) {
     assert_eq!(cause.and_then(io::Error::raw_os_error), Some(libc::EMFILE));
 }
 
-/// Fails by a descriptor too many at the end of any of the four parts.
+/// Fails if a descriptor is left open at the end of any of the four parts.
 #[test]
 fn descriptors_do_not_leak_and_their_lack_is_an_error() {
     let before = open();

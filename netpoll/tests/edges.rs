@@ -47,8 +47,7 @@ fn await_all(poller: &Poller, wanted: Readiness) -> io::Result<Readiness> {
     Ok(seen)
 }
 
-/// Fails by a missing `EPOLLRDHUP`: the one edge then says READABLE only, and nothing asks for the second
-/// read.
+/// Fails without `EPOLLRDHUP`: the one edge then says only READABLE, and nothing causes the second read.
 #[test]
 fn data_and_the_end_come_as_one_edge_that_shows_both() -> Outcome {
     for poller in pollers()? {
@@ -58,7 +57,7 @@ fn data_and_the_end_come_as_one_edge_that_shows_both() -> Outcome {
 
         far.write_all(b"last words")?;
         far.shutdown(Shutdown::Write)?;
-        // A second poller sees both arrive, so that this one's first report is about both.
+        // A second poller sees both arrive, so the first report of the poller under test is about both.
         let witness = Poller::new()?;
         witness.add(near.as_fd(), KEY)?;
         await_all(&witness, Readiness::READABLE | Readiness::READ_HUP)?;
@@ -87,7 +86,7 @@ fn a_reset_wakes_both_sides() -> Outcome {
         await_all(&poller, Readiness::WRITABLE)?;
 
         near.write_all(b"never read")?;
-        // What arrived and is not read when the far end closes makes its close a reset.
+        // The far end closes with bytes that have arrived and were not read, which makes the close a reset.
         far.peek(&mut [0])?;
         drop(far);
 
@@ -100,7 +99,7 @@ fn a_reset_wakes_both_sides() -> Outcome {
     Ok(())
 }
 
-/// Fails by level-triggered registration, which repeats itself, and by a lost second edge.
+/// Fails if a level-triggered registration repeats a report, or if a second edge is lost.
 #[test]
 fn each_change_is_reported_once() -> Outcome {
     for poller in pollers()? {
@@ -141,7 +140,7 @@ fn room_to_write_is_an_edge_after_the_peer_has_read() -> Outcome {
     Ok(())
 }
 
-/// Fails when room to write is an event, as there is again after each datagram that was sent.
+/// Fails when room to write is an event: there is room again after each datagram.
 #[test]
 fn who_waits_for_reads_is_told_of_reads_alone() -> Outcome {
     for poller in pollers()? {
@@ -164,7 +163,7 @@ fn who_waits_for_reads_is_told_of_reads_alone() -> Outcome {
     Ok(())
 }
 
-/// Fails when the end, or a reset, is kept from who waits for reads alone.
+/// Fails when a descriptor that is registered for reads alone gets no report of the end, or of a reset.
 #[test]
 fn who_waits_for_reads_is_told_of_the_end() -> Outcome {
     for poller in pollers()? {
@@ -179,7 +178,7 @@ fn who_waits_for_reads_is_told_of_the_end() -> Outcome {
     Ok(())
 }
 
-/// Room that has come before it was asked for is reported. Fails by an empty wait.
+/// The poller reports room that came before the watch for writes. Fails when the wait finds no event.
 #[test]
 fn room_from_before_the_watch_for_writes_is_reported() -> Outcome {
     for poller in pollers()? {
@@ -232,7 +231,7 @@ fn after_remove_a_descriptor_is_silent() -> Outcome {
     Ok(())
 }
 
-/// The reason for "remove before close": the registration lives as long as the last duplicate, out of reach.
+/// The reason for "remove before close": the registration lives as long as the last duplicate, and can't be removed any more.
 #[test]
 fn a_duplicate_keeps_a_closed_descriptor_reporting() -> Outcome {
     for poller in pollers()? {

@@ -1,5 +1,4 @@
-//! A thousand descriptors in one poller. A test alone in its process: it needs most of the usual 1,024
-//! descriptors.
+//! A thousand descriptors in one poller. This test runs alone in its process: it needs most of the usual 1,024 descriptors.
 
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use std::collections::HashMap;
@@ -9,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 const PAIRS: u32 = 480;
 
-/// All that waits to be reported, fetched through a buffer much smaller than that.
+/// Returns all reports that are pending, fetched through a buffer that is much smaller.
 fn drain(poller: &Poller) -> HashMap<Key, Readiness> {
     let mut events = Events::with_capacity(64);
     let mut all = HashMap::new();
@@ -25,7 +24,7 @@ fn drain(poller: &Poller) -> HashMap<Key, Readiness> {
     }
 }
 
-/// Fails by an event lost when the buffer is full, reported twice, or under another's key.
+/// Fails when an event is lost because the buffer is full, is reported twice, or under another key.
 #[test]
 fn each_of_many_is_reported_once_under_its_own_key() {
     let poller = Poller::new().expect("a poller");

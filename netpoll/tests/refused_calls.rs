@@ -1,4 +1,4 @@
-//! A kernel that lacks a call, or a sandbox that refuses one, played by a filter on the system calls of one thread.
+//! A kernel that lacks a call, or a sandbox that refuses one, simulated by a filter on the system calls of one thread.
 
 use gmp_netpoll::{Events, Poller, Timeout, WaitCall, Woken};
 use std::error::Error;
@@ -7,8 +7,8 @@ use std::mem::offset_of;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From now on these calls fail with `errno` in this thread, and nothing else changes. Of `write` only those of eight bytes, as
-/// into an eventfd.
+/// From now on these calls fail with `errno` in this thread, and nothing else changes. Of the calls of `write` only those of
+/// eight bytes fail, as into an eventfd.
 fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     let op = |code: u32, k: u32, skip_unless: u8| libc::sock_filter {
         code: code as u16,
@@ -44,15 +44,15 @@ fn os_error(err: &io::Error) -> Option<i32> {
     err.source().and_then(|source| source.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error)
 }
 
-/// What each refusal is played with: that of an old kernel, and what sandboxes answer.
+/// The errors of each refusal: that of an old kernel, and those of sandboxes.
 const ERRNOS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
 
-/// Runs `f` on a thread whose filter goes with it.
+/// Runs `f` on a thread that ends with its filter.
 fn filtered(f: impl FnOnce() + Send + 'static) {
     thread::spawn(f).join().expect("no panic in the thread with the filter");
 }
 
-/// A wait lasts as long as it should, and is ended by a wake before it and by one that comes meanwhile.
+/// Checks that a wait lasts as long as it should, and that a wake ends it, be it before the wait or during it.
 fn works(poller: &Poller) {
     let mut events = Events::with_capacity(4);
     let (start, pause) = (Instant::now(), Duration::from_micros(1_500));
@@ -71,7 +71,7 @@ fn works(poller: &Poller) {
     });
 }
 
-/// Fails by an error from `new`, or by a choice that only shows in the first wait.
+/// Fails when `new` returns an error, or chooses a call whose refusal only the first wait shows.
 #[test]
 fn a_poller_chooses_what_the_kernel_allows() {
     for errno in ERRNOS {
@@ -90,7 +90,7 @@ fn a_poller_chooses_what_the_kernel_allows() {
     }
 }
 
-/// Fails by an error of the first wait after the refusal.
+/// Fails when the first wait after the refusal returns an error.
 #[test]
 fn a_call_that_is_refused_later_is_replaced() {
     for errno in ERRNOS {
@@ -111,7 +111,7 @@ fn a_call_that_is_refused_later_is_replaced() {
     }
 }
 
-/// Fails by a panic, or by a wait that does not say what was refused.
+/// Fails by a panic, or when a wait's error does not say what was refused.
 #[test]
 fn a_poller_whose_calls_are_all_refused_says_so() {
     filtered(|| {
@@ -128,7 +128,7 @@ fn a_poller_whose_calls_are_all_refused_says_so() {
     });
 }
 
-/// Fails by an error of the wake, or by a wait that it does not end.
+/// Fails when the wake returns an error, or does not end a wait.
 #[test]
 fn a_wake_needs_no_write() {
     for errno in ERRNOS {
@@ -147,7 +147,7 @@ fn a_wake_needs_no_write() {
     });
 }
 
-/// Fails by an error of the wake, and so by a wait that goes on, where the process has no descriptor left by then.
+/// The process has no descriptor left. Fails when the wake returns an error, so that the wait goes on.
 #[test]
 fn a_wake_without_a_write_needs_no_descriptor() {
     filtered(|| {
@@ -157,7 +157,7 @@ fn a_wake_without_a_write_needs_no_descriptor() {
     });
 }
 
-/// Fails by a wait that the spare eventfd ends where the first one works: an idle process would not rest.
+/// Fails when the spare eventfd ends a wait although the first one works: an idle process would not rest.
 #[test]
 fn the_spare_ends_no_wait_by_itself() {
     let poller = Poller::new().expect("a poller");
@@ -169,7 +169,7 @@ fn the_spare_ends_no_wait_by_itself() {
     }
 }
 
-/// Fails by falling back where there is no need.
+/// Fails when the poller falls back without need.
 #[test]
 fn a_poller_prefers_epoll_pwait2() {
     let stubborn = Poller::with_wait_call(WaitCall::EpollPwait2).expect("a poller");

@@ -19,7 +19,7 @@ fn pollers() -> [Poller; 3] {
         .map(|call| Poller::with_wait_call(call).expect("a poller"))
 }
 
-/// Fails by rounding down, to a coarser unit or to the clock's tick.
+/// Fails when a wait is rounded down, to a coarser unit or to the clock's tick.
 #[test]
 fn a_wait_is_never_early() {
     for poller in pollers() {
@@ -35,8 +35,8 @@ fn a_wait_is_never_early() {
     }
 }
 
-/// Fails by rounding up to milliseconds: then none of the waits is shorter. The shortest of many is hardly
-/// disturbed by other load.
+/// Fails when waits are rounded up to milliseconds: then none of the waits is shorter. Other load hardly disturbs the shortest
+/// of many waits.
 #[test]
 fn a_wait_is_not_rounded_up_to_milliseconds() {
     for poller in pollers().into_iter().filter(|poller| poller.wait_call() != WaitCall::EpollPwait) {
@@ -45,7 +45,7 @@ fn a_wait_is_not_rounded_up_to_milliseconds() {
     }
 }
 
-/// Fails by not returning.
+/// Fails by a hang.
 #[test]
 fn a_look_does_not_wait() {
     for poller in pollers() {
@@ -54,7 +54,7 @@ fn a_look_does_not_wait() {
     }
 }
 
-/// Fails by the report of the wait before, told a second time.
+/// Fails when a wait repeats the report of the wait before.
 #[test]
 fn a_wait_for_nothing_empties_the_buffer() {
     for poller in pollers() {

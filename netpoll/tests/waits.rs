@@ -31,7 +31,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// A thread in one wait.
+/// A thread that makes one wait.
 struct Waiting<'scope> {
     thread: ScopedJoinHandle<'scope, io::Result<(Woken, usize)>>,
     tid: i32,
@@ -84,7 +84,7 @@ impl<'scope> Waiting<'scope> {
     }
 }
 
-/// Fails by a wait that does not end.
+/// Fails when a wake does not end a wait.
 #[test]
 fn a_wake_ends_a_blocked_wait() {
     for poller in pollers() {
@@ -130,8 +130,8 @@ fn wakes_before_a_wait_count_once() {
     }
 }
 
-/// The documented price of a look: the wait that the wake was meant for goes to sleep, and the thread that looked has
-/// to wake again. Fails by `until_asleep`, if the swallowed wake ended the wait after all.
+/// The documented price of a look: it takes the wake that was meant for a wait, which then goes to sleep, so the thread that
+/// looked has to wake again. Fails by `until_asleep` if the swallowed wake ends the wait after all.
 #[test]
 fn a_look_swallows_a_wake() {
     for poller in pollers() {
@@ -165,8 +165,7 @@ fn count_signals() {
     assert_eq!(installed, 0);
 }
 
-/// Fails by an error, by a finite wait that goes on (an hour), and by an endless one that returns for the
-/// signal.
+/// Fails by an error, when a finite wait goes on (for an hour), or when an endless wait returns for the signal.
 #[test]
 fn a_signal_ends_only_a_finite_wait() {
     count_signals();

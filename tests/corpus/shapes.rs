@@ -1,5 +1,5 @@
-//! Shapes of code around a wait, as compilers translate them. `run`, beside this file, builds them in many ways, and compares for
-//! each call of `site` the verdict of the look at the frames with the outcome of a throw there.
+//! Shapes of code around a wait, as compilers translate them. `run`, beside this file, builds them in many ways, and compares
+//! for each call of `site` the verdict of the look at the frames with the outcome of a throw there.
 //!
 //! To add a shape, write a function in `plain!`, or one in `generic!`, which is tried with each kind of value. A shape calls
 //! `site` where a goroutine might wait, as often as it likes; each of these calls is one site.

@@ -21,7 +21,7 @@ struct Known {
     handle: Handle,
 }
 
-/// Does each thing to the heap and to the list.
+/// Makes each change in the heap and in the list.
 struct Pair {
     heap: Heap<u64>,
     list: Vec<Known>,
@@ -63,7 +63,7 @@ impl Pair {
         true
     }
 
-    /// Old handles and new ones: those of slots that are used again are among them.
+    /// Uses old handles and new ones, and among them handles of slots that are used again.
     fn touch_stale(&mut self, random: &mut Random) {
         if let Some(last) = self.stale.len().checked_sub(1) {
             let handle = self.stale[random.below(self.stale.len() as u64) as usize];
@@ -84,7 +84,7 @@ impl Pair {
     }
 }
 
-/// `crowd`: about so many timers. `spread`: due times are so far ahead at most; a small one gives many equal ones.
+/// `crowd` is roughly the number of timers. Due times are at most `spread` ahead; a small `spread` makes many of them equal.
 fn run(seed: u64, crowd: u64, spread: u64, calls: u64) {
     let mut random = Random(seed);
     let mut pair = Pair { heap: Heap::new(), list: Vec::new(), stale: Vec::new(), calls: 0 };
@@ -127,9 +127,8 @@ fn run(seed: u64, crowd: u64, spread: u64, calls: u64) {
     assert!(pair.pop_due(Nanos::from_nanos(now)));
 }
 
-/// Fails by any answer that differs from the list's: a timer lost, early, late, twice or out of order, a stale
-/// handle that does something, a `next_due` past the earliest timer, or an inexact one after a call of `pop_due`
-/// that came too early.
+/// Fails when an answer differs from the list's: a timer is lost, early, late, repeated or out of order; a stale handle has an
+/// effect; `next_due` is past the earliest timer, or is inexact after a call of `pop_due` that came too early.
 #[test]
 fn any_sequence_of_calls_answers_as_a_plain_list_does() {
     for seed in 1..=60 {
@@ -137,7 +136,7 @@ fn any_sequence_of_calls_answers_as_a_plain_list_does() {
     }
 }
 
-/// Fails as the test above, where dead entries are many enough to be compacted and blocks come and go.
+/// As above, with enough dead entries to be compacted, while blocks come and go.
 #[test]
 fn a_crowd_of_timers_answers_as_a_plain_list_does() {
     for (seed, spread) in [(7, 100_000), (8, 3_000), (9, 20)] {

@@ -1,4 +1,4 @@
-//! What a user of the heap may rely on, one property a test.
+//! What a user of the heap may rely on; each test checks one property.
 
 use gmp_timers::{CLEAN_BATCH, Handle, Heap, Nanos};
 use std::rc::Rc;
@@ -11,12 +11,12 @@ fn values<T>(heap: &mut Heap<T>, now: u64) -> Vec<T> {
     std::iter::from_fn(|| heap.pop_due(at(now))).map(|(_, value)| value).collect()
 }
 
-/// Fails by equal due times that come out in the order of the array, or by a reset that keeps the old order.
+/// Fails when equal due times come out in the order of the array, or when a reset keeps the old order.
 #[test]
 fn equal_due_times_fire_in_the_order_of_insert_and_reset() {
     let mut heap = Heap::new();
     let handles: Vec<Handle> = (0..100).map(|id| heap.insert(at(50), id)).collect();
-    // To the same time, by way of a later one, by way of an earlier one: all go to the end of the queue.
+    // Resets to the same time, by way of a later time, and by way of an earlier one: all move to the end of the queue.
     heap.reset(handles[3], at(50));
     heap.reset(handles[1], at(90));
     heap.reset(handles[1], at(50));
@@ -27,7 +27,7 @@ fn equal_due_times_fire_in_the_order_of_insert_and_reset() {
     assert_eq!(values(&mut heap, 50), expected);
 }
 
-/// Fails by a timer that fires before its new time, stays away at it, or fires at both.
+/// Fails when a timer fires before its new time, not at that time, or at both times.
 #[test]
 fn a_moved_timer_fires_once_at_its_last_due_time() {
     let mut heap = Heap::new();
@@ -43,8 +43,8 @@ fn a_moved_timer_fires_once_at_its_last_due_time() {
     assert!(!heap.reset(handle, at(1)));
 }
 
-/// Fails by a handle of a timer that fired, was stopped or left by `drain` and that stops the timer which has its
-/// slot now.
+/// Fails when the handle of a timer that fired, was stopped, or was moved out by `drain` stops the timer that uses its slot
+/// now.
 #[test]
 fn a_stale_handle_does_nothing_to_the_next_user_of_its_slot() {
     let mut heap = Heap::new();
@@ -62,7 +62,7 @@ fn a_stale_handle_does_nothing_to_the_next_user_of_its_slot() {
     assert_eq!((heap.next_due(), heap.remove(live)), (Some(at(4)), Some(4)));
 }
 
-/// Fails by a handle that is good for a slot whose memory was given back and taken again.
+/// Fails when a handle is valid for a slot whose memory was given back and allocated again.
 #[test]
 fn handles_of_a_burst_stay_stale_after_its_memory_went() {
     let mut heap = Heap::new();
@@ -73,8 +73,7 @@ fn handles_of_a_burst_stay_stale_after_its_memory_went() {
     assert_eq!((burst.len(), heap.len()), (0, again.len()));
 }
 
-/// Fails by a front that is left dead or early when the one before it fires, stops or moves: the caller would
-/// wake for nothing.
+/// Fails when the front is dead or early after the timer before it fired, stopped or moved: the caller would wake for nothing.
 #[test]
 fn next_due_is_exact_behind_a_few_stopped_and_moved_timers() {
     let leave: [fn(&mut Heap<u64>, Handle); 3] = [
@@ -96,7 +95,7 @@ fn next_due_is_exact_behind_a_few_stopped_and_moved_timers() {
     }
 }
 
-/// Fails by a timer at the last possible time that never fires, or one at zero that waits.
+/// Fails when a timer at the last possible time never fires, or when a timer at zero waits.
 #[test]
 fn the_ends_of_time_are_due_times_like_others() {
     let mut heap = Heap::new();
@@ -107,7 +106,7 @@ fn the_ends_of_time_are_due_times_like_others() {
     assert_eq!(heap.pop_due(Nanos::MAX), Some((Nanos::MAX, "never")));
 }
 
-/// Fails by an order that is lost on the way, or by an old heap that is not usable at once.
+/// Fails when the order is lost on the way, or when the old heap can't be used at once.
 #[test]
 fn timers_move_to_another_heap_in_their_order() {
     let (mut old, mut new) = (Heap::new(), Heap::new());
@@ -126,7 +125,7 @@ fn timers_move_to_another_heap_in_their_order() {
     assert_eq!(old.remove(handle), Some(1_000));
 }
 
-/// Fails by a value that is dropped late (a stopped timer keeps what it holds alive), twice, or never.
+/// Fails when a value is dropped late (a stopped timer keeps its values alive), twice, or never.
 #[test]
 fn each_value_is_dropped_once_and_at_once() {
     let token = Rc::new(());
@@ -144,13 +143,13 @@ fn each_value_is_dropped_once_and_at_once() {
     assert_eq!(Rc::strong_count(&token), 1);
 }
 
-/// Fails by a handle that needs more room in the structures that keep one for each socket direction.
+/// Fails when a handle takes more room: some structures keep one for each direction of a socket.
 #[test]
 fn an_optional_handle_takes_eight_bytes() {
     assert_eq!((size_of::<Handle>(), size_of::<Option<Handle>>()), (8, 8));
 }
 
-/// Fails by Debug forms that ask `T` for one, or that print nothing of use in a dump.
+/// Fails when a Debug form asks `T` for one, or prints nothing that helps in a dump.
 #[test]
 fn debug_prints_numbers_and_times() {
     let mut heap = Heap::new();

@@ -110,16 +110,16 @@ impl<T> FusedStream for ReceiverStream<T> {
 
 /// A sender as a sink.
 ///
-/// The sink has a place of its own for one message on its way to the channel: [`poll_ready`](Sink::poll_ready) and
-/// [`poll_flush`](Sink::poll_flush) wait until that place is free: until the last message is in the channel's buffer, or,
-/// without a buffer, was received. A message on its way waits in one queue with the senders that block. Dropping the sink drops
-/// the message if it was not sent by then; [`take_back`](Self::take_back) returns it.
+/// The sink holds one message on its way to the channel. [`poll_ready`](Sink::poll_ready) and [`poll_flush`](Sink::poll_flush)
+/// wait until that message is in the channel's buffer, or, without a buffer, was received. A message on its way waits in one
+/// queue with the senders that block. Dropping the sink drops the message if it was not sent by then;
+/// [`take_back`](Self::take_back) returns it.
 ///
 /// [`poll_close`](Sink::poll_close) flushes and drops the sender: the channel closes if it was the last one.
 ///
 /// # Errors
-/// The sink's operations fail if the channel is closed. The error has the message that was not sent, which may be the one
-/// before.
+/// The sink's operations fail if the channel is closed. The error has the message that was not sent, which may be the message
+/// of an earlier call.
 #[derive(Debug)]
 pub struct SenderSink<T> {
     /// `None`: closed.

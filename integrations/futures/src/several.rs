@@ -9,8 +9,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::thread;
 
-/// A wait that owns the receiver, and returns it with the item that was found, or with the panic of a function that the wait
-/// has called; with `None` if there may be something to see.
+/// A wait that owns the receiver, and returns it: with the item that was found, or with the panic of a function that the wait
+/// has called, or with `None` if there may be something to see.
 type Wait<R, T> = Pin<Box<dyn Future<Output = (R, Option<thread::Result<T>>)> + Send>>;
 
 /// Where the receiver is.
@@ -32,8 +32,8 @@ impl<R, T> fmt::Debug for Place<R, T> {
 }
 
 impl<R, T> Place<R, T> {
-    /// Returns what `look` finds; `wait` turns the receiver into a wait for that. Neither blocks. After a panic the receiver is
-    /// where it was.
+    /// Returns what `look` finds. If `look` finds nothing, `wait` turns the receiver into a wait for it. Neither blocks. After
+    /// a panic the receiver is where it was.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,13 +122,12 @@ impl<T: Clone + Send + 'static> Stream for BroadcastStream<T> {
         let look = |receiver: &mut broadcast::Receiver<T>, cx: &mut Context<'_>| {
             pin!(receiver.recv_async()).poll(cx)
         };
-        // A receiver clones the message in its turn, for which the wait stands in line as well: another receiver may be
-        // cloning.
+        // A receiver clones a message in its turn. Another receiver may be cloning, so the wait queues for that turn as well.
         let wait = |mut receiver: broadcast::Receiver<T>| -> Wait<_, _> {
             Box::pin(async move {
                 let found = {
                     let mut finds = pin!(receiver.recv_async());
-                    // A panic of the clone must not take the receiver with it.
+                    // The receiver must survive a panic of the clone.
                     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| finds.as_mut().poll(cx))) {
                         Ok(found) => found.map(Ok),
                         Err(panic) => Poll::Ready(Err(panic)),

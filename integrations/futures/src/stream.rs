@@ -123,13 +123,13 @@ macro_rules! stream {
                 PollStream::poll_write_vectored(&*self.0, cx, bufs)
             }
 
-            /// Returns at once: nothing is kept back here.
+            /// Returns at once: the wrapper keeps no bytes.
             #[inline]
             fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(Ok(()))
             }
 
-            /// Ends the writing side. Does not wait until the peer has received what was written.
+            /// Ends the writing side. Does not wait until the peer has received the bytes that were written.
             fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(self.0.end_writes())
             }

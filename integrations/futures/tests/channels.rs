@@ -15,7 +15,7 @@ fn every_kind<T>() -> [(Sender<T>, Receiver<T>); 4] {
     [bounded(0), bounded(1), bounded(64), unbounded()]
 }
 
-/// Fails by a message that is lost or out of order, or by a hang.
+/// Fails when a message is lost or out of order, or by a hang.
 #[test]
 fn a_sink_feeds_a_stream_of_the_same_task() {
     for (s, r) in every_kind() {
@@ -41,7 +41,7 @@ fn a_sink_feeds_a_stream_of_the_same_task() {
     }
 }
 
-/// One end under the other executor, the other one of a goroutine that blocks, and the other way round.
+/// The other executor polls one end, and a goroutine blocks at the other; and the other way round.
 #[test]
 fn goroutines_that_block_are_at_the_other_end() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -66,7 +66,7 @@ fn goroutines_that_block_are_at_the_other_end() {
     }
 }
 
-/// Fails by a message that goes with the stream.
+/// Fails when a message is lost with the stream.
 #[test]
 fn a_stream_that_is_dropped_or_stopped_leaves_its_message() {
     for (s, r) in every_kind() {
@@ -84,7 +84,7 @@ fn a_stream_that_is_dropped_or_stopped_leaves_its_message() {
     }
 }
 
-/// Fails by a message that is sent although its sink was dropped, or that the error does not give back.
+/// Fails when a message is sent although its sink was dropped, or when the error does not return the message.
 #[test]
 fn a_sink_sends_its_message_or_gives_it_back() {
     let (s, r) = bounded(0);
@@ -110,7 +110,7 @@ impl Drop for Counted {
     }
 }
 
-/// A sink that has given its channel as many messages as that has room for, and has one more on its way.
+/// A sink that has filled its channel, and has one more message on its way.
 fn full(capacity: usize, drops: &Arc<AtomicUsize>) -> (SenderSink<Counted>, Receiver<Counted>) {
     let (s, r) = bounded(capacity);
     let mut sink = SenderSink::new(s);
@@ -121,7 +121,8 @@ fn full(capacity: usize, drops: &Arc<AtomicUsize>) -> (SenderSink<Counted>, Rece
     (sink, r)
 }
 
-/// Fails by a message that is sent although its sink was dropped, is not dropped with the sink, or twice.
+/// Fails when a message is sent although its sink was dropped, or when the message is not dropped with the sink, or dropped
+/// twice.
 #[test]
 fn a_sink_that_is_dropped_drops_the_message_that_waits() {
     for capacity in [0, 1, 3] {
@@ -129,11 +130,11 @@ fn a_sink_that_is_dropped_drops_the_message_that_waits() {
         let (sink, r) = full(capacity, &drops);
         drop(sink);
         assert_eq!(drops.load(SeqCst), 1);
-        // The sender went with the sink.
+        // The sink has dropped its sender.
         assert!(r.iter().map(|message| message.0).eq(0..capacity));
         assert_eq!(drops.load(SeqCst), capacity + 1);
 
-        // The wait was ended by the close, and the sink has not seen that.
+        // The close has ended the wait, and the sink has not seen that.
         let drops = Arc::new(AtomicUsize::new(0));
         let (sink, r) = full(capacity, &drops);
         r.close();
@@ -144,7 +145,8 @@ fn a_sink_that_is_dropped_drops_the_message_that_waits() {
     }
 }
 
-/// Fails by a message that its receiver has and the sink drops, or that is lost: no poll of the sink has seen it taken.
+/// A receiver takes the message, and no poll of the sink sees that. Fails when the sink drops the message nevertheless, or when
+/// the message is lost.
 #[test]
 fn a_sink_that_is_dropped_leaves_the_message_that_was_taken() {
     for capacity in [0, 1, 3] {
@@ -159,7 +161,7 @@ fn a_sink_that_is_dropped_leaves_the_message_that_was_taken() {
     }
 }
 
-/// A thread receives while the sink is dropped. Fails by a message that both drop, or neither.
+/// A thread receives while the sink is dropped. Fails when both drop the message, or neither.
 #[test]
 fn a_sink_that_is_dropped_beside_a_receiver_has_sent_or_not() {
     for round in 0..300 {

@@ -16,7 +16,7 @@ fn nobody() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// Fails by a message that is lost, doubled or out of order, or by a hang.
+/// Fails when a message is lost, doubled or out of order, or by a hang.
 #[test]
 fn each_stream_sees_each_message() {
     let (sender, receiver) = broadcast::channel(1000);
@@ -39,7 +39,7 @@ fn each_stream_sees_each_message() {
     }
 }
 
-/// Fails when what was missed is not told, or ends the stream.
+/// Fails when the stream does not tell how many messages it has missed, or ends because of that.
 #[test]
 fn a_stream_that_lags_goes_on() {
     let (sender, receiver) = broadcast::channel(2);
@@ -60,7 +60,7 @@ fn a_stream_that_lags_goes_on() {
     });
 }
 
-/// A stream goes while it waits, and while a message is on its way. Fails when the other one misses that message, or hangs.
+/// One stream is dropped while it waits and a message is on its way. Fails when the other stream misses the message, or hangs.
 #[test]
 fn a_stream_that_is_dropped_takes_nothing_with_it() {
     let (sender, receiver) = broadcast::channel(4);
@@ -82,8 +82,8 @@ impl Wake for Wakes {
     }
 }
 
-/// A stream goes when it was told of a value that it has not seen: before it looks, and when it has looked and a sender was at
-/// the value. Fails when the other stream misses the value or hangs, or by a clone or a receiver that stays.
+/// A stream is dropped after it was told of a value that it has not seen: before it looks, or after it has looked while a
+/// sender held the value. Fails when the other stream misses the value or hangs, or when a clone or a receiver stays.
 #[test]
 fn a_watching_stream_that_is_dropped_when_it_was_told_takes_nothing_with_it() {
     for looks in [false, true] {
@@ -133,7 +133,7 @@ fn a_watching_stream_ends_with_the_last_value() {
     }
 }
 
-/// Fails when the present value is no item of the one, or is an item of the other.
+/// Fails when the present value is no item of the first stream, or is an item of the second.
 #[test]
 fn what_a_watching_stream_begins_with() {
     let (level, receiver) = watch::channel("first");
@@ -167,7 +167,7 @@ impl Clone for Fragile {
     }
 }
 
-/// Returns the next value, once a panic has gone by.
+/// Returns the next value, after one panic.
 fn second_try<S: Stream<Item = T> + Unpin, T>(stream: &mut S) -> Option<T> {
     assert!(
         catch_unwind(AssertUnwindSafe(|| stream.next().now_or_never())).is_err(),
@@ -176,7 +176,8 @@ fn second_try<S: Stream<Item = T> + Unpin, T>(stream: &mut S) -> Option<T> {
     elsewhere(stream.next())
 }
 
-/// Fails when a message, or a value, is lost with the panic, or the stream ends by it. The second of each was waited for.
+/// Fails when a message, or a value, is lost with the panic, or when the panic ends the stream. The stream waits for the second
+/// of each.
 #[test]
 fn a_clone_that_panics_loses_nothing() {
     let (sender, receiver) = broadcast::channel(4);
@@ -196,7 +197,7 @@ fn a_clone_that_panics_loses_nothing() {
     assert!(elsewhere(stream.next()).is_none());
 }
 
-/// A sender is at the value while a stream, which was told of a change, is polled. Fails when the poll blocks, by a hang; and
+/// A sender holds the value while a stream, which was told of a change, is polled. Fails by a hang when the poll blocks; or
 /// when the change is lost.
 #[test]
 fn a_watching_stream_waits_for_a_sender_without_a_block() {
@@ -220,7 +221,7 @@ fn a_watching_stream_waits_for_a_sender_without_a_block() {
     elsewhere(async { while stream.next().await.is_some_and(|value| value == 7) {} });
 }
 
-/// A message that tells when it is cloned, and waits for leave.
+/// A message that tells when it is being cloned, and then waits for a go-ahead.
 struct Slow(gmp::chan::Sender<()>, gmp::chan::Receiver<()>, Arc<AtomicBool>);
 
 impl Clone for Slow {
@@ -233,8 +234,8 @@ impl Clone for Slow {
     }
 }
 
-/// Another receiver is at the clone of a message while a stream is polled. Fails when the poll does not come back, by a hang;
-/// and when the message is lost.
+/// Another receiver is cloning a message while a stream is polled. Fails by a hang when the poll blocks; or when the message is
+/// lost.
 #[test]
 fn a_stream_waits_for_another_receivers_clone_without_a_block() {
     let (sender, mut receiver) = broadcast::channel(2);
@@ -254,7 +255,7 @@ fn a_stream_waits_for_another_receivers_clone_without_a_block() {
     assert!(elsewhere(stream.next()).is_none());
 }
 
-/// A task's waker changes while a wait is under way. Fails by a hang when the one from before is woken.
+/// A task's waker changes while a wait is under way. Fails by a hang when the old waker is woken.
 #[test]
 fn the_last_waker_is_woken() {
     let (sender, receiver) = broadcast::channel(4);

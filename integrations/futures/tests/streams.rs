@@ -11,7 +11,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::pin::pin;
 use std::task::Poll;
 
-/// More than the kernel keeps on the way, so that each end has to wait for the other one.
+/// More bytes than the kernel buffers, so that each end has to wait for the other.
 const LONG: usize = 3 << 20;
 
 fn everywhere(f: impl Fn() + Send + Sync) {
@@ -33,7 +33,7 @@ fn unix() -> (GmpIo<UnixStream>, GmpIo<UnixStream>) {
     (near.into(), far.into())
 }
 
-/// No byte is where another one belongs.
+/// A sequence in which a misplaced byte shows.
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + at / 251) as u8).collect()
 }
@@ -46,7 +46,7 @@ fn cross<S: PollStream>((near, far): (GmpIo<S>, GmpIo<S>)) {
                 let mut output = &io;
                 output.write_all(&bytes(LONG)).await.unwrap();
                 output.close().await.unwrap();
-                // Once more says nothing new.
+                // A second close does nothing.
                 output.close().await.unwrap();
                 assert_eq!(output.write(b"late").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             };
@@ -60,7 +60,7 @@ fn cross<S: PollStream>((near, far): (GmpIo<S>, GmpIo<S>)) {
     other.join().unwrap();
 }
 
-/// Fails by a byte that is lost, or by a hang: one direction keeps the other from going on, or the end of one ends both.
+/// Fails when a byte is lost; or by a hang when one direction holds up the other, or the end of one ends both.
 #[test]
 fn both_directions_are_full_at_once() {
     everywhere(|| {
@@ -69,7 +69,7 @@ fn both_directions_are_full_at_once() {
     });
 }
 
-/// Fails by a hang: a handle that is dropped closes the stream, or the last one does not.
+/// Fails by a hang when a handle that is dropped closes the stream, or when the last handle does not.
 #[test]
 fn the_handles_of_a_stream_belong_to_two_goroutines() {
     everywhere(|| {
@@ -90,7 +90,7 @@ fn the_handles_of_a_stream_belong_to_two_goroutines() {
     });
 }
 
-/// Fails by a byte that goes with a future: a read is dropped after each poll that found nothing.
+/// A read is dropped after each poll that found nothing. Fails when a byte is lost with such a future.
 #[test]
 fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     everywhere(|| {
@@ -106,7 +106,7 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
             loop {
                 let mut buf = [0; 3];
                 let mut polled = false;
-                // Ready in its second poll.
+                // Ready at its second poll.
                 let gives_up = poll_fn(|cx| match std::mem::replace(&mut polled, true) {
                     true => Poll::Ready(()),
                     false => {
@@ -129,11 +129,11 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     });
 }
 
-/// Writes that find no room are dropped, before the peer reads and while it does. Fails by a byte that a dropped future has
-/// sent, or by a hang when nobody is told of room any more.
+/// Writes that find no room are dropped, before the peer reads and while it does. Fails when a dropped future has sent a byte,
+/// or by a hang when the task is no longer told of room.
 #[test]
 fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
-    // Than the kernel takes of a peer that does not read.
+    // More bytes than the kernel accepts for a peer that does not read.
     const MORE: usize = 8 << 20;
     fn writes<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
         let (sent, mut at) = (bytes(MORE), 0);
@@ -161,7 +161,7 @@ fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
     });
 }
 
-/// Fails by a hang: the poller wakes the task that is gone.
+/// Fails by a hang when the poller wakes the task that is gone.
 #[test]
 fn a_task_elsewhere_takes_over() {
     everywhere(|| {
@@ -178,7 +178,7 @@ fn a_task_elsewhere_takes_over() {
     });
 }
 
-/// Fails if the pieces of a vectored call are taken one by one, out of order, or only the first.
+/// Fails when the pieces of a vectored call are taken one by one, out of order, or only the first is taken.
 #[test]
 fn vectored_calls_take_all_pieces() {
     everywhere(|| {

@@ -13,8 +13,9 @@ use std::task::{Context, Poll};
 ///
 /// *If there is no stack for one more goroutine*, `execute` drops the future at once; a panic there would end the whole
 /// connection. In a server the future is one stream: its client sees a reset, and the other streams go on. In a client the
-/// future is one request, which ends with an error; or the connection, whose requests then end so; or the sender of the rest of
-/// a body: then the server may wait for that rest, and the request with it, up to the limit that the caller has set.
+/// future may be one request, which then ends with an error; or the connection, whose requests then end with an error; or the
+/// sender of the rest of a body: then the server may wait for that rest, and the request with it, up to the limit that the
+/// caller has set.
 ///
 /// ```
 /// use gmp_hyper::{GmpExecutor, GmpTimer};
@@ -41,8 +42,8 @@ where
     }
 }
 
-/// Calls `f` in a goroutine of its own, which `f` may block, and returns a future for the result: for code that is polled where
-/// it must not park. Begins at once. Panics outside a runtime, as [`gmp::go`] does.
+/// Calls `f` at once in a goroutine of its own, which `f` may block, and returns a future for the result: for code that is
+/// polled where it must not park. Panics outside a runtime, as [`gmp::go`] does.
 ///
 /// ```
 /// use std::time::Duration;

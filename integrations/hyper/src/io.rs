@@ -73,13 +73,13 @@ impl<S: PollStream> Write for GmpIo<S> {
         self.0.poll_write(cx, buf)
     }
 
-    /// Returns at once: nothing is kept back here.
+    /// Returns at once: the wrapper keeps no bytes.
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the writing side. Does not wait until the peer has received what was written.
+    /// Ends the writing side. Does not wait until the peer has received the bytes that were written.
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.0.end_writes())
     }

@@ -26,7 +26,7 @@
 //!         let address = listener.local_addr().unwrap();
 //!         gmp::go(move || {
 //!             for stream in listener.incoming() {
-//!                 // Mostly there are too many descriptors: there will be fewer in a moment.
+//!                 // Usually the process has no descriptor left; others will be closed soon.
 //!                 let Ok(stream) = stream else {
 //!                     gmp::time::sleep(std::time::Duration::from_millis(50));
 //!                     continue;

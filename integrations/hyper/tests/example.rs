@@ -20,9 +20,10 @@ impl Server {
         Server::start_by(procs, args, |_| {})
     }
 
-    /// With what `set` does to its command.
+    /// Starts the server after `set` has changed its command.
     fn start_by(procs: &str, args: &[&str], set: impl FnOnce(&mut Command)) -> Self {
-        // Built beside the tests of its package: `target/PROFILE/examples/`, and this is `target/PROFILE/deps/`.
+        // The example is built beside the tests of its package, in `target/PROFILE/examples/`; this test is in
+        // `target/PROFILE/deps/`.
         let mut program: PathBuf = std::env::current_exe().unwrap();
         program.pop();
         program.pop();
@@ -37,7 +38,7 @@ impl Server {
         Server { process, address }
     }
 
-    /// Sends SIGTERM, and returns how it ended, and how long that took.
+    /// Sends SIGTERM, and returns how the process ended, and how long that took.
     fn stop(mut self) -> (ExitStatus, Duration) {
         let start = Instant::now();
         // SAFETY: the child was not waited for.
@@ -72,13 +73,13 @@ fn ask(stream: &mut TcpStream) -> String {
     answer
 }
 
-/// Fails by an answer, by the status of the end, or by an end that a client holds up: a second, and as much again for a busy
-/// machine.
+/// Fails by a wrong answer, by the exit status, or when a client holds up the end for longer than a second, and as much again
+/// for a busy machine.
 #[test]
 fn it_serves_and_ends_within_a_second_of_sigterm() {
     for procs in ["1", "2", "4"] {
         let server = Server::start(procs, &[]);
-        // One says nothing, one has half a request, the others ask.
+        // One client says nothing, one has sent half a request, the others ask.
         let _silent = connect(&server);
         let mut half = connect(&server);
         half.write_all(b"GET /api/ti").unwrap();
@@ -107,7 +108,7 @@ fn it_serves_and_ends_within_a_second_of_sigterm() {
     }
 }
 
-/// Fails by a connection that stays for as long as its client sends a byte now and then.
+/// Fails when a connection stays for as long as its client sends a byte now and then.
 #[test]
 fn a_body_that_takes_too_long_is_waited_for_no_longer() {
     for procs in ["1", "4"] {
@@ -118,7 +119,7 @@ fn a_body_that_takes_too_long_is_waited_for_no_longer() {
         let (start, mut answer) = (Instant::now(), [0; 12]);
         while stream.peek(&mut answer).is_err() {
             assert!(start.elapsed() < LIMIT, "the server listens for ever");
-            // The connection may have been closed meanwhile: the next look says so.
+            // The server may have closed the connection meanwhile; the next peek shows that.
             let _closed = stream.write_all(b"x");
         }
         stream.read_exact(&mut answer).unwrap();
@@ -128,7 +129,7 @@ fn a_body_that_takes_too_long_is_waited_for_no_longer() {
     }
 }
 
-/// Fails by a connection that stays for as long as its client is there, without a request.
+/// Fails when the server keeps a connection without a request for as long as the client is there.
 #[test]
 fn who_asks_nothing_is_ended() {
     for procs in ["1", "4"] {
@@ -137,7 +138,7 @@ fn who_asks_nothing_is_ended() {
             for said in [&b""[..], b"PRI * HT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
                 let mut stream = connect(&server);
                 stream.write_all(said).unwrap();
-                // What hyper says by itself is read; at the end a reset tells of what it has not read.
+                // The client reads what hyper sends by itself; a reset at the end tells of bytes that hyper has not read.
                 let ended = stream.read_to_end(&mut Vec::new()).map_err(|broken| broken.kind());
                 assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}, {args:?}");
             }
@@ -146,7 +147,8 @@ fn who_asks_nothing_is_ended() {
     }
 }
 
-/// Fails by a client of HTTP/2 that stays, with its last request long answered; or that is sent away while it asks.
+/// Fails when a client of HTTP/2 stays long after its last request was answered; or when the server drops a client that still
+/// asks.
 #[test]
 fn a_client_that_asks_no_more_is_ended() {
     for procs in ["1", "4"] {
@@ -154,7 +156,7 @@ fn a_client_that_asks_no_more_is_ended() {
         let mut stream = connect(&server);
         // The preface, and settings that say nothing.
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
-        // Three times as long as the limit, a request each third of it.
+        // For three times the limit, with a request every third of it.
         for id in (1..20).step_by(2) {
             // GET, http, the path, the host; the end of the headers and of the stream.
             let block = b"\x82\x86\x04\x09/api/time\x41\x04here";
@@ -171,7 +173,7 @@ fn a_client_that_asks_no_more_is_ended() {
     }
 }
 
-/// Type and stream of the next frame, whose contents are dropped; nothing at the end.
+/// Returns type and stream of the next frame, and drops its contents; `None` at the end.
 fn next_frame(stream: &mut TcpStream) -> Option<(u8, u32)> {
     let mut head = [0; 9];
     let got = stream.read(&mut head).unwrap();
@@ -185,11 +187,11 @@ fn next_frame(stream: &mut TcpStream) -> Option<(u8, u32)> {
     Some((kind, u32::from_be_bytes(id)))
 }
 
-/// Fails by a server that ends, or ends a connection that it has served, when the next goroutine can't be had; or that serves
-/// nobody afterwards.
+/// Fails when the server ends, or ends a connection that it has served, because there is no stack for the next goroutine; or
+/// when it serves no client afterwards.
 #[test]
 fn what_gets_no_stack_is_closed() {
-    // With so large stacks the address space has room for some, and for all else that a process maps.
+    // With such large stacks the address space has room for a few, and for everything else that a process maps.
     let limit = libc::rlimit { rlim_cur: 2 << 30, rlim_max: 2 << 30 };
     for procs in ["1", "4"] {
         let server = Server::start_by(procs, &[], |command| {
@@ -222,7 +224,7 @@ fn what_gets_no_stack_is_closed() {
     }
 }
 
-/// Fails by what curl says of it.
+/// Fails when curl reports an error.
 #[test]
 fn curl_is_served_by_both_versions() {
     if Command::new("curl").arg("--version").output().is_err() {

@@ -27,10 +27,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
-/// What hangs is told, and ended.
+/// A test that hangs for this long is reported and ended.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Does this on the first goroutine of a fresh runtime of each size.
+/// Runs `property` on the first goroutine of a fresh runtime of each size.
 #[track_caller]
 fn everywhere(property: impl Fn() + Send + Sync + 'static) {
     let property = Arc::new(property);
@@ -55,12 +55,12 @@ fn everywhere(property: impl Fn() + Send + Sync + 'static) {
 
 type Answer<B> = Result<Response<B>, Infallible>;
 
-/// Sends the body back, as it comes.
+/// Sends the body back as it arrives.
 async fn echo(request: Request<Incoming>) -> Answer<Incoming> {
     Ok(Response::new(request.into_body()))
 }
 
-/// A server of HTTP/1 for one connection.
+/// An HTTP/1 server for one connection.
 fn serve_one<F, B>(
     answer: impl Fn(Request<Incoming>) -> F + Send + Sync + 'static,
 ) -> (SocketAddr, JoinHandle<hyper::Result<()>>)
@@ -80,7 +80,7 @@ where
     (address, serves)
 }
 
-/// One answer, by hand: its head and its body, which has a length.
+/// Reads one answer by hand: its head, and its body, whose length the head tells.
 fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -96,7 +96,7 @@ fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
     (head, body)
 }
 
-/// Fails by the bodies, or by an end of the connection between two requests.
+/// Fails by a body, or when the connection ends between two requests.
 #[test]
 fn a_connection_serves_many_requests() {
     everywhere(|| {
@@ -117,13 +117,13 @@ fn a_connection_serves_many_requests() {
     });
 }
 
-/// Twenty requests come at once, and their answers in their order. Fails by a hang when what was read already waits for an
-/// event.
+/// Twenty requests come at once; their answers come in the same order. Fails by a hang when bytes that were read already wait
+/// for an event.
 #[test]
 fn requests_that_come_at_once_are_answered_in_order() {
     everywhere(|| {
         let (address, serves) = serve_one(|request: Request<Incoming>| async move {
-            // Another goroutine's turn, at each second one.
+            // For every second request, another goroutine gets a turn.
             if request.uri().path().ends_with('1') {
                 gmp::time::sleep(MS);
             }
@@ -140,8 +140,8 @@ fn requests_that_come_at_once_are_answered_in_order() {
     });
 }
 
-/// The client sends more than all buffers between the two have room for, and reads what comes back beside that. Fails by a hang
-/// when the server's reads wait for its writes, or the other way round.
+/// The client sends more than all buffers in between hold, and reads the answer at the same time. Fails by a hang when the
+/// server's reads wait for its writes, or the other way round.
 #[test]
 fn a_body_goes_both_ways_at_once() {
     const PIECE: usize = 10_000;
@@ -194,7 +194,7 @@ fn a_body_goes_both_ways_at_once() {
     });
 }
 
-/// A client of hyper's that sends a piece when the one before has come back. Fails by a hang.
+/// hyper's client sends a piece when the previous one has come back. Fails by a hang.
 #[test]
 fn a_client_and_a_server_talk_within_one_body() {
     everywhere(|| {
@@ -227,7 +227,8 @@ fn a_client_and_a_server_talk_within_one_body() {
     });
 }
 
-/// After the upgrade the stream is gmp's again, for calls that block; what hyper had read goes before. Fails by the bytes.
+/// After an upgrade the stream is gmp's again, for calls that block, and the bytes that hyper has read come first. Fails by the
+/// bytes.
 #[test]
 fn an_upgraded_connection_is_a_stream_again() {
     everywhere(|| {
@@ -271,7 +272,7 @@ fn an_upgraded_connection_is_a_stream_again() {
     });
 }
 
-/// A head that does not end. Fails by a hang when the timer does not have the connection polled.
+/// A head that does not end. Fails by a hang when the timer does not wake the connection.
 #[test]
 fn a_head_that_is_too_slow_ends_the_connection() {
     everywhere(|| {
@@ -284,7 +285,7 @@ fn a_head_that_is_too_slow_ends_the_connection() {
             block_on(server.serve_connection(io, service_fn(echo)))
         });
         let mut stream = TcpStream::connect(address).unwrap();
-        // A whole one, and one that is late.
+        // One whole head, and one that is late.
         stream.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
         assert!(read_answer(&mut stream).0.starts_with("http/1.1 200"));
         let start = Instant::now();
@@ -352,8 +353,8 @@ fn the_end_of_a_context_closes_its_connections() {
     });
 }
 
-/// One request is under way when the server is to stop, and one connection has none. Fails by an answer that is cut, or by a
-/// hang when one of the connections stays.
+/// One request is under way when the server has to stop, and one connection has no request. Fails when the answer is cut off,
+/// or by a hang when one of the connections stays.
 #[test]
 fn a_server_that_stops_answers_what_was_asked() {
     everywhere(|| {
@@ -371,7 +372,7 @@ fn a_server_that_stops_answers_what_was_asked() {
                         let (asked, goes_on) = (Arc::clone(&asked), Arc::clone(&goes_on));
                         async move {
                             asked.notify_one();
-                            // Not by blocking: the connection is to hear of the end meanwhile.
+                            // The service does not block, so the connection can see the stop.
                             offload(move || goes_on.wait()).await.unwrap();
                             Ok::<_, Infallible>(Response::new("done".to_owned()))
                         }
@@ -393,7 +394,7 @@ fn a_server_that_stops_answers_what_was_asked() {
     });
 }
 
-/// A client and a server of HTTP/2 over a Unix stream, whose server's goroutine this joins.
+/// A client and a server of HTTP/2 over a Unix stream. Returns the client, and a handle to join the server's goroutine.
 fn over_http2<F, B>(
     answer: impl Fn(Request<Incoming>) -> F + Send + Sync + Clone + 'static,
 ) -> (client::http2::SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>)
@@ -412,7 +413,7 @@ where
     (sender, serves)
 }
 
-/// The client may leave while the server still tells it of room for more.
+/// The client may leave while the server still announces a larger window.
 fn ends_with_its_client(serves: JoinHandle<hyper::Result<()>>) {
     if let Err(error) = serves.join().unwrap() {
         let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
@@ -455,11 +456,11 @@ fn a_hundred_streams_are_served_at_once() {
     });
 }
 
-/// Fails by the end of the whole connection, or by a stream that nobody hears of again, where there is no stack for a stream.
+/// There is no stack for a stream. Fails when the whole connection ends, or when the client never hears of that stream again.
 #[test]
 fn a_stream_that_gets_no_stack_is_reset_and_the_others_are_served() {
     const STREAMS: usize = 30;
-    // A runtime of its own for the server: its first goroutine, the connection's, and a few more.
+    // A separate runtime for the server: with stacks for its first goroutine, the connection's, and a few more.
     let builder = Runtime::builder().procs(2).stack_size(256 << 10).max_stack_bytes(10 * (256 << 10));
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let small = Arc::new(unsafe { builder.build() }.unwrap());
@@ -485,7 +486,7 @@ fn a_stream_that_gets_no_stack_is_reset_and_the_others_are_served() {
                 let (mut sender, refused, opens) = (sender.clone(), Arc::clone(&refused), opens.clone());
                 go(move || {
                     let answered = block_on(sender.send_request(post("x"))).is_ok();
-                    // The first that is refused lets the others be answered: as many as there are stacks have come.
+                    // The first refused request releases the others: by then as many requests have come as there are stacks.
                     if !answered {
                         refused.fetch_add(1, SeqCst);
                         opens.cancel();
@@ -495,7 +496,7 @@ fn a_stream_that_gets_no_stack_is_reset_and_the_others_are_served() {
             .collect();
         asks.into_iter().for_each(|one| one.join().unwrap());
         assert!((1..STREAMS).contains(&refused.load(SeqCst)), "{refused:?} of {STREAMS}");
-        // There are stacks again, when the goroutines of those answers have ended; and it is the same connection.
+        // Stacks are free again when the goroutines of those answers have ended; the connection is still the same.
         let (mut last, start) = (sender.clone(), Instant::now());
         while let Err(refused) = block_on(last.send_request(post("x"))) {
             assert!(start.elapsed() < LIMIT / 2, "{refused}");
@@ -507,7 +508,7 @@ fn a_stream_that_gets_no_stack_is_reset_and_the_others_are_served() {
 }
 
 /// Bodies larger than the windows of their streams and of their connection, on many streams. Fails by a hang when a window that
-/// opens wakes nobody, or by the bytes.
+/// opens wakes no task, or by the bytes.
 #[test]
 fn large_bodies_go_both_ways_on_many_streams() {
     everywhere(|| {
@@ -530,7 +531,7 @@ fn large_bodies_go_both_ways_on_many_streams() {
     });
 }
 
-/// A peer that has begun, and says nothing more. Fails by a hang when the pings of HTTP/2 have no clock.
+/// A peer that has begun, and then says nothing. Fails by a hang when the pings of HTTP/2 have no clock.
 #[test]
 fn a_silent_peer_of_http2_is_left() {
     everywhere(|| {
@@ -547,7 +548,7 @@ fn a_silent_peer_of_http2_is_left() {
     });
 }
 
-/// A server of HTTP/2 is to stop while a request is under way. Fails by an error of that request, or by a hang.
+/// An HTTP/2 server has to stop while a request is under way. Fails by an error of that request, or by a hang.
 #[test]
 fn a_server_of_http2_stops_in_order() {
     everywhere(|| {
@@ -582,12 +583,12 @@ fn a_server_of_http2_stops_in_order() {
         cancel.cancel();
         goes_on.notify_one();
         assert_eq!(asks.join().unwrap(), "done");
-        // Each may have had something to say, of the protocol, when the other had gone.
+        // Each side may have tried to send a frame after the other had gone.
         let _ended = (serves.join().unwrap(), drives.join().unwrap());
     });
 }
 
-/// Fails by a sleep that is too short, or by a hang when a reset is not seen.
+/// Fails when a sleep is too short, or by a hang when a reset is not seen.
 #[test]
 fn sleeps_end_at_their_times_and_can_be_moved() {
     everywhere(|| {
@@ -596,7 +597,7 @@ fn sleeps_end_at_their_times_and_can_be_moved() {
         assert!(start.elapsed() >= 5 * MS);
         block_on(GmpTimer.sleep_until(start));
 
-        // From an hour to some milliseconds, when it waits already; and to later.
+        // The wait is moved from an hour to some milliseconds after its first poll, and then to a later time.
         let mut sleep = GmpTimer.sleep(Duration::from_secs(3600));
         let mut polls = 0;
         let due = Instant::now() + 5 * MS;
@@ -622,13 +623,13 @@ fn sleeps_end_at_their_times_and_can_be_moved() {
             polled
         }));
         assert!(Instant::now() >= due);
-        // One that never comes, and is dropped.
+        // A sleep that never ends, and is dropped.
         let mut never = GmpTimer.sleep(Duration::MAX);
         assert!(block_on(poll_fn(|cx| Poll::Ready(never.as_mut().poll(cx)))).is_pending());
     });
 }
 
-/// What a future leaves, and what ends without one. Fails by a hang, or by the kind of the error.
+/// An offloaded call may panic, or end without a result. Fails by a hang, or by the kind of the error.
 #[test]
 fn an_offloaded_call_tells_how_it_ended() {
     everywhere(|| {
@@ -642,7 +643,7 @@ fn an_offloaded_call_tells_how_it_ended() {
     });
 }
 
-/// Futures run in goroutines, which the end of the runtime ends. Fails by a future that is not dropped.
+/// Futures run in goroutines, which the end of the runtime ends. Fails when a future is not dropped.
 #[test]
 fn the_end_of_a_runtime_drops_what_was_executed() {
     struct Drops(Arc<AtomicUsize>);
@@ -668,7 +669,7 @@ fn the_end_of_a_runtime_drops_what_was_executed() {
     assert_eq!(drops.load(SeqCst), 10);
 }
 
-/// The others, in a process where each park moves its goroutine to another thread. Fails as they do.
+/// Runs the other tests in a process in which each park moves its goroutine to another thread. Fails as they do.
 #[test]
 fn all_holds_where_goroutines_migrate() {
     if std::env::var_os("GMPDEBUG").is_some() {

@@ -189,7 +189,7 @@ impl<T> Future for Task<T> {
     }
 }
 
-/// Runs when the wait was ended from outside, and nothing unwinds yet; or when the calling task must not block, and unwinds.
+/// Runs when the wait was ended from outside, before the stack unwinds; or when the calling task must not block, and unwinds.
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
@@ -203,7 +203,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Looks the thread's context up. Not inlined: the caller parks, and this function uses a thread-local.
+/// Looks up the thread's context. Not inlined: the caller parks, and this function uses a thread-local.
 #[inline(never)]
 #[track_caller]
 fn spawn<F>(future: F) -> Option<Task<F::Output>>
@@ -255,7 +255,7 @@ where
     if gmp::current().is_none()
         && Handle::try_current().is_ok_and(|it| it.runtime_flavor() != RuntimeFlavor::CurrentThread)
     {
-        // Panics where blocking is forbidden, before the task is there.
+        // Panics where blocking is forbidden, before the task is spawned.
         tokio::task::block_in_place(|| ());
     }
     let Some(task) = spawn(future) else {

@@ -1,8 +1,8 @@
 //! A runtime of tokio on threads of its own, and its owners.
 //!
-//! The reactor is held by the [`Reactor`], by each function that [`Reactor::entering`] has returned (so by the builders and
-//! runtimes of gmp that have such a function), and by each thread that has entered. The last holder that lets go ends the
-//! reactor, and does not wait, as it may be a task of the reactor itself.
+//! Each of these holds the reactor: the [`Reactor`], each function that [`Reactor::entering`] has returned (so the builders and
+//! runtimes of gmp that have such a function), and each thread that has entered. The last holder that lets go ends the reactor,
+//! and does not wait, as that holder may be a task of the reactor itself.
 
 use gmp::RuntimeBuilder;
 use std::fmt;
@@ -58,7 +58,7 @@ impl Drop for Hold {
 /// A thread is in the context of the reactor; returned by the functions of [`reactor`](crate::reactor()) and
 /// [`Reactor::entering`]. Dropping the value makes the thread leave.
 pub struct Entered {
-    /// Made of `hold`'s handle.
+    /// `guard` borrows the handle in `_hold`.
     guard: ManuallyDrop<EnterGuard<'static>>,
     _hold: Hold,
 }
@@ -66,7 +66,7 @@ pub struct Entered {
 impl Entered {
     fn new(hold: Hold) -> Self {
         let guard = hold.0.handle.enter();
-        // SAFETY: the guard is dropped, by the drop below, before `hold`, which keeps the handle where it is.
+        // SAFETY: the drop below drops the guard before `hold`, which keeps the handle where it is.
         let guard = unsafe { std::mem::transmute::<EnterGuard<'_>, EnterGuard<'static>>(guard) };
         Entered { guard: ManuallyDrop::new(guard), _hold: hold }
     }
@@ -123,8 +123,8 @@ impl fmt::Debug for Entered {
 pub struct Reactor(Hold);
 
 impl Reactor {
-    /// Starts a runtime of tokio with as many threads as there are cores, tokio's default, which are called `gmp-reactor`; with
-    /// its sockets, its processes and its timers. Does not block.
+    /// Starts a runtime of tokio with its sockets, its processes and its timers. It has as many threads as there are cores,
+    /// tokio's default, which are called `gmp-reactor`. Does not block.
     ///
     /// # Errors
     /// The kernel's, if it refuses a descriptor to tokio, or a thread; in the second case tokio has panicked, so the panic's
@@ -177,7 +177,7 @@ impl Reactor {
     }
 
     /// Waits until nothing else keeps the reactor, ends it, and waits until its threads have ended; within `limit` in total.
-    /// Returns `false` if that was not seen in time: then the reactor ends by itself when the other holders let go.
+    /// Returns `false` if this did not happen in time: then the reactor ends by itself when the other holders let go.
     ///
     /// Blocks the thread. Call this after the end of the runtimes that have the reactor; in one of their goroutines the call
     /// waits for the goroutine's own thread, for the whole limit.

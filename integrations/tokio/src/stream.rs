@@ -139,7 +139,7 @@ impl<S: PollStream> OwnedReadHalf<S> {
             return Err(ReuniteError(self, other));
         }
         other.forget();
-        // The other half has given its reference back above.
+        // `forget` has dropped the other half's reference.
         Ok(GmpIo(Arc::into_inner(self.0).expect("two halves have the stream, and nobody else")))
     }
 }
@@ -167,7 +167,7 @@ impl<S: PollStream> OwnedWriteHalf<S> {
 impl<S: PollStream> Drop for OwnedWriteHalf<S> {
     fn drop(&mut self) {
         if self.ends {
-            // Refused for a connection that is broken already.
+            // The call is refused for a connection that is already broken.
             let _refused = self.stream.end_writes();
         }
     }
@@ -238,13 +238,13 @@ macro_rules! writes {
                 counted(cx, |cx| PollStream::poll_write($stream, cx, buf))
             }
 
-            /// Returns at once: nothing is kept back here.
+            /// Returns at once: the wrapper keeps no bytes.
             #[inline]
             fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(Ok(()))
             }
 
-            /// Ends the writing side. Does not wait until the peer has received what was written.
+            /// Ends the writing side. Does not wait until the peer has received the bytes that were written.
             fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $it = self.get_mut();
                 Poll::Ready(PollStream::end_writes($stream))

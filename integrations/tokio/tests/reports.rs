@@ -1,5 +1,5 @@
-//! When a deadlock is reported by default, beside a reactor and after it. A program without the harness of tests, whose threads
-//! might do anything, as those of a reactor may: beside them nothing is reported anyway.
+//! When a deadlock is reported by default, beside a reactor and after it. This program has no test harness, because the
+//! harness' threads might do anything, as those of a reactor may: beside them gmp reports no deadlock.
 
 use gmp::chan::bounded;
 use gmp::{Runtime, RuntimeBuilder};
@@ -10,11 +10,11 @@ use tokio::time::sleep;
 
 /// The environment of a child names its case.
 const CASE: &str = "GMP_TOKIO_REPORTS";
-/// Longer than anybody looks for a deadlock.
+/// Longer than the runtime looks for a deadlock.
 const LONG: Duration = Duration::from_millis(1300);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A name, what a process does, and whether it is ended by a report.
+/// A name, the body of a process, and whether a report ends that process.
 type Case = (&'static str, fn(), bool);
 
 const CASES: [Case; 4] = [
@@ -29,7 +29,7 @@ fn build(builder: RuntimeBuilder) -> Runtime {
     unsafe { builder.procs(2).build() }.expect("a runtime starts")
 }
 
-/// Fails if nothing were reported in this program anyway.
+/// Fails if this program would not be reported anyway.
 fn without_a_reactor() {
     build(Runtime::builder()).run(|| {
         let (_sender, receiver) = bounded::<()>(0);
@@ -37,7 +37,7 @@ fn without_a_reactor() {
     });
 }
 
-/// Fails if the end of a reactor leaves the reports off.
+/// Fails if reports stay off after the end of a reactor.
 fn after_a_reactor() {
     let reactor = Reactor::start().unwrap();
     build(reactor.install(Runtime::builder())).run(|| gmp_tokio::run(sleep(Duration::from_millis(1))));
@@ -45,7 +45,7 @@ fn after_a_reactor() {
     without_a_reactor();
 }
 
-/// Fails if a goroutine that waits for a task, in a channel, is taken for one that waits for ever.
+/// Fails if a goroutine that waits for a task, by a channel, is reported as waiting for ever.
 fn beside_a_reactor() {
     build(gmp_tokio::install(Runtime::builder()).unwrap()).run(|| {
         let (sender, receiver) = bounded(0);
@@ -57,7 +57,7 @@ fn beside_a_reactor() {
     });
 }
 
-/// The same, in a runtime that does not know of the reactor.
+/// As above, in a runtime that does not know of the reactor.
 fn beside_that_of_another_runtime() {
     let reactor = Reactor::start().unwrap();
     let (sender, receiver) = bounded(0);
@@ -68,7 +68,7 @@ fn beside_that_of_another_runtime() {
     assert_eq!(build(Runtime::builder()).run(move || receiver.recv()), Ok(4));
 }
 
-/// Waits for the end of a child, which is killed when it hangs.
+/// Waits for the end of a child, and kills a child that hangs.
 fn ended(mut child: Child) -> (bool, String) {
     let start = Instant::now();
     while child.try_wait().expect("it is our child").is_none() {

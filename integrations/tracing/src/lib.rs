@@ -105,7 +105,7 @@ impl Entered {
     }
 }
 
-/// The goroutine ends and has forgotten guards: it leaves their spans, as the thread is the next goroutine's.
+/// The goroutine ends and has forgotten guards: it leaves their spans, because the thread is the next goroutine's.
 impl Drop for Entered {
     fn drop(&mut self) {
         while let Some(span) = { self.0.borrow_mut().pop() } {
@@ -206,7 +206,7 @@ impl<S: Subscriber + Send + Sync> Subscriber for Following<S> {
     fn enter(&self, span: &Id) {
         self.inner.enter(span);
         if gmp::current().is_some() {
-            // A goroutine whose variables are gone is about to end, and keeps the span for its thread.
+            // A goroutine whose variables are dropped is about to end; the span stays entered on its thread.
             let _gone = ENTERED.try_with(|entered| {
                 let (subscriber, kept) = (self.weak.clone(), self.inner.clone_span(span));
                 entered.0.borrow_mut().push(InSpan { subscriber, entered: span.clone(), kept });

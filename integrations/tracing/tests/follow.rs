@@ -20,7 +20,7 @@ use tracing_subscriber::registry::LookupSpan;
 const CHILD: &str = "GMP_TRACING_CHILD";
 const MS: Duration = Duration::from_millis(1);
 const SIGABRT: i32 = 6;
-/// What the subscriber says of a span that is gone.
+/// The subscriber's messages about a span that is gone.
 const GONE: [&str; 3] = ["tried to clone", "tried to drop a ref to", "Span not found, this is a bug"];
 
 fn child(test: &str, how: &str, debug: &str) -> Output {
@@ -53,7 +53,8 @@ fn alone(test: &str, f: impl FnOnce()) {
 }
 
 fn run<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    // SAFETY: nothing of a thread is kept across a park but spans, which are carried along, or are seen to be wrong.
+    // SAFETY: no goroutine keeps a value of its thread across a park except spans, which are carried along, or are found to be
+    // wrong.
     unsafe { gmp::run(f) }
 }
 
@@ -97,7 +98,8 @@ fn nested(of: u32, step: u32) {
     info!(of, step, "seen");
 }
 
-/// The lines of 8 goroutines with 100 events each, and how many of them are not in the spans in which they were said.
+/// The lines of 8 goroutines with 100 events each. Returns the number of lines, and how many of the 800 are missing or in wrong
+/// spans.
 fn lines_and_wrong_ones(lines: &Lines) -> (usize, usize) {
     run(|| {
         let all: Vec<_> = (0..8).map(|n| gmp::go(move || request(n))).collect();
@@ -118,8 +120,8 @@ fn lines_and_wrong_ones(lines: &Lines) -> (usize, usize) {
     (lines.len(), 800 - hits)
 }
 
-/// Fails if a line has the spans of another goroutine, or not all of its own. The same without the wrapper shows what it is
-/// about: there lines are wrong, or the process has ended by that.
+/// Fails if a line has the spans of another goroutine, or lacks some of its own. Without the wrapper, lines are wrong, or the
+/// process ends because of that; this shows what the wrapper is for.
 #[test]
 fn eight_hundred_lines_are_right_with_the_wrapper_and_wrong_without() {
     const TEST: &str = "eight_hundred_lines_are_right_with_the_wrapper_and_wrong_without";
@@ -153,7 +155,7 @@ fn eight_hundred_lines_are_right_with_the_wrapper_and_wrong_without() {
     let (told, output) = wrong_of("does not", "migrate=1");
     match told {
         Some((_, wrong)) => assert!(wrong > 400, "{wrong} are wrong without the wrapper"),
-        // A span was closed under another goroutine, and the subscriber panicked over it; perhaps during an unwinding.
+        // A span was closed under another goroutine, and the subscriber panicked because of that, perhaps during an unwind.
         None => {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let found = GONE.iter().any(|text| stderr.contains(text));
@@ -162,7 +164,7 @@ fn eight_hundred_lines_are_right_with_the_wrapper_and_wrong_without() {
     }
 }
 
-/// What a subscriber is told, in order, and by which thread. It finds by itself what does not fit.
+/// The calls that a subscriber gets, in order, by thread. The subscriber itself finds calls that do not fit.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Book>>);
 
@@ -251,7 +253,7 @@ fn current() -> Option<Id> {
     Span::current().id()
 }
 
-/// Fails if an event or a new span has another parent after a park, or if an explicit one is not kept.
+/// Fails if an event or a new span has another parent after a park, or if an explicit parent is lost.
 #[test]
 fn events_and_spans_keep_their_parents() {
     alone("events_and_spans_keep_their_parents", || {
@@ -284,7 +286,7 @@ fn events_and_spans_keep_their_parents() {
     });
 }
 
-/// Fails if the second entry is lost at a switch, or the first with it.
+/// Fails if a switch loses the second entry of a span, or both.
 #[test]
 fn a_span_that_is_entered_twice_is_so_after_a_park() {
     alone("a_span_that_is_entered_twice_is_so_after_a_park", || {
@@ -298,14 +300,14 @@ fn a_span_that_is_entered_twice_is_so_after_a_park() {
                             let first = span.enter();
                             let middle = between.enter();
                             let second = span.enter();
-                            // Of a span that is entered twice the registry takes the outer entry for the current one.
+                            // For a span that is entered twice the registry takes the outer entry as the current one.
                             let before = current();
                             gmp::yield_now();
                             assert_eq!(current(), before);
                             drop(second);
                             gmp::yield_now();
                             assert_eq!(current(), between.id());
-                            // Not in the order of the entries.
+                            // The guards are not dropped in the order of the entries.
                             drop(first);
                             gmp::yield_now();
                             assert_eq!(current(), between.id());
@@ -323,7 +325,7 @@ fn a_span_that_is_entered_twice_is_so_after_a_park() {
     });
 }
 
-/// Fails if a span whose last handle goes while the goroutine is parked is closed under it, or is not closed after it.
+/// Fails if a span whose last handle is dropped while its goroutine is parked is closed too early, or is not closed afterwards.
 #[test]
 fn a_span_whose_handles_go_while_its_goroutine_is_parked_is_closed_when_it_is_left() {
     alone("a_span_whose_handles_go_while_its_goroutine_is_parked_is_closed_when_it_is_left", || {
@@ -352,8 +354,8 @@ fn a_span_whose_handles_go_while_its_goroutine_is_parked_is_closed_when_it_is_le
     });
 }
 
-/// Fails if a goroutine that unwinds leaves a span on its thread, or leaves it twice, also where a destructor parks; by an
-/// abort, if the subscriber panics over that.
+/// Fails if a goroutine that unwinds leaves a span entered on its thread, or exits a span twice, also where a destructor parks;
+/// or by an abort, if the subscriber panics because of that.
 #[test]
 fn a_goroutine_that_unwinds_leaves_its_spans() {
     alone("a_goroutine_that_unwinds_leaves_its_spans", || {
@@ -402,7 +404,7 @@ fn a_goroutine_that_unwinds_leaves_its_spans() {
             gmp::time::sleep(5 * MS);
             cancel.cancel();
             all.into_iter().for_each(|one| assert!(one.join().is_err()));
-            // The end of the runtime unwinds these.
+            // The end of the runtime unwinds these goroutines.
             for _ in 0..8 {
                 drop(gmp::go(|| {
                     let _in = info_span!("ends with the runtime").entered();
@@ -416,7 +418,7 @@ fn a_goroutine_that_unwinds_leaves_its_spans() {
     });
 }
 
-/// Fails if a plain thread's spans change, or its parks leave them.
+/// Fails if the spans of a plain thread change, or if a park of the thread leaves them.
 #[test]
 fn plain_threads_are_as_ever() {
     alone("plain_threads_are_as_ever", || {
@@ -442,7 +444,7 @@ fn plain_threads_are_as_ever() {
         receiver.recv().unwrap();
         thread.join().unwrap();
         assert_eq!(current(), span.id());
-        // One of each goroutine and one at its switch, at most two, and one of the thread.
+        // One exit of each goroutine, at most two at its switch, and one of the thread.
         assert!((8..=8 * 3 + 1).contains(&(told.exits() - exits)), "{}", told.exits() - exits);
         drop(_in);
         told.is_in_order();
@@ -550,7 +552,8 @@ impl Subscriber for IdsOfHandles {
     }
 }
 
-/// Fails by a span that is left by an id by which it was not entered, or by a handle that is not closed with the last exit.
+/// Fails when a span is exited by another id than the one by which it was entered, or when a handle is not closed with the last
+/// exit.
 #[test]
 fn a_handle_may_have_an_id_of_its_own() {
     alone("a_handle_may_have_an_id_of_its_own", || {

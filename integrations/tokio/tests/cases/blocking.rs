@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::runtime::Handle;
 use tokio::task::{block_in_place, spawn_blocking};
 
-/// Fails if the pool for blocking calls is not there, or the answer does not wake.
+/// Fails if the pool for blocking calls is missing, or if its result does not wake the goroutine.
 #[test]
 fn spawn_blocking_runs_on_threads_of_tokio() {
     everywhere(|| {
@@ -22,8 +22,8 @@ fn spawn_blocking_runs_on_threads_of_tokio() {
     });
 }
 
-/// Fails if `block_in_place` takes the goroutine's thread for one that must not block, or for a worker whose queue is to be
-/// handed on; also with a park inside.
+/// Fails if `block_in_place` takes the goroutine's thread for one that must not block, or for a worker whose queue it has to
+/// hand over; also when the function parks.
 #[test]
 fn block_in_place_calls_its_function_where_it_is() {
     everywhere(|| {
@@ -40,13 +40,13 @@ fn block_in_place_calls_its_function_where_it_is() {
     });
 }
 
-/// Fails if tokio refuses, or if other goroutines wait for the thread that is blocked.
+/// Fails if tokio refuses the call, or if other goroutines wait for the blocked thread.
 #[test]
 fn a_handles_block_on_blocks_the_thread_and_no_other_goroutine() {
     everywhere(|| {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
         let waits = gmp::go(move || Handle::current().block_on(receiver.recv()));
-        // With one P this goroutine runs on only when the P was taken from the one that blocks.
+        // With one P this goroutine goes on only after the P was taken from the goroutine that blocks.
         gmp::time::sleep(MS);
         let sends = gmp::go(move || gmp::block_on(sender.send(5)));
         assert_eq!(waits.join().unwrap(), Some(5));
@@ -54,7 +54,7 @@ fn a_handles_block_on_blocks_the_thread_and_no_other_goroutine() {
     });
 }
 
-/// Fails if a file's contents are not those written, each step from another thread.
+/// Fails if a file's contents are not those written, although each step may run on another thread.
 #[test]
 fn files_of_tokio_are_written_and_read() {
     everywhere(|| {
@@ -82,7 +82,7 @@ fn files_of_tokio_are_written_and_read() {
     });
 }
 
-/// Fails if the end of a child process is not told, or its output is lost.
+/// Fails if the goroutine does not learn of a child's end, or if the child's output is lost.
 #[test]
 fn processes_of_tokio_are_awaited() {
     everywhere(|| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use tokio::time::sleep;
 
-/// Fails if the caller unwinds while the task still has what it was given: a destructor on the unwinding stack looks.
+/// Fails if the caller unwinds while the task still has its values: a destructor on the unwinding stack checks that.
 #[test]
 fn a_context_that_is_done_ends_run_when_the_tasks_future_is_dropped() {
     struct Looks(Arc<AtomicBool>, Arc<AtomicBool>);
@@ -31,7 +31,7 @@ fn a_context_that_is_done_ends_run_when_the_tasks_future_is_dropped() {
                             if n % 2 == 0 {
                                 pending::<()>().await;
                             }
-                            // Busy: the abort comes to a task that is queued, or polled.
+                            // A busy task: the abort finds it queued, or being polled.
                             loop {
                                 tokio::task::yield_now().await;
                             }
@@ -47,7 +47,7 @@ fn a_context_that_is_done_ends_run_when_the_tasks_future_is_dropped() {
     });
 }
 
-/// Fails if a limit ends nothing, or too early; also if a limit that is over before has the future run.
+/// Fails if a limit ends no wait, or ends it too early; or if the future runs although its limit has passed before.
 #[test]
 fn a_limit_ends_run_and_block_on() {
     everywhere(|| {
@@ -59,7 +59,7 @@ fn a_limit_ends_run_and_block_on() {
     });
 }
 
-/// Fails if the process aborts, by a panic in a destructor that unwinds, or if the task that it spawns does not run.
+/// Fails by an abort when a destructor panics during an unwind, or if the task that the destructor spawns does not run.
 #[test]
 fn a_destructor_that_spawns_while_a_context_unwinds_it_has_the_reactor() {
     struct Spawns(Arc<AtomicUsize>);
@@ -78,7 +78,7 @@ fn a_destructor_that_spawns_while_a_context_unwinds_it_has_the_reactor() {
         let done = Arc::new(AtomicUsize::new(0));
         let theirs = Arc::clone(&done);
         many(20, move |_| {
-            // On the stack, and in the future.
+            // One value is on the stack, one in the future.
             let on_stack = || {
                 let _spawns = Spawns(Arc::clone(&theirs));
                 gmp::block_on(pending::<()>());
@@ -97,7 +97,7 @@ fn a_destructor_that_spawns_while_a_context_unwinds_it_has_the_reactor() {
     });
 }
 
-/// A connection of a pool, as several crates have it: the drop gives it back by a task.
+/// A connection of a pool, as several crates have it: its drop spawns a task that gives the connection back.
 struct Pooled(Option<tokio::net::UnixStream>, tokio::sync::mpsc::UnboundedSender<tokio::net::UnixStream>);
 
 impl Drop for Pooled {
@@ -107,7 +107,7 @@ impl Drop for Pooled {
     }
 }
 
-/// Fails by tokio's panic, if the context is there during a poll only.
+/// Fails by tokio's panic if the context exists only during a poll.
 #[test]
 fn a_pools_connection_is_given_back_after_block_on() {
     everywhere(|| {
@@ -125,7 +125,7 @@ fn a_pools_connection_is_given_back_after_block_on() {
     });
 }
 
-/// Fails by tokio's panic, if entering is by the poll: a nested call leaves what the outer one relies on.
+/// Fails by tokio's panic if each poll enters the context: a nested call would leave the context of the outer one.
 #[test]
 fn block_on_nests_and_a_polled_future_parks() {
     everywhere(|| {
@@ -148,7 +148,7 @@ fn block_on_nests_and_a_polled_future_parks() {
     });
 }
 
-/// Fails if the end of the runtime waits for a future that never comes, or leaves one undropped.
+/// Fails if the end of the runtime waits for a future that is never ready, or does not drop a future.
 #[test]
 fn the_end_of_the_runtime_ends_run_and_block_on() {
     alone(|| {

@@ -16,7 +16,7 @@ fn a_task_starts_goroutines_by_a_handle() {
                     handle
                         .go(move || {
                             gmp::time::sleep(MS);
-                            // It has the reactor, as any other.
+                            // This goroutine has the reactor, as any other.
                             gmp::block_on(tokio::time::sleep(MS));
                             n
                         })
@@ -29,7 +29,7 @@ fn a_task_starts_goroutines_by_a_handle() {
     });
 }
 
-/// Fails if it starts one somewhere, or if the text does not say what to do instead.
+/// Fails if `go` starts a goroutine in some runtime, or if the panic's text does not say what to do instead.
 #[test]
 fn go_in_a_task_says_that_there_is_no_runtime() {
     everywhere(|| {
@@ -43,7 +43,7 @@ fn go_in_a_task_says_that_there_is_no_runtime() {
     });
 }
 
-/// Fails by a hang: the thread waits for a task that it would have to run itself.
+/// Fails by a hang when the thread waits for a task that it would have to run itself.
 #[test]
 fn run_is_refused_where_the_thread_runs_the_tasks_itself() {
     let current = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -60,7 +60,7 @@ fn run_is_refused_where_the_thread_runs_the_tasks_itself() {
     several.shutdown_background();
 }
 
-/// Fails by a lost message, or by a hang: a task that would block its thread does so in place, and the others go on.
+/// Fails by a lost message; or by a hang when a task that blocks its thread in place holds up the other tasks.
 #[test]
 fn channels_of_gmp_pass_messages_to_and_from_tasks() {
     everywhere(|| {
@@ -68,7 +68,7 @@ fn channels_of_gmp_pass_messages_to_and_from_tasks() {
             let ((ask, asked), (answer, answers)) = (chan::bounded(0), chan::unbounded());
             let task = tokio::spawn(async move {
                 while let Ok(n) = block_in_place(|| asked.recv()) {
-                    // Does not block.
+                    // This send does not block.
                     answer.send(n * 2).unwrap();
                     tokio::task::yield_now().await;
                 }
@@ -83,7 +83,7 @@ fn channels_of_gmp_pass_messages_to_and_from_tasks() {
     });
 }
 
-/// Fails by a message or a value that is lost with the arm of a `select!` that did not win; or by a hang.
+/// Fails when a message or a value is lost with the arm of a `select!` that did not win; or by a hang.
 #[test]
 fn tasks_await_broadcast_and_watch() {
     everywhere(|| {
@@ -120,18 +120,18 @@ fn tasks_await_broadcast_and_watch() {
             assert_eq!((sum, value), (1275, Ok(50)));
             assert!(last <= 50);
         }
-        // The tasks' halves are gone with them.
+        // The tasks have dropped their halves.
         gmp::block_on(level.closed_async());
     });
 }
 
-/// Fails if `block_on` and `run` in a task wait for what only the blocked thread could do.
+/// Fails if `block_on` and `run` in a task wait for work that only the blocked thread could do.
 #[test]
 fn block_on_and_run_in_a_task_let_the_other_tasks_go_on() {
     everywhere(|| {
         many(10, |n| {
             let got = gmp_tokio::run(async move {
-                // The new task is in this worker's own place, which no other worker takes from it while it runs.
+                // The new task is in this worker's own slot, from which no other worker takes tasks while this worker runs.
                 let ran = gmp_tokio::run(async move { n + 1 });
                 let spawned = tokio::spawn(async move { ran + 1 });
                 let blocked = block_in_place(|| gmp::block_on(spawned)).unwrap();
@@ -143,7 +143,7 @@ fn block_on_and_run_in_a_task_let_the_other_tasks_go_on() {
     });
 }
 
-/// Fails if a waker of a goroutine, called by a task, is lost.
+/// Fails if the wake of a goroutine's waker by a task is lost.
 #[test]
 fn a_task_wakes_a_future_on_a_goroutine() {
     everywhere(|| {

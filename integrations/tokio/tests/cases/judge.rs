@@ -1,14 +1,14 @@
-//! What is reported when that is asked for; `tests/reports.rs` has what is by default.
+//! Deadlock reports when the program asks for them; `tests/reports.rs` has those by default.
 
 use crate::support::{MS, PROCS, build, installed, is_child, outcome};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Longer than anybody looks for a deadlock.
+/// Longer than the runtime looks for a deadlock.
 const LONG: Duration = Duration::from_millis(1300);
 
-/// Fails if a goroutine that waits for tokio, and whom tokio will wake, is taken for one that waits for ever.
+/// Fails if a goroutine that tokio will wake is taken for one that waits for ever.
 #[test]
 fn a_wait_for_tokio_is_no_deadlock() {
     for procs in PROCS {
@@ -24,7 +24,7 @@ fn a_wait_for_tokio_is_no_deadlock() {
     }
 }
 
-/// Fails if the reports stop altogether: a goroutine that waits for ever beside a reactor is told, if that is asked for.
+/// Fails if there are no reports at all: when asked to, gmp reports a goroutine that waits for ever beside a reactor.
 #[test]
 fn a_goroutine_that_waits_for_ever_is_reported_if_asked_for() {
     for procs in PROCS {

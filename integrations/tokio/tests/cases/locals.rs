@@ -9,7 +9,7 @@ tokio::task_local! {
     static NUMBER: usize;
 }
 
-/// Fails if a goroutine sees the value of another one, or its own where it should have gone.
+/// Fails if a goroutine sees the value of another goroutine, or its own value where that is out of scope.
 #[test]
 fn a_task_local_is_its_futures_own() {
     everywhere(|| {
@@ -21,7 +21,7 @@ fn a_task_local_is_its_futures_own() {
                 }
             }));
             assert!(NUMBER.try_with(|_| ()).is_err());
-            // Set and gone again between two parks.
+            // Set and unset again between two parks.
             NUMBER.sync_scope(n + 1, || assert_eq!(NUMBER.get(), n + 1));
             let seen = gmp_tokio::run(NUMBER.scope(n, async { NUMBER.get() }));
             assert_eq!(seen, n);
@@ -29,7 +29,7 @@ fn a_task_local_is_its_futures_own() {
     });
 }
 
-/// Fails if the tasks of a set, which are bound to a thread, don't run, or run on another one.
+/// Fails if the tasks of a set, which are bound to a thread, do not run, or run on another thread.
 #[test]
 fn a_local_set_runs_on_a_locked_goroutine() {
     everywhere(|| {
@@ -58,7 +58,7 @@ fn a_local_set_runs_on_a_locked_goroutine() {
     });
 }
 
-/// Shows the breach that is named in the documentation. Fails if a guard that was kept across a park goes unnoticed: then the
+/// Shows the breach that the documentation names. Fails if a guard that was kept across a park does no harm: then the
 /// documentation is wrong.
 #[test]
 fn a_guard_kept_across_a_park_panics_where_it_is_dropped() {

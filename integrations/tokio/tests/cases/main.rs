@@ -1,5 +1,5 @@
 //! tokio in goroutines. Each case runs in processes of its own, with 1, 2 and 4 Ps, and each park resumes on another thread;
-//! but not where reports of a deadlock are the matter (`judge`), nor where the reactor does not start (a case of `reactor`).
+//! except for the cases about reports of a deadlock (`judge`), and the case in which the reactor does not start (in `reactor`).
 
 mod blocking;
 mod ends;

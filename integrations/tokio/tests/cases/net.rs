@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 
-/// Fails by a message that is lost or mixed up, or by a hang: the two ends are polled on goroutines that wander.
+/// Fails when a message is lost or mixed up, or by a hang: goroutines that migrate poll the two ends.
 #[test]
 fn sockets_of_tokio_on_goroutines_echo() {
     everywhere(|| {
@@ -42,7 +42,7 @@ fn sockets_of_tokio_on_goroutines_echo() {
     });
 }
 
-/// Fails as above: the same as tasks of the reactor, with the halves of a stream in two of them.
+/// As above, for tasks of the reactor; the halves of a stream are in two tasks.
 #[test]
 fn sockets_of_tokio_as_tasks_echo() {
     everywhere(|| {

@@ -18,7 +18,7 @@ fn threads() -> usize {
 fn the_reactor_ends_with_its_runtime() {
     alone(|| {
         let builder = installed();
-        // Each names itself when it begins.
+        // Each thread sets its name when it begins.
         until(|| threads() > 0);
         let rt = build(builder);
         rt.run(|| gmp_tokio::run(sleep(MS)));
@@ -31,7 +31,7 @@ fn the_reactor_ends_with_its_runtime() {
     });
 }
 
-/// Fails if `end` does not wait for the runtimes and the threads, or forgets a task.
+/// Fails if `end` does not wait for the runtimes and the threads, or does not drop a task.
 #[test]
 fn end_waits_for_the_runtimes_and_for_the_threads() {
     alone(|| {
@@ -64,7 +64,7 @@ fn end_waits_for_the_runtimes_and_for_the_threads() {
     });
 }
 
-/// Fails if `end` waits longer than it may, or says that what is still there has ended.
+/// Fails if `end` waits longer than its limit, or claims that the reactor has ended although it has not.
 #[test]
 fn end_says_when_it_was_not_seen_in_time() {
     alone(|| {
@@ -91,7 +91,8 @@ fn end_says_when_it_was_not_seen_in_time() {
     });
 }
 
-/// Fails if a goroutine that is left behind on its thread loses the reactor, or if the reactor stays when it has ended.
+/// Fails if a goroutine that is left behind in a blocking call loses the reactor, or if the reactor stays after the goroutine
+/// has ended.
 #[test]
 fn a_goroutine_left_behind_in_a_blocking_call_keeps_the_reactor() {
     alone(|| {
@@ -102,7 +103,7 @@ fn a_goroutine_left_behind_in_a_blocking_call_keeps_the_reactor() {
         rt.go(move || {
             begun.send(()).unwrap();
             let _disconnected = goes_on.recv();
-            // Nobody waits for this goroutine any more, and it has what it had.
+            // The runtime no longer waits for this goroutine, which still has its reactor.
             let done = Handle::current().block_on(async { tokio::spawn(async { 3 }).await });
             told.send(done.unwrap()).unwrap();
         });
@@ -115,8 +116,7 @@ fn a_goroutine_left_behind_in_a_blocking_call_keeps_the_reactor() {
     });
 }
 
-/// Fails if a wake that comes after the end of the runtime of gmp touches what is gone: the task has the waker of a goroutine
-/// that has ended.
+/// Fails if a wake after the end of gmp's runtime accesses freed memory: the task has the waker of a goroutine that has ended.
 #[test]
 fn a_wake_after_the_end_reaches_nobody() {
     alone(|| {
@@ -142,14 +142,14 @@ fn a_wake_after_the_end_reaches_nobody() {
     });
 }
 
-/// Fails if the last one that lets go, a task of the reactor itself, waits for itself, or panics.
+/// Fails if the last holder, a task of the reactor itself, waits for itself, or panics.
 #[test]
 fn a_task_of_the_reactor_may_be_the_last_that_keeps_it() {
     alone(|| {
         let reactor = Reactor::start().unwrap();
         let handle = reactor.handle().clone();
         let dropped = handle.spawn(async move { drop(reactor) });
-        // The task may be told as cancelled: it ends its own runtime.
+        // The join may report the task as cancelled, as the task ends its own runtime.
         let _ended = thread::spawn(move || handle.block_on(dropped)).join().unwrap();
         until(|| threads() == 0);
     });
@@ -161,7 +161,7 @@ fn the_thread_of_run_locked_leaves_when_the_call_returns() {
     alone(|| {
         let rt = build(installed());
         assert!(Handle::try_current().is_err());
-        // SAFETY: nothing of a thread is kept.
+        // SAFETY: no goroutine keeps a value of its thread.
         let three = unsafe {
             rt.run_locked(|| {
                 gmp::block_on(sleep(MS));
@@ -174,11 +174,11 @@ fn the_thread_of_run_locked_leaves_when_the_call_returns() {
     });
 }
 
-/// Fails if the text does not say what to add, or names another place than the caller's.
+/// Fails if the panic's text does not say what to add, or if the panic names another place than the caller's.
 #[test]
 fn without_a_reactor_run_says_what_to_add() {
     alone(|| {
-        // SAFETY: nothing of a thread is kept.
+        // SAFETY: no goroutine keeps a value of its thread.
         let rt = unsafe { Runtime::builder().build() }.unwrap();
         let refused = rt.run(|| catch_unwind(|| gmp_tokio::run(async {})).expect_err("there is none"));
         let text = refused.downcast_ref::<&str>().expect("a text");
@@ -188,7 +188,7 @@ fn without_a_reactor_run_says_what_to_add() {
         );
         let refused = catch_unwind(|| gmp_tokio::run(async {})).expect_err("nor on a plain thread");
         assert!(refused.downcast_ref::<&str>().is_some_and(|text| text.contains("install")));
-        // What tokio's own functions say.
+        // The panic of tokio's own functions.
         let refused =
             rt.run(|| catch_unwind(AssertUnwindSafe(|| drop(tokio::spawn(async {})))).expect_err("none"));
         let text = refused.downcast_ref::<String>().expect("a text");
@@ -197,7 +197,7 @@ fn without_a_reactor_run_says_what_to_add() {
     });
 }
 
-/// Fails if `run` hangs, where the thread has a context whose runtime has ended; or on a thread that has one.
+/// Fails if `run` hangs on a plain thread in the context of a reactor, or in that of a reactor that has ended.
 #[test]
 fn on_a_plain_thread_run_blocks_and_says_when_its_runtime_has_ended() {
     alone(|| {
@@ -211,7 +211,7 @@ fn on_a_plain_thread_run_blocks_and_says_when_its_runtime_has_ended() {
     });
 }
 
-/// Fails if a runtime that nobody would drive is taken: each `run` would hang.
+/// Fails if a runtime that no thread would drive is accepted: each `run` would hang.
 #[test]
 fn a_runtime_of_the_current_thread_is_refused() {
     let current = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -226,7 +226,7 @@ fn an_attribute_has_the_reactor() {
     assert_eq!(gmp::block_on(tokio::spawn(async { 4 })).unwrap(), 4);
 }
 
-/// Fails if a reactor that the kernel refuses panics, or does not say what was attempted.
+/// Fails if a reactor that the kernel refuses panics, or if the error does not say what was attempted.
 #[test]
 fn what_the_kernel_refuses_is_an_error_that_names_the_reactor() {
     let output = outcome(1, "", || {
@@ -243,7 +243,7 @@ fn what_the_kernel_refuses_is_an_error_that_names_the_reactor() {
     }
 }
 
-/// Fails if a goroutine's end with a locked thread, or an idle thread's, leaves the context of others in disorder.
+/// Fails if the end of a locked goroutine's thread, or of an idle thread, disturbs the context of other threads.
 #[test]
 fn threads_that_end_leave_the_reactor_one_by_one() {
     alone(|| {

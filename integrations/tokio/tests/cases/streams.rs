@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, cop
 use tokio_util::bytes::Bytes;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
-/// More than the kernel keeps on the way, so that each end has to wait for the other one.
+/// More bytes than the kernel buffers, so that each end has to wait for the other.
 const LONG: usize = 3 << 20;
 
 fn tcp() -> (GmpIo<TcpStream>, GmpIo<TcpStream>) {
@@ -26,12 +26,12 @@ fn unix() -> (GmpIo<UnixStream>, GmpIo<UnixStream>) {
     (near.into(), far.into())
 }
 
-/// No byte is where another one belongs.
+/// A sequence in which a misplaced byte shows.
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// Both ends write all and read all, each in one task: a half-close is what ends the reading.
+/// Each end writes and reads everything in one task; the half-close of the peer ends the reading.
 fn cross<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
     let both = |io: &mut GmpIo<S>| {
         let (mut input, mut output) = io.split();
@@ -40,7 +40,7 @@ fn cross<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
             let writes = async {
                 output.write_all(&bytes(LONG)).await.unwrap();
                 output.shutdown().await.unwrap();
-                // Once more says nothing new.
+                // A second shutdown does nothing.
                 output.shutdown().await.unwrap();
                 assert_eq!(output.write(b"late").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             };
@@ -54,7 +54,7 @@ fn cross<S: PollStream>((mut near, mut far): (GmpIo<S>, GmpIo<S>)) {
     other.join().unwrap();
 }
 
-/// Fails by a byte that is lost, or by a hang: one direction keeps the other from going on, or the end of one ends both.
+/// Fails when a byte is lost; or by a hang when one direction holds up the other, or the end of one ends both.
 #[test]
 fn both_directions_are_full_at_once() {
     everywhere(|| {
@@ -67,12 +67,12 @@ fn halves<S: PollStream + std::fmt::Debug>((near, far): (GmpIo<S>, GmpIo<S>)) {
     let (mut input, mut output) = near.into_split();
     let writes = gmp::go(move || {
         gmp::block_on(output.write_all(&bytes(LONG))).unwrap();
-        // The drop tells the peer.
+        // The drop of `output` tells the peer.
     });
     let echoes = gmp::go(move || {
         let (mut input, mut output) = far.into_split();
         let copied = gmp::block_on(copy(&mut input, &mut output)).unwrap();
-        // The other half goes first, and closes nothing.
+        // The reading half is dropped first, and closes nothing.
         drop(input);
         gmp::block_on(output.write_all(b"end")).unwrap();
         copied
@@ -84,7 +84,7 @@ fn halves<S: PollStream + std::fmt::Debug>((near, far): (GmpIo<S>, GmpIo<S>)) {
     assert_eq!(echoes.join().unwrap(), LONG as u64);
 }
 
-/// Fails by a hang: the peer never reads the end; or by a byte that is lost: the drop of a reading half closes the socket.
+/// Fails by a hang when the peer never reads the end; or by a lost byte when the drop of a reading half closes the socket.
 #[test]
 fn the_halves_of_a_stream_belong_to_two_goroutines() {
     everywhere(|| {
@@ -93,7 +93,7 @@ fn the_halves_of_a_stream_belong_to_two_goroutines() {
     });
 }
 
-/// Fails if a half is taken for one of another stream, or if a reunited stream had its end written.
+/// Fails if halves of two streams are put together, or if the writing side of a reunited stream was ended.
 #[test]
 fn halves_are_put_together_again() {
     everywhere(|| {
@@ -113,7 +113,7 @@ fn halves_are_put_together_again() {
     });
 }
 
-/// Fails by a hang where the forgotten half ends the stream, or does not end when the other half goes.
+/// Fails by a hang when the forgotten half ends the stream, or when the stream does not end with the other half.
 #[test]
 fn a_forgotten_half_leaves_its_side_open() {
     everywhere(|| {
@@ -127,12 +127,12 @@ fn a_forgotten_half_leaves_its_side_open() {
             "the end was written"
         );
         drop(input);
-        // A reset, as a byte was left unread, or the end.
+        // Either a reset, as a byte was left unread, or the end.
         assert!(matches!(gmp::block_on(far.read(&mut said)), Ok(0) | Err(_)));
     });
 }
 
-/// Fails by a byte that goes with a future: reads are dropped at each await point while the peer writes one by one.
+/// Reads are dropped at each await point while the peer writes byte by byte. Fails when a byte is lost with such a future.
 #[test]
 fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     everywhere(|| {
@@ -151,7 +151,7 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
                 let mut buf = [0; 3];
                 tokio::select! {
                     biased;
-                    // Ready in its second poll, so the read is dropped after one that found nothing.
+                    // Ready at its second poll, so the read is dropped after a poll that found nothing.
                     () = tokio::task::yield_now(), if dropped % 2 == 1 => dropped += 1,
                     got = near.read(&mut buf) => match got.unwrap() {
                         0 => break,
@@ -168,11 +168,11 @@ fn a_read_that_is_dropped_in_the_middle_has_taken_nothing() {
     });
 }
 
-/// Writes that find no room are dropped, before the peer reads and while it does. Fails by a byte that a dropped future has
-/// sent, or by a hang when nobody is told of room any more.
+/// Writes that find no room are dropped, before the peer reads and while it does. Fails when a dropped future has sent a byte,
+/// or by a hang when the task is no longer told of room.
 #[test]
 fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
-    // Than the kernel takes of a peer that does not read.
+    // More bytes than the kernel accepts for a peer that does not read.
     const MORE: usize = 8 << 20;
     fn once<S: PollStream>(near: &mut GmpIo<S>, bytes: &[u8]) -> Option<usize> {
         match pin!(near.write(bytes)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -204,7 +204,7 @@ fn a_write_that_is_dropped_in_the_middle_has_written_nothing() {
     });
 }
 
-/// Fails by a hang: the waker of a dropped read, of a task that is gone, stands where that of the present one belongs.
+/// Fails by a hang when the waker of a dropped read, whose task is gone, is woken in place of the present task's.
 #[test]
 fn another_task_takes_the_place_of_a_dropped_read() {
     everywhere(|| {
@@ -221,7 +221,7 @@ fn another_task_takes_the_place_of_a_dropped_read() {
         gmp::block_on(far.write_all(&[7])).unwrap();
         let (byte, near) = waits.join().unwrap();
         assert_eq!(byte, 7);
-        // A task of tokio takes over: a goroutine has polled the stream before.
+        // A task of tokio takes over; it may, as a goroutine has polled the stream before.
         let task = tokio::spawn(async move {
             let mut near = near;
             let mut text = String::new();
@@ -233,7 +233,7 @@ fn another_task_takes_the_place_of_a_dropped_read() {
     });
 }
 
-/// Fails by a frame that is torn: a codec of tokio-util at both ends, the writes vectored or not.
+/// A codec of tokio-util at both ends, with writes that are vectored or not. Fails by a torn frame.
 #[test]
 fn frames_of_a_codec_arrive_whole() {
     everywhere(|| {
@@ -266,7 +266,7 @@ fn frames_of_a_codec_arrive_whole() {
     });
 }
 
-/// Fails if the pieces of a vectored write are sent one by one, out of order, or only the first.
+/// Fails if the pieces of a vectored write are sent one by one, out of order, or only the first is sent.
 #[test]
 fn a_vectored_write_takes_all_pieces() {
     everywhere(|| {
@@ -282,7 +282,7 @@ fn a_vectored_write_takes_all_pieces() {
     });
 }
 
-/// Fails if what is filled already is overwritten, or if a buffer without room waits.
+/// Fails if a read overwrites the filled part of a buffer, or if a read into a buffer without room waits.
 #[test]
 fn a_read_fills_what_is_free() {
     everywhere(|| {
@@ -306,12 +306,12 @@ fn a_read_fills_what_is_free() {
     });
 }
 
-/// Fails by a hang, as the second task never runs: a stream that always has bytes keeps the reactor's one thread.
+/// A stream always has bytes. Fails by a hang when it keeps the reactor's only thread, so that the second task never runs.
 #[test]
 fn a_stream_takes_its_part_of_the_budget() {
     everywhere(|| {
         let (mut near, _far) = unix();
-        // The goroutine's runtime tells the task from here on.
+        // The poller of the goroutine's runtime wakes the task from here on.
         assert!(pin!(near.read(&mut [0])).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let reactor = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let rounds = gmp::blocking(move || {
@@ -321,14 +321,14 @@ fn a_stream_takes_its_part_of_the_budget() {
                 let reads = tokio::spawn(async move {
                     let mut rounds = 0;
                     while heard.try_recv().is_err() {
-                        // Ready each time, as nothing is asked for.
+                        // The write of no bytes is ready each time.
                         let nothing = near.write(&[]).await.unwrap();
                         assert_eq!(nothing, 0);
                         rounds += 1;
                     }
                     rounds
                 });
-                // The first turn of the reader may come before the other task.
+                // The reader may get its first turn before the other task.
                 let rounds = reads.await.unwrap();
                 other.await.unwrap();
                 rounds
@@ -338,7 +338,7 @@ fn a_stream_takes_its_part_of_the_budget() {
     });
 }
 
-/// Fails if a connection that the peer has reset cannot be ended in order.
+/// Fails if a connection that the peer has reset can't be ended in order.
 #[test]
 fn the_end_of_a_broken_connection_is_no_error() {
     everywhere(|| {
@@ -347,11 +347,11 @@ fn the_end_of_a_broken_connection_is_no_error() {
         gmp::block_on(far.write_all(b"unread")).unwrap();
         let mut byte = [0];
         gmp::block_on(far.read_exact(&mut byte)).unwrap();
-        // With bytes that it has not read: a reset.
+        // The far end closes with unread bytes, which causes a reset.
         drop(far);
         let start = std::time::Instant::now();
         let mut rest = Vec::new();
-        // The bytes, and then the reset or the end.
+        // The near end reads the bytes, and then the reset or the end.
         let _error = gmp::block_on(near.read_to_end(&mut rest));
         while gmp::block_on(near.write(b"more")).is_ok() {
             assert!(start.elapsed() < MINUTE);
@@ -360,7 +360,7 @@ fn the_end_of_a_broken_connection_is_no_error() {
     });
 }
 
-/// Fails if it is ready with a text that says nothing, or waits for ever.
+/// Fails if the read returns an error whose text is of no help, or waits for ever.
 #[test]
 fn a_stream_that_no_poller_watches_says_so() {
     everywhere(|| {
@@ -371,7 +371,7 @@ fn a_stream_that_no_poller_watches_says_so() {
     });
 }
 
-/// Both may be stored and moved like any stream.
+/// The types can be stored and moved like any stream.
 #[test]
 fn the_types_are_what_a_stream_is() {
     fn is<T: AsyncWrite + Send + Sync + Unpin + 'static>(_: &T) {}

@@ -1,4 +1,4 @@
-//! Processes for the cases, and what they share.
+//! Processes for the cases, and shared code.
 
 use gmp::{Runtime, RuntimeBuilder};
 use std::fmt::Debug;
@@ -17,14 +17,14 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// The test in which the closure stands.
+/// Returns the name of the test that contains the closure.
 fn test_of<F>(_: &F) -> &'static str {
     let path = std::any::type_name::<F>();
     let (_binary, name) = path.split_once("::").expect("the path of a closure");
     name.strip_suffix("::{{closure}}").expect("a closure of the test's own")
 }
 
-/// This program, as a process that is to run the test alone.
+/// Runs this program in a process that runs the test alone.
 fn child(test: &str, procs: usize, debug: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
     command.args([test, "--exact", "--nocapture"]).stdin(Stdio::null());
@@ -33,7 +33,7 @@ fn child(test: &str, procs: usize, debug: &str) -> Output {
     ended(child)
 }
 
-/// Has the child tell where it hangs, and die.
+/// Waits for the child. A child that hangs is made to dump its goroutines and die.
 fn ended(child: Child) -> Output {
     let (pid, over) = (child.id() as libc::pid_t, Arc::new(AtomicBool::new(false)));
     let guard = thread::spawn({
@@ -43,7 +43,7 @@ fn ended(child: Child) -> Output {
             while !over.load(SeqCst) {
                 thread::park_timeout(MS * 100);
                 if start.elapsed() > MINUTE {
-                    // SAFETY: our own child, of which nobody has been told that it has ended.
+                    // SAFETY: the process is our own child, and no call has reaped it yet.
                     unsafe { libc::kill(pid, libc::SIGQUIT) };
                     return;
                 }
@@ -96,7 +96,7 @@ pub fn everywhere(f: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `f` in one process, and returns how it has ended.
+/// Runs `f` in one process, and returns how that process has ended.
 pub fn outcome(procs: usize, debug: &str, f: impl FnOnce()) -> Option<Output> {
     let test = test_of(&f);
     if is_child() {
@@ -111,11 +111,11 @@ pub fn installed() -> RuntimeBuilder {
 }
 
 pub fn build(builder: RuntimeBuilder) -> Runtime {
-    // SAFETY: the goroutines keep nothing of a thread across a park, but in the test that shows what comes of it.
+    // SAFETY: no goroutine keeps a value of its thread across a park, except in the test that shows the consequences.
     unsafe { builder.build() }.expect("a runtime starts")
 }
 
-/// Runs `f` in so many goroutines at once.
+/// Runs `f` in this many goroutines at once.
 pub fn many<T: Debug + Send + 'static>(
     count: usize,
     f: impl Fn(usize) -> T + Send + Sync + 'static,
@@ -136,7 +136,7 @@ pub fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// What nothing tells of.
+/// Polls for a condition of which no wake-up tells.
 #[track_caller]
 pub fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -146,7 +146,7 @@ pub fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// How many threads of this process are called so.
+/// Returns how many threads of this process have a name that begins so.
 pub fn threads_called(name: &str) -> usize {
     let threads = std::fs::read_dir("/proc/self/task").expect("it is there").flatten();
     let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());

@@ -3,7 +3,7 @@ use gmp::time::sleep;
 use std::sync::Arc;
 use tokio::sync::{Mutex, Notify, RwLock, Semaphore, mpsc, oneshot, watch};
 
-/// Fails if a message is lost or comes out of order, in either direction between goroutines and tasks.
+/// Fails if a message between goroutines and tasks is lost or comes out of order, in either direction.
 #[test]
 fn mpsc_messages_pass_between_goroutines_and_tasks() {
     everywhere(|| {
@@ -29,7 +29,7 @@ fn mpsc_messages_pass_between_goroutines_and_tasks() {
     });
 }
 
-/// Fails if a lock of tokio is lost with the thread on which it was taken: each is held over a park.
+/// A goroutine holds each lock of tokio over a park. Fails if the lock is lost with the thread on which it was taken.
 #[test]
 fn locks_of_tokio_are_held_over_a_park() {
     everywhere(|| {
@@ -56,7 +56,7 @@ fn locks_of_tokio_are_held_over_a_park() {
     });
 }
 
-/// Fails if a value that comes once, or changes, or a bare notification does not wake.
+/// Fails if a one-shot value, a changed value, or a bare notification does not wake the goroutine.
 #[test]
 fn what_tells_of_a_change_wakes_goroutines() {
     everywhere(|| {

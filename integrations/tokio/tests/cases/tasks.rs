@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Fails if a task does not run, runs twice, or its end does not wake the goroutine.
+/// Fails if a task does not run, or runs twice, or if its end does not wake the goroutine.
 #[test]
 fn spawned_tasks_run_once_and_are_joined() {
     everywhere(|| {
@@ -31,7 +31,7 @@ fn spawned_tasks_run_once_and_are_joined() {
     });
 }
 
-/// Fails if a set loses a task between two `block_on`s, or its drop leaves one running.
+/// Fails if a set loses a task between two `block_on`s, or if its drop leaves a task running.
 #[test]
 fn a_join_set_gives_each_task_once_and_ends_the_rest() {
     everywhere(|| {
@@ -61,7 +61,7 @@ fn a_join_set_gives_each_task_once_and_ends_the_rest() {
     });
 }
 
-/// Fails if an arm that was not chosen has taken a message, or the choice does not come.
+/// Fails if an arm that was not chosen has taken a message, or if no arm is ever chosen.
 #[test]
 fn a_select_loses_no_message() {
     everywhere(|| {
@@ -96,20 +96,20 @@ fn a_select_loses_no_message() {
     });
 }
 
-/// Fails if a panic is lost, or arrives as another one.
+/// Fails if a panic is lost, or arrives with another payload.
 #[test]
 fn a_panic_of_the_future_has_its_payload() {
     #[derive(Debug, PartialEq)]
     struct Payload(u32);
     everywhere(|| {
-        // Resumed, not begun: no hook prints it.
+        // Resumed, so no hook prints the panic.
         let task = || gmp_tokio::run(async { std::panic::resume_unwind(Box::new(Payload(7))) });
         let payload = catch_unwind(AssertUnwindSafe(task)).expect_err("it panics");
         assert_eq!(payload.downcast_ref(), Some(&Payload(7)));
         let polled = || gmp::block_on(async { std::panic::resume_unwind(Box::new(Payload(8))) });
         let payload = catch_unwind(AssertUnwindSafe(polled)).expect_err("it panics");
         assert_eq!(payload.downcast_ref(), Some(&Payload(8)));
-        // And everything goes on.
+        // The reactor goes on.
         assert_eq!(gmp_tokio::run(async { 9 }), 9);
     });
 }

@@ -3,8 +3,8 @@ use std::future::pending;
 use std::time::Instant;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-/// Fails if a timer needs its context in a poll only, or is lost when its goroutine goes on on another thread; and if the
-/// cases here don't wander at all.
+/// Fails if the context exists only during a poll, since a timer needs it when it is made; if a timer is lost when its
+/// goroutine goes on on another thread; or if no goroutine here migrates.
 #[test]
 fn a_sleep_is_made_before_the_first_poll_and_its_goroutine_wanders() {
     everywhere(|| {
@@ -20,7 +20,7 @@ fn a_sleep_is_made_before_the_first_poll_and_its_goroutine_wanders() {
     });
 }
 
-/// Fails if a limit does not come, or comes to what is ready.
+/// Fails if a limit does not end a wait, or ends one whose future is ready.
 #[test]
 fn a_timeout_ends_what_never_comes_and_no_other() {
     everywhere(|| {
