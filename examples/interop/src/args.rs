@@ -32,7 +32,7 @@ impl Args {
         parsed
     }
 
-    /// Returns whether `name` was given.
+    /// Returns `true` if `name` was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.given.len();
         self.given.retain(|arg| arg != name);

@@ -152,7 +152,7 @@ fn accept(listener: &TcpListener, mut each: impl FnMut(TcpStream)) {
             }
             Err(refused) if is_closed(&refused) => return,
             Err(refused) => {
-                // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would spin.
+                // Usually EMFILE: the connection waits in the kernel until there is room. Accepting again at once would spin.
                 if told != refused.raw_os_error() {
                     eprintln!("cannot accept: {refused}; trying again");
                     told = refused.raw_os_error();

@@ -90,7 +90,7 @@ impl Transport for Stream {
         Ok(got > 0)
     }
 
-    /// Returns whether the connection is open and silent. It asks the kernel without a wait, because ureq holds a lock of std
+    /// Returns `true` if the connection is open and silent. Asks the kernel without a wait, because ureq holds a lock of std
     /// meanwhile.
     fn is_open(&mut self) -> bool {
         let mut byte = 0_u8;

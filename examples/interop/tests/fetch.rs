@@ -62,7 +62,7 @@ fn all_are_right(said: &str) {
     assert!(said.ends_with(&format!("fetched {MANY}, 0 failed\n")), "{said}");
 }
 
-/// Fails by a document of another URL, by a document that is cut off, and by a connection that the pool does not use again.
+/// Fails when a document is another URL's or is cut off, or when the pool does not use a connection again.
 #[test]
 fn nginx_serves_two_hundred_goroutines() {
     let program = peer!("nginx");
@@ -100,8 +100,8 @@ fn nginx_serves_them_by_tls() {
     });
 }
 
-/// Runs a server that reads a request on each of `MANY` connections before it answers the first, so that all of them wait at
-/// once. Returns how many threads the client has then.
+/// Runs a server that reads a request on each of `MANY` connections before it answers the first, so all of them wait at once.
+/// Returns how many threads the client has then.
 fn threads_of_those_who_wait(procs: usize, options: &[&str]) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it listens");
@@ -136,7 +136,7 @@ fn threads_of_those_who_wait(procs: usize, options: &[&str]) -> usize {
     threads
 }
 
-/// Fails by a thread for each goroutine that waits on our sockets.
+/// Fails when each goroutine that waits on our sockets takes a thread.
 #[test]
 fn waiting_takes_a_thread_by_std_and_none_by_ours() {
     everywhere(|procs| {

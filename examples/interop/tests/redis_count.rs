@@ -38,7 +38,8 @@ impl Client {
     }
 }
 
-/// Fails by an answer that belongs to another client, by a count that is lost, and by a thread for each client of our streams.
+/// Fails when a client gets the answer of another client, when a count is lost, or when each client of our streams takes a
+/// thread.
 #[test]
 fn each_client_has_its_own_answers() {
     let program = peer!("redis-server");
@@ -106,7 +107,7 @@ fn broken_connections_are_replaced() {
     });
 }
 
-/// Fails by a hang: the server reads a line without an end for ever, or waits for its end.
+/// Fails by a hang when the server reads a line without an end for ever, or waits for ever for the end of a line.
 #[test]
 fn a_line_has_an_end() {
     everywhere(|procs| {
@@ -126,7 +127,7 @@ fn a_line_has_an_end() {
     });
 }
 
-/// Fails by an error that costs the connection, or that reaches another client.
+/// Fails when an error of Redis costs a connection, or reaches another client.
 #[test]
 fn an_error_of_redis_is_its_callers() {
     let program = peer!("redis-server");
@@ -147,7 +148,7 @@ fn an_error_of_redis_is_its_callers() {
     });
 }
 
-/// Fails by a hang: no server listens where Redis should be.
+/// No server listens where Redis should be. Fails by a hang.
 #[test]
 fn a_redis_that_is_not_there_is_an_error() {
     everywhere(|procs| {
@@ -166,8 +167,8 @@ fn a_redis_that_is_not_there_is_an_error() {
     });
 }
 
-/// Fails by a client that waits for Redis, or for its turn, longer than its deadline, by an answer that comes too late and goes
-/// to another client, and by a place that the deadline costs.
+/// Fails when a client waits for Redis, or for its turn, longer than its deadline; when an answer that comes too late goes to
+/// another client; or when the deadline costs the pool a place.
 #[test]
 fn a_deadline_ends_the_wait_for_redis_and_the_wait_in_line() {
     const CLIENTS: usize = 20;

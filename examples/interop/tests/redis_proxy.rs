@@ -46,7 +46,7 @@ fn peak(server: &Example) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Fails by an answer that belongs to another client, and by a thread for each client.
+/// Fails when a client gets the answer of another client, or when each client takes a thread.
 #[test]
 fn clients_of_the_crate_have_their_own_answers() {
     const CLIENTS: usize = 60;
@@ -139,7 +139,7 @@ fn each_direction_ends_by_itself() {
     });
 }
 
-/// Fails by a proxy that stores the bytes that the other side does not take, or that has other clients wait for that side.
+/// Fails when the proxy stores the bytes that one side does not take, or when that side delays other clients.
 #[test]
 fn who_does_not_read_stops_who_sends_to_it() {
     const CHUNK: usize = 64 << 10;
@@ -223,7 +223,7 @@ fn one_client_more_than_the_most_is_refused_until_another_goes() {
     });
 }
 
-/// Fails if a refused client keeps a place or a connection by a byte now and then.
+/// Fails if a refused client keeps a place or a connection by sending a byte now and then.
 #[test]
 fn a_refused_client_that_goes_on_keeps_nothing() {
     let program = peer!("redis-server");
@@ -267,7 +267,7 @@ fn a_server_that_is_not_there_or_goes_is_told() {
         assert!(server.complaint().contains("refused"));
         server.terminate();
 
-        // Redis goes in the middle of the connections: the clients read the end.
+        // Redis ends in the middle of the connections: the clients read the end.
         let redis = redis(&program);
         let server = start(redis.addr(), procs, &[]);
         let mut client = server.connect();
@@ -279,7 +279,7 @@ fn a_server_that_is_not_there_or_goes_is_told() {
     });
 }
 
-/// Fails by a read limit that ends a client that has asked, or subscribed, and only waits.
+/// Fails when a read limit ends a client that has sent a command, or subscribed, and only waits.
 #[test]
 fn a_client_that_waits_for_longer_than_the_idle_limit_is_answered() {
     let program = peer!("redis-server");
@@ -308,7 +308,8 @@ fn a_client_that_waits_for_longer_than_the_idle_limit_is_answered() {
     });
 }
 
-/// Before the stop, the clients get the answers of Redis to their commands. The stop ends the waiting clients without a word.
+/// Before the stop, the clients get the answers of Redis to their commands. The stop ends the waiting clients without a
+/// message.
 #[test]
 fn clients_are_ended_at_the_stop() {
     let program = peer!("redis-server");

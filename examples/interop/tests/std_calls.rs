@@ -36,7 +36,7 @@ impl Calls {
         std::fs::read_dir(format!("/proc/{}/task", self.0.id())).map_or(0, Iterator::count)
     }
 
-    /// Returns what it prints at its end.
+    /// Returns what the program prints at its end.
     #[track_caller]
     fn done(mut self) -> String {
         let mut said = String::new();
@@ -47,7 +47,7 @@ impl Calls {
     }
 }
 
-/// Fails by a call that is lost, by goroutines that wait one after another, and by many more threads than calls.
+/// Fails when a call is lost, when goroutines wait one after another, or when there are many more threads than calls.
 #[test]
 fn two_hundred_wait_for_redis_by_the_crate_unchanged() {
     let program = peer!("redis-server");

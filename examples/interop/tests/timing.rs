@@ -4,7 +4,7 @@
 use harness::{Peer, eventually, everywhere, example, peer, postgres, run};
 use std::net::SocketAddr;
 
-/// Runs the calls for several seconds, so that the common start of all calls is only a moment of the time.
+/// Runs the calls for several seconds, so that the common start of all calls is only a small part of the time.
 fn bystanders_are_unharmed(procs: usize, arguments: &[&str]) {
     let mut command = example!("std_calls");
     command.env("GMPMAXPROCS", procs.to_string()).args(["--calls", "100", "--limit", "10"]).args(arguments);

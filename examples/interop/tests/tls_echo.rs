@@ -143,8 +143,7 @@ fn curl_gets_its_request_back() {
     });
 }
 
-/// Fails by a client that neither sends nor receives, if the reader and the writer wait for each other, and by wrong bytes, if
-/// the records of the two get mixed.
+/// Fails by a hang, if the reader and the writer wait for each other; and by wrong bytes, if their records get mixed.
 #[test]
 fn a_client_that_sends_and_receives_at_once_has_all_its_bytes_back() {
     const LENGTH: usize = 6 << 20;
@@ -185,7 +184,7 @@ fn many_clients_have_their_own_bytes_back() {
                 });
             }
         });
-        // The clients are gone without a close_notify.
+        // The clients have gone without a close_notify.
         let said = server.example.terminate();
         assert!(said.contains("served 40 connections, 0 cut off; 0 handshakes failed"), "{said}");
     });

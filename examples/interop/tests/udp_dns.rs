@@ -18,8 +18,8 @@ fn dig(program: &Program, server: &Example, args: &[&str]) -> String {
     run(program.command().args(["-r", "@127.0.0.1", "-p", &port, "+tries=1", "+time=10"]).args(args)).good()
 }
 
-/// Fails by an answer that dig does not understand, by a second query to the resolver for an answer that is in the cache, or by
-/// a TTL that does not count down.
+/// Fails when dig does not understand an answer, when the resolver is asked again for an answer that is in the cache, or when a
+/// TTL does not count down.
 #[test]
 fn dig_is_answered_and_the_second_time_from_the_cache() {
     let program = peer!("dig");
@@ -95,7 +95,7 @@ fn dig_asks_again_over_tcp_for_a_long_answer() {
     });
 }
 
-/// Fails if one of many queries is lost: dig has all of them under way on one connection.
+/// Fails if one of many queries is lost; dig has all of them under way on one connection.
 #[test]
 fn dig_keeps_its_connection_for_many_questions() {
     const MANY: usize = 40;

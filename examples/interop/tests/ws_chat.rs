@@ -49,7 +49,7 @@ fn closed(client: &mut Client) -> (CloseCode, String) {
     }
 }
 
-/// Fails by a message that is lost, that came twice, or that two members saw in different orders.
+/// Fails when a message is lost, comes twice, or is seen in different orders by two members.
 #[test]
 fn all_members_hear_the_same() {
     const MEMBERS: usize = 20;
@@ -100,7 +100,7 @@ fn all_members_hear_the_same() {
     });
 }
 
-/// Has the room speak until the slow member, which does not read, has to go. Two other members hear each message before the
+/// Makes the room speak until the slow member, which does not read, has to go. Two other members hear each message before the
 /// next is sent.
 fn speak_until_it_is_too_slow(server: &Example) -> usize {
     let (mut speaker, mut other) = (join(server, "speaker"), join(server, "other"));
@@ -120,8 +120,8 @@ fn speak_until_it_is_too_slow(server: &Example) -> usize {
     panic!("nobody has to go");
 }
 
-/// Fails by a room that waits for its slowest member, by a member that hears only a part of the messages before it had to go,
-/// and by a member that is not told why.
+/// Fails when the room waits for its slowest member, when that member hears only a part of the messages before it has to go, or
+/// when the member is not told why.
 #[test]
 fn a_slow_member_goes_and_the_room_goes_on() {
     everywhere(|procs| {
@@ -146,15 +146,15 @@ fn a_slow_member_goes_and_the_room_goes_on() {
     });
 }
 
-/// Fails if a member who never reads keeps a goroutine and a connection.
+/// Fails if a member that never reads keeps a goroutine and a connection.
 #[test]
 fn one_who_never_reads_is_cut_off_after_the_grace() {
     everywhere(|procs| {
         let server = start(procs, &["--waiting", "64", "--grace", "100"]);
         let mut slow = join(&server, "slow");
         speak_until_it_is_too_slow(&server);
-        // The end reaches the member behind the bytes in its own buffers, when the server has given up. There is no close
-        // frame, because the rest of a message is in its place.
+        // When the server has given up, the end reaches the member behind the bytes in the member's own buffers. There is no
+        // close frame, because the rest of a message is in its place.
         harness::eventually("the connection is closed", || server_sockets(&server) == 1);
         let broken = loop {
             match slow.read() {
@@ -168,7 +168,8 @@ fn one_who_never_reads_is_cut_off_after_the_grace() {
     });
 }
 
-/// Fails if a member who takes no answer keeps its connection: its pings stop the reader, and the writer waits for the member.
+/// Fails if a member that takes no answers keeps its connection: its pings stop the reader, and the writer waits for the
+/// member.
 #[test]
 fn one_who_pings_and_never_reads_is_ended() {
     // This is a ping of 125 bytes, masked with zeros.
@@ -225,7 +226,7 @@ fn what_is_wrong_is_told_and_the_others_stay() {
         let (joined, gone) = rest();
         assert!(joined == "* unmasked joined" && gone.starts_with("* unmasked left: "), "{gone}");
 
-        // One member closes its connection and is answered, and another is gone without a word.
+        // One member closes its connection and is answered, and another goes without a close.
         let mut client = join(&server, "polite");
         client.close(None).expect("the server listens");
         while client.read().is_ok() {}

@@ -112,9 +112,9 @@ impl Proxy {
     }
 }
 
-/// Has the kernel ask the peer, after so much silence, whether it is still there, and end the connection if no answer comes
-/// after three questions, ten seconds apart. Sent bytes must not stay without an acknowledgement for longer than that either,
-/// because the kernel asks nothing while they do.
+/// Makes the kernel probe a peer that has been silent for `silence`, and end the connection after three probes without an
+/// answer, ten seconds apart. Sent bytes must not stay without an acknowledgement for longer than that either, because the
+/// kernel does not probe while they do.
 fn ask_when_silent(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     // The kernel accepts only these numbers.
     let seconds = silence.as_secs().clamp(1, 32_767) as libc::c_int;

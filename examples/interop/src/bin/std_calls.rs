@@ -100,8 +100,8 @@ fn run() -> io::Result<()> {
         (None, None, Some(name)) => Call::Names(name),
         _ => return Err(io::Error::other("one of --redis, --postgres and --names is needed")),
     };
-    // SAFETY: a goroutine is on one thread during a call that blocks, and each call here ends before the next begins: what the
-    // crates keep of a thread is theirs meanwhile. docs/crates.md says how that was checked.
+    // SAFETY: a goroutine stays on one thread during a call that blocks, and each call here ends before the next begins, so the
+    // thread's state is the crates' own during a call. docs/crates.md says how that was checked.
     let runtime = unsafe { Runtime::builder().build()? };
     let (call, over) = (Arc::new(call), Arc::new(AtomicBool::new(false)));
     let napping = runtime.go({

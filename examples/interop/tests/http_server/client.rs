@@ -94,7 +94,7 @@ impl Client {
         self.answer()
     }
 
-    /// Checks that nothing more comes, not even an error.
+    /// Checks that the stream ends here, without an error.
     #[track_caller]
     pub fn expect_end(&mut self) {
         let mut rest = Vec::new();
@@ -102,7 +102,7 @@ impl Client {
         assert!(rest.is_empty(), "nobody asked for {:?}", String::from_utf8_lossy(&rest));
     }
 
-    /// Checks that the connection is still good.
+    /// Checks that the connection still serves requests.
     #[track_caller]
     pub fn expect_alive(&mut self) {
         let answer = self.ask(get("/hello.txt"));

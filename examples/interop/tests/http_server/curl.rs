@@ -48,7 +48,7 @@ fn files_arrive_whole_and_in_parts() {
     });
 }
 
-/// Fails if the second request brings the file again.
+/// Fails if the second request transfers the file again.
 #[test]
 fn what_curl_has_is_not_sent_again() {
     let program = peer!("curl");
@@ -68,7 +68,7 @@ fn what_curl_has_is_not_sent_again() {
     });
 }
 
-/// Fails by a wrong byte, by a body that is not refused, or by a file that was begun and not removed.
+/// Fails by a wrong byte, when a body that is too long is accepted, or when an unfinished file stays.
 #[test]
 fn uploads_up_to_the_limit_arrive() {
     let program = peer!("curl");
@@ -130,7 +130,7 @@ fn the_api_speaks_json() {
         assert!(ask(&[], "/api/time").1.starts_with(r#"{"unix_ms":"#));
         assert_eq!(ask(&[], "/api/sum").0, 405);
         assert_eq!(ask(&[], "/api/other").0, 404);
-        // The values are as deep as the parser goes, and deeper, on a goroutine's stack.
+        // The values are nested as deep as the parser goes, and deeper, on a goroutine's stack.
         for (depth, status) in [(127, 200), (128, 400), (100_000, 400)] {
             let nested = "[".repeat(depth) + &"]".repeat(depth);
             let mut command = program.command();

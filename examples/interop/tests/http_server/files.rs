@@ -73,8 +73,7 @@ fn conditions_and_ranges_are_weighed() {
     });
 }
 
-/// Fails by an answer that leads to another host, as `//folder/` does, by one without the query, and by one that leads to
-/// itself.
+/// Fails when an answer leads to another host, as `//folder/` does, lacks the query, or leads to itself.
 #[test]
 fn a_folder_is_found_behind_a_slash() {
     everywhere(|procs| {

@@ -5,8 +5,7 @@ use crate::{Site, content};
 use harness::everywhere;
 use std::net::Shutdown;
 
-/// Fails if requests that come together are answered out of order or not all of them, or if a request is lost between two
-/// pieces.
+/// Fails if requests that come together are answered out of order or incompletely, or if a request is lost between two pieces.
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     everywhere(|procs| {
@@ -38,7 +37,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// Fails if a body's bytes are taken for a request, or a chunk's border is lost.
+/// Fails if bytes of a body are taken for a request, or if the border of a chunk is lost.
 #[test]
 fn chunked_bodies_end_where_they_end() {
     everywhere(|procs| {
@@ -78,7 +77,7 @@ fn a_client_that_asks_first_is_told() {
         let mut client = Client::new(&site);
         assert_eq!(client.ask(expecting("/api/echo", 4)).status, 100);
         assert_eq!(client.ask("true").text(), "true");
-        // The body has come, so the client does not wait for permission.
+        // The body has come already, so the server sends no `100 Continue`.
         assert_eq!(client.ask(expecting("/api/echo", 4) + "true").text(), "true");
         let answer = client.ask(expecting("/api/nothing", 4));
         assert_eq!((answer.status, answer.closes()), (404, true));
@@ -179,7 +178,7 @@ fn what_is_ambiguous_or_malformed_ends_the_connection() {
     });
 }
 
-/// Fails if a client that ends its stream in the middle of a request hangs the server, or does not learn of the error.
+/// Fails if a client that ends its stream in the middle of a request hangs the server, or gets no error.
 #[test]
 fn a_request_that_ends_early_is_told() {
     everywhere(|procs| {
@@ -193,7 +192,7 @@ fn a_request_that_ends_early_is_told() {
             assert_eq!(client.answer().status, 400, "{part:?}");
             client.expect_end();
         }
-        // A client that closes its half behind a whole request gets its answer.
+        // A client that ends its half of the stream behind a whole request gets its answer.
         let mut client = Client::new(&site);
         client.send(get("/numbers"));
         client.stream().shutdown(Shutdown::Write).expect("it is connected");

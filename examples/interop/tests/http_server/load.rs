@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-/// Fails by an answer that is not 200, by an error of a socket, or by a request that the server has not counted.
+/// Fails when an answer is not 200, when a socket reports an error, or when the server has not counted a request.
 #[test]
 fn wrk_sees_no_error() {
     let wrk = peer!("wrk");
@@ -53,7 +53,7 @@ fn sockets(server: &Example) -> usize {
     leads_to.filter(|path| path.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Fails if a full table of descriptors ends the server, has it spin, or stays full for ever.
+/// Fails if a full table of descriptors ends the server, makes it spin, or stays full for ever.
 #[test]
 fn more_connections_than_descriptors_wait_their_turn() {
     everywhere(|procs| {
@@ -158,7 +158,7 @@ fn noise_is_answered_or_cut_off() {
                 // The server can have closed the connection already.
                 let _cut_off = stream.write_all(&noise);
                 match next(3) {
-                    // The client leaves without a word, and nobody reads the server's answer.
+                    // The client leaves without reading the server's answer.
                     0 => continue,
                     1 => drop(stream.shutdown(Shutdown::Write)),
                     _ => {}

@@ -7,16 +7,16 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Instant;
 
-/// Sends `piece` again and again until the server gives the client up.
+/// Sends `piece` again and again until the server ends the connection.
 fn drip(client: &mut Client, piece: &[u8]) {
     let start = Instant::now();
-    // The server can have closed the connection in between. The answer is there then.
+    // The server can have closed the connection in between; then the answer has come.
     while client.stream().write_all(piece).is_ok() && !has_answer(client) {
         assert!(start.elapsed() < LIMIT, "the server listens for ever");
     }
 }
 
-/// Returns whether the client can read something within some milliseconds.
+/// Returns `true` if the client can read something within some milliseconds.
 fn has_answer(client: &Client) -> bool {
     let stream = client.stream();
     stream.set_read_timeout(Some(std::time::Duration::from_millis(10))).expect("a valid time");
@@ -25,7 +25,7 @@ fn has_answer(client: &Client) -> bool {
     got
 }
 
-/// Fails if a client that sends a byte now and then keeps its connection, or if another client waits for it.
+/// Fails if a client that sends a byte now and then keeps its connection, or if it delays another client.
 #[test]
 fn slow_heads_and_bodies_are_given_up() {
     everywhere(|procs| {
@@ -91,7 +91,7 @@ fn the_end_finishes_what_is_under_way() {
     });
 }
 
-/// Fails if clients that never finish, or never read, delay the end for longer than a second.
+/// Fails if clients that never finish their requests, or never read, delay the end for longer than a second.
 #[test]
 fn the_end_does_not_wait_for_those_who_never_finish() {
     everywhere(|procs| {
@@ -116,7 +116,7 @@ fn the_end_does_not_wait_for_those_who_never_finish() {
     });
 }
 
-/// Fails if a wait for bytes that never come keeps a processor busy.
+/// Fails if waiting for bytes that never come keeps a processor busy.
 #[test]
 fn clients_that_wait_cost_nothing() {
     everywhere(|procs| {

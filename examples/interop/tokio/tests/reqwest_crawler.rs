@@ -17,7 +17,7 @@ struct State {
     most: usize,
 }
 
-/// A server of the test with a thread for each connection. It counts what a server of others does not.
+/// The test's own server, with a thread for each connection. It counts what other servers do not count.
 struct Site {
     addr: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -78,7 +78,7 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
         };
         state.lock().expect("nobody panics under it").under_way -= 1;
         if status.is_empty() {
-            // The server waits until the client goes, when its patience is over.
+            // The server waits until the client has lost its patience and goes.
             lines.next();
             return None;
         }
@@ -97,8 +97,8 @@ fn text(page: usize) -> String {
     )
 }
 
-/// Fails by a page that is fetched twice or not at all, by a broken link that is not told, by more requests at once than may
-/// be, and by ones that all wait for each other.
+/// Fails when a page is fetched twice or never, when a broken link is not reported, when more requests are under way than may
+/// be, or by a hang when all requests wait for each other.
 #[test]
 fn a_thousand_pages_are_fetched_once_each_and_so_many_at_once() {
     let site = Site::new();
@@ -122,7 +122,8 @@ fn a_thousand_pages_are_fetched_once_each_and_so_many_at_once() {
     });
 }
 
-/// Fails by a link that is looked up beside the page that led on, or by a page that is fetched again under its own name.
+/// Fails when a link is resolved against the page that was redirected, or when the target page is fetched again under its own
+/// name.
 #[test]
 fn links_of_a_page_that_has_moved_are_those_of_its_place() {
     let site = Site::new();
@@ -140,7 +141,7 @@ fn links_of_a_page_that_has_moved_are_those_of_its_place() {
     });
 }
 
-/// Fails by a hang, or by an error that does not say which page it was.
+/// Fails by a hang, or when an error does not name the page.
 #[test]
 fn a_page_that_never_comes_is_a_broken_link() {
     let site = Site::new();
@@ -153,7 +154,7 @@ fn a_page_that_never_comes_is_a_broken_link() {
     });
 }
 
-/// Fails by a panic, or by a message that does not name what is wrong.
+/// Fails by a panic, or when the message does not name the wrong argument.
 #[test]
 fn what_is_no_url_is_refused() {
     let refused = run(example!("reqwest_crawler").arg("no url"));

@@ -36,8 +36,8 @@ impl Client {
     }
 }
 
-/// Fails by an answer that belongs to another client, by a count that is lost, by more connections to PostgreSQL than the pool
-/// may have, and by a thread for each client.
+/// Fails when a client gets the answer of another client, when a count is lost, when PostgreSQL has more connections than the
+/// pool may open, or when each client takes a thread.
 #[test]
 fn each_client_has_its_own_answers_from_a_few_connections() {
     let (initdb, program) = (peer!("initdb"), peer!("postgres"));
@@ -80,8 +80,8 @@ fn on_a_reactor_of_its_own<T>(future: impl Future<Output = T>) -> T {
     tokio.expect("a reactor starts").block_on(future)
 }
 
-/// Fails by a client that waits for PostgreSQL, or for a connection, longer than its patience; by a connection that the pool
-/// has lost by that; and by a stop that waits for those that wait.
+/// Fails when a client waits for PostgreSQL, or for a connection, longer than its patience; when the pool loses a connection
+/// because of that; or when a stop waits for the waiting clients.
 #[test]
 fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
     const CLIENTS: usize = 10;
@@ -95,7 +95,7 @@ fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
             let pool = PgPoolOptions::new().max_connections(1).connect(&url(database.addr())).await?;
             let mut holds = pool.begin().await?;
             sqlx::query("update counts set count = 10 where name = 'held'").execute(&mut *holds).await?;
-            // Those that have a connection wait for the row, the others for a connection.
+            // Clients that have a connection wait for the row, the others for a connection.
             let late = |client: &mut Client| {
                 assert_eq!(client.says("held"), "error: context deadline exceeded");
             };
@@ -127,7 +127,7 @@ fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
             while waiting < 2 {
                 assert!(start.elapsed() < LIMIT, "{waiting} wait for the row");
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                // The query runs outside of the transaction, in which it would see the same each time.
+                // The query runs outside of the transaction, in which it would see the same result each time.
                 waiting = sqlx::query_scalar::<_, i64>(waiters).fetch_one(&pool).await?;
             }
             let said = patient.terminate();
@@ -140,7 +140,7 @@ fn a_deadline_ends_the_wait_for_a_row_and_the_wait_for_a_connection() {
     });
 }
 
-/// Fails by a hang, or by a message that does not say where PostgreSQL should be.
+/// Fails by a hang, or when the message does not say where PostgreSQL should be.
 #[test]
 fn a_postgresql_that_is_not_there_is_an_error() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");

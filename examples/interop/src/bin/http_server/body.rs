@@ -19,9 +19,9 @@ pub struct Body<'a, 'i> {
 
 #[derive(Clone, Copy)]
 enum Left {
-    /// So many bytes of a body whose length is known.
+    /// This many bytes of a body whose length is known.
     Length(u64),
-    /// So many bytes of a chunk. An end of line stands behind them.
+    /// This many bytes of a chunk, and then an end of line.
     Chunk(u64),
     /// The size of a chunk comes next.
     Size,
@@ -46,8 +46,8 @@ impl<'a, 'i> Body<'a, 'i> {
         Ok(all)
     }
 
-    /// Returns whether the next request follows. If the handler has left bytes of the body unread, the method does not wait for
-    /// those that have not come yet.
+    /// Returns `true` if the next request follows. If the handler has left bytes of the body unread, this method does not wait
+    /// for those that have not come yet.
     pub fn is_over(&mut self) -> bool {
         if let Left::Length(bytes) = self.left
             && bytes <= self.input.buffered().len() as u64

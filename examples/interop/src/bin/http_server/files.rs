@@ -170,13 +170,13 @@ fn validators(about: &Metadata) -> (String, SystemTime) {
 /// The last second of the year 9999. HTTP has no date after it.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Returns the time of a change, so many seconds after 1970, or the nearest time that has a date.
+/// Returns the time of a change that is `seconds` after 1970, or the nearest time that has a date.
 fn in_a_date(seconds: i64) -> SystemTime {
     let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_SECOND);
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Returns whether the client has the file already. If the request has a tag, the tag decides.
+/// Returns `true` if the client has the file already. If the request has a tag, the tag decides.
 fn is_unchanged(request: &Request, tag: &str, modified: SystemTime) -> bool {
     if request.one("if-none-match").is_some() {
         let same =
@@ -235,7 +235,7 @@ fn content_type(name: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Fails by a panic of the function that formats the date: file systems know later years.
+    /// Fails when the function that formats the date panics: file systems know later years.
     #[test]
     fn each_time_of_a_file_has_a_date() {
         for (seconds, date) in [

@@ -15,7 +15,7 @@ pub struct Request<'h> {
     headers: Vec<httparse::Header<'h>>,
     pub framing: Framing,
     pub keep_alive: bool,
-    /// Whether the client waits for a `100 Continue` before it sends the body.
+    /// `true` if the client waits for a `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
@@ -110,7 +110,7 @@ impl<'h> Request<'h> {
     }
 }
 
-/// Returns whether a line feed stands in the text without a carriage return before it.
+/// Returns `true` if the text has a line feed without a carriage return before it.
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
     text.iter().enumerate().any(|(at, &byte)| byte == b'\n' && (at == 0 || text[at - 1] != b'\r'))
 }
@@ -159,7 +159,7 @@ fn decode(segment: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Fails by a slash of the query that is taken for the beginning of the path.
+    /// Fails when a slash of the query is taken for the beginning of the path.
     #[test]
     fn a_target_has_a_path_and_a_query() {
         for (target, parts) in [

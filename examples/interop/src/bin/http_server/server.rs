@@ -47,8 +47,8 @@ pub struct Server {
 
 struct Connection {
     stream: TcpStream,
-    /// Whether the connection is between two requests. The code that changes the flag, or reads it to stop the server, holds
-    /// the lock while it sets the deadline.
+    /// `true` while the connection is between two requests. The code that changes the flag, or reads it to stop the server,
+    /// holds the lock while it sets the deadline.
     idle: Mutex<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Server {
                 }
                 Err(refused) if is_closed(&refused) => return,
                 Err(refused) => {
-                    // Mostly EMFILE: the connection waits in the kernel until there is room. Accepting again at once would
+                    // Usually EMFILE: the connection waits in the kernel until there is room. Accepting again at once would
                     // spin.
                     if told != refused.raw_os_error() {
                         eprintln!("http_server: cannot accept: {refused}; trying again");
@@ -153,7 +153,8 @@ impl Server {
         Ok(got? > 0)
     }
 
-    /// Returns the answer to a request, whether the answer goes without its content, and whether another request may follow.
+    /// Returns the answer to a request, then whether the answer goes without its content, and whether another request may
+    /// follow.
     fn respond(&self, head: &[u8], input: &mut Input) -> (Response, bool, bool) {
         let request = match Request::parse(head) {
             Ok(request) => request,

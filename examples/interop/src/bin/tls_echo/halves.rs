@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 pub struct Halves<'a> {
     session: Mutex<ServerConnection>,
     turn: Mutex<()>,
-    /// The bytes that came and were not handed in. Only the reader uses them.
+    /// The bytes that have come and that rustls does not have yet. Only the reader uses them.
     came: Mutex<Came>,
     stream: &'a TcpStream,
 }

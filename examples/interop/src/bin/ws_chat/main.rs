@@ -62,7 +62,7 @@ impl Read for Incoming {
 }
 
 impl Write for Incoming {
-    /// Takes the whole buffer, which holds whole frames. Waits while the queue is full: a member that pings faster than it
+    /// Takes the whole buffer, which holds whole frames. Waits while the queue is full, so a member that pings faster than it
     /// reads stops itself.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &self.answers {
@@ -114,7 +114,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Sends all members what `member` says, until the end. Returns the reason that the server then has to tell the member.
+    /// Sends to all members what `member` says, until the end. Returns the reason that the server then has to tell the member.
     fn listen(&self, socket: &mut WebSocket<Incoming>, member: &Member, context: &Context) -> Option<Reason> {
         let broken = loop {
             match socket.read() {
@@ -128,7 +128,7 @@ impl Chat {
         };
         match broken {
             _ if context.err().is_some() => Some((CloseCode::Away, "the server stops".into())),
-            // The member has closed the connection and was answered, or is gone without a word.
+            // The member has closed the connection and was answered, or has gone without a close.
             Error::ConnectionClosed
             | Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => None,
             Error::Capacity(CapacityError::MessageTooLong { .. }) => {

@@ -82,8 +82,8 @@ impl Room {
         }
     }
 
-    /// Queues `text` for all members. It waits for none of them: a member whose queue is full has to go, and the others are
-    /// told, and that message can be one too many for the next member. The lock has all members see the messages in the same
+    /// Queues `text` for all members, and waits for none of them. A member whose queue is full has to go; the others are told
+    /// so, and that message can be one too many for the next member. The lock makes all members see the messages in the same
     /// order.
     pub fn say(&self, text: &str) {
         // The texts are in a list, because nested calls would be as deep as the number of slow members.
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use gmp::net::TcpListener;
 
-    /// Fails by an overflow of the goroutine's stack: each member has room for one message more than the member before, so that
-    /// the message that the member before has left throws out the next.
+    /// Fails by an overflow of the goroutine's stack. Each member has room for one message more than the member before, so the
+    /// message that one member has left throws out the next.
     #[test]
     fn a_room_full_of_slow_members_is_emptied_on_a_small_stack() {
         const MEMBERS: usize = 600;

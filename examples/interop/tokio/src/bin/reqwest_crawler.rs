@@ -63,7 +63,7 @@ impl Crawl {
         Ok((place, text))
     }
 
-    /// Returns whether the page is on the host where the crawl began.
+    /// Returns `true` if the page is on the host where the crawl began.
     fn is_own(&self, page: &Url) -> bool {
         page.host_str() == self.start.host_str() && page.port() == self.start.port()
     }

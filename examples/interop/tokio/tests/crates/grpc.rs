@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// Fails by an answer that is another call's, or an error that does not arrive: all goroutines share one connection.
+/// All goroutines share one connection. Fails when an answer is another call's, or when an error does not arrive.
 #[test]
 fn unary_calls_of_tonic_have_their_answers() {
     everywhere("", |_| {
@@ -203,7 +203,7 @@ fn streams_of_tonic_pass_through_goroutines() {
     });
 }
 
-/// Fails if a stream that is dropped by a limit leaves the connection in disorder.
+/// Fails if a stream that a limit has ended leaves the connection in disorder.
 #[test]
 fn a_stream_that_a_limit_ends_leaves_the_connection_to_others() {
     everywhere("", |_| {

@@ -42,8 +42,8 @@ fn client() -> Client {
     Client::builder().no_proxy().build().expect("a client needs nothing from outside")
 }
 
-/// Fails by an answer that is another request's, by a request that is lost, or by tokio's panic where a connection goes back to
-/// the pool; and if the pool keeps nothing.
+/// Fails when an answer is another request's, when a request is lost, by tokio's panic where a connection goes back to the
+/// pool, or when the pool keeps no connection.
 #[test]
 fn reqwest_has_its_four_hundred_answers_from_hyper() {
     everywhere("", |_| {
@@ -55,7 +55,7 @@ fn reqwest_has_its_four_hundred_answers_from_hyper() {
                 let body = format!("body {n} {round}").repeat(1 + n * 100);
                 let expected = format!("/{n}/{round} {body}");
                 let said = if round % 2 == 0 {
-                    // The goroutine polls the futures itself: they borrow, and parks lie between them.
+                    // The goroutine polls the futures itself: they borrow, and the goroutine parks between two polls.
                     let sent = gmp::block_on(client.post(&url).body(body).send()).expect("it answers");
                     gmp::yield_now();
                     gmp::block_on(sent.text()).expect("a body")

@@ -24,7 +24,7 @@ fn beside_redis<F: FnOnce(String) + Send>(f: F) {
     everywhere(&format!("redis://{}/", redis.addr()), f);
 }
 
-/// Fails by a count that is lost, or an answer of another goroutine's: all share one connection.
+/// All goroutines share one connection. Fails when a count is lost, or when an answer is another goroutine's.
 #[test]
 fn goroutines_share_a_connection_to_redis() {
     beside_redis(|url| {
@@ -49,8 +49,8 @@ fn goroutines_share_a_connection_to_redis() {
     });
 }
 
-/// Fails if a message is lost on its way from a goroutine through Redis to one that waits for it; or if a wait that is ended
-/// from outside breaks the connection.
+/// Fails if a message is lost on its way from one goroutine through Redis to another that waits for it; or if a wait that is
+/// ended from outside breaks the connection.
 #[test]
 fn blocking_commands_wait_on_goroutines() {
     beside_redis(|url| {

@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::SqlitePoolOptions;
 use std::time::Duration;
 
-/// Fails if a row is lost, or a connection of the pool: SQLite has threads of its own, which wake goroutines.
+/// SQLite has threads of its own, which wake goroutines. Fails if a row is lost, or a connection of the pool.
 #[test]
 fn sqlx_on_sqlite_counts_every_row() {
     everywhere("", |_| {
@@ -46,7 +46,7 @@ fn beside_postgres<F: FnOnce(String) + Send>(f: F) {
     everywhere(&format!("postgres://gmp@{}/postgres", database.addr()), f);
 }
 
-/// Fails by an update that is lost or counted twice, and by tokio's panic where a transaction that was dropped is taken back.
+/// Fails when an update is lost or counted twice, and by tokio's panic where a transaction that was dropped is taken back.
 #[test]
 fn sqlx_on_postgresql_keeps_what_was_committed() {
     beside_postgres(|url| {
@@ -88,7 +88,7 @@ fn sqlx_on_postgresql_keeps_what_was_committed() {
     });
 }
 
-/// Fails if a limit of ours does not end a query, or costs the pool its connection: PostgreSQL ends the query some time later.
+/// Fails if a limit of ours does not end a query, or costs the pool its connection; PostgreSQL ends the query some time later.
 #[test]
 fn a_query_that_a_limit_ends_gives_its_connection_up() {
     beside_postgres(|url| {

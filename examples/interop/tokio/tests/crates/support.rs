@@ -19,7 +19,8 @@ pub fn peer_of_child() -> Option<String> {
 pub fn everywhere<F: FnOnce(String) + Send>(peer: &str, f: F) {
     if let Some(peer) = peer_of_child() {
         let builder = gmp_tokio::install(Runtime::builder()).expect("a reactor starts");
-        // SAFETY: nothing of a thread is kept across a park, here or, by what was looked at, in these crates: docs/async.md.
+        // SAFETY: no goroutine keeps a value of its thread across a park, neither here nor, as far as we have looked, in these
+        // crates: docs/async.md.
         let rt = unsafe { builder.build() }.expect("a runtime starts");
         rt.run(|| f(peer));
         assert!(rt.shutdown(LIMIT).is_clean());
