@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes a crate of the files that docs/models.md shows, outside of the workspace, and runs the commands that stand there.
+"""Makes a crate of the files in docs/models.md, outside of the workspace, and runs the commands of that document.
 
-The only change is the path of gmp. Fails when a command does, when the compiler warns, or when no model was run.
+The only change is the path of gmp. Fails when a command fails, when the compiler warns, or when no model has run.
 """
 
 import os
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CRATE = ROOT / "target/outside/mailbox"
 text = (ROOT / "docs/models.md").read_text()
 
-# The first line of each names it.
+# The first line of each block names its file.
 files = re.findall(r"^```(?:toml|rust,ignore)\n(?:#|//) (\S+)\n(.*?)^```$", text, re.M | re.S)
 commands = re.search(r"^## Commands$.*?^```sh\n(.*?)^```$", text, re.M | re.S)[1].splitlines()
 assert [name for name, _ in files] == ["Cargo.toml", "src/lib.rs", "tests/loom_answer.rs"], files
@@ -23,11 +23,11 @@ for name, content in files:
     if name == "Cargo.toml":
         here = content.replace('path = "../gmp/runtime"', f'path = "{ROOT}/runtime"')
         assert here != content, "the path of gmp has changed"
-        # Cargo looks for a workspace above the folder, which lies in the repository's.
+        # Cargo looks for a workspace in the folders above, which are the repository's.
         content = here + "\n[workspace]\n"
     path = CRATE / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The same text is not compiled again.
+    # An unchanged file is not written, so that cargo does not compile it again.
     if not path.exists() or path.read_text() != content:
         path.write_text(content)
 

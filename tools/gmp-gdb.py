@@ -6,10 +6,11 @@
     (gdb) goroutine all bt
 
 `goroutine ID COMMAND` runs any command that looks at frames (`bt`, `frame 3`, `info locals`) on the stack of a goroutine that
-does not run. Frame 0 is the selected thread's own; the goroutine's are its callers, as long as the command lasts. Nothing in
-the process is changed.
+does not run. Frame 0 is the selected thread's own; the goroutine's frames are its callers, as long as the command lasts. The
+script changes nothing in the process.
 
-What is read stands in runtime/src/host/native/debugger.rs; x86-64, the library's own context switch.
+runtime/src/host/native/debugger.rs describes the data that this script reads. Works on x86-64, with the library's own context
+switch.
 """
 
 import re
@@ -52,7 +53,7 @@ class Goroutine:
         if self.status != 2 and table["sp"] < 1 << 63 and words(g + table["stack_top"])[0]:
             self.sp = words(g + table["sp"])[0]
         arc = words(g + table["name"])[0]
-        # Behind an Arc's two counts.
+        # The text is behind the two counts of the Arc.
         self.name = text(*words(arc + 16, 2)) if arc else None
         self.reason = words(g + table["reason"])[0] & 0xFF
         if self.reason < table["reasons_len"]:
@@ -65,7 +66,7 @@ class Goroutine:
 
 
 def goroutines():
-    """All that have not ended, oldest first."""
+    """Returns the goroutines that have not ended, oldest first."""
     at = where("gmp::host::native::debugger::TABLE")
     table = dict(zip(FIELDS, words(at, len(FIELDS))))
     if table["version"] != VERSION:
@@ -82,7 +83,7 @@ class FrameId:
 
 
 class Jump(Unwinder):
-    """While `sp` is set: the caller of the innermost frame is the frame that was saved there."""
+    """While `sp` is set, the caller of the innermost frame is the frame that was saved there."""
 
     def __init__(self):
         super().__init__("gmp")
@@ -92,7 +93,7 @@ class Jump(Unwinder):
         rsp = pending.read_register("rsp")
         if self.sp is None or int(rsp) != self.innermost:
             return None
-        # As `suspend` has pushed them: the label to jump to, rbx, rbp.
+        # In the order in which `suspend` has pushed them: the label to jump to, rbx, rbp.
         label, rbx, rbp = words(self.sp, 3)
         info = pending.create_unwind_info(FrameId(gdb.Value(self.sp).cast(rsp.type), pending.read_register("rip")))
         for register, value in (("rip", label), ("rbx", rbx), ("rbp", rbp), ("rsp", self.sp + 24)):

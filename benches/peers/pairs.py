@@ -1,4 +1,4 @@
-"""Writes what `run --shapes` has measured: gmp beside the best peer, round by round."""
+"""Writes the measurements of `run --shapes`: gmp beside the best peer, round by round."""
 
 import math
 import statistics
@@ -9,16 +9,16 @@ from page import NAMES, head, number
 from rows import PEERS, RUNTIMES, Row
 from shapes import MOST_AT, NONE_ABOVE, OF_FLOOR, SHAPES
 
-# Below so many rounds no ratio is told, and so many are needed for an interval.
+# The least number of rounds for a ratio, and for an interval.
 LEAST, FOR_INTERVAL = 3, 6
 
 
 def interval(values: list[float]) -> tuple[float, float] | None:
-    """Where the median lies, by the order of the values, with 95 %; nothing if they are too few."""
+    """Returns the 95 % interval of the median, by the order of the values; `None` if there are too few."""
     ordered, n = sorted(values), len(values)
     if n < FOR_INTERVAL:
         return None
-    # The most values that may be left out at either end.
+    # The largest number of values that may be left out at either end.
     out, below = 0, 0.5**n
     while 2 * (below + math.comb(n, out + 1) * 0.5**n) <= 0.05:
         out += 1
@@ -34,7 +34,8 @@ def spread(ratios: list[float], mark: str = "") -> str:
 
 
 class Pair:
-    """One row at one number of Ps: each program's figures, and gmp's ratios to the one it is held against and to its floor, by rounds."""
+    """One row at one number of Ps: each program's figures, and gmp's ratios, by rounds, to the program that gmp is compared with, and
+    to its floor."""
 
     def __init__(self, row: Row, procs: int, runs: list[dict], is_calm: Calm) -> None:
         self.row, self.procs = row, procs
@@ -50,14 +51,14 @@ class Pair:
         held = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
         known = [peer for peer in held if peer in self.medians]
         self.best = min(known, key=self.medians.get) if known else None
-        # A row that has a number to reach is held against that.
+        # A row with a number as its goal is compared with that number.
         self.limit = row.best_at(procs) or row.of_threads or (1.0 if row.at_most else None)
         self.runs, self.is_calm = runs, is_calm
         self.ratios, self.mark = self.ratios_to(self.best, row.at_most)
         self.of_floor, self.floor_mark = self.ratios_to("threads") if procs in row.floor else ([], "")
 
     def ratios_to(self, other: str | None, number: float | None = None) -> tuple[list[float], str]:
-        """Of the rounds that were quiet. As on the other page, what was disturbed counts only where too little else is there: *."""
+        """Returns the ratios of the quiet rounds. As on the other page, disturbed rounds count only if too few others are left: *."""
         mine, against = self.of.get("gmp", {}), self.of.get(other, {})
         loud = {run["rep"] for run in self.runs if run["peer"] in ("gmp", other) and not self.is_calm(run)}
         rounds = sorted(set(mine) & set(against)) if not number else sorted(mine)
@@ -88,7 +89,7 @@ class Pair:
 
     @property
     def at_floor(self) -> bool:
-        """What gmp undercuts is no floor, and nothing is reached by it."""
+        """Returns `True` if gmp is close to its floor. A floor that gmp undercuts is none, and reaches nothing."""
         return self.floor_ratio is not None and 1 / OF_FLOOR <= self.floor_ratio <= OF_FLOOR
 
     def verdict(self) -> str:
@@ -118,7 +119,7 @@ def pairs(data: dict) -> list[Pair]:
 
 
 def summary(found: list[Pair]) -> str:
-    """How many of the shapes are where they are to be; the rows with a goal of their own are not counted."""
+    """Returns how many shapes reach their goal, without the rows that have a goal of their own."""
     shapes = [pair for pair in found if pair.row.best == MOST_AT and len(pair.ratios) >= LEAST]
     if not shapes:
         return ""

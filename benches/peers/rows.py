@@ -1,12 +1,12 @@
-"""The rows of the comparison: what is run, in which unit, and what gmp has to reach against the others in the same run."""
+"""The rows of the comparison: the workload, the unit, and the goal of gmp against the others in the same run."""
 
 from dataclasses import dataclass, field
 
 PEERS = ["gmp", "go", "tokio", "may", "threads"]
 RUNTIMES = ["gmp", "go", "tokio", "may"]
-# What a million goroutines take, and a little.
+# A little more memory than a million goroutines take.
 MILLION = 5 << 30
-# The rows of each kind of socket, and the workload of the server.
+# The rows of each kind of socket, and the server's workload.
 ECHOES = {
     "tcp": ("echo", "echo", "connection"),
     "unix": ("unix_echo", "echo by Unix streams", "connection"),
@@ -21,37 +21,38 @@ class Row:
     title: str
     unit: str
     peers: list[str]
-    # What gmp has to reach: at most so many times the best runtime, or what `threads` does, or a number; nothing if there is none.
+    # The goal of gmp: at most a multiple of the best runtime, a multiple of `threads`, or a number; none if all are unset.
     best: float | None = None
-    # The same from two Ps on, where it differs.
+    # The same multiple from two Ps on, if it differs.
     best_from_two: float | None = None
     of_threads: float | None = None
     plus: float = 0.0
     at_most: float | None = None
-    # At so many Ps `threads` has a program without a runtime that does the same: a row whose price is nearly that program's is reached.
+    # The numbers of Ps at which `threads` has a program without a runtime that does the same work: a row is also reached if its
+    # figure is nearly that program's.
     floor: tuple[int, ...] = ()
-    # And at most so many times another row of gmp's, where that was measured, too.
+    # Also at most a multiple of another row of gmp's, if that row was measured.
     of_row: tuple[float, str] | None = None
-    # Which figure of the program's.
+    # Which of the program's figures.
     figure: str = "value"
-    # The workload, where it is not called like the row.
+    # The workload, if its name is not the row's.
     workload: str = ""
     procs: tuple[int, ...] = (1, 2, 4, 8)
-    # What the program is told besides.
+    # Further options of the program.
     options: list[str] = field(default_factory=list)
     limit: float = 120.0
-    # An echo row's.
+    # For an echo row.
     kind: str = "tcp"
     connections: int = 0
     seconds: int = 3
     load_options: list[str] = field(default_factory=list)
-    # The server's workload, where it is not the one of the kind of socket.
+    # The server's workload, if it differs from that of the kind of socket.
     server: str = ""
-    # So many bytes of memory are touched and given back before each run.
+    # The bytes of memory that are touched and given back before each run.
     backed: int = 0
-    # How many operations are enough to see whether it works.
+    # The number of operations that is enough to see whether the program works.
     short: int = 1000
-    # A row that takes long, or whose figure is the same each time, is run no more often.
+    # The most repetitions of a row that takes long, or whose figure is the same each time.
     most_reps: int = 99
 
     def best_at(self, procs: int) -> float | None:
@@ -62,7 +63,7 @@ class Row:
 
     @property
     def run(self) -> str:
-        """What is run: rows may share it."""
+        """Returns the workload, which rows may share."""
         return self.workload or self.name
 
 
@@ -83,7 +84,7 @@ def connect_storm(name: str, what: str, unit: str, figure: str, **goal) -> Row:
 
 
 def storm(what: str, of: str) -> list[Row]:
-    """One of those who wait in the storm: the usual wait, and the longest of a thousand."""
+    """Returns the rows of one kind of wait in the storm: the usual wait, and the longest of a thousand."""
     return [
         Row(f"storm_{of}_{figure}", f"{what} beside a spawn storm ({told})", "ms", ["gmp", "go"], best=2.0, figure=f"{of}_{figure}",
             workload="storm", procs=(1, 2))

@@ -1,10 +1,10 @@
-"""The rows of shapes.md: what programs do with goroutines, written down before it was measured."""
+"""The rows of shapes.md: uses of goroutines in programs, written down before the first measurement."""
 
 from rows import MILLION, RUNTIMES, Row
 
-# What each of them is to stay below, and four fifths of them below the other.
+# The limit for each shape, and the lower limit for four fifths of them.
 NONE_ABOVE, MOST_AT = 1.0, 0.8
-# A row is reached as well where gmp takes no more than this times its floor.
+# A row is also reached if gmp takes at most this multiple of its floor.
 OF_FLOOR = 1.05
 BOTH = (1, 2)
 NO_MAY = ["gmp", "go", "tokio"]
@@ -44,7 +44,7 @@ SHAPES = [
     shape("errgroup", "group of 32, the first error ends it, a group", short=20),
     shape("spawn_chain", "calls 100 deep, each a goroutine, a call"),
     shape("mixed", "everything at once, a request"),
-    # What had a goal and no program.
+    # Rows that had a goal and no program.
     shape("select_128", "select over two channels of 128, an item", best=0.6),
     shape("random_sleeps", "100,000 sleep ten times for 1 to 10 ms, in all", "ms", NO_MAY, best=0.5, short=1000),
     shape("rings", "4 P rings of 8: the last that is through over the first", "×", procs=(2,), best=None, at_most=1 / 0.7),

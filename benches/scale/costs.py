@@ -1,4 +1,4 @@
-"""The costs of README.md: what is paid before anything runs, beside tokio."""
+"""The costs of README.md, those before the first goroutine runs, beside tokio's."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ PROCESSES, SMOKE_PROCESSES = 25, 3
 ALL = ["gmp", "gmp_plain", "tokio", "tokio_more"]
 NAMES = {"gmp": "gmp", "gmp_plain": "gmp, without default features", "tokio": "tokio, `rt-multi-thread`", "tokio_more": "tokio, with `net`, `time`, .."}
 RATIOS = [("gmp", "tokio"), ("gmp_plain", "tokio"), ("gmp", "tokio_more")]
-# What is told, of which run, in which unit, and what it is to be of tokio's.
+# The name, the run, its figure, the title, the unit, and the goal as a multiple of tokio's figure.
 COSTS = [
     ("start_stop", "start_stop", "value", "start + first spawn + stop", "µs", 0.7),
     ("size", "compile", "bytes", "the stripped program", "KiB", 1.2),
@@ -26,7 +26,7 @@ COSTS = [
 
 
 def hello(peer: str) -> list[str]:
-    """What cargo builds for it. The two of a runtime are one package, so that each has a folder."""
+    """Returns the package and features that cargo builds. The two programs of a runtime are one package with other features."""
     options = {"gmp_plain": ["--no-default-features"], "tokio_more": ["--features", "more"]}
     return ["--package", f"hello-{package(peer)}", *options.get(peer, [])]
 
@@ -40,7 +40,7 @@ def program(peer: str) -> Path:
 
 
 def cargo(peer: str, target: str, *options: str) -> str:
-    """Builds it there; gives what went wrong."""
+    """Builds the program in this folder. Returns the error, or an empty text."""
     command = ["cargo", "build", "--release", "--locked", "--target-dir", target, *hello(peer), *options]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
     return done.stderr[-2000:] if done.returncode else ""

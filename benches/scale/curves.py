@@ -1,4 +1,4 @@
-"""The curves of README.md: what is run at which sizes, and what is said of a curve."""
+"""The curves of README.md: the runs and their sizes, and the verdict on a curve."""
 
 import math
 import re
@@ -15,14 +15,14 @@ ALL, NO_TOKIO = ["gmp", "go", "tokio"], ["gmp", "go"]
 TENS = [10**power for power in range(1, 7)]
 TWOS = [2**power for power in range(13)]
 PAGE, LINE = 4096, 64
-# Beyond the logarithm, for what a median may be off.
+# A factor beyond the logarithm, for the error of a median.
 SLACK = 1.25
 PS = "Ps"
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What one of a curve's things touches each time: bytes in lines, and pages."""
+    """The memory that one of a curve's things touches each time: the bytes of the lines, and the pages."""
 
     bytes: int
     pages: float
@@ -35,15 +35,15 @@ GOROUTINE, TIMER, CONNECTION, CHANNEL = Touched(1024, 2), Touched(192, 192 / PAG
 class Curve:
     name: str
     title: str
-    # What a size counts.
+    # The things that a size counts.
     things: str
     sizes: list[int]
-    # How many operations at a size.
+    # Returns the number of operations at a size.
     n: object = None
     unit: str = "ns"
     peers: list[str] = field(default_factory=lambda: ALL)
     touched: Touched | None = None
-    # Of the program's figures, and its workload, where it is not called like the curve.
+    # Which of the program's figures; and the workload, if its name is not the curve's.
     figure: str = "value"
     workload: str = ""
     procs: tuple[int, ...] = (1, 2)
@@ -51,7 +51,7 @@ class Curve:
 
     @property
     def each(self) -> str:
-        """What a value is of."""
+        """Returns the unit of work that a value is for."""
         if self.things == "connections":
             return "for 10^6 round trips"
         return "an arm" if self.things == "arms" else "an operation"
@@ -97,7 +97,7 @@ CURVES = [
     Curve("procs_yield", "a yield, of two goroutines for each P", PS, TWOS[:7], lambda size: 1_000_000),
     Curve("procs_transfer", "a transfer among two goroutines for each P", PS, TWOS[:7], lambda size: 20, unit="µs", limit=20.0),
 ]
-# What is told of a run that has the figures of two.
+# The curves that are run. A curve without `n` takes its figure from another curve's run.
 RUN = [curve for curve in CURVES if curve.n or curve.things == "connections"]
 
 
@@ -114,7 +114,7 @@ def points(only: str, most: int, smoke: bool) -> list[Point]:
 
 
 def levels_of_machine() -> list[dict]:
-    """The caches of the first CPU in bytes, and the second TLB's reach in pages: what /proc says, or 1,536."""
+    """Returns the caches of the first CPU in bytes, and the second TLB's reach in pages: that of /proc, or 1,536."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         read = {name: (folder / name).read_text().strip() for name in ("level", "type", "size")}
@@ -127,19 +127,19 @@ def levels_of_machine() -> list[dict]:
 
 
 def left_at(level: dict, touched: Touched) -> float:
-    """The size at which so many things no longer fit into it."""
+    """Returns the size from which on the things no longer fit into the level."""
     return level["bytes"] / touched.bytes if "bytes" in level else level["pages"] / touched.pages
 
 
 def left_between(levels: list[dict], touched: Touched | None, before: int, after: int) -> list[str]:
-    """The levels that are left there: others share them, so that half of one counts."""
+    """Returns the levels that are left between two sizes. Other programs share a level, so half of it counts."""
     if not touched:
         return []
     return [level["name"] for level in levels if before < left_at(level, touched) <= 2 * after]
 
 
 def exponent(line: list[tuple[int, float]]) -> float | None:
-    """The slope by least squares, both axes logarithmic."""
+    """Returns the slope by least squares, with both axes logarithmic."""
     if len(line) < 2:
         return None
     xs, ys = [math.log(size) for size, _ in line], [math.log(value) for _, value in line]
@@ -153,9 +153,9 @@ def logarithm(size: int) -> float:
 @dataclass
 class Judged:
     exponent: float | None
-    # From which size to which, and how many times.
+    # The smaller size, the larger one, and the factor between their values.
     biggest: tuple[int, int, float] | None
-    # Steps beyond the logarithm, each with the levels that are left there; the rule is broken by one without.
+    # The steps beyond the logarithm, each with the levels that gmp leaves there. A step without a level breaks the rule.
     steps: list[tuple[int, int, float, list[str]]]
 
     @property
@@ -173,13 +173,13 @@ def judge(line: list[tuple[int, float]], levels: list[dict], touched: Touched | 
         if value > bound:
             before = line[at - 1]
             steps.append((before[0], size, value / before[1], left_between(levels, touched, before[0], size)))
-            # What comes after a step is held against what is on it.
+            # The sizes after a step are compared with those from the step on.
             base = at
     return Judged(exponent(line), biggest, steps)
 
 
 def lines(curve: Curve, data: dict) -> dict[tuple[str, int], list[tuple[int, float]]]:
-    """The medians of the runs by size, for each program and number of Ps; 0 where that is the size."""
+    """Returns the medians of the runs by size, for each program and number of Ps, which is 0 if the size is that number."""
     found, is_calm = {}, Calm(data["runs"], data["disturbed"])
     names = {f"{curve.workload or curve.name}/{size}": size for size in curve.sizes}
     for run in data["runs"]:
@@ -203,7 +203,7 @@ def disturbed(data: dict) -> str:
 
 
 def page(data: dict, head: str, out: Path) -> str:
-    """Writes the plots beside it; gives the page."""
+    """Writes the plots beside the page, and returns the page."""
     levels = data["levels"]
     told = ", ".join(f"{level['name']} {level['bytes'] >> 10:,} KiB" if "bytes" in level else
         f"{level['name']} {level['pages']:,} pages{' (assumed)' if level['assumed'] else ''}" for level in levels)

@@ -9,12 +9,12 @@ STYLE = (
     "text{font:12px sans-serif;fill:#222}.title{font-size:14px;font-weight:bold}.small{font-size:11px;fill:#555}.grid{stroke:#ddd}"
     ".minor{stroke:#f1f1f1}.axis{stroke:#555}.level{stroke:#c0392b;stroke-dasharray:2 3}.mark{fill:#c0392b;font-size:11px}"
 )
-# Of the number of Ps that a line is for, by its place among them.
+# The dashes of a line, by the place of its number of Ps among all.
 DASHES = ["", "7 4", "2 3"]
 
 
 class Axis:
-    """Whole powers of ten around the values, or of two where the sizes are those."""
+    """Whole powers of ten around the values, or of two if the sizes are powers of two."""
 
     def __init__(self, values: list[float], low: float, high: float, base: int = 10) -> None:
         self.base = base
@@ -42,7 +42,7 @@ def told(value: float) -> str:
 
 def plot(title: str, x_title: str, y_title: str, lines: dict[tuple[str, int], list[tuple[float, float]]], levels: list[tuple[float, str]],
         base: int) -> str:
-    """A line for each program and number of Ps; `levels` are sizes at which gmp leaves a cache, with its name."""
+    """Draws a line for each program and number of Ps. `levels` are the sizes at which gmp leaves a cache, with the cache's name."""
     points = [point for line in lines.values() for point in line]
     x = Axis([size for size, _ in points], LEFT, WIDTH - RIGHT, base)
     y = Axis([value for _, value in points], HEIGHT - BOTTOM, TOP)
@@ -57,10 +57,10 @@ def plot(title: str, x_title: str, y_title: str, lines: dict[tuple[str, int], li
         parts.append(f'<text x="{x.at(value):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle" class="small">{told(value)}</text>')
     inside = sorted((size, name) for size, name in levels if x.at(size) > LEFT and x.at(size) < WIDTH - RIGHT)
     for number, (size, name) in enumerate(inside):
-        # Each a line lower, for neighbours.
+        # Each name is a line lower than the last, so that neighbours do not overlap.
         row = TOP + 11 + 12 * (number % 3)
         parts.append(f'<line x1="{x.at(size):.1f}" x2="{x.at(size):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="level"/>')
-        # To its left where there is no room to its right.
+        # The name is to the left of the line if there is no room to the right.
         aside, anchor = (-3, "end") if x.at(size) > WIDTH - RIGHT - 50 else (3, "start")
         parts.append(f'<text x="{x.at(size) + aside:.1f}" y="{row}" text-anchor="{anchor}" class="mark">{escape(name)}</text>')
     parts.append(f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" class="axis"/>')

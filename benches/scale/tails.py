@@ -1,4 +1,4 @@
-"""The cells of README.md, "Tails": a server in one process, its probes, and what keeps it busy, in others."""
+"""The cells of README.md, "Tails": a server in one process; its probes, and the load that keeps it busy, in others."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from rows import Row
 
 ALL = ["gmp", "go", "tokio"]
 CONNECTIONS, EVERY, BUSY = 64, 100, 1000
-# Beyond what the probes take to be sent, in seconds.
+# Seconds beyond the time in which the probes are sent.
 LONGER = 20
 LIMIT = 1.1
 
@@ -107,7 +107,7 @@ def cell_of(runs: list[dict], is_calm: Calm) -> tuple[str, float | None]:
         return f"error: {error}", None
     calm = [run for run in runs if is_calm(run)]
     used = calm or runs
-    # One that was never through is longer than any.
+    # A run that never ended is longer than any other.
     known = [run for run in used if run["value"] is not None]
     if 2 * len(known) <= len(used):
         return "never", None
