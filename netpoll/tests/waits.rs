@@ -1,4 +1,4 @@
-//! What ends a wait: a wake, an event, a signal; and what does not.
+//! The events that end a wait (a wake, an event, a signal), and those that do not.
 
 use gmp_netpoll::{Events, Key, Poller, Timeout, WaitCall, Woken};
 use std::io::{self, Write};

@@ -201,7 +201,7 @@ fn both_halves_are_counted() {
     assert_eq!((comes.sender_count(), comes.is_closed()), (0, true));
 }
 
-/// Fails by a hang: a sender is not told that the last receiver has gone.
+/// Fails by a hang when a sender is not told that the last receiver has gone.
 #[test]
 fn a_sender_waits_for_the_last_receiver() {
     everyone(|crew| {
@@ -260,7 +260,7 @@ fn a_context_ends_the_wait_and_takes_no_message() {
     });
 }
 
-/// A message whose clone and drop panic when they are told to, by `resume_unwind`, so nothing is printed.
+/// A message whose clone and drop panic when told to. They call `resume_unwind`, which prints nothing.
 struct Bomb {
     number: u32,
     clones: Arc<AtomicBool>,
@@ -368,7 +368,7 @@ fn what_nobody_sees_is_dropped_once() {
     });
 }
 
-/// Fails by a hang when the bell does not ring for a message that came before, beside or after a look; or by a missing message.
+/// Fails by a hang when the bell does not ring for a message that came before, during or after a look; or by a missing message.
 #[test]
 fn a_select_hears_of_each_message() {
     everyone(|crew| {
@@ -453,7 +453,8 @@ fn a_bell_rings_on_for_what_is_left_behind() {
     });
 }
 
-/// Fails when a bell is silent although there is a message: one ring stands for several messages, and each call takes one.
+/// One ring stands for several messages, and each call takes one. Fails when the bell is then silent although there is a
+/// message.
 #[test]
 fn a_bell_rings_again_for_each_message_that_is_left() {
     everyone(|crew| {

@@ -309,7 +309,7 @@ fn big_and_aligned_values_arrive_whole() {
     });
 }
 
-/// Its drop counts, and always panics, with its number.
+/// A value whose drop counts, and always panics with the value's number.
 struct Numbered(usize, Arc<AtomicUsize>);
 
 impl Drop for Numbered {

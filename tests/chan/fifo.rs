@@ -32,7 +32,7 @@ fn messages_come_in_the_order_in_which_they_were_sent() {
     });
 }
 
-/// Fails if a receiver sees two messages of one sender in the wrong order, or another receiver saw one of them, too.
+/// Fails if a receiver sees two messages of one sender in the wrong order, or if two receivers see one message.
 #[test]
 fn each_senders_messages_keep_their_order_among_many() {
     const SENDERS: usize = 3;

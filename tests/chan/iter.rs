@@ -1,4 +1,4 @@
-//! Iterators, clones, and what a handle tells about its channel.
+//! Iterators, clones, and the facts that a handle tells about its channel.
 
 use crate::every_kind;
 use common::crew::{each, everyone, join_all};

@@ -182,7 +182,7 @@ impl Worker {
     }
 }
 
-/// Makes a program of this seed, lets the crew run it, and judges what it did.
+/// Makes a program of this seed, lets the crew run it, and judges the log.
 fn run(crew: &Crew<'_>, seed: usize) {
     let mut random = Random::new(seed);
     let workers = 2 + random.below(3) as usize;

@@ -127,8 +127,8 @@ fn a_receiver_that_was_put_back_is_not_overtaken() {
     });
 }
 
-/// A receiver waits for what was promised. Fails if a message that came later goes to it, or a watcher is told that one
-/// could.
+/// A receiver waits for the promised message. Fails if a message that came later goes to this receiver, or if a watcher is told
+/// that one could.
 #[test]
 fn nobody_overtakes_a_promise_nor_a_sender_that_waits() {
     everyone(|crew| {
@@ -164,7 +164,7 @@ fn watcher<'a>(crew: &Crew<'a>, r: &Receiver<u32>) -> Member<'a, usize> {
     })
 }
 
-/// Fails by a hang when nobody tells the watcher that the channel is now drained.
+/// Fails by a hang when no member tells the watcher that the channel is now drained.
 #[test]
 fn a_watcher_of_a_closed_channel_hears_that_the_last_promise_is_called_off() {
     everyone(|crew| {
@@ -218,7 +218,7 @@ fn what_a_task_gives_back_comes_before_what_was_promised_after_it() {
     });
 }
 
-/// Fails if a receive whose limit is over gives up at once, although a sender was there in time.
+/// Fails if a receive whose limit has passed gives up at once, although a sender came in time.
 #[test]
 fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
     everyone(|crew| {
@@ -426,7 +426,7 @@ fn a_receive_that_does_not_wait_is_not_interrupted() {
     });
 }
 
-/// The only place of a buffer is promised. Fails if a watcher is told of a receiver, or of a sender, that waits: no operation
+/// The only slot of a buffer is promised. Fails if a watcher is told of a receiver, or of a sender, that waits: no operation
 /// could complete.
 #[test]
 fn one_that_watches_a_promised_place_hears_only_of_what_could_complete() {
@@ -587,7 +587,7 @@ fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_n
 }
 
 /// A thread tries to receive from such a select, and gives up before the select has run. Fails by a hang of the thread, or if
-/// the end of the runtime looks for a thread that has gone.
+/// the end of the runtime looks for the thread, which has gone.
 #[test]
 fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
     child::without_retakes("a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone", || {
@@ -607,8 +607,8 @@ fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
     });
 }
 
-/// A goroutine that the end of a context has woken is in line for a P when its runtime ends. Fails if its wait is still open,
-/// and a message is lost in it.
+/// A goroutine that the end of a context has woken is queued for a P when its runtime ends. Fails if the goroutine's wait is
+/// still open, and a message is lost in it.
 #[test]
 fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing() {
     child::without_retakes(
@@ -634,8 +634,8 @@ fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_no
     );
 }
 
-/// The only sender of a reply comes in a message whose last receiver goes while that message is evaluated. Fails by a send that
-/// succeeds: the message would stand in the channel for ever, with the reply that its sender waits for.
+/// The only sender of a reply comes in a message whose last receiver goes while that message is evaluated. Fails when the send
+/// succeeds: the message, with the reply that its sender waits for, would stay in the channel for ever.
 #[test]
 fn a_message_comes_back_when_the_last_receiver_has_gone() {
     everyone(|crew| {
@@ -676,7 +676,7 @@ fn a_message_comes_back_when_the_last_receiver_has_gone() {
     });
 }
 
-/// Fails by an error, or by a hang: a close that leaves a receiver ends no promise.
+/// Fails by an error or a hang when a close that leaves a receiver ends a promise.
 #[test]
 fn a_promise_to_a_closed_channel_is_kept_as_long_as_a_receiver_is_there() {
     everyone(|crew| {

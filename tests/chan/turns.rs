@@ -34,7 +34,7 @@ const WAYS: [Way; 4] = [
     |r| assert!(block_on(r.recv_async()).is_ok()),
 ];
 
-/// Fails if a receiver that comes back stands before one that has waited longer.
+/// Fails if a receiver that comes back is served before one that has waited longer.
 #[test]
 fn the_times_of_one_channel_go_round() {
     const WAITERS: usize = 3;
@@ -88,8 +88,8 @@ fn a_ticker_is_shared_by_its_receivers() {
     });
 }
 
-/// A waiter has the turn, and leaves when told to, or a moment later; most often without the time. Returns `true` if it got the
-/// time.
+/// A waiter has the turn, and leaves when told to, or a moment later; usually without the time. Returns `true` if the waiter
+/// got the time.
 type Leaves = fn(&Receiver<Instant>, &Receiver<()>) -> bool;
 const LEAVE: [Leaves; 4] = [
     |r, _| r.recv_timeout(SHORT_LIMIT).is_ok(),
@@ -213,9 +213,8 @@ fn one_that_does_not_wait_takes_nothing_from_one_that_does() {
     });
 }
 
-/// A poll unwinds as it clones the waker for a new wait, when the future has left its last one; the next poll comes when the
-/// time has long been there. Fails by a panic when the record is dropped while it stands in the queue, in builds that check
-/// that.
+/// A poll unwinds as it clones the waker for a new wait, when the future has left its last wait; the time comes before the next
+/// poll. Fails by a panic, in builds that check this, when the record is dropped while it is queued.
 #[test]
 fn a_poll_that_unwinds_leaves_the_future_in_its_place() {
     static CLONES: AtomicUsize = AtomicUsize::new(0);

@@ -386,7 +386,7 @@ fn a_context_ends_the_waits() {
     });
 }
 
-/// Fails by a hang when the bell does not ring for a change before, beside or after a look.
+/// Fails by a hang when the bell does not ring for a change before, during or after a look.
 #[test]
 fn a_select_hears_of_the_last_value() {
     everyone(|crew| {

@@ -60,7 +60,7 @@ fn a_key_is_asked_for_in_a_borrowed_form() {
     });
 }
 
-/// Returns `true` if the goroutine waits for the call of another one.
+/// Returns `true` if the goroutine waits for the call of another goroutine.
 fn waits(rt: &gmp::Runtime, id: u64) -> bool {
     let dump = rt.dump();
     dumps::read(&dump).iter().any(|g| g.0 == id && g.1.starts_with("sync.Once"))
@@ -203,7 +203,7 @@ fn the_end_of_a_forgotten_call_leaves_the_next_one_alone() {
     });
 }
 
-/// A key whose hash, of one number, waits for a gate: the map is locked meanwhile.
+/// A key whose hash, for one number, waits for a gate, during which the map is locked.
 #[derive(Clone)]
 struct Slow(u32, Arc<[Gate; 2]>);
 

@@ -150,7 +150,7 @@ fn a_round_lets_as_many_go_on_as_it_is_for() {
     });
 }
 
-/// Fails by a hang or a panic when waiters for a call are told that it was cancelled, instead of working themselves.
+/// Fails by a hang or a panic when waiters for a call are told that the call was cancelled, instead of working themselves.
 #[test]
 fn a_canceled_call_is_begun_again_by_who_waits_for_it() {
     everywhere(|rt| {

@@ -177,7 +177,7 @@ fn unwinds(_: &mut [Option<u8>; 2]) -> Result<&mut u8, ()> {
     resume_unwind(Box::new("no part"))
 }
 
-/// Fails by the value when a mapped part is another one, or its guard does not unlock.
+/// Fails by the value when a mapped part is another part, or when its guard does not unlock.
 #[test]
 fn guards_of_parts_unlock_the_whole() {
     let mut lock = Mutex::new((1, "two".to_owned()));

@@ -220,7 +220,7 @@ fn lazy_values_are_unwind_safe() {
     is_safe::<OnceLock<u32>>();
     static LEVEL: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(3));
     assert_eq!(catch_unwind(|| LEVEL.load(SeqCst)).unwrap(), 3);
-    // Of a closure that is not itself: what std says of its own.
+    // With a closure that is not `RefUnwindSafe`, because it owns a `Cell`.
     let n = std::cell::Cell::new(1);
     let lazy = LazyLock::new(move || n.get());
     assert_eq!(catch_unwind(AssertUnwindSafe(|| *lazy)).unwrap(), 1);

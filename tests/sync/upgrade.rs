@@ -133,7 +133,8 @@ fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
     });
 }
 
-/// Fails by a hang, or by what is locked, when an `Arc` guard does not unlock on the thread that drops it, or unlocks twice.
+/// Fails by a hang, or when the lock is not free, because an `Arc` guard does not unlock on the thread that drops it; or when a
+/// guard unlocks twice.
 #[test]
 fn guards_that_own_an_arc_unlock_where_they_are_dropped() {
     everywhere(|rt| {

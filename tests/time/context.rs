@@ -1,5 +1,5 @@
-//! Contexts: how the end of one reaches all that were derived from it and nothing else, what they carry, and that nothing
-//! of them stays behind.
+//! Contexts: how the end of one reaches all contexts that were derived from it and no others, what contexts carry, and that
+//! nothing of them is left over.
 
 use common::{everywhere, runtime, until, watched};
 use gmp::chan::{TryRecvError, bounded};
@@ -338,7 +338,7 @@ fn a_call_runs_once_in_a_goroutine_of_its_own_unless_it_was_stopped() {
             assert!(!late.stop());
             until(|| calls.load(SeqCst) == 3);
         });
-        // The call of a plain thread's context runs in no goroutine.
+        // A call that a plain thread has registered runs in no goroutine.
         let (ctx, cancel) = Context::background().with_cancel();
         let ran = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&ran);
@@ -543,7 +543,7 @@ fn a_call_that_was_started_runs_though_its_runtime_ends() {
     }
 }
 
-/// Fails if of two stops at once both, or none, are told that they have taken the call back.
+/// Fails if both of two simultaneous stops, or neither, are told that they have taken back the call.
 #[test]
 fn of_two_stops_at_once_one_takes_the_call_back() {
     for _ in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {

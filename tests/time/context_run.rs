@@ -30,8 +30,8 @@ fn waiters(rt: &Runtime) -> usize {
     dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
 }
 
-/// One call that blocks: its name, what a dump says of a goroutine in it, and a function that makes the call with what ends it
-/// normally.
+/// One call that blocks: its name, the dump's text for a goroutine in that call, and a function that makes the call, and
+/// another call that ends it normally.
 struct Operation {
     name: &'static str,
     dumped: &'static str,
@@ -257,7 +257,7 @@ fn what_has_come_before_the_cancel_counts() {
     });
 }
 
-/// The cancel and the counterpart come at once. Fails by a hang, or if a wait ends neither way.
+/// The cancel and the partner come at once. Fails by a hang, or if a wait ends neither way.
 #[test]
 fn a_cancel_and_a_counterpart_at_once_end_a_wait_once() {
     of_each_operation(|rt, operation| {

@@ -1,5 +1,4 @@
-//! Time for futures: a sleep ends, and not early, whichever task polls, whatever time the sleep is given, and wherever the
-//! timer stands.
+//! Time for futures: a sleep ends, and not early, whichever task polls it, whatever its time is, and wherever its timer is.
 
 use common::crew::everyone;
 use common::foreign::{Task, run};

@@ -1,4 +1,4 @@
-//! The heap against a list that is searched from end to end: whatever the calls, both say the same.
+//! The heap against a list that is searched from end to end: after any sequence of calls, both give the same answers.
 
 use gmp_timers::{Handle, Heap, Nanos};
 

@@ -82,7 +82,7 @@ impl Wake for Wakes {
     }
 }
 
-/// A stream is dropped after it was told of a value that it has not seen: before it looks, or after it has looked while a
+/// A stream is dropped after it was notified of a value that it has not seen: before it looks, or after it has looked while a
 /// sender held the value. Fails when the other stream misses the value or hangs, or when a clone or a receiver stays.
 #[test]
 fn a_watching_stream_that_is_dropped_when_it_was_told_takes_nothing_with_it() {

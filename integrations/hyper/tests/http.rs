@@ -96,7 +96,7 @@ fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
     (head, body)
 }
 
-/// Fails by a body, or when the connection ends between two requests.
+/// Fails by a wrong body, or when the connection ends between two requests.
 #[test]
 fn a_connection_serves_many_requests() {
     everywhere(|| {
@@ -548,7 +548,7 @@ fn a_silent_peer_of_http2_is_left() {
     });
 }
 
-/// An HTTP/2 server has to stop while a request is under way. Fails by an error of that request, or by a hang.
+/// An HTTP/2 server has to stop while a request is under way. Fails when that request ends with an error, or by a hang.
 #[test]
 fn a_server_of_http2_stops_in_order() {
     everywhere(|| {

@@ -1,5 +1,5 @@
-//! Spans follow goroutines. Each test has a process of its own, as a subscriber is set for good, and runs there twice: as it
-//! is, and with each goroutine on another thread after each park.
+//! Spans follow goroutines. Each test has a process of its own, because a subscriber is set for good, and runs there twice: as
+//! usual, and with each goroutine on another thread after each park.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

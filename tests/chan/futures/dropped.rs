@@ -220,7 +220,7 @@ fn a_message_that_comes_back_without_a_buffer_is_the_next_one() {
     assert!(r.is_empty());
 }
 
-/// Fails when another message, or the channel's memory, is leaked with a message whose future is leaked.
+/// Fails when a leaked future leaks more than its own message: another message, or the channel's memory.
 #[test]
 fn a_future_that_is_leaked_takes_one_message_with_it() {
     let drops = Arc::new(AtomicUsize::new(0));

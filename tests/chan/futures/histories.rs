@@ -1,4 +1,5 @@
-//! Random histories of futures, by one thread: what was sent is received, once and in order, whatever is dropped.
+//! Random histories of futures, by one thread: each message that was sent is received, once and in order, whichever future is
+//! dropped.
 
 use super::{Receives, Sends, Wakes, poll, withdraws};
 use crate::every_kind;

@@ -332,7 +332,7 @@ fn a_foreign_waker_is_called_without_a_lock_of_ours() {
     });
 }
 
-/// A task whose waker drops the future of another one, which was told by the same call. Fails by a hang when the drop waits for
+/// A task's waker drops the future of another task, which the same call has notified. Fails by a hang when the drop waits for
 /// work that the caller has yet to do.
 #[test]
 fn a_waker_may_drop_what_was_woken_with_it() {
@@ -410,7 +410,7 @@ fn futures_go_from_thread_to_thread() {
         let mut receive = Box::pin(r.recv_async());
         assert!(poll(receive.as_mut(), &wakes).is_pending());
         let gets = scope.spawn(move || parks(receive));
-        // If the other thread has the receive first, the send is ready at its first poll.
+        // The send is ready at its first poll if it finds the receive waiting.
         let mut send = Box::pin(s.send_async(vec![1]));
         let sent = poll(send.as_mut(), &wakes);
         let sends = scope.spawn(move || if sent.is_pending() { parks(send) } else { Ok(()) });

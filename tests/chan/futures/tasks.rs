@@ -30,7 +30,7 @@ async fn receives_in_the_end<T>(receiver: &Receiver<T>, random: &mut Random) -> 
                 Poll::Pending
             }
         });
-        // The drop comes as this scope ends, perhaps beside a delivery.
+        // The drop comes at the end of this scope, perhaps during a delivery.
         match got.await {
             Some(got) => return got.ok(),
             None => random.pause(20),
@@ -165,7 +165,7 @@ fn futures_that_are_dropped_anywhere_lose_nothing_among_others() {
     });
 }
 
-/// A task that is slow to poll, beside receivers that block and are fast. Fails when the task gets nothing, or next to nothing.
+/// A slow task beside fast receivers that block. Fails when the task gets no message, or hardly any.
 #[test]
 fn a_slow_task_gets_its_share_beside_receivers_that_block() {
     const FAST: usize = 2;

@@ -90,7 +90,7 @@ fn both_halves_of_one_channel_may_stand_in_one_select() {
     });
 }
 
-/// All members offer and ask at once on one channel. Fails by a hang, or when a message is lost.
+/// All members offer and receive at once on one channel. Fails by a hang, or when a message is lost.
 #[test]
 fn those_who_offer_and_ask_at_once_meet_each_other() {
     everyone(|crew| {

@@ -43,7 +43,7 @@ macro_rules! assert_not {
 }
 
 /// Fails to compile when a `Select` can't be sent to another thread, or when a selected operation can. Fails by a count when a
-/// message that is not `Send` is dropped elsewhere than where its receiver is, or is not dropped there.
+/// message that is not `Send` is dropped on another thread than its receiver's, or is not dropped there.
 #[test]
 fn a_select_may_go_to_another_thread_and_its_messages_may_not() {
     type End = fn(SelectedOperation<'_>);
@@ -366,8 +366,8 @@ fn a_close_does_not_make_ready_what_still_waits_for_a_message() {
     });
 }
 
-/// Fails when two members take one message; or by a hang when one member is told, another takes the message, and a third is not
-/// told.
+/// Fails when two members take one message; or by a hang when one member is notified, another takes the message, and a third is
+/// not notified.
 #[test]
 fn many_who_wait_until_ready_share_what_comes() {
     everyone(|crew| {
@@ -427,7 +427,8 @@ fn an_operation_that_is_dropped_panics() {
     });
 }
 
-/// Fails if an operation is completed on a channel that was not selected: a value goes where nobody looked.
+/// Fails if an operation is completed on a channel that was not selected: a value goes to a channel that the select did not
+/// check.
 #[test]
 fn an_operation_is_completed_on_its_own_handle() {
     everyone(|crew| {

@@ -1,6 +1,6 @@
-//! A promise of a select's send ends, whatever becomes of its two sides: the sender may be left behind by its runtime while it
-//! evaluates the message, the receiver may give up. No member waits for ever, no message is lost, and none is sent without a
-//! receiver.
+//! A promise of a select's send ends, whatever happens to its two sides: a runtime may leave the sender behind while the sender
+//! evaluates the message, and the receiver may give up. No member waits for ever, no message is lost, and none is sent without
+//! a receiver.
 
 use common::bolt::bolted;
 use common::crew::{Crew, Member, everyone, on_thread};
@@ -45,14 +45,15 @@ enum First {
 }
 const EITHER: [First; 2] = [First::Receiver, First::Sender];
 
-/// A runtime with a goroutine that sends in a select, whose message never comes, and that nothing unwinds.
+/// A runtime with a goroutine that sends in a select. Its message is never ready, and nothing unwinds the goroutine.
 struct Stuck {
     rt: Runtime,
     evaluates: Gate,
 }
 
 impl Stuck {
-    /// With the receiver there first, the goroutine evaluates its message when this returns; else it waits for a receiver.
+    /// If the receiver comes first, the goroutine evaluates its message when this function returns; otherwise it waits for a
+    /// receiver.
     fn new(procs: usize, s: &Sender<u32>, first: First) -> Self {
         let (rt, evaluates, s) = (runtime(procs), Gate::default(), s.clone());
         let theirs = evaluates.clone();
@@ -74,7 +75,7 @@ impl Stuck {
         stuck
     }
 
-    /// The goroutine has promised its message by now; its runtime ends.
+    /// Waits until the goroutine has promised its message, and ends its runtime.
     fn leave(self) {
         self.evaluates.pass();
         assert_eq!(self.rt.shutdown(10 * SHORT_LIMIT).goroutines_left(), 1);
@@ -113,7 +114,7 @@ fn the_promise_of_a_goroutine_that_is_left_behind_is_withdrawn() {
     });
 }
 
-/// As above, with others in line. Fails if the receiver whose promise was withdrawn has lost its place.
+/// As above, with other receivers behind it. Fails if the receiver whose promise was withdrawn has lost its place.
 #[test]
 fn a_receiver_whose_promise_was_left_behind_keeps_its_place() {
     everyone(|crew| {
@@ -149,7 +150,7 @@ fn a_receiver_hears_of_the_close_when_its_promise_was_left_behind() {
     });
 }
 
-/// Fails if the place stays taken, or by a hang if the sender that waits for it is not told.
+/// Fails if the slot stays taken, or by a hang if the sender that waits for the slot is not told.
 #[test]
 fn the_place_that_was_kept_for_one_that_is_left_behind_is_given_back() {
     everyone(|crew| {

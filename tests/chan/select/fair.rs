@@ -90,8 +90,8 @@ fn every_ready_arm_is_equally_likely() {
     });
 }
 
-/// Fails if an operation is more likely, or never chosen, after another one was removed, or after a call that has found nothing
-/// and has locked all channels in their order.
+/// Fails if an operation is more likely, or never chosen, after another one was removed, or after a call that found nothing and
+/// has locked all channels in their order.
 #[test]
 fn what_a_select_did_before_favours_nobody() {
     everyone(|crew| {
@@ -203,7 +203,7 @@ fn what_is_ready_without_a_message_is_as_likely() {
     });
 }
 
-/// Fails if the order in which the arms stand does not decide.
+/// Fails if the order of the arms does not decide.
 #[test]
 fn a_biased_select_takes_the_first_that_is_ready() {
     everyone(|crew| {

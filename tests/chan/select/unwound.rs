@@ -83,7 +83,7 @@ fn a_receiver_that_meets_a_waiting_select_goes_on_waiting() {
     });
 }
 
-/// A member that only tries meets members that fail. Fails by a hang, or by a message that was never sent.
+/// A member that only tries meets members whose sends fail. Fails by a hang, or by a message that was never sent.
 #[test]
 fn tries_get_only_what_was_sent() {
     everyone(|crew| {
@@ -205,7 +205,7 @@ fn another_arm_that_became_ready_during_the_claim_is_chosen_after_it() {
     });
 }
 
-/// Claims are withdrawn while others come and ends meet them. Fails by a hang, or by a lost or doubled message.
+/// Claims are withdrawn while other members wait, and as the channel ends. Fails by a hang, or by a lost or doubled message.
 #[test]
 fn failures_among_many_lose_nothing() {
     everyone(|crew| {

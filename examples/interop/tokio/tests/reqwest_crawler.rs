@@ -45,7 +45,7 @@ impl Site {
         format!("http://{}/{path}", self.addr)
     }
 
-    /// Returns what was counted since the last call.
+    /// Returns the counts since the last call.
     fn counted(&self) -> State {
         std::mem::take(&mut *self.state.lock().expect("nobody panics under it"))
     }

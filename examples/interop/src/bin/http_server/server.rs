@@ -206,7 +206,7 @@ impl Server {
     }
 }
 
-/// Reads what the client sends until the end of the stream.
+/// Reads the client's bytes until the end of the stream.
 fn linger(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_read_deadline(Some(Instant::now() + LINGER))?;
     let (mut piece, mut left) = ([0; 4 << 10], MOST_LINGER);
