@@ -238,8 +238,8 @@ fn unlocked_and_fair_unlocks_let_others_in() {
     everywhere(|rt| {
         rt.run(|| {
             let lock = Arc::new(Mutex::new(0));
-            // Starts a goroutine that counts when it gets the lock, and keeps the lock until its gate is open. It is queued
-            // now.
+            // Starts a goroutine that counts when it gets the lock, and keeps the lock until its gate is open. Returns when
+            // that goroutine is queued.
             let comes = || {
                 let (theirs, gate) = (Arc::clone(&lock), Gate::default());
                 let opens = gate.clone();

@@ -120,7 +120,7 @@ fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
             let (outer, looks) = (lock.read(), lock.upgradable_read());
             let theirs = Arc::clone(&lock);
             let writer = go(move || theirs.write().push("writer"));
-            // From here on the writer is queued.
+            // The writer is queued once a try is refused.
             until(|| lock.try_read().is_none());
             drop((lock.read_recursive(), lock.try_read_recursive().expect("past the writer")));
             let theirs = Arc::clone(&lock);

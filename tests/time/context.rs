@@ -386,8 +386,8 @@ impl<F: Fn()> fmt::Display for Falls<F> {
 impl<F: Fn()> Error for Falls<F> {}
 
 /// Derives three contexts from one, each with a deadline and with a cause whose drop calls `falls`. A goroutine runs under the
-/// last of them, and a function waits for the end. Another goroutine cancels the first context while it runs under that
-/// context; all three must be done when the first cause is dropped.
+/// last of them, and a function waits for the end. Another goroutine cancels the parent while it runs under the parent; all
+/// three must be done when the first cause is dropped.
 fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
     let (context, cancel) = Context::background().with_cancel();
     let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();
@@ -447,8 +447,8 @@ fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
     });
 }
 
-/// The drop of a cause waits for a message of a call, and for one of a task, which wait for the same end. Fails by a hang when
-/// the drop comes before these two.
+/// The drop of a cause waits for a message of a call, and for one of a task; the call and the task wait for the same end. Fails
+/// by a hang when the drop comes before these two.
 #[test]
 fn a_cause_that_falls_may_wait_for_calls_and_tasks_of_the_same_end() {
     everywhere(|rt| {

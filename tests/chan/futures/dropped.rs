@@ -194,7 +194,7 @@ fn a_receive_whose_promise_was_withdrawn_goes_on_from_its_place() {
         assert_eq!(poll(one.as_mut(), &first), Poll::Ready(Ok(1)));
         s.try_send(2).unwrap();
         assert_eq!(poll(two.as_mut(), &second), Poll::Ready(Ok(2)));
-        // A message passes a receive that was woken and not polled since: into the buffer, never into the receive alone.
+        // While a woken receive is not polled, a message goes into the buffer, or is refused: none is lost with the receive.
         let mut one = waits(&r, &first);
         assert!(withdraws(&s));
         let sent = s.try_send(3).is_ok();
