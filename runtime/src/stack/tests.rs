@@ -7,7 +7,7 @@ use std::{env, io, ptr};
 
 const CHILD: &str = "GMP_TEST_CHILD";
 
-/// Resumes `coro`. In these tests the word of every resume is the address of the M's home.
+/// Resumes `coro`. In these tests the word of every resume is the address of `home`.
 pub(super) fn resume_from(coro: &mut Coro, home: &Home) -> usize {
     // SAFETY: the tests resume each Coro to the end and no further, one at a time for a home.
     unsafe { coro.resume(home, ptr::from_ref(home).addr()) }

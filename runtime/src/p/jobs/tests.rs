@@ -1,4 +1,4 @@
-//! One owner, driven step by step, and beside real thieves.
+//! One owner, which the tests drive step by step, alone and beside real thieves.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use crate::host::Active;
 use std::sync::atomic::{AtomicBool, AtomicU32 as Count, Ordering::SeqCst};
 use std::thread;
 
-/// Records that no one reads: only addresses.
+/// Stand-ins for records: the tests use only their addresses.
 struct Names(Vec<u64>);
 
 impl Names {
@@ -75,7 +75,7 @@ fn a_slot_whose_job_was_taken_is_used_again_and_is_not_the_first_ones() {
     assert!(again.withdraw(names.name(1)));
 }
 
-/// Goes through the ring several times, so that positions wrap.
+/// Positions wrap at the end of the ring, and, with the second start, at the end of `u32`.
 #[test]
 fn a_full_ring_refuses_and_has_room_again_from_either_end() {
     let count = JOBS as usize;
@@ -108,7 +108,7 @@ fn the_jobs_of_the_goroutine_that_runs_have_not_waited() {
     assert!(jobs.take_newest().is_some() && !jobs.have_waited(3));
 }
 
-/// Fails if a job waits for as long as a goroutine computes that has come back to the P without a tick.
+/// Fails if a job waits for as long as a goroutine computes that has come back to the P without a new tick.
 #[test]
 fn the_jobs_of_a_p_have_waited_when_a_goroutine_comes_back_to_it() {
     let (jobs, names) = (opened(), Names::new(2));
@@ -120,8 +120,8 @@ fn the_jobs_of_a_p_have_waited_when_a_goroutine_comes_back_to_it() {
     assert!(names.put_in(&jobs, 1).is_some() && !jobs.have_waited(1), "it is the one's that has come back");
 }
 
-/// Fails if the monitor would take a P for a job in the background; or would take none for a job above `Background`, beside a
-/// job in the background.
+/// Fails if the monitor would take a P because of a job in the background, or would leave a P although a job above `Background`
+/// waits beside one in the background.
 #[test]
 fn jobs_have_waited_unless_all_are_in_the_background() {
     let (jobs, names) = (opened(), Names::new(3));
@@ -147,8 +147,8 @@ fn jobs_have_waited_unless_all_are_in_the_background() {
     assert!(jobs.have_waited(2));
 }
 
-/// An owner forks to a depth, and withdraws the records that it comes to; thieves take the oldest meanwhile. Fails if a job is
-/// lost, or has two takers.
+/// An owner puts in a few records, and withdraws them from the newest to the oldest; thieves take the oldest meanwhile. Fails
+/// if a job is lost, or has two takers.
 #[test]
 fn each_job_has_one_taker() {
     const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
@@ -156,7 +156,7 @@ fn each_job_has_one_taker() {
     let (jobs, names) = (opened(), Names::new(DEPTH));
     let taken: Vec<Count> = (0..DEPTH).map(|_| Count::new(0)).collect();
     let over = AtomicBool::new(false);
-    /// `Jobs` has cells of the owner, which thieves do not touch.
+    /// `Jobs` has cells of its owner, which thieves do not touch.
     struct Shared<'a>(&'a Jobs<Active>);
     // SAFETY: thieves call only `take_oldest` and `is_empty`, which read atomics.
     unsafe impl Sync for Shared<'_> {}

@@ -1,4 +1,4 @@
-//! One owner, driven step by step, and beside real thieves.
+//! One owner, which the tests drive step by step, alone and beside real thieves.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::thief::Refused;
 use crate::host::Active;
 use crate::runtime::policy::Steal;
 
-/// Gs without a runtime, identified by their numbers.
+/// Gs without a runtime, which are told apart by their numbers.
 struct Gs(Box<[G<Active>]>);
 
 impl Gs {
@@ -27,7 +27,7 @@ impl Gs {
     fn numbers(&self, mut list: GList<Active>) -> Vec<u32> {
         std::iter::from_fn(|| list.pop()).map(|g| self.number(g)).collect()
     }
-    /// Returns the Gs that go out with one that might have found the ring full.
+    /// Returns the Gs that are spilled with `g`, if `g` has found the ring full.
     fn spilt(&self, queue: &Runq<Active>, g: Option<GRef<Active>>) -> Vec<u32> {
         let mut out = Vec::new();
         if let Some(g) = g {
@@ -174,7 +174,7 @@ fn a_drain_leaves_nothing() {
 fn an_owner_and_three_thieves_take_each_g_once() {
     const ROUNDS: u32 = 300_000;
     let gs = Gs::new(2 * RUNQ);
-    // Whether it stands in a queue; the owner puts one only when it does not.
+    // Whether each G stands in a queue; the owner queues a G only when it does not.
     let queued: Vec<_> = gs.0.iter().map(|_| AtomicU32::new(0)).collect();
     let done = AtomicU32::new(0);
     let queues: [Runq<Active>; 4] = std::array::from_fn(|_| Runq::starting_at(u32::MAX - 1000));
@@ -191,7 +191,7 @@ fn an_owner_and_three_thieves_take_each_g_once() {
                     stolen += 1;
                     take(g);
                 });
-                // Half of its Gs are left for thieves.
+                // The thief leaves half of its Gs for other thieves.
                 (0..queues[own].len() / 2).filter_map(|_| queues[own].pop()).for_each(take);
             }
             if !found {

@@ -1,4 +1,4 @@
-//! The pool from the sides of its users and of the kernel.
+//! The stack pool, as its users and the kernel see it.
 
 use super::slab::SLAB;
 use super::*;
@@ -6,8 +6,8 @@ use crate::stack::tests::{child, is_child};
 use std::fs;
 use std::os::fd::AsRawFd;
 
-/// Returns `true` in a process of its own, in which this test runs alone. Elsewhere runs the test in such a process, where it
-/// must pass, and returns `false`.
+/// Returns `true` in a child process, in which `test` runs alone. In the parent, runs the test in such a child, where it must
+/// pass, and returns `false`.
 fn alone(test: &str) -> bool {
     if is_child() {
         return true;
@@ -17,7 +17,7 @@ fn alone(test: &str) -> bool {
     false
 }
 
-/// Limits the address space of the process so that stacks get 100 MiB more, and an eighth of all of it is left.
+/// Limits the address space of the process so that stacks get 100 MiB more, and an eighth of the limit is left.
 fn leave_address_space_for_stacks() {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
@@ -44,7 +44,7 @@ unsafe fn give(pool: &StackPool, stack: StackMem) {
 
 fn write_through(stack: &StackMem) {
     let bytes = stack.class.bytes() - PAGE;
-    // SAFETY: the usable part of a stack that is out of its pool.
+    // SAFETY: these bytes are the usable part of a stack that is out of its pool.
     unsafe { stack.top().wrapping_sub(bytes).write_bytes(0xA5, bytes) };
 }
 
@@ -65,7 +65,7 @@ fn extent(pool: &StackPool) -> (usize, usize) {
     (slab.base.addr().get(), slab.bytes())
 }
 
-/// Fails by an off-by-one in the classes: too small a stack, or one class above what fits.
+/// Fails by an off-by-one error in the classes: a stack is too small, or one class too large.
 #[test]
 fn sizes_are_rounded_up_to_a_class() {
     let class = |size| Class::of(size).unwrap();
@@ -78,7 +78,7 @@ fn sizes_are_rounded_up_to_a_class() {
     assert_eq!(error.to_string(), "a stack of 67108865 bytes: the biggest is 64 MiB");
 }
 
-/// Fails by a fault, or by one stack's bytes in another: slots overlap, or lie outside of their slab.
+/// Fails by a fault, or by the assertion: slots overlap, or lie outside of their slab.
 #[test]
 fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
     let pool = StackPool::new(None, GUARD);
@@ -90,7 +90,7 @@ fn stacks_of_all_classes_can_be_written_and_do_not_overlap() {
     stacks.iter().filter(|stack| stack.class.bytes() <= 1 << 20).for_each(write_through);
 }
 
-/// Fails if the pool leaves a hot stack lying and takes a colder one.
+/// Fails if the pool takes a colder stack although a hot one is free.
 #[test]
 fn the_stack_given_back_last_is_taken_first() {
     let pool = StackPool::new(None, PAGE);
@@ -168,14 +168,14 @@ fn every_stack_ends_at_a_guard_page_of_either_kind() {
             assert_eq!(end.addr(), stack.extent().guard);
             let around = [lowest, lowest.wrapping_sub(1), lowest.wrapping_sub(PAGE), end];
             assert_eq!(around.map(readable), [true, false, false, false], "{guard:?} {bytes}");
-            // Behind it comes the slot below, if there is one in the slab; it is out, too.
+            // Below the guard comes the next slot, if the slab has one; its stack is out, too.
             let slots = SLAB / ((64 << 10) - PAGE + bytes.next_multiple_of(PAGE));
             assert!(number % slots == 0 || readable(end.wrapping_sub(1)), "{guard:?} {bytes}");
         }
     }
 }
 
-/// Fails if the check reports a guard that is not there, or one that covers usable pages.
+/// Fails if the check accepts a guard that is not there, or one that covers usable pages.
 #[test]
 fn a_guard_is_believed_in_that_is_there_and_ends_where_it_should() {
     let stack = take(&StackPool::new(None, 3 * PAGE), 64 << 10).unwrap();
@@ -211,7 +211,7 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
     }
     let (pool, size) = (StackPool::new(None, PAGE), 64 << 10);
     let first = take(&pool, size).unwrap();
-    // SAFETY: a mode of this process.
+    // SAFETY: the call only sets a mode of this process.
     assert_eq!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) }, 0);
     let others: Vec<_> = (0..2 * BATCH).map(|_| take(&pool, size).unwrap()).collect();
     let (base, bytes) = extent(&pool);
@@ -223,11 +223,11 @@ fn memory_that_is_locked_later_gets_the_other_guards_by_mprotect() {
 fn refuse_guards(pool: &StackPool, size: usize) {
     let (base, bytes) = extent(pool);
     let from = base + FIRST_BATCH * size;
-    // SAFETY: no stack there is out, or will be taken.
+    // SAFETY: no stack in this part is out, or will be taken.
     assert_eq!(unsafe { libc::munmap(from as *mut _, bytes - (from - base)) }, 0);
 }
 
-/// Fails by an error: the stack that came back then lies in the magazine, for a reservation that no goroutine needs.
+/// Fails by an error: then the stack that was given back lies in the magazine, for a reservation that no goroutine needs.
 #[test]
 fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
     if !alone("where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks") {
@@ -246,7 +246,7 @@ fn where_guards_are_refused_the_last_stack_is_for_the_goroutine_that_asks() {
     assert_eq!(pool.take(&mut cache, size).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
 }
 
-/// Fails by a count below zero, by a reservation that is lost, or by a magazine with a stack too many.
+/// Fails by a count below zero, by a lost reservation, or by a magazine with a stack too many.
 #[test]
 fn a_stack_that_is_put_back_leaves_its_reservation() {
     let size = 64 << 10;
@@ -269,7 +269,7 @@ fn a_stack_that_is_put_back_leaves_its_reservation() {
     assert_eq!(count(), (0, 0, 0));
 }
 
-/// Fails if a batch guards another number of slots than it says, or a few stacks get many guards. Guards by `mprotect` are
+/// Fails if a batch guards another number of slots than it should, or if a few stacks get many guards. Guards by `mprotect` are
 /// visible.
 #[test]
 fn guards_are_made_in_batches_that_grow() {
@@ -309,7 +309,7 @@ fn address_space_that_runs_out_is_an_error_that_names_the_limit() {
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
 }
 
-/// Fails by an error: slabs of another size, of which no stack is out any more, hold the address space.
+/// Fails by an error: then slabs of another size hold the address space, although none of their stacks is out any more.
 #[test]
 fn what_is_free_of_one_size_makes_room_for_another() {
     if !alone("what_is_free_of_one_size_makes_room_for_another") {
@@ -326,11 +326,11 @@ fn what_is_free_of_one_size_makes_room_for_another() {
     let large: Vec<_> = std::iter::from_fn(|| take(&pool, 1 << 20).ok()).collect();
     assert!((20..=100).contains(&large.len()), "{}", large.len());
     large.iter().for_each(write_through);
-    // SAFETY: a stack that is out.
+    // SAFETY: this stack is out.
     assert_eq!(unsafe { kept.top().sub(1).read_volatile() }, 0xA5);
 }
 
-/// Fails by an error that does not name the limit, or if the program is left without mappings.
+/// Fails by an error that does not name the limit, or if no mappings are left for the program.
 #[test]
 fn guards_by_mprotect_end_at_a_budget_of_mappings() {
     if !alone("guards_by_mprotect_end_at_a_budget_of_mappings") {
@@ -351,13 +351,13 @@ fn guards_by_mprotect_end_at_a_budget_of_mappings() {
     std::thread::spawn(|| ()).join().unwrap();
 }
 
-/// Fails by an error: the kernel has no light guards for locked memory.
+/// Fails by an error, or if there is no guard by `mprotect`: the kernel has no light guards for locked memory.
 #[test]
 fn locked_memory_is_guarded_by_mprotect() {
     if !alone("locked_memory_is_guarded_by_mprotect") {
         return;
     }
-    // SAFETY: a mode of this process, for mappings to come.
+    // SAFETY: the call only sets a mode of this process, for mappings to come.
     assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) }, 0);
     let pool = StackPool::new(None, PAGE);
     write_through(&take(&pool, 64 << 10).unwrap());
@@ -368,12 +368,12 @@ fn locked_memory_is_guarded_by_mprotect() {
 /// Returns how many bytes of the range are in memory.
 fn resident(base: usize, bytes: usize) -> usize {
     let mut pages = vec![0_u8; bytes / PAGE];
-    // SAFETY: a mapping of ours; the kernel writes a byte for each page.
+    // SAFETY: the range is a mapping of ours; the kernel writes a byte for each page into `pages`.
     assert_eq!(unsafe { libc::mincore(base as *mut _, bytes, pages.as_mut_ptr()) }, 0);
     pages.iter().filter(|page| **page & 1 != 0).count() * PAGE
 }
 
-/// Lets two periods without any need pass, and does all the trimming that is due after them.
+/// Lets two periods pass in which no stack is needed, and does all the trimming that is due after them.
 fn trim(pool: &StackPool) {
     (0..2).for_each(|_| {
         pool.age();
@@ -385,7 +385,7 @@ fn count_mapped(pool: &StackPool) -> usize {
     pool.inner.lock().slabs.iter().flatten().count()
 }
 
-/// Fails by a panic hook without a stack: if a stack was refused, the kept stacks go with the others.
+/// Fails if a trim of all unmaps the kept stacks with the others: a panic hook would then have no stack.
 #[test]
 fn what_is_kept_stays_when_all_else_goes() {
     let (pool, kept, other) = (StackPool::small(PAGE), 256 << 10, 64 << 10);
@@ -405,7 +405,7 @@ fn what_is_kept_stays_when_all_else_goes() {
     pool.take_one(kept).unwrap();
 }
 
-/// Fails by a hang: a reservation, a take or a give asks for the lock, which the test holds.
+/// Fails by a hang: then a reservation, a take or a give asks for the lock, which the test holds.
 #[test]
 fn what_is_at_hand_takes_no_lock() {
     let (pool, mut cache) = (StackPool::new(None, PAGE), StackCache::default());
@@ -439,7 +439,7 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
         let (pool, mut cache) = (StackPool::new(None, PAGE), [(); 4].map(|()| StackCache::default()));
         let (mut reserved, mut out) = (0, Vec::new());
         let most = if size == MAX_STACK { 20 } else { 2000 };
-        // From time to time the test wants many stacks, and from time to time none.
+        // The test wants many stacks in some periods, and fewer and fewer in the others.
         for step in 0..20_000 {
             let rises = step / 3000 % 2 == 0;
             let of = roll(4);
@@ -482,8 +482,8 @@ fn a_reservation_of_any_p_is_good_on_any_other_whatever_is_trimmed() {
     }
 }
 
-/// Fails if stacks get pages in advance although few are out, or get pages below the top ones; by more stacks than reservations
-/// in the magazine, or by stacks that do not come back; or, where the kernel can populate pages, if a storm's pages come one by
+/// Fails if stacks get pages in advance although few are out, or get pages below the top ones; if the magazine has more stacks
+/// than reservations, or stacks do not come back; or, where the kernel can populate pages, if the pages of a storm come one by
 /// one.
 #[test]
 fn top_pages_are_there_beforehand_in_a_storm_only() {
@@ -513,7 +513,7 @@ fn top_pages_are_there_beforehand_in_a_storm_only() {
     assert_eq!(pool.inner.lock().stocks[class.index()].out, 0);
 }
 
-/// Fails if pages stay that are not needed, if the pages of a stack that is out go, or if a guard goes.
+/// Fails if pages stay that no stack needs, if the pages of a stack that is out go, or if a guard goes.
 #[test]
 fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
     // Another test could map memory where the slab was.
@@ -538,11 +538,11 @@ fn what_is_not_needed_goes_back_page_by_page_or_as_a_slab() {
         trim(&pool);
         assert_eq!(resident(base, bytes), 15 * PAGE);
         let lowest = kept.top().wrapping_sub((64 << 10) - PAGE);
-        // SAFETY: a stack that is out.
+        // SAFETY: this stack is out.
         let bytes_kept = unsafe { std::slice::from_raw_parts(lowest, (64 << 10) - PAGE) };
         assert!(bytes_kept.iter().all(|byte| *byte == 0xA5));
 
-        // The pool can give them out again, with their guards.
+        // The pool can give these stacks out again, with their guards.
         let again: Vec<_> = (0..199).map(|_| take(&pool, 64 << 10).unwrap()).collect();
         assert_eq!((count_mapped(&pool), pool.inner.lock().slabs[0].as_ref().unwrap().issued), (1, 200));
         again.iter().for_each(write_through);

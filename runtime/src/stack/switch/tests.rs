@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
-/// Fails by a wrong word: one is lost, late, or changed by a register that the switch forgot.
+/// Fails by a wrong word: a word is lost or late, or was changed through a register that the switch did not keep.
 #[test]
 fn words_pass_both_ways_and_the_last_one_too() {
     extern "C" fn echo(mut home: usize) -> End {
@@ -53,7 +53,7 @@ fn descend(home: &Cell<usize>, drops: &Cell<usize>, depth: usize, unwind: bool) 
     below + a * b + floats.iter().sum::<f64>()
 }
 
-/// Fails by a wrong sum, a missed destructor or a crash: state of a suspended goroutine stayed with the thread.
+/// Fails by a wrong sum, a missed destructor or a crash: some state of a suspended goroutine stayed with the thread.
 #[test]
 fn a_goroutine_resumed_on_100_threads_keeps_its_floats_its_frames_and_its_unwinding() {
     extern "C" fn wander(home: usize) -> End {
@@ -118,7 +118,7 @@ fn a_backtrace_ends_at_the_trampoline_and_a_panic_is_caught_inside() {
     coro.retire(&pool, &mut StackCache::default());
 }
 
-/// Fails by another end of the child: a hang, an exit, or a write into the slot below.
+/// Fails if the child ends in another way: by a hang, an exit, or a write into the slot below.
 #[test]
 fn an_overflow_meets_the_guard_page() {
     #[inline(never)]
@@ -144,7 +144,7 @@ fn an_overflow_meets_the_guard_page() {
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
-/// Fails by another end of the child: a panic that unwinds into the trampoline has no frame to go to.
+/// Fails if the child ends in another way: a panic that unwinds into the trampoline has no frame to go to.
 #[test]
 fn a_panic_that_leaves_the_entry_aborts() {
     extern "C" fn throw(_home: usize) -> End {

@@ -5,14 +5,14 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Returns a lock with so many readers that just one more is let in.
+/// Returns a lock with so many readers that it lets just one more in.
 fn nearly_full() -> RawRwLock {
     let lock = RawRwLock::new();
     lock.word.store(MANY - READER, Relaxed);
     lock
 }
 
-/// Makes all readers of a lock leave, the last one by itself. Waiters may be queued.
+/// Makes all readers of a lock leave; the last one leaves by `unlock_read`. Waiters may be queued.
 fn readers_leave(lock: &RawRwLock) {
     let readers = lock.word.load(Relaxed) & !(QUEUED | UPGRADABLE | WRITER);
     lock.word.fetch_sub(readers - READER, Relaxed);
@@ -23,13 +23,14 @@ fn poll(waits: Pin<&mut Locking>, lock: &RawRwLock) -> Poll<()> {
     waits.poll(lock, &mut Context::from_waker(Waker::noop()))
 }
 
-/// Fails if the count goes further, and in the end wraps to 0, which lets a writer in beside readers; or by a panic.
+/// Fails if the count exceeds its limit: it would wrap to 0 in the end, and a writer would get in beside readers. Also fails by
+/// a panic.
 #[test]
 fn no_kind_of_reader_is_let_in_at_the_limit_of_the_count() {
     let lock = nearly_full();
     assert!(lock.try_lock(Kind::Upgradable));
     assert!(lock.try_lock(Kind::Read));
-    // The reader that needs no look at the count.
+    // This reader needs no look at the count.
     lock.downgrade_upgradable();
     let full = MANY + READER;
     for kind in [Kind::Read, Kind::Recursive, Kind::Upgradable, Kind::Write] {
@@ -44,7 +45,7 @@ fn no_kind_of_reader_is_let_in_at_the_limit_of_the_count() {
     assert!(lock.try_lock(Kind::Upgradable));
 }
 
-/// Fails if the count goes further: the waiter that leaves grants the lock to the other one.
+/// Fails if the count exceeds its limit: then the waiter that leaves grants the lock to the other one.
 #[test]
 fn a_waiter_is_granted_nothing_at_the_limit_of_the_count() {
     for kind in [Kind::Read, Kind::Upgradable] {
@@ -66,7 +67,7 @@ fn a_waiter_is_granted_nothing_at_the_limit_of_the_count() {
     }
 }
 
-/// Fails if the count exceeds its limit: more waiters than it has room for are granted the lock together.
+/// Fails if the count exceeds its limit: then the lock is granted to more waiters at once than the count has room for.
 #[test]
 fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     let lock = nearly_full();
@@ -75,7 +76,7 @@ fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     assert!(poll(writes.as_mut(), &lock).is_pending());
     assert!(poll(first.as_mut(), &lock).is_pending());
     assert!(poll(second.as_mut(), &lock).is_pending());
-    // The readers behind it get the lock, as far as there is room.
+    // The readers behind the writer get the lock, as far as there is room.
     writes.as_mut().leave(&lock);
     assert!(poll(first.as_mut(), &lock).is_ready());
     assert!(poll(second.as_mut(), &lock).is_pending());
@@ -85,7 +86,7 @@ fn no_more_waiters_are_granted_the_lock_than_the_count_has_room_for() {
     assert_eq!(lock.word.load(Relaxed), READER);
 }
 
-/// Fails by a panic: the wait after `unlocked` would leave a guard without its lock.
+/// Fails by a panic: the wait after `unlocked` would then leave a guard without its lock.
 #[test]
 fn a_reader_waits_at_the_limit_of_the_count() {
     let lock = nearly_full();

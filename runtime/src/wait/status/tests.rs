@@ -1,4 +1,4 @@
-//! The transitions, one by one.
+//! The transitions of a status word, one by one.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Each row of the header's table, with the throw itself: in this process where the answer is yes, in a child that must
-//! abort where the answer is no.
+//! Each row of the header's table, checked by a throw: in this process where the answer is yes, in a child that must abort
+//! where the answer is no.
 
 mod costs;
 mod throws;
@@ -39,7 +39,7 @@ fn leaf() {
     }
 }
 
-/// Plays a goroutine's root. Returns what the look said in `case`, and whether a throw arrived here.
+/// Stands in for a goroutine's root. Returns what the look answered in `case`, and whether a throw arrived here.
 #[inline(never)]
 fn catcher(case: fn(), throws: bool) -> (bool, bool) {
     let mark = 0_u8;
@@ -111,7 +111,7 @@ fn a_catch_between_that_throws_again() {
     }
 }
 
-/// Has calls that do not return, and landing pads, behind the catch.
+/// This case has calls that do not return, and landing pads, behind the catch.
 fn a_catch_between_with_more_to_do() {
     let _live = live();
     let caught = catch_unwind(|| call(leaf));
@@ -124,7 +124,7 @@ fn a_catch_between_with_more_to_do() {
     }
 }
 
-/// Calls `panic_cannot_unwind`, though not for these values.
+/// This case has a call of `panic_cannot_unwind`, though not for these values.
 fn values_beside_a_catch() {
     let (_first, numbers) = (live(), black_box(vec![1, 2, 3]));
     assert!(catch_unwind(|| call(nothing)).is_ok());
@@ -208,7 +208,8 @@ const YES: &[(&str, fn())] = &[
     ("a_catcher_at_a_call_that_the_table_does_not_list", a_catcher_at_a_call_that_the_table_does_not_list),
 ];
 
-/// Fails by an abort where the look wrongly said yes; by a wrong answer where a goroutine would be leaked for nothing.
+/// Fails by an abort where the look wrongly says yes, and by a wrong answer where it wrongly says no: a goroutine would be
+/// leaked without need.
 #[test]
 fn where_it_says_yes_a_throw_arrives() {
     for &(name, case) in YES {
@@ -276,7 +277,7 @@ fn through_c_to_a_c_function() {
         call(leaf);
         0
     }
-    // SAFETY: a type for a function that never unwinds.
+    // SAFETY: the type allows an unwind, and this function never unwinds.
     sort(unsafe { std::mem::transmute::<unsafe extern "C" fn(_, _) -> _, Compare>(compare) });
 }
 
@@ -286,7 +287,7 @@ fn through_c_to_a_c_function_with_live_values() {
         call(leaf);
         0
     }
-    // SAFETY: a type for a function that never unwinds.
+    // SAFETY: the type allows an unwind, and this function never unwinds.
     sort(unsafe { std::mem::transmute::<unsafe extern "C" fn(_, _) -> _, Compare>(compare) });
 }
 
@@ -323,15 +324,15 @@ extern "C-unwind" fn unwinding_leaf() {
     call(leaf);
 }
 
-/// In release this is the table of a function that calls what is declared `extern "C"`.
+/// In release builds a function has such a table if it calls a function that is declared `extern "C"`.
 fn a_call_that_the_table_does_not_list() {
     function_with_table!(lists_nothing, "rust_eh_personality", "0");
     // SAFETY: the function calls its argument, on an aligned stack.
     unsafe { lists_nothing(unwinding_leaf) };
 }
 
-/// Has a catcher that never throws, as std's `__rust_try` is where it is not inlined, and a caller that throws again elsewhere.
-/// The catch must be in the called frame itself, as in optimised builds.
+/// This case has a catcher that never throws, like std's `__rust_try` where that is not inlined, and a caller that throws again
+/// elsewhere. The catch must be in the called frame itself, as in optimised builds.
 #[cfg(not(debug_assertions))]
 fn a_catcher_at_a_call_that_the_table_does_not_list() {
     extern "C-unwind" fn catches() {
@@ -366,7 +367,7 @@ fn no_catcher() {
     let throws = if THROWS.get() { ptr::dangling_mut() } else { ptr::null_mut() };
     let (mut thread, mut answer) = (0, ptr::dangling_mut());
     type Body = extern "C" fn(*mut c_void) -> *mut c_void;
-    // SAFETY: a function pointer of the same arguments, which C calls.
+    // SAFETY: the two types have the same arguments, and C calls the function.
     let body: Body = unsafe { std::mem::transmute(body as extern "C-unwind" fn(*mut c_void) -> *mut c_void) };
     // SAFETY: the thread is joined, and its answer is a word.
     let done = unsafe {
@@ -403,7 +404,7 @@ fn alone(module: &str, test: &str, case: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Does the same as `alone`, and the process throws in this case.
+/// Runs the test as `alone` does, and asserts that the process, which throws in this case, aborts.
 #[track_caller]
 fn aborts_in_child(test: &str, case: &str) {
     let output = alone(module_path!(), test, case);
@@ -414,7 +415,7 @@ fn find(cases: &'static [(&str, fn())], name: &str) -> fn() {
     cases.iter().find(|(known, _)| *known == name).expect("a case").1
 }
 
-/// Fails by a yes, or by a child that lives on, for which a no was not needed.
+/// Fails if the look says yes, or if a child does not abort: then a no was not needed.
 #[test]
 fn where_it_says_no_a_throw_aborts() {
     if let Some(name) = std::env::var_os(CASE) {
@@ -467,7 +468,7 @@ fn a_table_of_rust() {
     unsafe { of_rust(unwinding_leaf) };
 }
 
-/// Fails by a yes: the code after the catch, or the way in which another language reads its table, is not known.
+/// Fails if the look says yes: the code after the catch, or the way in which another language reads its table, is not known.
 #[test]
 fn in_doubt_it_says_no() {
     for case in [a_c_function_that_catches, a_drop_under_an_unwind_that_catches] {
@@ -479,7 +480,7 @@ fn in_doubt_it_says_no() {
     assert_eq!(catcher(a_table_of_rust, true), (true, true));
 }
 
-/// Fails by a yes: the mark is on no frame of this stack that a walk from here would meet.
+/// Fails if the look says yes: the mark is on no frame of this stack that a walk from here would meet.
 #[test]
 fn a_mark_elsewhere_says_no() {
     let boxed = Box::new(0_u8);
@@ -496,7 +497,7 @@ fn a_mark_elsewhere_says_no() {
 #[test]
 fn the_function_that_aborts_is_the_right_one() {
     extern "C" fn see(context: *mut Context, found: *mut c_void) -> c_int {
-        // SAFETY: the hook passed the flag; a context of the unwinder, within its callback.
+        // SAFETY: the hook passed the flag; the unwinder passed its context, which is valid within this callback.
         let (found, start) = unsafe { (&mut *found.cast::<bool>(), _Unwind_GetRegionStart(context)) };
         *found |= landmarks().is_some_and(|landmarks| landmarks.cannot_unwind == start);
         ON
@@ -517,7 +518,7 @@ fn the_function_that_aborts_is_the_right_one() {
     aborts_in_child("the_function_that_aborts_is_the_right_one", "any");
 }
 
-/// Fails only on a goroutine's stack: its first frame, where the walk ends, is too near to the mark.
+/// Fails if the look errs only on a goroutine's stack, whose first frame, where the walk ends, is near the mark.
 #[test]
 fn it_works_on_a_goroutine_and_after_it_moved() {
     let body = || {
@@ -540,7 +541,8 @@ fn it_works_on_a_goroutine_and_after_it_moved() {
     }
 }
 
-/// Fails by a no in release: the code behind our own catch, which the look can't follow, is no reason for a no.
+/// Fails in release builds if the look says no: the code behind our own catch, which the look can't follow, is no reason for a
+/// no.
 #[test]
 fn our_own_catcher_may_do_anything_afterwards() {
     fn arm<const N: usize>() {

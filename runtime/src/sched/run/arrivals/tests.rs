@@ -10,8 +10,8 @@ use crate::sched::run::place::Place;
 use crate::{Runtime, go, go_fair, lock_os_thread, yield_now};
 use std::panic::Location;
 
-/// How long goroutines of the ring run, arrivals, and the goroutines that a visit takes, in nanoseconds. A visit always finds a
-/// goroutine unless the last time is zero.
+/// How long one goroutine of each kind runs, in nanoseconds: one of the ring, an arrival, and one that a visit takes. A visit
+/// always finds a goroutine, unless `visit` is zero.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     ring: u64,
@@ -19,7 +19,8 @@ struct Lengths {
     visit: u64,
 }
 
-/// How long each kind has run; how many turns the ring has had, and how often the M has looked around.
+/// How long the goroutines of each kind have run in all, how many goroutines of the ring have run, and how often the M has
+/// looked around.
 #[derive(Debug, Default)]
 struct Ran {
     ring: u64,
@@ -82,15 +83,15 @@ fn arrivals_take_half_of_the_time_at_most() {
             let ran = play(lengths, 100_000, |_| true);
             let ahead = nanos(TURN) + arrival;
             assert!(ran.arrivals <= ran.ring + ahead, "{lengths:?}: {ran:?}");
-            // A goroutine of the ring that is longer than the turn runs to its end.
+            // A goroutine of the ring that takes longer than the turn still runs to its end.
             let share = nanos(TURN).max(arrival) as f64 / (nanos(TURN).max(arrival) + ring) as f64;
             assert!(ran.arrivals as f64 > 0.8 * share * ran.ring as f64, "{lengths:?}: {ran:?}");
         }
     }
 }
 
-/// One arrival, ready again soon after it has run: a client that asks again when it has its answer. Fails when that takes
-/// more than half of the time.
+/// One arrival becomes ready again soon after it has run, as for a client that asks again once it has its answer. Fails when
+/// this arrival takes more than half of the time.
 #[test]
 fn one_that_comes_back_at_once_takes_half_of_the_time_at_most() {
     for ring in LENGTHS {
@@ -109,7 +110,7 @@ fn one_that_comes_back_at_once_takes_half_of_the_time_at_most() {
     }
 }
 
-/// A client that asks again some time after its answer, so that each turn of the ring is one goroutine. Fails when the M looks
+/// A client asks again some time after its answer, so that in each turn of the ring one goroutine runs. Fails when the M looks
 /// around far less often than with the ring's goroutines alone.
 #[test]
 fn arrivals_do_not_keep_an_m_from_looking_around() {
@@ -129,7 +130,7 @@ fn arrivals_do_not_keep_an_m_from_looking_around() {
     }
 }
 
-/// Fails when arrivals have no turn beside others that visits find without end, or the ring none between two visits.
+/// Fails when arrivals get no turn while visits always find other goroutines, or when the ring gets no turn between two visits.
 #[test]
 fn what_visits_find_keeps_neither_arrivals_nor_the_ring_back() {
     for ring in [2_000, 100_000, 600_000] {
@@ -167,7 +168,7 @@ fn an_arrival_waits_for_one_goroutine_or_a_moment() {
         });
         let most = ring.max(2 * nanos(capacity::LOOK_AROUND)) + ring;
         assert!(waits.len() > 20, "{ring}: {} waits", waits.len());
-        // The first arrivals find no rhythm yet.
+        // When the first arrivals come, the schedule has no pace yet.
         let longest = *waits[3..].iter().max().expect("there are as many");
         assert!(longest <= most, "beside {ring}: {longest} instead of {most}");
     }
@@ -177,8 +178,8 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Fails when a turn of the arrivals, or of the ring, does not end, even after a long pause, or when another M continues with
-/// the P.
+/// Fails when a turn of the arrivals, or of the ring, does not end: after its time, when no arrival waits, after a long pause,
+/// or when the ring has no goroutines of its own.
 #[test]
 fn turns_end() {
     let arrivals = Arrivals::new();
@@ -216,7 +217,7 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
         queued: waiting as u32,
     };
     let may = |tick, millis, waiting| arrivals.may_go_first(seen(tick, millis, waiting));
-    // Goroutines that the ring has added itself.
+    // The ring itself has added these goroutines.
     assert!(may(0, 0, 3 * MOST_ADDED));
     arrivals.go_first(seen(0, 0, 10));
     arrivals.end_turn(seen(1, 0, 10 + MOST_ADDED));
@@ -225,7 +226,7 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
     arrivals.end_turn(seen(3, 1, 50 + MOST_ADDED));
     assert!(!may(4, 2, 50 + MOST_ADDED) && !may(5, 3, 90 + MOST_ADDED), "30 too many");
     assert!(!may(6, 4, 21 + MOST_ADDED) && !may(7, 5, 30 + MOST_ADDED) && may(8, 6, 20 + MOST_ADDED));
-    // A round, in which all of them have run.
+    // All of them have run within a round.
     let most = MOST_ADDED as u32;
     arrivals.go_first(seen(9, 7, 20 + MOST_ADDED));
     arrivals.end_turn(seen(10, 7, 60 + MOST_ADDED));
@@ -233,7 +234,7 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
     arrivals.go_first(seen(71 + most, 10, 60 + MOST_ADDED));
     arrivals.end_turn(seen(72 + most, 10, 90 + MOST_ADDED));
     assert!(may(73 + most, 11, 90 + MOST_ADDED), "30 since then");
-    // No more are left than stand there.
+    // The debt is at most the number of goroutines that wait.
     arrivals.go_first(seen(80, 12, 0));
     arrivals.end_turn(seen(81, 12, 2 * MOST_ADDED));
     assert!(!may(82, 13, 2 * MOST_ADDED));
@@ -242,7 +243,8 @@ fn arrivals_that_have_added_too_many_wait_for_a_round_at_most() {
     assert!(may(85, 14, MOST_ADDED));
 }
 
-/// Each arrival spawns goroutines, which run once, into a queue of others that yield. Fails when more and more stand there.
+/// Each arrival spawns goroutines, which run once, into a queue of others that yield. Fails when the queue becomes longer and
+/// longer.
 #[test]
 fn arrivals_that_spawn_do_not_make_a_queue_longer_and_longer() {
     const ARRIVAL: u64 = 2_000;
@@ -255,7 +257,7 @@ fn arrivals_that_spawn_do_not_make_a_queue_longer_and_longer() {
             let (now, waiting) = (Nanos::from_nanos(clock), queue.len());
             let seen = Seen { tick, now, waiting, round: waiting, queued };
             if arrivals.may_go_first(seen) {
-                // This many come at once, after each turn of the ring.
+                // `at_once` arrivals come after each turn of the ring.
                 if left > 0 {
                     (left, clock, spawned) = (left - 1, clock + ARRIVAL, spawned + adds);
                     arrivals.go_first(seen);
@@ -279,8 +281,8 @@ fn arrivals_that_spawn_do_not_make_a_queue_longer_and_longer() {
     }
 }
 
-/// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or no more than
-/// [`MOST_ADDED`] in all. Fails when the ring's turn is longer than the one of the arrivals before it.
+/// A plain thread, or another P, makes the global queue longer and longer; arrivals add nothing, or no more than [`MOST_ADDED`]
+/// in all. Fails when a turn of the ring lasts longer than the arrivals' turn before it.
 #[test]
 fn what_others_add_is_no_debt_of_arrivals() {
     const ARRIVAL: u64 = 2_000;
@@ -308,8 +310,8 @@ fn what_others_add_is_no_debt_of_arrivals() {
     }
 }
 
-/// Others make the queue longer all the time, and each turn of the arrivals adds a few. Fails when the goroutines that the
-/// owner has queued are a debt for longer than a round, or are no debt.
+/// Other threads make the queue longer all the time, and each turn of the arrivals adds a few goroutines. Fails when the
+/// goroutines that the owner has queued count as a debt for longer than a round, or do not count.
 #[test]
 fn beside_what_others_add_a_debt_lasts_for_a_round() {
     const EACH: u32 = 300;
@@ -336,8 +338,8 @@ fn beside_what_others_add_a_debt_lasts_for_a_round() {
     assert_eq!(rounds, 100 / (MOST_ADDED / EACH as usize + 1), "{waits:?}");
 }
 
-/// Fails when arrivals that have added too many goroutines wait for all that stand in the global queue, from which other Ps
-/// take, too.
+/// Fails when arrivals that have added too many goroutines wait for all goroutines in the global queue, although other Ps take
+/// from that queue, too.
 #[test]
 fn a_round_is_what_one_p_runs_of_the_global_queue() {
     assert_eq!(round_of(7, 21, 1), 28);
@@ -354,9 +356,9 @@ fn a_round_is_what_one_p_runs_of_the_global_queue() {
     assert!(!arrivals.may_go_first(seen(1_000, 19_790)) && arrivals.may_go_first(seen(1_001, 19_790)));
 }
 
-/// Spawns on one P, beside goroutines that stand in the global queue as if a plain thread had spawned them; each yields the
-/// given number of times. Returns how many the owner has queued, and how many its positions show; `None` if the monitor has
-/// taken the P in that time.
+/// Spawns goroutines on one P, beside goroutines in the global queue that stand there as if a plain thread had spawned them;
+/// each goroutine yields `times` times. Returns how many goroutines the owner has queued, and how many its positions show;
+/// returns `None` if the monitor has taken the P meanwhile.
 fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
     const OWN: u32 = 600;
     const OTHERS: u32 = 300;
@@ -367,7 +369,7 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
     let yields = move || (0..times).for_each(|_| yield_now());
     yield_now();
     let before = queued()?;
-    // Done by the goroutine itself, which would lose its P while it waits for a thread.
+    // This goroutine sends the others itself: if it waited for a thread, it would lose its P.
     let sched = handle.sched("arrivals").unwrap();
     for _ in 0..OTHERS {
         let birth = Birth { name: None, stack_size: 1 << 16, site: Location::caller() };
@@ -387,7 +389,7 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
             yield_now();
             all += 1;
         } else {
-            // A yield would begin a round, and visits take no share.
+            // A yield would begin a round, in which visits take no share.
             crate::time::sleep(Duration::from_millis(1));
         }
     }
@@ -395,7 +397,8 @@ fn queue_on_one_p(handle: &crate::Handle, times: u32) -> Option<(u32, u32)> {
 }
 
 /// Fails when goroutines that come into a ring from elsewhere count as queued by its owner, or when those that the owner queues
-/// globally do not. A count during which the monitor takes the P is not exact; ten such counts in a row are no accident.
+/// globally do not. If the monitor takes the P during a count, the count is not exact; ten inexact counts in a row are no
+/// accident.
 #[test]
 fn an_owner_counts_what_it_has_queued_itself() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -414,8 +417,8 @@ fn an_owner_counts_what_it_has_queued_itself() {
     }
 }
 
-/// A bound goroutine, which is itself the arrival whose turn it is, yields alone: its M looks elsewhere only because of these
-/// yields. Fails when the turn goes on without end, and puts off visits all that time.
+/// A bound goroutine, which is itself the arrival that has its turn, yields while no other goroutine waits: its M looks
+/// elsewhere only because of these yields. Fails when the turn goes on without end, and puts off visits all that time.
 #[test]
 fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
@@ -430,7 +433,7 @@ fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
         }
         Some(schedule.arrivals.have_their_turn())
     };
-    // A round in which the monitor has taken the P shows nothing; ten in a row are no accident.
+    // An attempt in which the monitor has taken the P shows nothing; ten such attempts in a row are no accident.
     let ends = runtime.run(|| {
         lock_os_thread();
         (0..10).any(|_| {
@@ -454,7 +457,7 @@ fn a_ring_is_one_of_arrivals_as_long_as_its_own_goroutines_add_none() {
         fill(3, 3, 5);
         fill(6, 8, 1);
         assert!(arrivals.are_all((pos(6), pos(9))));
-        // One yields.
+        // A goroutine yields.
         assert!(!arrivals.are_all((pos(7), pos(10))));
         fill(7, 10, 4);
         assert!(!arrivals.are_all((pos(11), pos(14))), "it was no ring of arrivals before");

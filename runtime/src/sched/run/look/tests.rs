@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs goroutines of this length each, and calls `looked` at each look.
+/// Runs a goroutine for `each` nanoseconds at each tick, and calls `looked` at each look.
 fn run(
     poll_schedule: &PollSchedule,
     ticks: std::ops::Range<u32>,
@@ -36,8 +36,8 @@ fn looks_around_come_as_often_as_they_should() {
     }
 }
 
-/// Fails when visits come at another tick than each 61st while goroutines are short, or when long ones do not bring the visit
-/// forward, or keep it away for ever.
+/// Fails when visits come at another tick than each 61st while goroutines are short, or when long goroutines do not bring the
+/// visit forward, or put it off for ever.
 #[test]
 fn turns_come_by_count_and_by_time() {
     for (each, every) in [(50, 61), (7_000, 61), (100_000, 5), (250_000, 2), (10_000_000, 2)] {
@@ -58,7 +58,7 @@ fn turns_come_by_count_and_by_time() {
     assert_eq!(visits, 10, "without a clock");
 }
 
-/// Fails when the goroutines in the global queue come back one by one.
+/// Fails when visits take the goroutines in the global queue only one by one.
 #[test]
 fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
     for (each, shares) in [(50, 25), (1_000_000, 100)] {
@@ -69,7 +69,7 @@ fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
     }
 }
 
-/// Fails when the rhythm of short goroutines outlives them by more than 61 goroutines.
+/// Fails when the pace for short goroutines lasts for more than 61 goroutines after the last short one.
 #[test]
 fn the_pace_follows_a_change() {
     let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
@@ -101,7 +101,7 @@ fn a_sleeper_goes_first_now_and_then() {
         poll_schedule.sleepers_are_queued(at(40), 100, Nanos::ZERO);
         poll_schedule.sleepers_are_queued(at(41), 3, Nanos::ZERO);
         assert_eq!(first(41..150), [140]);
-        // Long after, without any sleeper.
+        // Much later, and no sleeper has run meanwhile.
         let (much_later, looks) = (1_u32 << 31, 1_u32 << 20);
         for tick in (150..much_later).step_by(looks as usize) {
             poll_schedule.look(at(tick), 0, None::<fn() -> Nanos>);
@@ -111,7 +111,7 @@ fn a_sleeper_goes_first_now_and_then() {
 }
 
 /// Fails when goroutines that are due wait for more turns, or for longer, than they should before they have a place in the
-/// ring, or when the clock is read for each goroutine before which none of them may run.
+/// ring, or when the clock is read before each goroutine that no due goroutine may overtake.
 #[test]
 fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
     let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
@@ -145,7 +145,7 @@ fn timers_wait_for_a_few_goroutines_while_sleepers_stand_in_the_ring() {
 }
 
 /// Fails when the clock is read for each goroutine while the earliest timer is far away, or when, at a steady pace, that timer
-/// has to wait for another goroutine than the one during which it became due.
+/// waits for more than the goroutine during which it became due.
 #[test]
 fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
     const LEFT: u64 = 1_000_000;
@@ -192,7 +192,7 @@ fn what_was_far_away_may_be_near() {
     run(50, 1_000);
     let (looks, _) = run(1_000_000, 200);
     assert!(looks > 200 - capacity::TIMERS_EVERY, "{looks} looks at 200 long goroutines, after short ones");
-    // One goroutine more than up to a look: the next tick is one of those for which there is none.
+    // At the tick after a look the timers count as far away.
     let tick = std::iter::repeat_with(|| run(50, 1))
         .skip(1_000)
         .find(|(looks, _)| *looks == 1)
@@ -204,7 +204,7 @@ fn what_was_far_away_may_be_near() {
     assert!(!poll_schedule.timers_are_far(tick, far), "another owner");
 }
 
-/// Fails when the time for which the P was idle counts as its goroutines'.
+/// Fails when the time for which the P was idle counts as time of its goroutines.
 #[test]
 fn a_sleep_makes_nobody_late() {
     let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);

@@ -1,6 +1,5 @@
-//! A simulation of one P's queues, with the shipped decisions about which source an owner looks at when, and which goroutines
-//! move between the ring and the global queue. Time is counted in goroutines that have run, so nothing here depends on a
-//! machine.
+//! A simulation of one P's queues. The shipped code decides at which source an owner looks when, and which goroutines move
+//! between the ring and the global queue. Time is counted in goroutines that have run, so no result depends on the machine.
 
 use super::*;
 
@@ -10,21 +9,22 @@ use crate::sched::run::look::{PollSchedule, QueueVisit};
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
-/// By how much a wait in the global queue can exceed one goroutine for each that stood before: three rings, for the goroutines
-/// that came into the ring before, while the goroutine stood in the queue, and into the other half of the ring when it was
-/// back. All goroutines in the global queue overtake those in the ring once, at the end of a round.
+/// By how much a wait in the global queue can exceed one goroutine for each that stood before it: three rings. They are the
+/// goroutines that came into the ring before, those that came while the goroutine stood in the queue, and those that came into
+/// the other half of the ring when the goroutine was back. All goroutines in the global queue overtake those in the ring once,
+/// at the end of a round.
 const SLACK: usize = 3 * RUNQ as usize;
 
 /// How a goroutine became runnable, or what it does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 enum Of {
-    /// Is short, and one of the goroutines that a spawner keeps alive.
+    /// Runs once: one of the goroutines that a spawner keeps alive.
     Child,
     /// Spawns as many goroutines as may live, and yields.
     Spawner,
     /// Yields again and again.
     Yielder,
-    /// Spawns a goroutine and waits until that has run.
+    /// Spawns a goroutine and waits until that goroutine has run.
     Joiner,
     /// The goroutine for which a joiner waits.
     Joined,
@@ -48,7 +48,7 @@ struct Queued {
 
 struct Play {
     policy: WorkStealing,
-    /// Off: no yield begins a round.
+    /// `false`: no yield begins a round.
     rounds: bool,
     poll_schedule: PollSchedule,
     tick: u32,
@@ -57,9 +57,9 @@ struct Play {
     ring: VecDeque<Queued>,
     global: VecDeque<Queued>,
     inherited: u32,
-    /// In the poller, since when.
+    /// The goroutines in the poller: since when they are there.
     events: Vec<u32>,
-    /// In the heap of timers: when they are due.
+    /// The heap of timers: when each goroutine is due.
     timers: Vec<(u32, Of)>,
     live: usize,
     most: usize,
@@ -113,7 +113,7 @@ impl Play {
             return self.ring.push_back(g);
         }
         if self.policy.overflow == Overflow::PutOne {
-            // It alone.
+            // The new goroutine alone goes to the global queue.
         } else if self.poll_schedule.round.is_on() {
             let newer = self.ring.split_off(BATCH);
             self.global.extend(newer);
@@ -164,7 +164,7 @@ impl Play {
         }
     }
 
-    /// As `globrunqget`, for one P.
+    /// Does what `globrunqget` does, for one P.
     fn share(&mut self) -> Option<Queued> {
         let others = Take::of(self.global.len(), 1, self.policy.global).share - 1;
         let first = self.global.pop_front();
@@ -173,7 +173,7 @@ impl Play {
         first
     }
 
-    /// As `find_runnable`.
+    /// Does what `find_runnable` does.
     fn find(&mut self) -> Option<Queued> {
         self.tick += 1;
         let time = |tick: u32| Nanos::from_nanos(u64::from(tick) * 100);
@@ -231,7 +231,8 @@ impl Play {
         found.or(sleeper).or_else(|| self.pop()).or_else(|| self.share())
     }
 
-    /// Leaves out the first ones: goroutines that a spawner spawns before a goroutine has yielded are in no order.
+    /// Records how long `g` has waited. Leaves out the first goroutines: those that a spawner spawns before a goroutine has
+    /// yielded are in no order.
     fn note(&mut self, g: Queued) {
         let beyond = ((self.tick - g.at) as usize).saturating_sub(g.before);
         if g.at as usize > self.most {
@@ -259,7 +260,7 @@ impl Play {
         }
     }
 
-    /// Returns by how much each kind waited too long, after this many have run.
+    /// Runs `ticks` goroutines. Returns by how much the waits of each kind exceeded the number of goroutines before.
     fn play(mut self, ticks: u32) -> BTreeMap<Of, usize> {
         while self.tick < ticks {
             match self.tick % 1009 {
@@ -272,7 +273,7 @@ impl Play {
                 self.run(g);
             }
         }
-        // Those that still wait.
+        // These goroutines still wait.
         for g in std::mem::take(&mut self.ring).into_iter().chain(std::mem::take(&mut self.global)) {
             self.note(g);
         }
@@ -280,7 +281,7 @@ impl Play {
     }
 }
 
-/// How many goroutines move at the end of a round.
+/// Returns how many goroutines move at the end of a round.
 fn exchange(round: &Round, ring: usize, global: usize, procs: usize) -> Exchange {
     exchange_by(round, (ring, global), Take::of(global, procs, FromGlobal::Share))
 }
@@ -292,8 +293,8 @@ fn exchange_by(round: &Round, lengths: (usize, usize), take: Take) -> Exchange {
     moves.expect("it is carried out")
 }
 
-/// Fails when a goroutine is overtaken again and again, whatever its way: by goroutines that a spawner puts into the ring, or
-/// by an overflow that sends the goroutine back.
+/// Fails when a goroutine of any kind is overtaken again and again: by goroutines that a spawner puts into the ring, or by an
+/// overflow that sends the goroutine back.
 #[test]
 fn whoever_is_runnable_runs_within_a_round() {
     for most in [100, 300, 600, 1000, 3000, 10_000] {
@@ -312,8 +313,8 @@ fn whoever_is_runnable_runs_within_a_round() {
     }
 }
 
-/// The same under each policy, within a bound of its own: as many goroutines as a policy moves at once can overtake. Fails when
-/// a goroutine starves under one of them.
+/// Does the same as `whoever_is_runnable_runs_within_a_round` under each policy, with a wider bound: as many goroutines as a
+/// policy moves at once can overtake. Fails when a goroutine starves under one of the policies.
 #[test]
 fn under_every_policy_whoever_is_runnable_runs() {
     for overflow in [Overflow::PutOne, Overflow::PutHalf] {
@@ -332,8 +333,8 @@ fn under_every_policy_whoever_is_runnable_runs() {
     }
 }
 
-/// Fails when goroutines that sleep for a short time, each of which is due alone, leave too little to the others: sleepers may
-/// have one turn in [`MAX_INHERITED`] before the others, and the rest in the order of all.
+/// Fails when goroutines that sleep for a short time, each of which is due alone, leave too few turns to the others: sleepers
+/// may have one turn in [`MAX_INHERITED`] before the others, and get their other turns in the order of all.
 #[test]
 fn sleepers_leave_the_others_their_turns() {
     for most in [100, 600, 3000] {
@@ -354,7 +355,7 @@ fn sleepers_leave_the_others_their_turns() {
     }
 }
 
-/// The simulation shows the effect for which rounds exist: fails when goroutines that yield need no rounds.
+/// Without rounds the simulation shows starvation, for which rounds exist. Fails when goroutines that yield need no rounds.
 #[test]
 fn without_rounds_somebody_starves() {
     for most in [1000, 3000, 10_000] {
@@ -366,7 +367,8 @@ fn without_rounds_somebody_starves() {
     }
 }
 
-/// Fails when goroutines that yield keep a P in rounds after the global queue was emptied, or one yield does so for ever.
+/// Fails when goroutines that yield keep a P in rounds after the global queue was emptied, or when one yield keeps a P in
+/// rounds for ever.
 #[test]
 fn rounds_end() {
     let round = Round::new();
@@ -385,7 +387,8 @@ fn rounds_end() {
 }
 
 /// A thief in the ring puts off the exchange. Fails when, by the next look, the round has forgotten that a goroutine yielded in
-/// it, or for how many others it goes on: the round would end before those had their turns, or begin anew.
+/// it, or how many goroutines of the global queue are still due: the round would end before these had their turns, or begin
+/// anew.
 #[test]
 fn a_round_that_could_not_end_is_what_it_was() {
     let round = Round::new();
@@ -401,7 +404,7 @@ fn a_round_that_could_not_end_is_what_it_was() {
         assert_eq!(refused(200, 300), Exchange { gives_all: true, takes: BATCH });
         assert!(round.has_yielded() && round.left(40) == Some(0));
     }
-    // Those of the global queue, and no fewer, are due.
+    // All goroutines of the global queue are due, and no fewer.
     for _ in 0..2 {
         assert!(exchange(&round, 200, 300, 1).gives_all);
         assert!(refused(200, 300).gives_all && !round.has_yielded());

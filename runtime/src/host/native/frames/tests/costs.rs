@@ -1,4 +1,4 @@
-//! The costs of a look: a second look asks the unwinder nothing. Also a look's time and stack.
+//! The costs of a look: a second look does not ask the unwinder; and the time and the stack that a look takes.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn at_depth(frames: usize, f: &dyn Fn()) {
 
 fn frames_to_mark() -> usize {
     extern "C" fn count(context: *mut Context, counted: *mut c_void) -> c_int {
-        // SAFETY: the caller passed the counter; a context of the unwinder, within its callback.
+        // SAFETY: the caller passed the counter; the unwinder passed its context, which is valid within this callback.
         let (counted, low) = unsafe { (&mut *counted.cast::<usize>(), _Unwind_GetCFA(context)) };
         let beyond = low > MARK.get().addr();
         *counted += usize::from(!beyond);
@@ -27,16 +27,16 @@ fn frames_to_mark() -> usize {
 }
 
 /// Fails if a frame of plain Rust is not known after a look: each look then asks the unwinder, which takes far longer. The look
-/// itself would have dropped a row that does not belong to its frame. This test compares each row once more.
+/// itself drops a row that does not belong to its frame; this test compares each row once more.
 #[test]
 fn a_second_look_knows_its_way() {
     struct Seen {
-        /// Where the row of the last frame has the next one.
+        /// The place of the next frame, by the row of the last frame.
         next: Option<Place>,
         frames: usize,
     }
     extern "C" fn compare(context: *mut Context, seen: *mut c_void) -> c_int {
-        // SAFETY: the caller passed it; a context of the unwinder, within its callback.
+        // SAFETY: the caller passed `seen`; the unwinder passed its context, which is valid within this callback.
         let (seen, low, at, rbp) = unsafe {
             let at = _Unwind_GetIPInfo(context, &mut 0);
             (&mut *seen.cast::<Seen>(), _Unwind_GetCFA(context), at, _Unwind_GetGR(context, 6))
@@ -69,8 +69,8 @@ fn a_second_look_knows_its_way() {
     assert_eq!(catcher(case, false), (true, false));
 }
 
-/// Prints the cost of a look; in release: `cargo test --release -p gmp --lib frames::tests::costs::cost -- --nocapture`.
-/// Fails by a margin of a hundred.
+/// Prints the cost of a look; in release: `cargo test --release -p gmp --lib frames::tests::costs::cost -- --nocapture`. Fails
+/// if a look takes about a hundred times as long as it should.
 #[test]
 fn cost_of_a_look() {
     fn measure(frames: usize) -> (usize, f64) {
@@ -99,7 +99,7 @@ fn cost_of_a_look() {
     let scan = || {
         let landmarks = Landmarks { caught: [0; 2], ..*landmarks().unwrap() };
         let start = Instant::now();
-        // SAFETY: `kind` does not read the table while it is not known how a throw is caught.
+        // SAFETY: `kind` does not read the table while `caught` does not say how a throw is caught.
         let kind = unsafe { code::kind(cost_of_a_look as *const () as usize, ptr::null(), &landmarks) };
         (kind, start.elapsed(), tables::Function::at(cost_of_a_look as *const () as usize).unwrap())
     };
@@ -107,8 +107,8 @@ fn cost_of_a_look() {
     println!("a function of {} bytes: {elapsed:?}, {kind:?}", function.end - function.start);
 }
 
-/// Prints how much stack a look and a throw take, on a thread's stack that was filled with a pattern before. Fails if
-/// a look needs more than 4 KB.
+/// Prints how much stack a look and a throw take, on a thread's stack that the test has filled with a pattern. Fails if a look
+/// needs more than 4 KB.
 #[test]
 fn stack_of_a_look() {
     const SIZE: usize = 256 << 10;
@@ -147,7 +147,8 @@ fn stack_of_a_look() {
             used
         }
     };
-    // This is the least of several measurements: the looks of other tests meanwhile take the places of these functions' tables.
+    // `later` is the least of several measurements: meanwhile the looks of other tests take the places of these functions'
+    // tables.
     let (first, later) = (depth(false), (0..20).map(|_| depth(false)).min().unwrap());
     let throws = [depth(true), depth(true)];
     println!("stack of a look: {first} bytes at first, {later} later; of a throw: {throws:?}");

@@ -1,4 +1,4 @@
-//! The throw that a look has allowed: its effect on the frames on its way, and the state that it must leave as a panic does.
+//! The throw that a look has allowed: its effect on the frames on its way, and the state that it must leave, as a panic does.
 
 use super::super::throw::{Stop, prepare, throw_to};
 use super::*;
@@ -46,7 +46,7 @@ fn asked(f: extern "C-unwind" fn()) -> (Box<dyn Any + Send>, (u32, u32)) {
     (caught.expect_err("f throws"), ASKED.get())
 }
 
-/// Fails by a search phase, with which each frame is read twice.
+/// Fails if the throw has a search phase, in which each frame is read once more.
 #[test]
 fn each_frame_is_asked_once() {
     extern "C-unwind" fn throws() {
@@ -61,7 +61,7 @@ fn each_frame_is_asked_once() {
     assert_eq!((payload.downcast_ref::<u8>(), asked_by_panic), (Some(&7), (1, 1)));
 }
 
-/// Fails by an abort, if the throw does not arrive, or by the lack of a search phase.
+/// Fails by an abort, if the throw does not arrive, or if there was no search phase.
 #[test]
 fn where_the_unwinder_refuses_the_throw_is_a_plain_one() {
     extern "C-unwind" fn throws() {
@@ -94,7 +94,7 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     impl Drop for Notes {
         fn drop(&mut self) {
             assert!(std::thread::panicking());
-            // The destructor has a panic that begins and ends in it, and a throw.
+            // A panic and a throw begin and end in this destructor.
             assert!(catch_unwind(|| call(|| resume_unwind(Box::new(1)))).is_err());
             assert!(catch_unwind(|| call(|| throw(Box::new(2)))).is_err());
             assert!(std::thread::panicking());
@@ -120,7 +120,7 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
         };
         assert_eq!(std::sync::Arc::strong_count(&alive), 2);
         let _last = Notes(dropped, 3);
-        // This throw is the user's, and so a plain one. The throw after it is not.
+        // This throw is the user's, and so a plain one; the throw in the destructor of `_last` is not.
         resume_unwind(payload)
     }));
     assert_eq!([a, b, c, d, e, f], black_box(numbers));
@@ -134,8 +134,8 @@ fn destructors_catches_and_panics_are_as_under_a_panic() {
     assert_eq!(std::sync::Arc::strong_count(&alive), 1);
 }
 
-/// Fails by an allocation that each throw leaves in the frames that it gives up: the payload in std's frames, if std did not
-/// take it out of them. The test has a process of its own, because it counts all of the process's memory.
+/// Fails if each throw leaves an allocation in the frames that it gives up: the payload in std's frames, if std did not take it
+/// out of them. The test has a process of its own, because it counts all of the process's memory.
 #[test]
 #[cfg(all(target_env = "gnu", not(gmp_asan)))]
 fn throws_leave_no_allocation() {
@@ -162,8 +162,8 @@ fn throws_leave_no_allocation() {
         let caught = catch_unwind(|| black_box(throws as fn(usize))(number));
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&[number; 20]));
     });
-    // Memory that malloc keeps for the next allocations counts as in use: a few blocks, and the thread that waits for this test
-    // has some.
+    // Some memory counts as in use without being leaked: a few blocks that malloc keeps for the next allocations, and memory of
+    // the thread that waits for this test.
     assert!(throws < TIMES * LEAST / 4, "{throws} bytes");
     let mut kept = Vec::with_capacity(TIMES);
     let keeps = grows(&mut |_| kept.push(black_box(Box::new(0_u8))));
