@@ -6,8 +6,9 @@ use crate::Runtime;
 use crate::model::{Model, Mutant, done, have_cpus, runtime};
 use crate::runtime::cpu_sets::CPUS;
 
-/// A goroutine blocks beside another, so that its call goes to the M that stands by on its note; each thread has asked for
-/// these CPUs. The owner of the P, which runs on CPU 0, forbids the thread that CPU while the M comes. `then` is the call.
+/// A goroutine blocks beside another one, so that the M that stands by on its note makes its call, which is `then`. Each thread
+/// has asked for the CPUs `asked`. The owner of the P, which runs on CPU 0, forbids this CPU to that M's thread while the M
+/// comes.
 fn forbid_beside_a_call(runtime: &Runtime, asked: Vec<usize>, then: fn()) {
     let handle = Handle::of(runtime);
     let blocks = runtime.go(move || {
@@ -21,7 +22,7 @@ fn forbid_beside_a_call(runtime: &Runtime, asked: Vec<usize>, then: fn()) {
             give_cpus(&asked);
         });
         handle.await_m_on_note();
-        // The third one came too late for its call, and stands by.
+        // The third M came too late for its call, and stands by.
         drop(crate::go(|| ()));
         crate::blocking(|| give_cpus(&asked));
         handle.await_m_on_note();
@@ -33,7 +34,8 @@ fn forbid_beside_a_call(runtime: &Runtime, asked: Vec<usize>, then: fn()) {
     blocks.join().unwrap();
 }
 
-/// The threads have fewer CPUs than there are. Fails when the thread lacks one of them as it makes the call, or has more.
+/// The threads have fewer CPUs than there are. Fails when the thread that makes the call lacks one of its CPUs, or has another
+/// one.
 #[test]
 fn an_m_that_has_come_has_all_its_cpus() {
     Model::new().preemptions(2).check("forbid_vs_come", || {
@@ -41,7 +43,7 @@ fn an_m_that_has_come_has_all_its_cpus() {
     });
 }
 
-/// The threads have all CPUs that there are, and another one comes. Fails when the thread lacks one.
+/// The threads have all CPUs that there are, and another CPU comes. Fails when the thread that makes the call lacks a CPU.
 #[test]
 fn an_m_that_has_come_has_cpus_that_come_later() {
     Model::new().preemptions(2).check("forbid_vs_plug", || {

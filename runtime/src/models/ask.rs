@@ -1,4 +1,4 @@
-//! A dump asks threads where they are: the asker reads an answer when it is whole, and a late answer does no harm.
+//! A dump asks threads where they are: the asker reads only whole answers, and a late answer does no harm.
 
 #[path = "../host/native/sample/ask.rs"]
 mod shipped;
@@ -41,7 +41,7 @@ fn a_slot_is_one_threads_at_a_time() {
         let [first, second] = [first, second].map(|handler| handler.join().unwrap());
         assert!(heard.is_none() || first, "nobody has answered that");
         assert!(asked || first && !second, "the slot is free, or the second one is not asked");
-        // The answer that came in the end.
+        // The answer that is in the slot at the end.
         let late = if !asked { Some(1) } else { second.then_some(2) };
         assert_eq!(take(&slot), late);
         assert_eq!(take(&slot), None);

@@ -1,4 +1,4 @@
-//! `sync::Barrier`: a waiter that is counted goes on, and one that does not go on is not counted.
+//! `sync::Barrier`: a waiter that is counted goes on, and a waiter that does not go on is not counted.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A waiter is interrupted while the second one arrives. Fails by deadlock when the round opens with a waiter that is
-/// unwound: then the waiter that comes in its place finds no second one.
+/// A waiter is interrupted while the second waiter arrives. Fails by deadlock when the round opens with a waiter that is
+/// unwound: the waiter that comes in its place then finds no second one.
 #[test]
 fn an_interrupted_waiter_goes_on_or_does_not_count() {
     Model::new().check("barrier_interrupt", || {
@@ -32,7 +32,7 @@ fn an_interrupted_waiter_goes_on_or_does_not_count() {
     });
 }
 
-/// Fails by deadlock when a waiter that its runtime left behind still counts, in the place of one that arrives.
+/// Fails by deadlock when a waiter that its runtime left behind still counts, in the place of a waiter that arrives.
 #[test]
 fn a_waiter_that_is_left_does_not_count() {
     Model::new().check("barrier_left", || {

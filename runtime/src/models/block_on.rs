@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What a future waits for. A flag orders nothing: the wake has to do that.
+/// The flags for which a future waits. A flag orders nothing: the wake has to do that.
 type Flags<const N: usize> = Arc<[AtomicBool; N]>;
 
 fn flags<const N: usize>() -> Flags<N> {
@@ -35,7 +35,7 @@ fn wait_for<const N: usize>(flags: &Flags<N>, begin: impl FnOnce(&Waker)) {
     }));
 }
 
-/// A goroutine that waits for a thread, which wakes once.
+/// Runs a goroutine that waits for a thread; the thread wakes the goroutine once.
 fn wakes_once(runtime: &Runtime) {
     let set = flags::<1>();
     let waits = runtime.go(move || {
@@ -52,8 +52,8 @@ fn wakes_once(runtime: &Runtime) {
     done();
 }
 
-/// A thread wakes once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the wake, or a write
-/// before it, is lost; by a causality violation when the waker reads the wait as it is written.
+/// A thread wakes the goroutine once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the
+/// wake, or a write before it, is lost; by a causality violation when the waker reads the wait as it is written.
 #[test]
 fn a_wake_beside_the_park_is_not_lost() {
     Model::new().check("block_on", || wakes_once(&at_rest::<1>()));
@@ -84,8 +84,8 @@ fn a_wake_beside_a_threads_sleep_is_not_lost() {
     });
 }
 
-/// Two threads wake, each for a flag of its own. Fails by deadlock when one wake swallows the other; by a causality violation,
-/// or an assertion, when both act on the same wait.
+/// Two threads wake the goroutine, each for a flag of its own. Fails by deadlock when one wake swallows the other; by a
+/// causality violation, or an assertion, when both act on the same wait.
 #[test]
 fn two_wakes_beside_each_other_are_both_answered() {
     Model::new().preemptions(2).check("block_on_two", || {
@@ -129,7 +129,7 @@ fn a_late_wake_ends_no_other_wait() {
     });
 }
 
-/// A wake beside the interrupt that ends the wait, which is followed by another call with the same cell. Fails by a causality
+/// A wake comes beside the interrupt that ends the wait; another call with the same cell follows. Fails by a causality
 /// violation when the waker still reads the wait that the owner has left; by deadlock when the second call's wake is lost, or
 /// when the owner waits for a waker that is done.
 #[test]
@@ -156,7 +156,7 @@ fn a_wake_beside_an_interrupt_ends_the_wait_once() {
     });
 }
 
-/// What the future holds.
+/// A value that the future holds.
 struct Held(Arc<AtomicBool>);
 
 impl Drop for Held {
@@ -165,9 +165,9 @@ impl Drop for Held {
     }
 }
 
-/// The runtime ends, and unwinds the goroutine, beside a wake by a thread. Fails by deadlock when both ends of the wait are
-/// lost, or by the report; by a causality violation when the waker reads a wait that is over; inside loom, which finds no
-/// object there, when the waker claims a wait of a G that was freed.
+/// The runtime ends, and unwinds the goroutine, beside a wake by a thread. Fails by deadlock when both the wake and the
+/// interrupt are lost, or by the report; by a causality violation when the waker reads a wait that is over; inside loom, which
+/// finds no object there, when the waker claims a wait of a G that was freed.
 #[test]
 fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
     Model::new().preemptions(2).check("block_on_shutdown", || {
@@ -192,7 +192,7 @@ fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
         assert!(report.is_clean(), "{report:?}");
         assert!(waits.join().unwrap_err().is_shutdown());
         assert!(dropped.load(Relaxed));
-        // And once more, when nothing is left.
+        // This thread wakes once more, when nothing is left.
         wakes.join().unwrap().wake();
     });
 }
@@ -220,7 +220,7 @@ fn a_wake_of_a_goroutine_that_is_left_does_nothing() {
         // None is left if the wake makes the goroutine look for interrupts between two polls.
         assert!(report.goroutines_left() <= 1);
         assert!(waits.join().unwrap_err().is_shutdown());
-        // Never dropped: the goroutine holds the cell for good, and so may this waker.
+        // The waker is never dropped: the goroutine holds the cell for good, and so may this waker.
         std::mem::forget(wakes.join().unwrap());
     });
 }

@@ -33,7 +33,7 @@ fn a_call_is_made_beside_the_goroutine_for_which_it_waits() {
     Model::new().preemptions(2).check("call_beside", || blocks_beside_another(3));
 }
 
-/// With one thread: the call blocks that thread, as ever.
+/// With one thread, the call blocks that thread.
 #[test]
 fn a_call_at_the_limit_of_threads_is_made() {
     Model::new().check("call_at_the_limit", || blocks_beside_another(1));
@@ -76,7 +76,7 @@ fn two_calls(max_threads: usize) {
     let made = Flag::default();
     let spawner = runtime.go(move || {
         let raised = made.clone();
-        // Queued behind the next one, so that the next one has others beside it, too.
+        // This goroutine stands in the queue behind the next one, so that the next one, too, has another goroutine beside it.
         drop(crate::go(|| ()));
         drop(crate::go(move || crate::blocking(|| raised.raise())));
         loom::explore();
@@ -88,7 +88,8 @@ fn two_calls(max_threads: usize) {
 
 /// An M that looks for work leaves a goroutine in another P's ring to the owner of that P, idles its own P, and is sent for a
 /// blocker just then. The owner's next goroutine keeps its thread until the goroutine in the ring has run, and so does the
-/// call. Fails by deadlock when no M comes for the goroutine in the ring: the M that is sent has seen it, and can't come.
+/// call. Fails by deadlock when no M comes for the goroutine in the ring: the M that is sent for the blocker has seen that
+/// goroutine, and can't come.
 #[test]
 fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
     Model::new().with_refusals(1).preemptions(1).check("sent_beside_work", || {

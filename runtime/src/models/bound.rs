@@ -1,10 +1,11 @@
-//! The CPUs of a thread: those of its P while it has one, and its own while it runs the user's code without.
+//! The CPUs of a thread: the thread has the CPUs of its P while it has a P, and its own CPUs while it runs the user's code
+//! without a P.
 
 use super::caught;
 use super::cover::{Held, cpus, touch_window};
 use crate::model::{Model, Mutant, done};
 
-/// A runtime whose Ps are bound to CPU 7, and whose threads begin without any.
+/// Makes a runtime whose Ps are bound to CPU 7, and whose threads begin without CPUs.
 fn bound_with(procs: usize) -> crate::Runtime {
     // SAFETY: the goroutines keep nothing of a thread.
     unsafe { crate::Runtime::builder().cpu_sets([[7]]).procs(procs).max_threads(2).build() }.unwrap()
@@ -25,10 +26,10 @@ fn a_thread_that_has_a_p_has_its_cpus() {
             let held = Held::current();
             loom::explore();
             let retaker = loom::thread::spawn(move || held.retake());
-            // It finds its P, or comes back for it.
+            // The goroutine finds its P, or comes back for a P.
             touch_window();
             retaker.join().unwrap();
-            // After the one retake nobody takes the P any more.
+            // No other retake follows.
             touch_window();
             assert_eq!(cpus(), "7");
             done();
@@ -51,7 +52,7 @@ fn a_thread_that_has_lost_its_p_has_its_own_cpus() {
     });
 }
 
-/// Fails when a thread blocks, or comes back from that, on the wrong CPUs.
+/// Fails when a thread blocks, or comes back from the blocking call, on the wrong CPUs.
 #[test]
 fn a_thread_that_gives_its_p_away_has_its_own_cpus() {
     Model::new().preemptions(1).check("blocking_vs_bind", || {

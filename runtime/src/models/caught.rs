@@ -5,11 +5,11 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A mutant whose model is still running after so much CPU time has not been caught. CPU time, since other processes may use
-/// the machine meanwhile.
+/// A mutant whose model still runs after this much CPU time counts as not caught. The limit is on CPU time, since other
+/// processes may use the machine meanwhile.
 const CPU_LIMIT: Duration = Duration::from_secs(60);
 
-/// Asserts that loom fails the model `test` of `module` for each mutant, and prints how.
+/// Asserts that loom fails the model `test` of `module` for each mutant, and prints how it fails.
 ///
 /// Fails if a mutant's child passes all executions, or does not finish in time: the model would not notice that the
 /// line is missing.
@@ -27,14 +27,14 @@ fn cpu_time(process: u32) -> Duration {
     // SAFETY: the call takes a number.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The third field begins behind the name, which can hold anything; these two are the 14th and 15th.
+    // The third field begins behind the name, which can hold any characters; the two times are the 14th and the 15th field.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
     Duration::from_secs_f64(ticks / ticks_per_second)
 }
 
 /// The most preemptions that a mutant needs. A model's own bound holds, too: a mutant that only a longer search would find does
-/// not count as caught, since the everyday search has to fail when someone deletes the line.
+/// not count as caught, since the everyday search has to fail when the line is deleted.
 const MOST_PREEMPTIONS: u32 = 3;
 
 /// Searches with one preemption more each time: most mutants fail with few, where the search is short.
@@ -88,7 +88,7 @@ fn failure(mutant: Mutant, test: &str, most: u32) -> Result<Option<String>, Stri
     Ok((!status.success()).then_some(text))
 }
 
-/// The line of a failure that says what loom, or an assertion, has found.
+/// Returns the line of a failure that says what loom, or an assertion, has found.
 fn reason(text: &str) -> Option<String> {
     const SIGNS: [&str; 4] = ["deadlock", "Causality violation", "assertion", "panicked at"];
     let sign = SIGNS.iter().find(|sign| text.contains(*sign))?;

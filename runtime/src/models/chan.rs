@@ -1,10 +1,10 @@
-//! Channels: a message meets a receiver on its way to sleep, a close, a limit, a promise.
+//! Channels: a message meets a receiver that is about to sleep, a close, a limit, a promise.
 //!
 //! *Modelled*: goroutines and threads at the two sides of one channel, with a buffer and without; a limit, a close, a drop of
-//! the last end. *Left out*: selects over several channels (`models/select.rs`), tasks (`models/chan_task.rs`), and promises
-//! that end otherwise (`models/promise.rs`). *The mutants* take out the one critical section of look and queue, the claim
-//! before a hand-over, the wakes of a close, and the orderings of the counts of ends. *Failures*: a lost wake-up is a deadlock;
-//! a message that is read early, or a channel that is freed early, is a causality violation.
+//! the last end. *Left out*: selects over several channels (`models/select.rs`), tasks (`models/chan_task.rs`), and the other
+//! ends of a promise (`models/promise.rs`). *The mutants* take out the one critical section of look and queue, the claim before
+//! a hand-over, the wakes of a close, and the orderings of the counts of ends. *Failures*: a lost wake-up is a deadlock; a
+//! message that is read early, or a channel that is freed early, is a causality violation.
 
 use super::caught;
 use crate::chan::{self, Receiver, Sender, TryRecvError};
@@ -158,7 +158,7 @@ fn a_limit_that_meets_a_message_loses_none() {
     });
 }
 
-/// Sends by a select, which evaluates the message only when it is chosen.
+/// Sends by a select, which evaluates the message only when the send is chosen.
 fn send_chosen(s: &Sender<Letter>, message: impl FnOnce() -> Letter) {
     crate::select! {
         send(s, message()) -> sent => assert!(sent.is_ok()),
@@ -193,7 +193,7 @@ fn a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed() {
     });
 }
 
-/// A chosen send of a select whose message panics: the unwinding drops the send.
+/// Does what a select does whose message panics: the unwinding drops the chosen send.
 fn fail_to_send(s: &Sender<u32>) {
     let mut select = chan::Select::new();
     let index = select.send(s);
@@ -320,7 +320,8 @@ fn a_sender_that_is_told_of_the_end_sees_what_the_receivers_did() {
     a_close_comes_after_all_drops("chan_receivers_gone", ends, told);
 }
 
-/// As above, but the last of two other threads tells the waiter, between its close and its end.
+/// As `a_receiver_that_is_told_of_the_end_sees_what_the_senders_did`, but the last of two other threads tells the waiter,
+/// between that thread's close and its end.
 #[test]
 fn a_receiver_sees_what_the_senders_did_before_the_last_one() {
     Model::new().check("chan_senders_before", || {

@@ -37,7 +37,7 @@ impl Drop for Letter {
     }
 }
 
-/// Drives a future of this thread.
+/// Drives a future on this thread.
 fn drive<T>(future: impl Future<Output = T>) -> T {
     let (mut future, task) = (pin!(future), Foreign::new());
     loop {
@@ -62,7 +62,7 @@ fn a_message_meets_a_future_that_begins_to_receive() {
     }
 }
 
-/// Fails by deadlock when each of the two only looks.
+/// Fails by deadlock when each of the two futures only looks.
 #[test]
 fn two_futures_meet_without_a_buffer() {
     Model::new().check("chan_task_meet", || {
@@ -73,8 +73,8 @@ fn two_futures_meet_without_a_buffer() {
     });
 }
 
-/// A future that waits is dropped beside the delivery. Fails by deadlock when the message is lost with it; by a causality
-/// violation when the record is let go while the sender has it.
+/// A future that waits is dropped beside the delivery. Fails by deadlock when the message is lost with the future; by a
+/// causality violation when the record is freed while the sender uses it.
 #[test]
 fn a_receive_that_is_dropped_beside_a_delivery_leaves_the_message() {
     for capacity in [0, 1] {
@@ -111,7 +111,7 @@ fn what_comes_back_goes_to_who_waits() {
     });
 }
 
-/// As `what_comes_back_goes_to_who_waits`, with a select that watches. Fails by deadlock.
+/// As `what_comes_back_goes_to_who_waits`, with a select that watches. Fails by deadlock when the select is not told.
 #[test]
 fn what_comes_back_is_told_to_who_watches() {
     Model::new().preemptions(2).check("chan_task_watched", || {
@@ -197,7 +197,7 @@ fn what_comes_back_without_a_buffer_is_received_first() {
     });
 }
 
-/// A closed channel, whose last message is granted to a future; a goroutine waits for the end. Fails by deadlock when the
+/// The last message of a closed channel is granted to a future; a goroutine waits for the end. Fails by deadlock when the
 /// goroutine is not told, by the assertion when it is told too early.
 fn the_last_message(name: &str, takes: bool) {
     Model::new().preemptions(2).check(name, move || {
@@ -212,7 +212,7 @@ fn the_last_message(name: &str, takes: bool) {
             s.send(7).unwrap();
             drop(s);
             behind = runtime.go(move || {
-                // Two that wait, where the message comes back: one gets it, the other is told.
+                // If the message comes back, two goroutines wait: one gets the message, the other is told of the end.
                 let other = (!takes).then(|| crate::go(move || tells.recv().ok()));
                 [told.recv().ok(), other.and_then(|other| other.join().unwrap())]
             });
@@ -257,8 +257,8 @@ fn a_send_that_is_dropped_beside_a_receive_has_sent_or_not() {
     });
 }
 
-/// A goroutine sends by a select, to a future or asked by it. Fails by deadlock when one of the two does not hear of
-/// the other.
+/// A goroutine sends by a select: the send claims the future, or the future claims the send. Fails by deadlock when one of the
+/// two does not hear of the other.
 #[test]
 fn a_send_that_is_chosen_brings_its_message_to_a_future() {
     Model::new().preemptions(2).check("chan_task_promise", || {
@@ -327,7 +327,7 @@ fn no_message_comes_behind_the_end() {
     });
 }
 
-/// Two goroutines, each with a future. Fails by deadlock when a wake is lost on the way through both kinds of waits.
+/// Two goroutines drive a future each. Fails by deadlock when a wake is lost on the way through both kinds of waits.
 #[test]
 fn goroutines_that_poll_meet() {
     Model::new().preemptions(2).check("chan_task_goroutines", || {
@@ -340,7 +340,7 @@ fn goroutines_that_poll_meet() {
     });
 }
 
-/// A close wakes two futures, each of which is dropped by its thread. Fails by a causality violation, or by deadlock.
+/// A close wakes two futures while this thread drops them. Fails by a causality violation, or by deadlock.
 #[test]
 fn a_close_beside_the_drops_of_futures() {
     Model::new().preemptions(2).check("chan_task_close", || {

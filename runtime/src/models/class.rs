@@ -1,5 +1,5 @@
-//! The class of a goroutine, changed beside all other changes of the goroutine's life: no party undoes what another has
-//! written there.
+//! The class of a goroutine, which is set beside all other changes of the goroutine's life: no party undoes what another one
+//! has written there.
 
 use super::caught;
 use super::join::told_by_the_end;

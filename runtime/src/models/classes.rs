@@ -13,8 +13,8 @@ use crate::{JoinHandle, Priority, go, set_priority, yield_now};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Makes three goroutines. The first keeps its M until the second has run; the M that takes the first has the second in its
-/// batch.
+/// Makes three goroutines. The first keeps its M until the second has run; the M that takes the first has the second in the
+/// batch of its P.
 fn three_that_need_two_ms(handle: &Handle) -> [Made; 3] {
     let flag = Flag::default();
     let waits = flag.clone();
@@ -60,7 +60,7 @@ fn one_of_a_class_is_run_while_two_ms_go_idle() {
 }
 
 /// A goroutine of a class yields, and the goroutine that runs in its place keeps the M until the first has run on. Fails by
-/// deadlock when the other M, which has looked at the queue before and at the ring after, is not woken.
+/// deadlock when the other M, which has looked at the queue before the yield and at the ring after it, is not woken.
 #[test]
 fn one_of_a_class_that_yields_is_run_elsewhere() {
     Model::new().check("class_gosched", || {
@@ -69,13 +69,13 @@ fn one_of_a_class_that_yields_is_run_elsewhere() {
         handle.use_classes();
         yield_before_one_that_stays(&runtime, move |stays| {
             crate::set_priority(Priority::Low);
-            // As if the other M was woken for this one, and looked a moment too early.
+            // No M is woken: as if the other M had been woken for this goroutine, and had looked a moment too early.
             handle.queue_in_silence([handle.make(stays)]);
         });
     });
 }
 
-/// As `one_of_a_class_that_yields_is_run_elsewhere`, where a job takes its place.
+/// As `one_of_a_class_that_yields_is_run_elsewhere`, where a job runs in the place of the goroutine.
 #[test]
 fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
     Model::new().preemptions_by_default(1).check("class_gosched_job", || {
@@ -130,7 +130,7 @@ fn the_first_waits_for_the_second(queues: fn(&Handle, Made, Made)) -> impl Fn() 
 
 /// A batch goes back into its queue, as a goroutine of a higher class has come. That goroutine keeps the M until the goroutine
 /// of the batch has run. The other M sleeps, as if it had looked at the queue before the batch went back, and at the batch
-/// after. Fails by deadlock when no M is woken.
+/// after that. Fails by deadlock when no M is woken.
 #[test]
 fn a_batch_that_goes_back_is_run_by_another_m() {
     let queues = |handle: &Handle, waits, raises| {
@@ -141,7 +141,7 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
 }
 
 /// A visit finds a goroutine while a `High` one stands in the batch. The `High` goroutine goes first, and keeps the M until the
-/// found one has run. The other M sleeps, as if it had looked at the ring before the visit, and at the queue after. Fails by
+/// found one has run. The other M sleeps, as if it had looked at the ring before the visit, and at the queue after it. Fails by
 /// deadlock when no M is woken.
 #[test]
 fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
@@ -153,7 +153,7 @@ fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_beside_high", the_first_waits_for_the_second(queues));
 }
 
-/// A goroutine stands in the batch of a P that retires. Fails when it stays there.
+/// A goroutine stands in the batch of a P that retires. Fails when the goroutine stays there.
 #[test]
 fn the_batch_of_a_p_that_retires_is_run() {
     Model::new().preemptions_by_default(1).check("batch_vs_shrink", || {

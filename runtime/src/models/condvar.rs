@@ -92,7 +92,8 @@ fn one_who_times_out_takes_no_notification() {
 #[test]
 fn one_who_is_interrupted_takes_no_notification_and_unlocks() {
     let wait = |context: &Context, shared: &(Mutex<u32>, Condvar)| {
-        // Outside of the unwound frame: by then the wait has locked the mutex again, and the guard unlocks it as always.
+        // The guard is outside of the unwound frame: by then the wait has locked the mutex again, and the guard unlocks it as
+        // always.
         let mut value = shared.0.lock();
         *value == 0 && context.run(|| shared.1.wait(&mut value)).is_ok()
     };

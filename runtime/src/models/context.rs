@@ -1,4 +1,4 @@
-//! The end of a context: what `err`, `done` and `cancel` tell fits together at every moment.
+//! The end of a context: the answers of `err`, `done` and `cancel` agree at every moment.
 //!
 //! *The mutants* take out the wait of `err` for the channel's close, the walk of a second canceller, the order of a call and
 //! the walk, the wakes of tasks, and the Acquire of a reader.
@@ -50,7 +50,7 @@ fn a_closed_channel_has_an_error() {
     });
 }
 
-/// What is written before a cancel.
+/// A value that is written before a cancel.
 struct Reason(UnsafeCell<u32>);
 
 // SAFETY: the context orders the accesses; loom checks that it does.
@@ -80,7 +80,7 @@ fn an_error_shows_what_was_done_before_the_cancel() {
 }
 
 /// A thread asks for the channel for the first time while another thread, which has canceled, does so too. Fails by the
-/// assertion: one thread is shown a channel that the other has yet to close.
+/// assertion when one thread is shown a channel that the other has yet to close.
 #[test]
 fn a_channel_that_is_made_late_is_shown_closed() {
     Model::new().unbounded().check("context_late_channel", || {
@@ -95,8 +95,8 @@ fn a_channel_that_is_made_late_is_shown_closed() {
     });
 }
 
-/// Two threads cancel a context at the same time. Fails by the assertions: `cancel` returns to the second canceller while
-/// a context below is not done.
+/// Two threads cancel a context at the same time. Fails by the assertions when `cancel` returns to the second canceller while a
+/// context below is not done.
 #[test]
 fn a_cancel_returns_when_all_below_are_done() {
     Model::new().unbounded().check("context_second_cancel", || {
@@ -113,8 +113,8 @@ fn a_cancel_returns_when_all_below_are_done() {
     });
 }
 
-/// Two threads cancel a context, for two reasons. Fails by the assertion: a context below ends for a reason that ended nothing
-/// above it.
+/// Two threads cancel a context, for two reasons. Fails by the assertion when a context below ends for another reason than the
+/// context above it.
 #[test]
 fn all_below_end_for_the_same_reason() {
     Model::new().unbounded().check("context_two_causes", || {
@@ -139,7 +139,7 @@ fn a_cancel_meets_the_end_of_a_runtime() {
         let (context, cancel) = Context::background().with_cancel();
         let waits = runtime.go(move || context.run(|| Event::new().wait()).is_err());
         let joins = thread::spawn(move || drop(waits.join()));
-        // One M and one queue: the goroutine waits when this one has run, and so does the thread.
+        // There is one M and one queue: once this goroutine has run, the other goroutine waits, and so does the thread.
         runtime.run(|| ());
         loom::explore();
         let cuts = thread::spawn(move || cancel.cancel());
@@ -150,7 +150,8 @@ fn a_cancel_meets_the_end_of_a_runtime() {
     });
 }
 
-/// A call is asked for while another thread cancels. Fails by the assertion: the call starts while a context below is not done.
+/// A call is asked for while another thread cancels. Fails by the assertion when the call starts while a context below is not
+/// done.
 #[test]
 fn a_call_starts_when_all_below_are_done() {
     Model::new().unbounded().check("context_late_call", || {
@@ -164,7 +165,8 @@ fn a_call_starts_when_all_below_are_done() {
     });
 }
 
-/// As above. Fails by deadlock when the call is not made, as the end took all calls before it.
+/// A call is asked for while another thread cancels. Fails by deadlock when the call is not made: the end took all calls before
+/// this one came.
 #[test]
 fn a_call_that_is_asked_for_beside_the_end_is_made() {
     Model::new().check("context_call_comes", || {
@@ -178,7 +180,7 @@ fn a_call_that_is_asked_for_beside_the_end_is_made() {
     });
 }
 
-/// A call returns the context's error instead of unwinding. Fails by the assertion: the call returns the error before the
+/// A call returns the context's error instead of unwinding. Fails by the assertion when the call returns the error before the
 /// channel is closed.
 #[test]
 fn a_call_returns_the_error_when_the_channel_is_closed() {
@@ -196,7 +198,7 @@ fn a_call_returns_the_error_when_the_channel_is_closed() {
     });
 }
 
-/// A task waits for the end of a context, beside the cancel of the context above. Fails by deadlock when the task is not woken,
+/// A task waits for the end of a context, beside a cancel of the context above. Fails by deadlock when the task is not woken,
 /// by the assertion when it is woken while the channel is open.
 #[test]
 fn a_task_hears_of_the_end_of_a_context() {
@@ -212,7 +214,7 @@ fn a_task_hears_of_the_end_of_a_context() {
 }
 
 /// A future that waits for the end is dropped beside two cancels. Fails by a causality violation when a canceller reads the
-/// future's place after it has gone.
+/// future's record after the future has gone.
 #[test]
 fn a_future_that_is_dropped_beside_the_end_is_not_read() {
     Model::new().preemptions(2).check("context_task_dropped", || {

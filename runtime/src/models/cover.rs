@@ -38,7 +38,7 @@ impl Default for Note {
 }
 
 impl Note {
-    /// A note that is not woken.
+    /// Returns a note that is not woken.
     pub fn new() -> Self {
         Note(crate::m::note::Note::new())
     }
@@ -91,7 +91,7 @@ pub struct Quit {
     dump: Dump,
 }
 
-/// What one monitor prints at a time.
+/// The dump, which one monitor at a time prints.
 struct Dump(UnsafeCell<()>);
 
 // SAFETY: the cell is empty; loom checks the order of its accesses.
@@ -112,7 +112,7 @@ impl Default for Quit {
 }
 
 impl Quit {
-    /// A table without a monitor.
+    /// Returns a table without a monitor.
     pub fn new() -> Self {
         let answerer = || Answerer { lives: UnsafeCell::new(()), woken: AtomicBool::new(false) };
         Quit {
@@ -140,16 +140,16 @@ impl Quit {
         }
         answers
     }
-    /// Makes monitor `who` the one that answers. It is not moved meanwhile.
+    /// Makes monitor `who` the one that answers. The monitor is not moved meanwhile.
     pub fn set(&self, who: usize) {
         // SAFETY: both monitors live as long as the model.
         unsafe { self.quit.set(&raw const self.both[who], Self::wake) };
     }
-    /// Monitor `who` is made.
+    /// Accesses monitor `who` as the making of a monitor does.
     pub fn begins(&self, who: usize) {
         self.both[who].lives.with_mut(|_| ());
     }
-    /// Monitor `who` is about to be freed.
+    /// Accesses monitor `who` as the freeing of a monitor does.
     pub fn gone(&self, who: usize) {
         self.both[who].lives.with_mut(|_| ());
     }
@@ -182,7 +182,7 @@ pub fn leave_call(f: impl FnOnce() + Send + 'static) {
     Active::shared().timer_thread.leave(Call::Function(Box::new(f)));
 }
 
-/// The monitor's look for calls that wait for the timer thread.
+/// Does what the monitor does at a look: asks for the timer thread if calls wait for it.
 pub fn ask_for_the_timer_thread() {
     // If the thread is refused, the next look asks again.
     let _refused = Active::shared().timer_thread.ask_again();
@@ -195,7 +195,7 @@ pub fn timer_thread_ends() {
     }
 }
 
-/// Returns `true` if the timers' thread calls nothing, and nothing waits for it: what the judge of a deadlock asks first.
+/// Returns `true` if the timer thread makes no call, and no call waits for it. The judge of a deadlock asks this first.
 pub fn timer_thread_is_quiet() -> bool {
     Active::shared().timer_thread.freeze().is_ok()
 }
@@ -205,7 +205,7 @@ pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
 
-/// A parker that looks at each nudge, for the threads that nudge the parker.
+/// A parker that looks at each nudge, as the threads that nudge it see it.
 #[derive(Clone)]
 pub struct Looker(Waiter<Active>);
 
@@ -261,7 +261,7 @@ pub fn refuse_beside_the_timer() -> Runtime {
             loom::explore();
             raises.raise();
         });
-        // The next wait is not readied by that timer.
+        // That timer does not ready the next wait.
         refuse_after(|| ());
     });
     armed.wait_on_thread();

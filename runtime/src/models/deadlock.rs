@@ -1,4 +1,4 @@
-//! The judge of a deadlock calls no runtime asleep while anything is under way in it.
+//! The judge of a deadlock never says that a runtime is asleep while work is under way in it.
 //!
 //! The plain threads of these models are foreign ones, and the judge counts them as the kernel does: a thread that
 //! has handed something to the runtime and ended does not count any more.
@@ -18,7 +18,7 @@ use std::task::{self, Wake, Waker};
 use std::time::Duration;
 
 /// Says when the foreign thread no longer counts (`gone`), and when its work is done (`ended`): only then may the judge say
-/// that the runtime sleeps.
+/// that the runtime is asleep.
 #[derive(Clone)]
 struct Witness {
     gone: Arc<AtomicBool>,
@@ -47,8 +47,8 @@ impl Witness {
     }
 }
 
-/// A foreign thread submits a goroutine and ends. Fails when the judge misses the goroutine in the queue, at the M
-/// that was woken for it, or while it runs.
+/// A foreign thread submits a goroutine and ends. Fails when the judge overlooks the goroutine in the queue, the M that was
+/// woken for the goroutine, or the goroutine while it runs.
 #[test]
 fn what_was_submitted_is_awake() {
     Model::new().check("submitted", || {
@@ -69,7 +69,7 @@ fn what_was_submitted_is_awake() {
 }
 
 /// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before the
-/// goroutine's end, and at the goroutine after it, and so sees none awake.
+/// goroutine's end, and at the goroutine after its end, and so sees neither of them awake.
 #[test]
 fn who_ends_and_who_is_woken_by_it_are_seen_together() {
     Model::new().check("joined", || {
@@ -95,7 +95,7 @@ fn who_ends_and_who_is_woken_by_it_are_seen_together() {
     });
 }
 
-/// An event ends the poller's wait. Fails when the judge misses the goroutine that the M in the poller carries, which is in
+/// An event ends the poller's wait. Fails when the judge overlooks the goroutine that the M in the poller carries, which is in
 /// no queue yet, or believes that a goroutine that waits for a descriptor will never be woken.
 #[test]
 fn what_the_poller_has_found_is_awake() {
@@ -136,9 +136,9 @@ impl Wake for Rings {
     }
 }
 
-/// A goroutine polls a socket as a task does, and waits for what its waker notifies; an event ends the poller's wait. Fails
-/// when the judge believes that nothing will call the waker, which is kept at the descriptor, or in the hand of the M that has
-/// taken it out there, and makes a goroutine that calls it.
+/// A goroutine polls a socket as a task does, and waits for the event that its waker notifies; the kernel ends the poller's
+/// wait. Fails when the judge overlooks the waker at the descriptor, or the waker that an M has taken out there and for which
+/// the M makes a goroutine that calls it.
 #[test]
 fn what_the_waker_of_a_task_is_to_wake_is_awake() {
     Model::new().check("found_task", || {
@@ -174,8 +174,8 @@ fn what_the_waker_of_a_task_is_to_wake_is_awake() {
     });
 }
 
-/// A callback is due, and the M takes it, or a monitor, which is no foreign thread. Fails when the judge misses the callback
-/// where it is neither in its heap nor a goroutine, or where its goroutine is in no queue.
+/// A callback is due, and the M takes it, or a monitor, which is no foreign thread. Fails when the judge overlooks the callback
+/// while it is neither in its heap nor a goroutine, or while its goroutine is in no queue.
 #[test]
 fn what_the_monitor_serves_is_awake() {
     Model::new().preemptions(3).check("served", || {

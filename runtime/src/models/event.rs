@@ -50,7 +50,7 @@ fn go_wait(runtime: &Runtime, event: &Arc<Event>) {
     }));
 }
 
-/// Another thread notifies while the runtime ends, and this thread waits for what is passed on.
+/// Another thread notifies while the runtime ends, and this thread waits for the notification that is passed on.
 fn notify_beside_the_end(runtime: Runtime, event: &Arc<Event>) {
     let theirs = Arc::clone(event);
     let notifier = thread::spawn(move || theirs.notify_one());
@@ -61,7 +61,7 @@ fn notify_beside_the_end(runtime: Runtime, event: &Arc<Event>) {
 }
 
 /// As `a_notification_for_a_waiter_that_is_left_goes_to_the_next`, with two goroutines of that runtime: the notification of the
-/// one that is abandoned goes to the other. Fails by deadlock when the notification stays with one of them.
+/// goroutine that is abandoned goes to the other. Fails by deadlock when the notification stays with one of them.
 #[test]
 fn a_notification_for_waiters_that_are_left_goes_through_all() {
     Model::new().preemptions(2).check("event_left_through", || {

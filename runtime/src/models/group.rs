@@ -7,8 +7,8 @@ use crate::sync::ErrGroup;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A task ends beside a goroutine that waits for it, and then starts another. Fails by the assertion when the task's permit
-/// comes back after the wait.
+/// A task ends beside a goroutine that waits for the task and then starts another one. Fails by the assertion when the task's
+/// permit comes back after the wait.
 #[test]
 fn who_has_waited_finds_the_permits_free() {
     Model::new().preemptions(1).check("group_permits", || {

@@ -1,5 +1,5 @@
-//! An M gives its P away, and its goroutine comes back without one: the goroutines in the P's queue are run, and so is the one
-//! that comes back.
+//! An M gives its P away, and its goroutine comes back without one: the goroutines in the P's queue are run, and so is the
+//! goroutine that comes back.
 //!
 //! *Left out*: the retaker (`models/window.rs`) and bound goroutines that wait for their turn (`models/locked.rs`). *The
 //! mutants* take out HandoffpFence, the re-check after the P has become idle, the looks at the P's queue and at the global one,

@@ -1,8 +1,7 @@
-//! A busy P helps another: a goroutine that is queued behind one that keeps its M is run, and none is forgotten on the
-//! way.
+//! A busy P helps another: a goroutine that is queued behind one that keeps its M is run, and no goroutine is lost on the way.
 //!
-//! In these models an M looks at other Ps before each goroutine, and helps whatever the ages of their queues: how ages
-//! are computed is tested beside the code.
+//! In these models an M looks at other Ps before each goroutine, and helps whatever the ages of their queues: the tests beside
+//! the code check how ages are computed.
 
 use super::caught;
 use super::submit_vs_idle::two_of_three_are_taken;
@@ -27,7 +26,7 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
                 }),
                 Box::new(move || {
                     there.wait_on_thread();
-                    // The other M's own work: this goroutine. It comes back once the M has had its chance to look.
+                    // This goroutine is the other M's own work. It comes back once that M has had its chance to look.
                     yield_now();
                     ran.wait_on_thread();
                     done();
@@ -39,10 +38,10 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
     });
 }
 
-/// A helper takes two goroutines of three and runs the first, which keeps its M until the second has run. Meanwhile the
-/// owner runs the third, finds no more anywhere, as the helper has the second in hand, and gives up. Fails by deadlock
-/// when the helper wakes no M for the goroutine that it has put into its own queue; and by a status that is not
-/// Runnable when owner and helper take the same goroutine.
+/// A helper takes two goroutines of three and runs the first, which keeps its M until the second has run. Meanwhile the owner
+/// runs the third, finds no other goroutine, as the helper has the second in hand, and gives up. Fails by deadlock when the
+/// helper wakes no M for the goroutine that it has put into its own queue; and by a status that is not Runnable when owner and
+/// helper take the same goroutine.
 #[test]
 fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {
     let check = || two_of_three_are_taken(yield_now);

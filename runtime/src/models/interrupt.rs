@@ -51,7 +51,7 @@ impl<W> Place<W> {
     }
 }
 
-/// What a waker hands over between its claim and its ready.
+/// A value that a waker hands over between its claim and its ready.
 struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.
@@ -480,7 +480,8 @@ impl Drop for ReadsAtItsEnd {
 
 /// A thread nudges an owner, whose busy M takes it without a fence, so that the owner may or may not see that its context is
 /// done; the canceller nudges the owner after that. Fails by a causality violation when the owner sees the cancel, and not what
-/// came before the cancel; or when the owner sleeps again, and the canceller queues it before the thread is done with it.
+/// came before the cancel; or when the owner sleeps again, and the canceller queues it before the nudging thread is done with
+/// it.
 #[test]
 fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     Model::new().preemptions(2).check("cancel_vs_look", || {
@@ -500,7 +501,7 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
             }
         });
         let looker = place.take();
-        // Keeps the M until the owner is in the global queue. Relaxed: the flag hands nothing else on.
+        // This goroutine keeps the M until the owner is in the global queue. Relaxed: the flag hands nothing else on.
         let (busy, nudged) = (Flag::default(), Arc::new(AtomicBool::new(false)));
         let keeper = runtime.go({
             let (busy, nudged) = (busy.clone(), Arc::clone(&nudged));
@@ -526,7 +527,7 @@ fn an_owner_that_was_nudged_looks_while_its_context_ends() {
     });
 }
 
-/// A goroutine waits under two contexts, and the outer one ends. Fails by deadlock when only the inner one is asked.
+/// A goroutine waits under two contexts, and the outer one ends. Fails by deadlock when the owner asks only the inner one.
 #[test]
 fn the_end_of_an_outer_context_is_seen() {
     Model::new().preemptions(1).check("cancel_outer", || {

@@ -1,9 +1,9 @@
 //! A socket's I/O lock: one holder at a time, in order, and no waiter is forgotten.
 //!
-//! *Modelled*: holders, waiters in line, a closer, and a holder that rests while it waits for an event. *Left out*: the events
-//! (`models/polldesc.rs`, `models/socket.rs`). *The mutants* take out IoLockFence and SocketFence, the claim before a
+//! *Modelled*: holders, waiters in the queue, a closer, and a holder that rests while it waits for an event. *Left out*: the
+//! events (`models/polldesc.rs`, `models/socket.rs`). *The mutants* take out IoLockFence and SocketFence, the claim before a
 //! hand-over, the hand-over at an abandon, and the orderings of the word. *Failures*: a forgotten waiter is a deadlock; two
-//! holders, or a close during a system call, are two accesses that nothing orders.
+//! holders, or a close during a system call, are a causality violation.
 
 use super::caught;
 use super::cover::{IoLock, blocking_here};
@@ -104,8 +104,8 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     });
 }
 
-/// As `an_io_lock_whose_holder_is_left_behind_is_given_up`, but the goroutine has had another lock meanwhile: the function that
-/// an operation calls may use another descriptor.
+/// As `an_io_lock_whose_holder_is_left_behind_is_given_up`, but the goroutine has held another lock meanwhile: the function
+/// that an operation calls may use another descriptor.
 #[test]
 fn an_io_lock_is_given_up_by_one_who_has_had_another() {
     Model::new().check("io_lock_rest_left", || {
@@ -120,7 +120,7 @@ fn an_io_lock_is_given_up_by_one_who_has_had_another() {
                 super::cover::park_for_ever();
             }
         }));
-        // One M and one queue: the goroutine is parked when this one has run.
+        // There is one M and one queue: once this goroutine has run, the other one is parked.
         runtime.run(|| ());
         super::cover::leave(runtime, std::time::Duration::from_secs(1));
         shared.count();
@@ -141,7 +141,7 @@ fn an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up() {
             let shared = Arc::clone(&shared);
             move || shared.count()
         }));
-        // One M and one queue: the goroutine waits for the lock when this one has run.
+        // There is one M and one queue: once this goroutine has run, the other one waits for the lock.
         runtime.run(|| ());
         loom::explore();
         let ender =
@@ -187,7 +187,7 @@ impl Closing {
     }
 }
 
-/// Fails by two accesses that nothing orders when the close takes the descriptor away during a system call.
+/// Fails by a causality violation when the close takes the descriptor away during a system call.
 #[test]
 fn a_close_comes_after_the_system_call_of_the_holder() {
     Model::new().preemptions(4).check("close_vs_call", || {
@@ -205,7 +205,8 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
     });
 }
 
-/// As `a_close_comes_after_the_system_call_of_the_holder`; and fails by deadlock when the closer waits for a holder that rests.
+/// As `a_close_comes_after_the_system_call_of_the_holder`, with a holder that rests between two calls. Also fails by deadlock
+/// when the closer waits for a holder that rests.
 #[test]
 fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     Model::new().preemptions(4).check("close_vs_rest", || {
@@ -225,8 +226,8 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
     });
 }
 
-/// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes the lock. Fails by two
-/// accesses that nothing orders when that thread does not see what was done under the lock.
+/// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes the lock. Fails by a
+/// causality violation when that thread does not see what was done under the lock.
 #[test]
 fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
     Model::new().check("past_a_waiter", || {
@@ -269,7 +270,7 @@ fn a_close_past_a_rest_leaves_the_line_as_it_is() {
 }
 
 /// The only waiter gives up as the lock is handed on, and closes; the lock is free meanwhile, and the next holder is in a
-/// system call. Fails by two accesses that nothing orders when the closer takes that holder for one that rests.
+/// system call. Fails by a causality violation when the closer takes that holder for one that rests.
 #[test]
 fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
     Model::new().preemptions(3).check("close_vs_past_a_waiter", || {
@@ -310,7 +311,7 @@ fn a_close_reaches_who_waits_in_the_queue() {
     });
 }
 
-/// Fails by deadlock, or by two accesses that nothing orders, when the lock is handed to a waiter whose time was over.
+/// Fails by deadlock, or by a causality violation, when the lock is handed to a waiter whose limit has passed.
 #[test]
 fn an_io_lock_is_not_lost_to_one_who_gives_up() {
     Model::new().check("give_up_vs_hand_over", || {

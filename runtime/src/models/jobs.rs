@@ -1,5 +1,5 @@
-//! Jobs: a fork that no M takes is its forker's; a fork that an M takes is run once, and the forker goes on only after that,
-//! however it leaves its own branch.
+//! Jobs: a record that no M takes goes back to its forker; a branch whose record an M takes is run once, and the forker goes on
+//! only after that, however it leaves its own branch.
 //!
 //! *Modelled*: forkers, thieves, an owner that visits, and the end of the runtime. *Left out*: classes, and Ps that retire or
 //! are taken (`models/jobs_beside.rs`); the slots alone (`models/jobs_slots.rs`). *The mutants* take out SubmitFence, the looks
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often something was done. loom does not see it.
+/// Counts how often an action was done. loom does not see the count.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
 
@@ -134,8 +134,8 @@ fn a_job_is_begun_when_its_forker_gives_the_p_away() {
     });
 }
 
-/// Two goroutines of one P fork, and each comes to its end while the other's record stands there, in front of its own or
-/// behind it. Fails when one record is put over the other, or when a branch runs twice or not at all.
+/// Two goroutines of one P fork, and each comes to the end of its branch while the other's record stands in the slots, in front
+/// of its own or behind it. Fails when one record is put over the other, or when a branch runs twice or not at all.
 #[test]
 fn records_of_two_goroutines_on_one_p_are_told_apart() {
     Model::new().check("two_forkers", || {
@@ -172,14 +172,14 @@ fn a_slot_that_holds_anothers_record_is_not_the_forkers_any_more() {
             let (wakes, counts) = (Arc::clone(&event), count.clone());
             join(
                 || event.wait(),
-                // Begun by the P's M. The second forker's record comes into the slot of this one.
+                // The P's M begins this branch. The second forker's record comes into the slot of this one.
                 || {
                     counts.add();
                     drop(go(move || {
                         join(
                             || {
                                 wakes.notify_one();
-                                // The first one ends the slice of `runnext`.
+                                // The first yield ends the slice of `runnext`.
                                 yield_now();
                                 yield_now();
                             },
@@ -227,20 +227,20 @@ fn an_unwinding_forker_withdraws_its_record_or_waits() {
     });
 }
 
-/// What a branch borrows from its forker's frames.
+/// A value that a branch borrows from its forker's frames.
 struct Borrowed(loom::cell::UnsafeCell<u32>);
 // SAFETY: the cell checks that the accesses are ordered.
 unsafe impl Sync for Borrowed {}
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // SAFETY: nobody reads the cell any more; loom checks that.
+        // SAFETY: the branch reads the cell no more; loom checks that.
         self.0.with_mut(|value| unsafe { *value = 0 });
         done();
     }
 }
 
-/// Looks, as its forker's frames go, whether the branch that borrows from them is over.
+/// Checks, as a forker's frames go, that the branch that borrows from them is over.
 struct Frames {
     over: Count,
 }

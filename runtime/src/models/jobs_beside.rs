@@ -71,7 +71,7 @@ fn a_forker_whose_p_retires_has_its_branch_begun() {
 
 /// The P of a forker that runs on in its own branch is taken, and no other goroutine is queued; an M waits in the poller. The
 /// forker's branch ends when the other one has run. Fails by deadlock when the P becomes idle with the record, and no M looks
-/// at it.
+/// at the record.
 #[test]
 fn a_job_is_begun_when_its_forkers_p_is_taken() {
     Model::new().with_retaker().check("retake_in_a", || {
@@ -111,7 +111,7 @@ fn forks_beside_a_retaker(retake: fn(Held) -> bool) {
             });
             loom::explore();
             let retaker = loom::thread::spawn(move || retake(held));
-            // At most one of these finds the P lost.
+            // At most one of these forks finds the P lost.
             join(|| (), count(0));
             join(|| (), count(1));
             retaker.join().unwrap();
@@ -123,7 +123,7 @@ fn forks_beside_a_retaker(retake: fn(Held) -> bool) {
     assert_eq!(counts.each_ref().map(|count| count.load(Relaxed)), [1; 3]);
 }
 
-/// A forker puts its record in, and comes back to it, while its P is taken: the next owner has a goroutine that forks there,
+/// A forker puts its record in, and comes back to it, while its P is taken: the next owner runs a goroutine that forks there,
 /// too. Fails by an assertion, or in `put_in`, when a branch is run twice, or not at all, or one record is put over the other;
 /// and by a causality violation when the forker puts its record into a P that is another M's.
 #[test]
@@ -132,7 +132,7 @@ fn a_forker_whose_p_is_taken_comes_to_its_own_record() {
     Model::new().with_retaker().preemptions(1).check("retake_vs_fork", scene);
 }
 
-/// As `a_forker_whose_p_is_taken_comes_to_its_own_record`, with a forker that has had its time, and cedes the P if it forks
+/// As `a_forker_whose_p_is_taken_comes_to_its_own_record`, with a forker that has run for too long, and cedes the P if it forks
 /// meanwhile.
 #[test]
 fn a_forker_that_cedes_its_p_comes_to_its_own_record() {
@@ -173,8 +173,8 @@ fn the_branch_of_a_forker_of_a_class_is_run_in_that_class() {
     }
 }
 
-/// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the order when the branch,
-/// which is `Background`, too, goes first; and by deadlock when it does not go at all.
+/// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the assertion of the order when
+/// the branch, which is `Background`, too, goes first; and by deadlock when the branch is not run at all.
 #[test]
 fn a_branch_in_the_background_waits_for_low_ones() {
     Model::new().check("background_forks", || {
@@ -201,7 +201,7 @@ fn a_branch_in_the_background_waits_for_low_ones() {
     });
 }
 
-/// A `High` forker yields in its own branch, again and again, and so runs before `Normal` work, as which its record counts.
+/// A `High` forker yields in its own branch, again and again, and so runs before its record, which counts as `Normal` work.
 /// Fails by an assertion when no visit brings the record in.
 #[test]
 fn a_visit_queues_the_job_of_a_forker_of_a_class() {
@@ -261,8 +261,8 @@ fn a_visit_queues_the_job_of_a_p_that_has_no_m() {
     });
 }
 
-/// The end comes while a forker waits for the branch that another thread has taken, and is making a goroutine of. Fails by a
-/// report that is not clean when the ender finds the forker alone, and leaves it.
+/// The end comes while a forker waits for a branch that another thread has taken, and of which that thread makes a goroutine.
+/// Fails by a report that is not clean when the ender finds the forker alone, and leaves it.
 #[test]
 fn the_end_waits_for_a_job_that_is_starting() {
     Model::new().preemptions(2).check("starting_vs_end", || {

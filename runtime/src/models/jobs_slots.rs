@@ -1,5 +1,5 @@
-//! The slots of one P alone, without a scheduler and its fences: each record has one taker, which sees it as its forker wrote
-//! it.
+//! The slots of one P alone, without a scheduler and its fences: each record has one taker, which sees the record as its forker
+//! wrote it.
 //!
 //! In the scheduler SubmitFence, the lock and the switches order nearly all of this, too. So the scheduler's models would not
 //! fail without the orderings of the slots; these models do.
@@ -17,8 +17,8 @@ fn thief(jobs: &Jobs, times: usize) -> JoinHandle<Vec<usize>> {
     thread::spawn(move || (0..times).filter_map(|_| jobs.take_oldest()).collect())
 }
 
-/// Fails when both forker and thief have a record, or neither has; by a causality violation when nothing orders the thief's
-/// reads after the forker's writes, or the forker's after the thief's.
+/// Fails when both forker and thief have the record, or neither has it; by a causality violation when nothing orders the
+/// thief's accesses after the forker's, or the forker's after the thief's.
 #[test]
 fn a_record_has_one_taker_who_sees_what_it_holds() {
     Model::new().unbounded().check("slot_withdraw_vs_take", || {
@@ -32,8 +32,8 @@ fn a_record_has_one_taker_who_sees_what_it_holds() {
     });
 }
 
-/// The address that a thief has seen is in the slot again, as that of a second record, which was put in since. Fails by a
-/// causality violation when the thief takes the second record, and reads what the first one held.
+/// A thief has seen an address in the slot, which stands there again, as the address of a second record that was put in since.
+/// Fails by a causality violation when the thief takes the second record, and reads what the first one held.
 #[test]
 fn an_address_that_stands_there_again_is_the_new_record() {
     Model::new().unbounded().check("slot_same_address", || {
@@ -60,7 +60,7 @@ fn two_records_have_a_taker_each_beside_two_thieves() {
         let mut all = Vec::new();
         if jobs.withdraw(&places[1], 1) {
             all.push(1);
-            // Goes into the slot of the second record, or of the first one if that was taken.
+            // The third record goes into the slot of the second one, or of the first one if that was taken.
             let third = jobs.put_in(2);
             all.extend(jobs.withdraw(&third, 2).then_some(2));
         } else {

@@ -55,7 +55,7 @@ fn a_handle_dropped_at_the_end_leaves_the_value_to_one_party() {
     });
 }
 
-/// A value that must be dropped once, and tells loom of its drop.
+/// A value that is to be dropped once, and tells loom of its drop.
 struct Value(loom::cell::UnsafeCell<u32>);
 
 // SAFETY: the handle orders the drop after the making of the value; loom checks that.
@@ -97,7 +97,7 @@ fn a_handle_that_goes_at_the_end_leaves_the_g_alone() {
     });
 }
 
-/// The other way round: the handle's owner spawns the third goroutine.
+/// As `a_handle_that_goes_at_the_end_leaves_the_g_alone`, but the handle's owner spawns the goroutine that may get the G.
 #[test]
 fn a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone() {
     Model::new().check("end_vs_reuse", || {
@@ -128,7 +128,7 @@ fn a_joiner_that_was_told_leaves_the_g_to_the_m() {
     });
 }
 
-/// The other way round: the joiner is the last party, makes the next goroutine, and joins that.
+/// As `a_joiner_that_was_told_leaves_the_g_to_the_m`, but the joiner is the last party, makes the next goroutine, and joins it.
 #[test]
 fn an_m_that_has_told_leaves_the_g_to_the_joiner() {
     Model::new().check("tell_vs_reuse", || {
@@ -150,7 +150,8 @@ fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
         let (ctx, cancel) = Context::background().with_cancel();
         let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
         let joined = ctx.run(|| {
-            // On a thread of its own: loom's threads share one count of panics, at which loom's locks look.
+            // The joiner itself cancels, and no other thread: loom's threads share one count of panics, at which loom's locks
+            // look.
             cancel.cancel();
             ends.join()
         });

@@ -1,4 +1,4 @@
-//! Bound goroutines, and threads that end: no M waits for a goroutine that was brought already, or that never comes.
+//! Bound goroutines, and threads that end: no M waits for a goroutine that another M has brought already, or that never comes.
 //!
 //! *The mutants* take out the looks of an M before it waits for its goroutine or ends, the wakes of that M, by the M that
 //! brings a P and by the ender, StopmFence, and the looks at the queues when no other thread is allowed.
@@ -65,8 +65,8 @@ impl Own {
     }
 }
 
-/// A bound goroutine parks and is readied from outside at the same time. Fails by deadlock when its M falls asleep
-/// although the goroutine was brought, or is not woken; by an assertion when the other M runs the goroutine.
+/// A bound goroutine parks and is readied from outside at the same time. Fails by deadlock when its M falls asleep although the
+/// goroutine was brought, or when that M is not woken; by an assertion when the other M runs the goroutine.
 #[test]
 fn a_bound_goroutine_that_is_readied_as_its_m_falls_asleep_runs() {
     Model::new().check("bound_ready_vs_sleep", || {
@@ -94,7 +94,7 @@ fn the_p_of_a_bound_goroutine_that_parks_goes_to_others() {
         let there = place.clone();
         let bound = runtime.go(move || {
             let own = Own::lock();
-            // The waker, which needs the P.
+            // This goroutine is the waker, and needs the P.
             let wakes = there.clone();
             drop(go(move || wakes.wake()));
             loom::explore();
@@ -181,8 +181,8 @@ fn a_bound_goroutine_that_comes_back_without_a_p_is_brought_one() {
     });
 }
 
-/// A bound goroutine comes back to an idle P, behind a goroutine in the global queue: with another thread, which is summoned
-/// for the queued goroutine, and without. Fails by deadlock when the bound goroutine's M keeps the P, or is forgotten.
+/// A bound goroutine comes back to an idle P, behind a goroutine in the global queue: with another M, which is summoned for the
+/// queued goroutine, and without one. Fails by deadlock when the bound goroutine's M keeps the P, or is forgotten.
 #[test]
 fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     for threads in [1, 2] {
@@ -273,8 +273,8 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
     });
 }
 
-/// The only thread that the limit allows waits for its bound goroutine, which is readied from outside. Fails by deadlock: there
-/// is no M that could bring the goroutine.
+/// The only thread that the limit allows waits for its bound goroutine, which is readied from outside. Fails by deadlock when
+/// that thread sleeps on: no other M can bring the goroutine.
 #[test]
 fn a_bound_goroutine_needs_no_other_thread() {
     Model::new().check("bound_rescued", || {
@@ -285,7 +285,7 @@ fn a_bound_goroutine_needs_no_other_thread() {
             let own = Own::lock();
             there.park();
             own.check();
-            // There is a goroutine in the queue.
+            // Now a goroutine stands in the queue.
             drop(go(|| ()));
             yield_now();
             own.check();
@@ -363,9 +363,9 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
     });
 }
 
-/// A P is idle for which there is no M. A goroutine readies a bound one: it claims to spin, and undoes the claim; its M brings
-/// the bound goroutine the P, and stands by. Another goroutine has read the claim, and so has woken no M for what it spawned.
-/// Fails by deadlock when the M that stands by does not see the spawned goroutine in the ring.
+/// A P is idle, and there is no M for it. A goroutine readies a bound one: its M claims to spin, undoes the claim, brings the
+/// bound goroutine the P, and stands by. Another goroutine has read the claim, and so has woken no M for the goroutine that it
+/// has spawned. Fails by deadlock when the M that stands by does not see the spawned goroutine in the ring.
 #[test]
 fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
     Model::new().preemptions(1).check("claim_undone_at_limit", || {
@@ -382,7 +382,7 @@ fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
     });
 }
 
-/// Fails by deadlock, or an assertion: the calling thread is not brought its main goroutine, or is not released.
+/// Fails by deadlock, or by an assertion, when the calling thread is not brought its main goroutine, or is not released.
 #[test]
 fn main_runs_locked_to_its_caller() {
     Model::new().check("run_locked", || {
@@ -417,8 +417,8 @@ fn a_thread_that_ends_leaves_its_p() {
 }
 
 /// An M that is not needed ends while another M takes it to wake it. Fails by deadlock when the M that ends keeps the P that it
-/// was given, or when it can't be taken any more, but still counts, so that no other thread is started. The M stands by because
-/// its goroutine came back without a P.
+/// was given, or when that M can't be taken any more, but still counts as a thread, so that no other thread is started. The M
+/// stands by because its goroutine came back without a P.
 #[test]
 fn an_m_that_was_just_taken_does_not_end() {
     Model::new().check("idle_end_vs_taken", || {
@@ -453,8 +453,8 @@ fn an_m_that_was_just_taken_does_not_end() {
     });
 }
 
-/// As `an_m_that_was_just_taken_does_not_end`, but the goroutine puts in a job, and wakes no M: as if it had found the M that
-/// ends while that still counted as a thread.
+/// As `an_m_that_was_just_taken_does_not_end`, but the goroutine puts in a job, and wakes no M: as if the goroutine had found
+/// the M that ends while that M still counted as a thread.
 #[test]
 fn an_m_that_ends_leaves_no_job() {
     Model::new().check("idle_end_vs_job", || {

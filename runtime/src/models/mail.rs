@@ -32,7 +32,8 @@ fn mail_and_stay(to: impl Fn(u32) -> u32 + Send + 'static) {
     spawner.join().unwrap();
 }
 
-/// The mail is for the P whose M makes its last look. Fails by deadlock when that M does not count it, or is not woken for it.
+/// The mail is for the P whose M makes its last look. Fails by deadlock when that M does not count the mail, or is not woken
+/// for it.
 #[test]
 fn one_mailed_to_a_p_whose_m_gives_up_is_run() {
     Model::new().check("mail_vs_last_look", || mail_and_stay(|own| 1 - own));
@@ -45,7 +46,7 @@ fn one_mailed_to_a_p_that_is_kept_is_run_by_another_m() {
 }
 
 /// Two goroutines are mailed to an idle P, and need an M each; the M that has mailed them has nothing else to do. Fails when
-/// the owner and the thief take the same one, or when one of the two is left.
+/// the owner and the thief take the same goroutine, or when one of the two is left.
 #[test]
 fn what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both() {
     Model::new().preemptions(1).check("mail_vs_thief", || {
@@ -172,7 +173,8 @@ fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
 }
 
 /// A goroutine whose hint names the other P yields; the goroutine that runs in its place keeps the M until the first has run
-/// on. Fails by deadlock when the other M, which has looked at the mailboxes before and at the ring after, is not woken.
+/// on. Fails by deadlock when the other M, which has looked at the mailboxes before the yield and at the ring after it, is not
+/// woken.
 #[test]
 fn one_that_yields_to_its_hint_is_run_there() {
     Model::new().check("hint_gosched", || {
@@ -180,7 +182,7 @@ fn one_that_yields_to_its_hint_is_run_there() {
         let handle = Handle::of(&runtime);
         yield_before_one_that_stays(&runtime, move |stays| {
             handle.hint_own(1 - p_number());
-            // As if the other M was woken for this one, and looked a moment too early.
+            // No M is woken: as if the other M had been woken for this goroutine, and had looked a moment too early.
             handle.queue_in_silence([handle.make(stays)]);
         });
     });

@@ -21,7 +21,7 @@ fn all_see_the_one_value() {
     });
 }
 
-/// Fails as `all_see_the_one_value`.
+/// Fails as `all_see_the_one_value` does.
 #[test]
 fn who_waits_for_a_value_gets_it() {
     Model::new().preemptions(4).check("once_wait", || {

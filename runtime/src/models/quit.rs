@@ -25,8 +25,8 @@ fn a_question_reaches_who_stays_there() {
     });
 }
 
-/// Two monitors look while the signal comes once more. Fails by a sum when a question has two answers or none; and by a
-/// causality violation when an answer does not come after the one before.
+/// Two monitors look while the signal comes once more. Fails by the sum when a question has two answers or none; and by a
+/// causality violation when nothing orders an answer after the one before.
 #[test]
 fn each_question_has_one_answer() {
     Model::new().unbounded().check("quit_vs_two_monitors", || {
