@@ -214,7 +214,7 @@ fn a_task_hears_of_the_end_of_a_context() {
 }
 
 /// A future that waits for the end is dropped beside two cancels. Fails by a causality violation when a canceller reads the
-/// future's record after the future has gone.
+/// future's place in the list after the future has gone.
 #[test]
 fn a_future_that_is_dropped_beside_the_end_is_not_read() {
     Model::new().preemptions(2).check("context_task_dropped", || {

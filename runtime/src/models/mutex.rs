@@ -58,8 +58,7 @@ fn one_who_is_starved_is_handed_the_lock() {
         let guard = lock.lock();
         let other = thread::spawn(move || *theirs.lock() = 1);
         MutexGuard::unlock_fair(guard);
-        // The loop goes on, whether the other thread waited in the queue or came just now, and whether that thread
-        // loses to this one.
+        // The other thread goes on, whether it waits in the queue or comes just now, and whether it loses to this thread.
         drop(lock.try_lock());
         drop(lock.lock());
         other.join().unwrap();
@@ -92,8 +91,8 @@ fn a_fair_unlock_hands_the_lock_over() {
     });
 }
 
-/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when the other's
-/// notification is lost with the waiter that gives up.
+/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when the
+/// thread's notification is lost with the waiter that gives up.
 #[test]
 fn one_who_times_out_takes_no_call_with_it() {
     Model::new().check("mutex_limit", || {
@@ -240,7 +239,7 @@ fn of_two_unlocks_one_calls() {
             let theirs = Arc::clone(&lock);
             runtime.go(move || *theirs.lock() += 1)
         });
-        // It has the P when both have parked.
+        // This goroutine has the P once both have parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let theirs = Arc::clone(&lock);
@@ -299,8 +298,8 @@ fn a_future_that_is_dropped_takes_no_call_with_it() {
     }
 }
 
-/// As above, with the unlock on another thread, beside the drop. Fails by a causality violation when the future is freed while
-/// the unlock reads it.
+/// As `a_future_that_is_dropped_takes_no_call_with_it`, with the unlock on another thread, beside the drop. Fails by a
+/// causality violation when the future is freed while the unlock reads it.
 #[test]
 fn a_future_that_is_dropped_beside_the_unlock_takes_no_call_with_it() {
     Model::new().check("mutex_task_unlock", || {
@@ -333,7 +332,7 @@ fn a_fair_unlock_shows_what_was_done() {
 }
 
 /// The only waiter lost twice, so that the lock is to be handed to it, and gives up. Fails by a causality violation when the
-/// thread that takes the lock after that hand-over to nobody does not see what the holder did.
+/// thread that takes the lock after that hand-over without a waiter does not see what the holder did.
 #[test]
 fn a_hand_over_to_nobody_shows_what_was_done() {
     Model::new().check("mutex_handed_to_nobody", || {

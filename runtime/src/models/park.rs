@@ -1,4 +1,4 @@
-//! Park against ready: no ready is lost, no goroutine runs twice, none runs before it was saved.
+//! Park against ready: no ready is lost, no goroutine runs twice, and none runs before it was saved.
 //!
 //! *Modelled*: a goroutine or thread that parks, yields, or is refused its park; its wakers, on other Ms and threads; and dumps
 //! that hold it. *Left out*: nudges, contexts and limits (`models/interrupt.rs`), and the end of the runtime
@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// What a waker hands over between its claim and its ready.
+/// A value that a waker hands over between its claim and its ready.
 struct Given(UnsafeCell<u32>);
 
 // SAFETY: claim and ready order the accesses; loom checks that they do.

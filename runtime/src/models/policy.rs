@@ -1,6 +1,6 @@
 //! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at once, an
-//! M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that parks interrupted looks
-//! before the others in the only queue run.
+//! M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that is interrupted as it parks
+//! looks before the others in the only queue run.
 
 use super::caught;
 use super::cover::{Handle, Made};
@@ -14,7 +14,7 @@ use crate::time::sleep;
 use crate::{Runtime, go, yield_now};
 use std::sync::Arc;
 
-/// As `model::runtime`, under this policy.
+/// Does what `model::runtime` does, under this policy.
 fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
     loom::stop_exploring();
     // SAFETY: the goroutines keep nothing of a thread.
@@ -89,7 +89,7 @@ fn a_goroutine_that_parks_interrupted_looks_before_the_others_run() {
 }
 
 /// A goroutine submits two, and keeps its M. A thief takes one of them, which keeps the thief until the other runs. Fails by
-/// deadlock when the thief wakes no M for what it has left.
+/// deadlock when the thief wakes no M for the goroutine that it has left.
 #[test]
 fn a_thief_of_one_wakes_an_m_for_the_others() {
     Model::new().preemptions(1).check("steal_one", || {
@@ -115,8 +115,8 @@ fn a_thief_of_one_wakes_an_m_for_the_others() {
     });
 }
 
-/// A goroutine fills its ring, and one more goes to the global queue alone, while the other M gives up. Fails by deadlock when
-/// that one is forgotten, and by a search without end when no M learns that it stands there.
+/// A goroutine fills the ring of its P, and one more goroutine goes to the global queue alone, while the other M gives up.
+/// Fails by deadlock when that goroutine is forgotten, and by a search without end when no M learns that it stands there.
 #[test]
 fn one_that_a_full_ring_puts_out_is_run() {
     Model::new().preemptions(1).check("put_one", || {
@@ -150,7 +150,7 @@ fn go_and_stay_behind() {
 }
 
 /// Two goroutines are injected while all Ms sleep. The M that is woken takes both, and the first keeps it until the second has
-/// run. Fails by deadlock when that M wakes no other for what it has in its ring.
+/// run. Fails by deadlock when that M wakes no other for the goroutine in its ring.
 #[test]
 fn an_m_that_takes_the_whole_queue_wakes_the_next() {
     Model::new().check("get_all", || {

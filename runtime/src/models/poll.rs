@@ -1,5 +1,5 @@
-//! The poller: new work and an earlier timer break the wait in it, a break that another M has swallowed is passed on,
-//! and timers are served while no M waits in it.
+//! The poller: new work and an earlier timer break its wait, a break that another M has swallowed is passed on, and timers are
+//! served while no M waits in the poller.
 //!
 //! *Modelled*: an M that goes into, waits in, or leaves the poller, busy Ms that arm timers, submit, or make visits, and a look
 //! of the monitor. *Left out*: the slots of descriptors (`models/polldesc.rs`, `models/socket.rs`), and callbacks that threads
@@ -128,8 +128,8 @@ fn a_swallowed_break_is_passed_on() {
     });
 }
 
-/// A goroutine gives the only P away, an event comes for the M that then waits in the poller, and the first M takes the
-/// P back before that M can. Fails by deadlock when the second M drops what it found.
+/// A goroutine gives the only P away, an event comes for the M that then waits in the poller, and the first M takes the P back
+/// before that M can. Fails by deadlock when the second M drops the goroutine that it has found.
 #[test]
 fn what_the_poller_found_is_kept_when_no_p_is_idle() {
     Model::new().check("poll_without_p", || {
@@ -154,7 +154,7 @@ fn what_the_poller_found_is_kept_when_no_p_is_idle() {
 }
 
 /// A submission breaks the wait of the only M, and summons it, while an event ends that wait. Fails by deadlock when the event
-/// is lost, or when the M that comes back by the event does not hear of the summons: the next submission believes that this M
+/// is lost, or when the M that comes back by the event does not hear of the summons: the next submitter believes that this M
 /// looks for work.
 #[test]
 fn an_assignment_and_an_event_at_once_both_arrive() {
@@ -229,8 +229,8 @@ fn a_busy_m_serves_the_timers_of_idle_ps() {
     });
 }
 
-/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when the monitor leaves a timer in
-/// the heap of an idle P to no M.
+/// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when the monitor sends no M for a
+/// timer in the heap of an idle P.
 #[test]
 fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
     Model::new().preemptions(1).check("monitor_sends", || {
@@ -275,7 +275,7 @@ fn two_that_an_m_finds_due_run_at_once() {
 }
 
 /// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine sets a callback and keeps
-/// the M until that has run. Fails by deadlock when no M is sent to the poller.
+/// the M until the callback has run. Fails by deadlock when no M is sent to the poller.
 #[test]
 fn a_callback_that_is_set_beside_others_sends_somebody_to_the_poller() {
     Model::new().preemptions(1).check("call_beside_others", || {

@@ -26,7 +26,7 @@ fn an_event_ends_the_wait_whenever_it_comes() {
     });
 }
 
-/// Two waits on one slot, so that the second ticket is put where the first one was.
+/// A goroutine waits on a slot, and then another one, so that the second ticket comes where the first one was.
 #[test]
 fn each_of_two_events_ends_one_wait() {
     Model::new().check("two_events", || {
@@ -50,7 +50,7 @@ fn each_of_two_events_ends_one_wait() {
     });
 }
 
-/// Two pollers with one event each, such as the M in the poller and a busy M: one wake, and a Ready that stays.
+/// Two pollers, such as the M in the poller and a busy M, bring one event each: the owner is woken once, and a Ready stays.
 #[test]
 fn two_events_at_once_wake_the_owner_once() {
     Model::new().check("two_pollers", || {
@@ -103,8 +103,8 @@ fn a_close_wakes_the_owner_or_is_seen_before_it_parks() {
     });
 }
 
-/// The time limit, the event, or both at once. Fails by deadlock when an event that came for a wait that was given up is lost:
-/// each event is reported once.
+/// The time limit or the event comes first, or both come at once. Fails by deadlock when an event that came for a wait that was
+/// given up is lost: each event is reported once.
 #[test]
 fn an_event_that_comes_as_its_wait_is_given_up_stays() {
     Model::new().check("event_vs_limit", || {
@@ -124,8 +124,8 @@ fn an_event_that_comes_as_its_wait_is_given_up_stays() {
     });
 }
 
-/// The limit fires, on another M, before the wait is committed. Fails by two accesses that nothing orders when the owner
-/// goes on meanwhile: the ticket of an ended wait would come into the slot after all.
+/// The limit fires, on another M, before the wait is committed. Fails by a causality violation when the owner goes on
+/// meanwhile: the ticket of an ended wait would come into the slot after all.
 #[test]
 fn a_limit_that_fires_before_the_commit_leaves_no_ticket() {
     Model::new().preemptions(1).check("limit_vs_commit", || {

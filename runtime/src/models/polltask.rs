@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What the kernel holds for readers. It orders nothing: the protocol has to do that.
+/// The bytes that the kernel holds for readers, and whether the stream has ended. The kernel orders nothing: the protocol has
+/// to do that.
 #[derive(Default)]
 struct Kernel {
     bytes: AtomicUsize,
@@ -38,7 +39,7 @@ impl Kernel {
     }
 }
 
-/// A socket, and what the kernel holds for its readers.
+/// Returns a socket, and its kernel.
 fn silent() -> (Arc<Socket>, Arc<Kernel>) {
     (Arc::new(Socket::new()), Arc::new(Kernel::default()))
 }
@@ -53,13 +54,13 @@ fn go_with(
     runtime.go(move || body(&socket, &kernel))
 }
 
-/// Makes so many bytes come, and tells the poller.
+/// Makes this many bytes come, and tells the poller.
 fn comes(runtime: &Runtime, kernel: &Kernel, bytes: usize) {
     kernel.bytes.fetch_add(bytes, Relaxed);
     Handle::of(runtime).deliver(Readiness::READABLE);
 }
 
-/// One read of a goroutine that polls, of at most `len` bytes.
+/// Reads at most `len` bytes, as a goroutine that polls.
 fn polled_read(socket: &Socket, kernel: &Kernel, len: usize) -> io::Result<usize> {
     block_on(poll_fn(|cx| socket.poll_read(cx, len, || kernel.read(len))))
 }
@@ -76,7 +77,7 @@ impl Foreign {
         self.0.wait();
     }
 
-    /// One poll, of at most `len` bytes.
+    /// Polls once, for at most `len` bytes.
     fn poll(self: &Arc<Self>, socket: &Socket, kernel: &Kernel, len: usize) -> Poll<io::Result<usize>> {
         let waker = Waker::from(Arc::clone(self));
         socket.poll_read(&mut Context::from_waker(&waker), len, || kernel.read(len))
@@ -89,7 +90,7 @@ impl Wake for Foreign {
     }
 }
 
-/// Makes the runtime's poller watch the socket for a task, which is told that there is nothing.
+/// Makes the runtime's poller watch the socket for a task, which is told that there is no data.
 fn watch_for_a_task(runtime: &Runtime, (socket, kernel): &(Arc<Socket>, Arc<Kernel>)) {
     let (socket, kernel) = (Arc::clone(socket), Arc::clone(kernel));
     runtime.run(move || {
@@ -120,7 +121,7 @@ fn a_task_sees_what_comes_beside_its_polls() {
     });
 }
 
-/// The watch itself begins beside the event. Fails by deadlock.
+/// The watch begins beside the event. Fails by deadlock when the event is missed.
 #[test]
 fn a_task_sees_what_comes_as_the_watch_begins() {
     Model::new().preemptions(2).check("task_watch", || {
@@ -150,7 +151,7 @@ fn the_first_task_sees_an_event_that_comes_unmarked() {
                 let got = socket.read(1, || {
                     calls += 1;
                     match calls {
-                        // Has the socket watched.
+                        // This call has the socket watched.
                         1 => {
                             handle.deliver(Readiness::READABLE);
                             Err(io::ErrorKind::WouldBlock.into())
@@ -171,8 +172,8 @@ fn the_first_task_sees_an_event_that_comes_unmarked() {
     });
 }
 
-/// Another executor's thread polls what the runtime's poller watches. Fails by deadlock when its waker is lost, or is taken
-/// before it is there.
+/// Another executor's thread polls what the runtime's poller watches. Fails by deadlock when the task's waker is lost, or is
+/// taken before it is kept.
 #[test]
 fn a_foreign_task_is_woken() {
     Model::new().preemptions(2).check("foreign_task", || {
@@ -265,7 +266,7 @@ fn a_task_sees_what_another_has_left() {
             };
             assert!(poll(8, &mut || kernel.read(8)).is_pending());
             let mut comes = true;
-            // An event that is about nothing, so that the first makes its call.
+            // This event brings no bytes; it makes the first task call.
             handle.deliver(Readiness::READABLE);
             let first = poll(8, &mut || {
                 let got = kernel.read(8);
@@ -282,8 +283,8 @@ fn a_task_sees_what_another_has_left() {
     });
 }
 
-/// A drained socket, an event right after the read, and no event: in which of the three cases a poll makes a system call. Fails
-/// by one call too many, or by a poll that waits although a byte is there.
+/// A poll of a drained socket makes a system call only after an event. Fails by one call too many, or by a poll that waits
+/// although a byte is there.
 #[test]
 fn a_drained_socket_is_not_asked_again_until_an_event() {
     Model::new().check("task_drained", || {
@@ -333,7 +334,7 @@ fn a_task_sees_data_and_the_end_in_one_event() {
 }
 
 /// The poller watches the socket for reads alone; then a task has to wait for room. Fails by deadlock when the poller is not
-/// told to watch for writes, or tells of room only if that comes later.
+/// told to watch for writes, or tells of room only if the room comes later.
 #[test]
 fn a_task_sees_room_that_comes_as_it_asks() {
     Model::new().preemptions(2).check("task_room", || {
@@ -398,8 +399,8 @@ unsafe impl Send for Descriptor {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Descriptor {}
 
-/// Fails by deadlock when the task waits through the close, by two accesses that nothing orders when the close takes the
-/// descriptor away during the system call.
+/// Fails by deadlock when the task waits through the close, by a causality violation when the close takes the descriptor away
+/// during the system call.
 #[test]
 fn a_close_ends_the_wait_of_a_task() {
     Model::new().check("close_vs_task", || {
@@ -432,7 +433,7 @@ fn the_end_of_the_runtime_is_told_to_a_task() {
         loom::stop_exploring();
         let both = silent();
         watch_for_a_task(&runtime, &both);
-        // Kept, so that it is not the scheduler's drop that ends the watch.
+        // The handle keeps the scheduler, whose drop would end the watch as well.
         let _handle = Handle::of(&runtime);
         loom::explore();
         let theirs = both.clone();

@@ -26,8 +26,8 @@ pub(super) enum First {
     Elsewhere,
 }
 
-/// Starts two goroutines at once: one on the P with that number, the other on another P. Before the search begins, the
-/// first one calls `before`.
+/// Starts two goroutines at once: one on the P with the number `number`, the other on another P. Before the search begins, the
+/// goroutine that `first` names calls `before`.
 pub(super) fn one_on(
     number: u32,
     runtime: &Runtime,
@@ -58,7 +58,7 @@ pub(super) fn one_on(
     })
 }
 
-/// A goroutine that raises the flag.
+/// Starts a goroutine that raises the flag.
 fn raise(flag: &Flag) {
     let flag = flag.clone();
     drop(go(move || flag.raise()));
@@ -178,7 +178,7 @@ fn two_ps() {
 fn two_goroutines_queued_on_a_p_that_retires_are_run_on_two() {
     Model::new().preemptions(1).check("two_submitted_vs_shrink", || {
         let runtime = runtime(1, 2);
-        // The goroutine that is queued last is taken first.
+        // The P that is added last is taken first.
         runtime.set_procs(3);
         let handle = Handle::of(&runtime);
         let (other, ran) = (Flag::default(), Flag::default());
@@ -201,8 +201,8 @@ fn assert_runs_with_one_p(runtime: &Runtime) {
     assert!(idle <= 1 && retired <= 1);
 }
 
-/// An M that spins finds its P surplus, and all others held. Fails by deadlock when this M still counts as spinning: no M
-/// is woken then for what a thread submits.
+/// An M that spins finds its P surplus, and all other Ps held. Fails by deadlock when this M still counts as spinning: no M is
+/// woken then for what a thread submits.
 #[test]
 fn work_is_run_after_an_m_has_left_a_surplus_p() {
     Model::new().preemptions(2).check("shrink_vs_idle", || {

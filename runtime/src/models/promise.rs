@@ -12,7 +12,7 @@ use crate::sync::Event;
 use crate::{JoinHandle, Runtime, select};
 use std::time::Duration;
 
-/// A goroutine of a runtime of its own promises a message that never comes; when this returns, the goroutine
+/// Makes a goroutine, in a runtime of its own, promise a message that never comes. When `stuck` returns, the goroutine
 /// evaluates the message.
 fn stuck(s: &Sender<u32>) -> Runtime {
     let (rt, evaluates, s) = (runtime(1, 1), Flag::default(), s.clone());
@@ -129,7 +129,7 @@ fn a_receiver_whose_context_is_done_lets_its_sender_go() {
         let ((s, r), (stop, stopped)) = (chan::bounded(0), chan::bounded::<()>(0));
         let (ctx, cancel) = Context::background().with_cancel();
         cancel.cancel();
-        // Else the receiver may find the channel closed.
+        // Without this sender the receiver might find the channel closed.
         let keeps = s.clone();
         let sender = parked(&rt, move || {
             select! { send(s, 7) -> _ => unreachable!("no receiver waits"), recv(stopped) -> _ => {} }
@@ -174,8 +174,8 @@ fn of_two_receivers_the_one_that_stays_has_the_message() {
     });
 }
 
-/// A select that receives was woken by one that sends, and looks while the message comes. Fails by deadlock when it misses
-/// the message.
+/// A select that receives was woken by one that sends, and looks while the message comes. Fails by deadlock when the receiving
+/// select misses the message.
 #[test]
 fn a_select_that_comes_to_look_meets_its_message() {
     Model::new().preemptions(2).check("promise_coming", || {
@@ -190,7 +190,7 @@ fn a_select_that_comes_to_look_meets_its_message() {
     });
 }
 
-/// A select that sends, and whose send was chosen.
+/// Returns the chosen send of a select.
 fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
     let mut select = Select::new();
     select.send(s);
@@ -200,7 +200,7 @@ fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
 /// Starts a goroutine in a runtime with one P, and returns when it has parked.
 fn parked<T: Send + 'static>(rt: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let handle = rt.go(f);
-    // One M and one queue: when this has run, the goroutine has parked.
+    // There is one M and one queue: once this goroutine has run, the other one has parked.
     rt.run(|| ());
     handle
 }
@@ -298,7 +298,8 @@ fn a_message_goes_past_one_that_parks_too_late() {
     });
 }
 
-/// As above, and the message is one that was promised to the goroutine after its runtime had ended.
+/// As `a_message_goes_past_one_that_parks_too_late`, with a message that was promised to the goroutine after its runtime had
+/// ended.
 #[test]
 fn a_promised_message_goes_past_one_that_parks_too_late() {
     Model::new().preemptions(1).check("promise_partner_too_late", || {
@@ -470,8 +471,8 @@ fn who_watches_hears_of_a_promise_that_is_kept() {
     });
 }
 
-/// A channel is closed while a place is promised, for which receivers wait. Fails by deadlock when the receivers for which
-/// nothing is left are not woken once the promise is kept, or withdrawn.
+/// A channel is closed while a place is promised, for which receivers wait. Fails by deadlock when the receivers for which no
+/// message is left are not woken once the promise is kept, or withdrawn.
 fn a_close_waits_for_a_promise(
     name: &str,
     end: fn(SelectedOperation<'_>, &Sender<u32>),

@@ -17,7 +17,7 @@ pub(super) fn queues<const N: usize>(gs: usize) -> [Arc<Runq>; N] {
     std::array::from_fn(|_| Arc::new(Runq::new(&gs)))
 }
 
-/// Returns what is left in a queue, taken by its owner.
+/// Takes all Gs that are left in a queue, as its owner, and returns them.
 pub(super) fn rest(queue: &Runq) -> Vec<usize> {
     std::iter::from_fn(|| queue.pop_next().or_else(|| queue.pop())).collect()
 }
@@ -61,7 +61,7 @@ fn each_g_is_taken_once_by_its_owner_or_a_thief() {
     });
 }
 
-/// A thief of one. Fails when owner and thief take the same G, or when neither does.
+/// A thief takes one G at most. Fails when owner and thief take the same G, or when neither does.
 #[test]
 fn one_g_is_stolen_beside_its_owner() {
     Model::new().unbounded().check("runq_pop_vs_steal_one", || {
@@ -333,7 +333,7 @@ fn a_full_ring_is_robbed_while_its_owner_steals() {
         let [own, victim, thiefs] = queues(7);
         let mut taken = own.push_batch(&[0, 1, 2, 3]);
         taken.extend(victim.push_batch(&[4, 5, 6]));
-        // The thief begins: so the owner's look is the one that may come too early.
+        // The thief begins, so that the owner's look is the one that may come too early.
         let owner = loom::thread::spawn({
             let (own, victim) = (Arc::clone(&own), Arc::clone(&victim));
             move || {

@@ -1,7 +1,7 @@
 //! `sync::RwLock`: readers together, a writer alone, and each waiter that was held back goes on.
 //!
-//! *The mutants* take out the orderings of the word, each rule about who may be let in beside whom, and each step by which a
-//! waiter that gives up, or is left behind, lets others in.
+//! *The mutants* take out the orderings of the word, each rule about which holders may be let in beside which others, and each
+//! step by which a waiter that gives up, or is left behind, lets others in.
 
 use super::caught;
 use super::task::{Foreign, poll, run};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// Starts another thread, which gets the lock.
+/// Starts another thread, which calls `does` with the lock.
 fn beside<R: 'static>(
     lock: &Arc<RwLock<u32>>,
     does: impl FnOnce(&RwLock<u32>) -> R + 'static,
@@ -69,7 +69,7 @@ fn a_reader_and_two_writers() {
     });
 }
 
-/// Fails by a value, or by deadlock: a writer comes in between, or the reader that waited is forgotten.
+/// Fails by a value when a writer comes in between, by deadlock when the reader that waited is forgotten.
 #[test]
 fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     Model::new().check("rwlock_downgrade", || {
@@ -146,7 +146,7 @@ fn one_is_left(name: &'static str, waits: fn(&RwLock<u32>), comes: fn(&RwLock<u3
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || waits(&theirs)));
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
@@ -174,7 +174,7 @@ fn a_reader_that_is_left_holds_nobody_back() {
         let writes = lock.write();
         let theirs = Arc::clone(&lock);
         drop(runtime.go(move || drop(theirs.read())));
-        // It has the P when the first one has parked.
+        // This goroutine has the P once the first one has parked.
         runtime.go(|| ()).join().unwrap();
         loom::explore();
         let ends = thread::spawn(move || super::cover::leave(runtime, Duration::from_secs(1)));
@@ -185,7 +185,7 @@ fn a_reader_that_is_left_holds_nobody_back() {
     });
 }
 
-/// It is no failure that the upgradable read stays with its goroutine.
+/// The upgradable read may stay with its goroutine; the upgrade may not.
 #[test]
 fn an_upgrade_that_is_left_holds_no_reader_back() {
     let upgrades = |lock: &RwLock<u32>| *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) = 1;
@@ -245,8 +245,8 @@ fn a_downgrade_of_an_upgradable_read_lets_the_next_one_in() {
     });
 }
 
-/// Two upgradable reads, the first of which upgrades and writes. Fails by deadlock when the first one forgets the
-/// second, or by a causality violation when a writer comes in before the first has ended.
+/// Of two upgradable reads, one upgrades and writes. Fails by deadlock when the read that ends first forgets the other, or by a
+/// causality violation when a writer comes in before the read has ended.
 #[test]
 fn an_upgradable_read_lets_the_next_one_and_a_writer_go_on() {
     Model::new().check("rwlock_upgradable", || {
@@ -314,7 +314,7 @@ fn a_writing_future_that_is_dropped_lets_readers_go() {
 }
 
 /// A writer leaves, while a reader and another writer wait. The reader goes first, and is unwound just as the lock is about to
-/// be granted to it. Fails by deadlock when the lock is granted to nobody.
+/// be granted to it. Fails by deadlock when the lock is granted to neither of the two.
 #[test]
 fn a_reader_that_is_interrupted_beside_its_grant_lets_the_writer_go_on() {
     Model::new().check("rwlock_reader_interrupt", || {
@@ -340,7 +340,7 @@ fn a_reader_that_is_interrupted_beside_its_grant_lets_the_writer_go_on() {
     });
 }
 
-/// As above, but the reader is a task that is dropped.
+/// As `a_reader_that_is_interrupted_beside_its_grant_lets_the_writer_go_on`, but the reader is a task that is dropped.
 #[test]
 fn a_reading_future_that_is_dropped_beside_its_grant_lets_the_writer_go_on() {
     Model::new().check("rwlock_reader_dropped", || {

@@ -55,8 +55,8 @@ fn of_two_messages_a_select_takes_one_and_leaves_the_other() {
     });
 }
 
-/// A goroutine offers on one channel and receives on the other, the thread the other way round. Fails by deadlock when
-/// they miss each other, by an assertion when both channels are used.
+/// A goroutine offers on one channel and receives on the other; the thread does the reverse. Fails by deadlock when they miss
+/// each other, by an assertion when both channels are used.
 #[test]
 fn two_selects_that_cross_each_other_meet() {
     Model::new().check("select_crossing", || {
@@ -143,7 +143,7 @@ fn a_ready_hears_of_a_future_that_sends() {
 }
 
 /// A select sees a message without the lock, which another receiver takes first. Fails by an error when the select takes that
-/// arm nevertheless, by deadlock when it does not look at the other.
+/// arm nevertheless, by deadlock when it does not look at its other arm.
 #[test]
 fn a_select_whose_message_went_elsewhere_looks_again() {
     Model::new().check("select_glance", || {
@@ -218,7 +218,7 @@ fn a_select_that_kept_a_place_leaves_it_when_it_takes_another_arm() {
                 recv(two) -> got => got.unwrap(),
             }
         });
-        // The select waits when this has run; and, after the promise, for the promised message.
+        // Once this goroutine has run, the select waits; after the promise, it waits for the promised message.
         runtime.run(|| ());
         let mut select = chan::Select::new();
         select.send(&first);

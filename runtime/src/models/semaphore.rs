@@ -28,7 +28,7 @@ fn one_permit_goes_from_one_to_the_next() {
         let shared = Arc::new(Shared { permits: Semaphore::new(1), count: UnsafeCell::new(0) });
         let counts = |shared: &Shared| {
             shared.permits.acquire(1);
-            // SAFETY: with the permit.
+            // SAFETY: the caller has the permit.
             shared.count.with_mut(|count| unsafe { *count += 1 });
             shared.permits.release(1);
         };

@@ -142,7 +142,8 @@ fn a_future_that_is_dropped_beside_a_message_takes_nothing_with_it() {
     });
 }
 
-/// As above, with a `watch` and its one receiver, whose next future has to be told of the change. Fails in the same ways.
+/// As `a_future_that_is_dropped_beside_a_message_takes_nothing_with_it`, with a `watch` and its one receiver, whose next future
+/// has to be told of the change. Fails in the same ways.
 #[test]
 fn a_future_that_is_dropped_while_a_message_comes_leaves_it() {
     Model::new().check("watch_future_dropped", || {

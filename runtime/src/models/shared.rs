@@ -7,8 +7,7 @@ use loom::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A value that its owners look at. Its drop writes to it, so that loom finds a look that is not ordered before the
-/// drop.
+/// A value that its owners look at. Its drop writes to the cell, so that loom finds a look that is not ordered before the drop.
 struct Value {
     cell: UnsafeCell<()>,
     ends: Arc<AtomicUsize>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A value on a goroutine's stack; its drop writes to what the model reads at the end.
+/// A value on a goroutine's stack; its drop writes to a cell that the model reads at the end.
 struct Probe(Arc<UnsafeCell<u32>>);
 
 // SAFETY: the drop comes before the end of the runtime; loom checks that it does.
@@ -75,8 +75,8 @@ fn who_parks_while_the_end_begins_is_unwound() {
     });
 }
 
-/// A thread wakes the goroutine as the end begins. Fails by deadlock when both ends of the goroutine's wait are lost,
-/// or by a second drop.
+/// A thread wakes the goroutine as the end begins. Fails by deadlock when both the notification and the interrupt are lost, or
+/// by a second drop.
 #[test]
 fn who_is_woken_while_the_end_begins_ends_once() {
     Model::new().preemptions(2).check("shutdown_vs_ready", || {
@@ -121,7 +121,7 @@ fn who_is_called_in_has_its_hook_behind_it() {
             let (over, early) = (std::sync::Arc::clone(&over), std::sync::Arc::clone(&early));
             move || {
                 let _looks = Looks(std::sync::Arc::clone(&over), early);
-                // What the hook uses is its own: in a mutant the goroutine is gone before the hook is over.
+                // The hook owns all that it uses: in a mutant the goroutine is gone before the hook is over.
                 let hook = move |_: Looker| {
                     inside.raise();
                     go_on.wait_on_thread();
@@ -140,9 +140,9 @@ fn who_is_called_in_has_its_hook_behind_it() {
     });
 }
 
-/// The end begins while a goroutine is queued behind another one, and it parks then. Fails by a causality violation when the
-/// ender interrupts the goroutine before its hook is over, because the ender read too early, or too little, which goroutine the
-/// M has at hand.
+/// The end begins while a goroutine is queued behind another one; the goroutine parks as the ender looks. Fails by a causality
+/// violation when the ender interrupts the goroutine before its hook is over, because the ender read too early, or too little,
+/// which goroutine the M has at hand.
 #[test]
 fn who_parks_as_the_end_looks_has_its_hook_behind_it() {
     Model::new().preemptions(2).weighing_single_writers().check("shutdown_vs_late_hook", || {
@@ -261,7 +261,7 @@ fn a_dump_holds_a_g_that_is_called_in() {
     });
 }
 
-/// A goroutine starts another as the end begins. Fails when its closure is dropped twice or not at all.
+/// A goroutine starts another as the end begins. Fails when the other's closure is dropped twice or not at all.
 #[test]
 fn what_is_started_while_the_end_begins_is_dropped_or_unwound() {
     Model::new().preemptions(1).check("shutdown_vs_go", || {
@@ -298,8 +298,8 @@ impl Drop for ParksWhenDropped {
     }
 }
 
-/// A goroutine starts its last one, which parks while its closure is dropped; a thread wakes it. Fails when a goroutine is left
-/// behind although there was time, or when the ender drops a closure.
+/// Before it ends, a goroutine starts another one, which parks while its closure is dropped; a thread wakes the second one.
+/// Fails when a goroutine is left behind although there was time, or when the ender drops a closure.
 fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + Sync + 'static) {
     Model::new().preemptions(1).check(name, move || {
         let runtime = runtime(1, 1);
@@ -621,8 +621,8 @@ fn one_in_a_mailbox_is_dropped_by_the_end() {
     is_dropped_by_the_end("mail_vs_end", |handle, made| drop(handle.mail(0, made)));
 }
 
-/// A goroutine parks with a limit as its runtime is left, and another stands in its P's queue. The order of the
-/// locks is checked: the other is not set aside while the lock of the mutex's queue is held.
+/// A goroutine parks with a limit as its runtime is left, and another stands in its P's queue. Fails by the check of the lock
+/// order when the other is set aside under the lock of the mutex's queue.
 #[test]
 fn who_parks_with_a_limit_sets_nobody_aside() {
     Model::new().preemptions(2).check("left_beside_a_limit", || {

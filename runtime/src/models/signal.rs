@@ -31,7 +31,7 @@ fn a_signal_beside_another_is_delivered() {
 }
 
 /// A signal comes while a listener stirs the thread that serves, and again later. Fails by deadlock when the alarm of the stir
-/// takes the signal's with it.
+/// takes the signal's alarm with it.
 #[test]
 fn a_signal_beside_a_stir_is_delivered() {
     Model::new().unbounded().check("signal_stir", || {

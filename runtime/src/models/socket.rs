@@ -15,7 +15,7 @@ use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::io;
 use std::sync::Arc;
 
-/// What the kernel holds for the reader.
+/// The bytes that the kernel holds for the reader, and whether the stream has ended.
 #[derive(Default)]
 struct Kernel {
     bytes: usize,
@@ -52,7 +52,7 @@ fn read_to_end(socket: &Socket, kernel: &Mutex<Kernel>, most: usize) -> usize {
     total
 }
 
-/// Whether the reader waits already when the sender begins, which saves a preemption for what follows.
+/// Whether the reader already waits when the sender begins. If it does, the search needs one preemption less.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum Begun {
     Yes,
@@ -78,7 +78,7 @@ fn exchange(
             }
         });
         if begun == Begun::Yes {
-            // One M and one queue: the reader, which came first, has parked when this has run.
+            // There is one M and one queue: once this goroutine has run, the reader, which came first, has parked.
             runtime.run(|| ());
         }
         send(&kernel, &Handle::of(&runtime));
@@ -97,13 +97,13 @@ fn a_second_piece_arrives_after_a_short_read() {
     });
 }
 
-/// A read of two bytes at most, by a goroutine of the model.
+/// Reads at most two bytes, on a goroutine of the model.
 fn read_two(socket: &Socket, kernel: &Mutex<Kernel>) -> io::Result<usize> {
     socket.read(2, || kernel.lock().unwrap().read(2))
 }
 
-/// Reads one byte, which drains the socket, and `more` come meanwhile: their event stays in the slot. The reader itself
-/// plays the kernel.
+/// Reads one byte, which drains the socket, while `more` bytes come: their event stays in the slot. The reader itself plays the
+/// kernel.
 fn drain_as_more_come(socket: &Socket, kernel: &Mutex<Kernel>, handle: &Handle, more: usize) {
     let mut calls = 0;
     let got = socket.read(2, || {
@@ -118,8 +118,8 @@ fn drain_as_more_come(socket: &Socket, kernel: &Mutex<Kernel>, handle: &Handle, 
     assert_eq!((got.unwrap(), calls), (1, 2));
 }
 
-/// A short read, and then a full one. Fails by deadlock when the next read waits for an event, which the full one has
-/// taken, although a byte is left.
+/// A full read follows a short one. Fails by deadlock when the next read waits for an event, which the full read has taken,
+/// although a byte is left.
 #[test]
 fn what_a_full_read_leaves_is_read_at_once() {
     Model::new().check("full_read", || {
@@ -167,9 +167,9 @@ fn an_event_outlives_the_read_that_found_it_and_gave_up() {
     });
 }
 
-/// The worst moment for an event: the system call has returned, and the reader has not acted on the result. loom's
-/// bounded search was not seen to reach this moment, so the reader itself plays the kernel and the poller there.
-/// Fails by deadlock.
+/// The worst moment for an event: the system call has returned, and the reader has not acted on the result. loom's bounded
+/// search was not seen to reach this moment, so the reader itself plays the kernel and the poller there. Fails by deadlock when
+/// the event is lost.
 #[test]
 fn an_event_right_after_a_short_read_is_kept() {
     Model::new().check("event_after_read", || {
@@ -207,7 +207,8 @@ fn a_piece_and_the_end_arrive() {
     });
 }
 
-/// Data and the end come as one event: the read that takes the data is short, and no further event will come.
+/// Data and the end come as one event: the read that takes the data is short, and no further event will come. Fails by deadlock
+/// when the reader waits for one.
 #[test]
 fn data_and_the_end_in_one_event_arrive() {
     exchange("data_with_fin", 3, Begun::No, |kernel, poller| {
@@ -216,8 +217,8 @@ fn data_and_the_end_in_one_event_arrive() {
     });
 }
 
-/// A read has the poller watch the socket for reads alone; then a write has to wait. Fails by deadlock when the poller is
-/// not told to watch for writes, or tells of room only if that comes later.
+/// A read has the poller watch the socket for reads alone; then a write has to wait. Fails by deadlock when the poller is not
+/// told to watch for writes, or tells of room only if the room comes later.
 #[test]
 fn room_that_comes_as_a_write_asks_for_it_is_seen() {
     Model::new().check("room", || {
@@ -268,7 +269,7 @@ fn the_end_of_writes_is_told_to_who_waits_for_room() {
         let runtime = at_rest::<1>();
         let handle = Handle::of(&runtime);
         handle.fill();
-        // It orders nothing: the protocol has to do that.
+        // The flag orders nothing: the protocol has to do that.
         let (socket, ended) = (Arc::new(Socket::new()), Arc::new(AtomicBool::new(false)));
         let writer = runtime.go({
             let (socket, ended) = (Arc::clone(&socket), Arc::clone(&ended));
@@ -312,8 +313,8 @@ impl Descriptor {
     }
 }
 
-/// Fails by deadlock when the operation sleeps through the close, by two accesses that nothing orders when the close takes the
-/// descriptor away during the system call.
+/// Fails by deadlock when the operation sleeps through the close, by a causality violation when the close takes the descriptor
+/// away during the system call.
 fn a_close_meets(name: &str, operation: fn(&Socket, &Descriptor) -> io::Result<usize>) {
     Model::new().check(name, move || {
         let runtime = at_rest::<1>();
@@ -339,7 +340,8 @@ fn a_close_ends_a_write() {
     a_close_meets("close_vs_write", |socket, descriptor| socket.write(|| descriptor.call()));
 }
 
-/// As `a_close_meets`, for a call without an I/O lock; and only one of two closes returns that it closed the socket.
+/// Does the same as `a_close_meets` for a call without an I/O lock. Also checks that only one of two closes returns that it has
+/// closed the socket.
 #[test]
 fn a_close_comes_after_all_calls_and_happens_once() {
     Model::new().preemptions(3).check("close_vs_users", || {
@@ -356,8 +358,8 @@ fn a_close_comes_after_all_calls_and_happens_once() {
     });
 }
 
-/// The last of two calls wakes the closer. Fails by two accesses that nothing orders when the closer then comes only after that
-/// call, and not after the other.
+/// The last of two calls wakes the closer. Fails by a causality violation when the closer then comes only after that call, and
+/// not after the other.
 #[test]
 fn a_close_comes_after_both_of_two_calls() {
     Model::new().preemptions(3).check("close_vs_two_users", || {
@@ -372,8 +374,8 @@ fn a_close_comes_after_both_of_two_calls() {
     });
 }
 
-/// A goroutine is left parked in a function that was given the value, while a thread closes the socket. Fails by deadlock when
-/// the closer waits for the goroutine, which never comes back.
+/// A goroutine is left parked in a function to which the socket was lent, while a thread closes the socket. Fails by deadlock
+/// when the closer waits for the goroutine, which never comes back.
 #[test]
 fn a_use_that_is_left_behind_is_given_up() {
     Model::new().check("use_left_behind", || {
@@ -388,7 +390,7 @@ fn a_use_that_is_left_behind_is_given_up() {
                 })
             }
         }));
-        // One M and one queue: the goroutine is parked when this one has run.
+        // There is one M and one queue: once this goroutine has run, the other one is parked.
         runtime.run(|| ());
         let closer = loom::thread::spawn({
             let socket = Arc::clone(&socket);

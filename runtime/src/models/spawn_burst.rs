@@ -4,7 +4,7 @@ use super::caught;
 use super::cover::{Handle, Held};
 use crate::model::{Flag, Model, Mutant, done, runtime};
 
-/// The monitor takes the P of the calling goroutine, and the P is idle.
+/// Has the monitor take the P of the calling goroutine, and returns when the P is idle.
 fn lose_p(handle: &Handle) {
     let held = Held::current();
     let taken = loom::thread::spawn(move || held.retake()).join().unwrap();

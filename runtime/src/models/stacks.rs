@@ -7,7 +7,7 @@ use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, run
 use crate::{Runtime, chan};
 use std::time::Duration;
 
-/// Runs two goroutines to their ends, which share one stack.
+/// Runs two goroutines, which share one stack, to their ends.
 fn two_for_one_stack(runtime: &Runtime) {
     let both = Parts::of(2);
     let [first, second] = [both.clone(), both].map(|part| runtime.go(move || part.held()));
@@ -22,8 +22,8 @@ fn end(runtime: Runtime) {
     assert_eq!(reserved_stacks(&sched), 0, "reservations were not given back");
 }
 
-/// Two goroutines on two Ms, and one stack. Fails when no M sees a stack that comes back, as it is in the cache of a
-/// P that was busy when the other M asked.
+/// Two goroutines on two Ms share one stack. Fails when no M sees the stack that comes back: it is in the cache of a P that was
+/// busy when the other M asked.
 #[test]
 fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     Model::new().preemptions(1).check("one_stack_for_two", || {

@@ -1,8 +1,8 @@
 //! A lock that is let go by a store: one holder at a time, and no sleeper is forgotten.
 //!
 //! loom has no barrier that one thread asks for and another passes. Here each thread has a word, which its light barrier
-//! exchanges, and a heavy one exchanges those of all: so each light barrier comes before or after each heavy one, but a light
-//! one is not ordered with other light ones or with fences, as on a machine.
+//! exchanges, and a heavy barrier exchanges the words of all threads. So each light barrier comes before or after each heavy
+//! one, but a light one is not ordered with other light ones or with fences, as on a machine.
 //!
 //! *Left out*: the futex; a sleeper waits for a `Condvar` of loom's. *The mutants* take out the barrier, the fences, the wake,
 //! and the orderings of the lock.
@@ -16,7 +16,7 @@ use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// All threads have passed a barrier, for a sleeper of another lock.
+/// The word of all after a sleeper of another lock has had all threads pass a barrier.
 const ANOTHER_SLEEPS: u32 = PASSED | 1;
 /// How many threads there are; the first one makes the others.
 const THREADS: usize = 3;
@@ -39,7 +39,7 @@ unsafe impl Send for Locks {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Locks {}
 
-/// The locks, on one of the threads.
+/// The locks, as one of the threads sees them.
 #[derive(Clone)]
 struct On(Arc<Locks>, usize);
 
@@ -90,7 +90,7 @@ impl Buckets for On {
 }
 
 impl On {
-    /// The locks on the first thread; `all` is the word of all threads at the beginning.
+    /// Makes the locks, for the first thread; `all` is the word of all at the beginning.
     fn new(all: u32) -> Self {
         let locks = Locks {
             all: AtomicU32::new(all),
@@ -136,8 +136,8 @@ impl On {
         loom::thread::spawn(move || f(&theirs))
     }
 
-    /// Asserts the sum once all have let go. If no sleeper needs a barrier, an unlock has taken PASSED back, or no thread has
-    /// slept.
+    /// Asserts the sum, and the counts of sleepers, once all threads have let go. Unless another sleeper keeps PASSED there
+    /// (`spared`), an unlock has taken PASSED back, or no thread has slept.
     fn assert_sum(&self, sum: u32) {
         self.take(0);
         // SAFETY: under the lock.
@@ -162,7 +162,7 @@ fn a_holder_lets_go_while_another_falls_asleep() {
     });
 }
 
-/// As `a_holder_lets_go_while_another_falls_asleep`, while a thread sleeps for another lock of the same bucket's number.
+/// As `a_holder_lets_go_while_another_falls_asleep`, while a thread sleeps for a lock of another bucket.
 #[test]
 fn a_holder_lets_go_while_others_sleep_elsewhere() {
     Model::new().unbounded().check("store_lock_elsewhere", || {
@@ -175,7 +175,7 @@ fn a_holder_lets_go_while_others_sleep_elsewhere() {
 }
 
 /// A thread sleeps for the second lock until the sleeper of the first lock is done; the sleeper of the first lock may rely on
-/// the barrier of the second's. Fails by deadlock when it does not see what came before that barrier.
+/// the barrier of the second's. Fails by deadlock when that sleeper does not see what came before the barrier.
 #[test]
 fn a_sleeper_relies_on_the_barrier_of_another() {
     Model::new().check("store_lock_passed", || {
@@ -192,7 +192,7 @@ fn a_sleeper_relies_on_the_barrier_of_another() {
     });
 }
 
-/// Two sleepers. Fails by deadlock when one of them is forgotten.
+/// Two threads sleep for one lock. Fails by deadlock when one of them is forgotten.
 #[test]
 fn two_sleepers_are_woken() {
     Model::new().check("store_lock_two", || {
@@ -205,7 +205,7 @@ fn two_sleepers_are_woken() {
     });
 }
 
-/// PASSED stands, and no thread sleeps. Fails by deadlock or a wrong count when the thread that takes PASSED back forgets a
+/// PASSED is set, and no thread sleeps. Fails by deadlock or a wrong count when the thread that takes PASSED back forgets a
 /// sleeper that has relied on it.
 #[test]
 fn a_sleeper_comes_as_the_barrier_is_forgotten() {

@@ -27,7 +27,8 @@ pub(super) fn go_and_stay() {
     ran.wait_on_thread();
 }
 
-/// One M gives up while the other one's goroutine submits, so many times, and keeps its P each time.
+/// One M gives up while a goroutine on the other M submits, `times` times, and keeps its P each time until the submitted
+/// goroutine has run.
 pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
     let submit = move || {
         (0..times).for_each(|_| go_and_stay());
@@ -37,8 +38,8 @@ pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
     submitter.join().unwrap();
 }
 
-/// A goroutine queues another one by `queue`, and yields; the queued one keeps its M until the first has run on. The other M
-/// gives up.
+/// A goroutine queues another one by `queue`, and yields; the queued goroutine keeps its M until the first has run on. The
+/// other M gives up.
 pub(super) fn yield_before_one_that_stays(
     runtime: &Runtime,
     queue: impl FnOnce(Box<dyn FnOnce() + Send>) + Send + 'static,
@@ -55,8 +56,8 @@ pub(super) fn yield_before_one_that_stays(
     yields.join().unwrap();
 }
 
-/// One M gives up while the other one's goroutine submits, twice: what the first round leaves in the counts must not
-/// lose the second submission.
+/// One M gives up while a goroutine on the other M submits twice: the counts that the first submission leaves must not lose the
+/// second one.
 #[test]
 fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     Model::new().check("submit_vs_last_spinner", || {
@@ -472,9 +473,9 @@ fn a_runtime_ends_with_a_parked_goroutine_whose_joiner_is_told() {
     });
 }
 
-/// A goroutine spawns another one while a thread ends the runtime without patience, and keeps its M until that thread
-/// has heard of the other one's end. Fails by deadlock when neither the submitter sees that the runtime ends, nor the
-/// ender what was submitted.
+/// A goroutine spawns another one while a thread ends the runtime without waiting, and keeps its M until that thread has heard
+/// of the other one's end. Fails by deadlock when neither the submitter sees that the runtime ends, nor the ender sees the
+/// submitted goroutine.
 #[test]
 fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     Model::new().check("spawn_vs_end", || {
@@ -502,8 +503,8 @@ fn a_goroutine_made_while_the_runtime_ends_is_not_forgotten() {
     });
 }
 
-/// A goroutine spawns more than a ring holds, and keeps its M until all have run: half of the ring goes into the
-/// global queue. Fails when no M finds them there.
+/// A goroutine spawns more than a ring holds, and keeps its M until all have run: half of the ring goes into the global queue.
+/// Fails when no M finds these goroutines there.
 #[test]
 fn what_a_ring_can_not_hold_is_run() {
     Model::new().preemptions(0).check("overflow", || {
@@ -527,8 +528,8 @@ fn what_a_ring_can_not_hold_is_run() {
     });
 }
 
-/// The scene of the next model, and of one of `help`: one M has three goroutines in its ring, another M takes two of them
-/// once its own has ended, or in `takes`.
+/// The scene of the next model, and of one of `help`: one M has three goroutines in its ring, and another M takes two of them
+/// once its own goroutine has ended, or in `takes`.
 pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
     let runtime = runtime(2, 2);
     let [there, queued, go_on, second]: [Flag; 4] = Default::default();
@@ -544,7 +545,7 @@ pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
                 raises.raise();
             }));
             drop(go(|| ()));
-            // Displaces the last one from `runnext` into the ring.
+            // This goroutine displaces the last one from `runnext` into the ring.
             drop(go(|| ()));
             queued.raise();
             go_on.wait_on_thread();
@@ -564,7 +565,7 @@ pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
 }
 
 /// A thief takes two goroutines of three and runs the first, which keeps its M until the second has run. Meanwhile the owner
-/// runs the third, finds no more anywhere, as the thief has the second in hand, and gives up. Fails by deadlock when the
+/// runs the third, finds no other goroutine, as the thief has the second in hand, and gives up. Fails by deadlock when the
 /// thief, which no submitter has summoned, wakes no M for the goroutine that it has put into its own queue.
 #[test]
 fn what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile() {

@@ -1,7 +1,8 @@
 //! Ms that are summoned, also in vain, and the limit of threads: no M is counted too often, and no goroutine is left.
 //!
 //! *The mutants* take out SummonedInVainFence, the order of the count and the lock, the critical sections in which an M stands
-//! by, and each take-over of a claim to spin.
+//! by, each take-over of a claim to spin, the look at the global queue before an M sleeps, the count of threads that are being
+//! started, and the rules of the pause after a refused thread.
 
 use super::caught;
 use super::cover::{Handle, blocking_here};
@@ -13,7 +14,7 @@ use crate::model::{
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// As `runtime`, with three threads, of which the third calls a function of the user's that waits for the flag.
+/// Does what `runtime` does, with three threads; the third thread calls a function of the user, which waits for the flag.
 pub(super) fn runtime_whose_third_thread_waits(procs: usize, flag: &Flag) -> Runtime {
     loom::stop_exploring();
     let (begun, flag) = (AtomicUsize::new(0), flag.clone());
@@ -64,7 +65,7 @@ fn an_m_that_was_summoned_in_vain_sees_a_timer() {
             crate::blocking(|| {
                 handle.await_poller();
                 loom::explore();
-                // Only for the summons.
+                // This goroutine is there only for the summons.
                 drop(crate::go(|| ()));
             });
             crate::time::sleep(Duration::from_millis(1));
@@ -116,7 +117,7 @@ fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
             crate::blocking(|| {
                 handle.await_poller();
                 loom::explore();
-                // Only for the summons.
+                // This goroutine is there only for the summons.
                 drop(crate::go(|| ()));
             });
             let ran = Flag::default();
@@ -129,8 +130,8 @@ fn at_the_limit_an_m_that_was_summoned_in_vain_is_found() {
     });
 }
 
-/// An M is summoned, and finds no P, as the runtime ends. Fails by deadlock when it stands by after the ender has woken all
-/// Ms that did.
+/// An M is summoned, and finds no P, as the runtime ends. Fails by deadlock when the M stands by after the ender has woken all
+/// Ms that stood by.
 #[test]
 fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
     Model::new().preemptions(1).check("summoned_in_vain_at_the_end", || {
@@ -143,7 +144,7 @@ fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
                 crate::blocking(|| {
                     handle.await_poller();
                     loom::explore();
-                    // Only for the summons.
+                    // This goroutine is there only for the summons.
                     drop(crate::go(|| ()));
                 });
                 super::cover::touch_window();
@@ -160,8 +161,8 @@ fn an_m_that_is_summoned_in_vain_at_the_end_leaves() {
 }
 
 /// A third M is being started, and counts as spinning, while the two others go to sleep, and a thread submits. The user's
-/// function waits for what is submitted. Fails by deadlock when the submitter leaves that to the new M; by an assertion when
-/// the new M, whose claim was taken over, gives it back all the same.
+/// function waits for the submitted goroutine. Fails by deadlock when the submitter leaves that goroutine to the new M; by an
+/// assertion when the new M, whose claim was taken over, gives the claim back all the same.
 #[test]
 fn an_m_that_is_being_started_keeps_no_m_asleep() {
     Model::new().preemptions(1).check("slow_start", || {
@@ -265,7 +266,7 @@ fn an_m_that_is_being_started_keeps_no_m_on_its_note() {
     });
 }
 
-/// There is a second P, and no M for it: a thread is refused. Then one could be had again, and the pause has begun.
+/// Adds a second P, for which a thread is refused. After that a thread could be had again, and the pause has begun.
 fn refuse_a_thread() {
     refuse_threads();
     crate::set_procs(2);
@@ -297,7 +298,7 @@ fn what_a_pause_has_kept_waiting_is_run_when_it_is_over() {
             }
         });
         waits.wait_on_thread();
-        // For longer than the pause.
+        // This is longer than the pause.
         pass(Duration::from_secs(1));
         handle.monitor_looks(Duration::ZERO);
         keeps.join().unwrap();

@@ -117,7 +117,7 @@ fn a_sleep_ends_by_its_timer_or_by_a_cancel() {
         let (ctx, cancel) = Context::background().with_cancel();
         let sleeper = runtime.go(move || ctx.run(|| time::sleep(Duration::from_nanos(1))));
         cancel.cancel();
-        // Which of the two comes first is open.
+        // Either of the two may come first.
         let _ended = sleeper.join().unwrap();
         let (suspended, resumed) = calls.seen();
         assert_eq!(suspended, resumed);

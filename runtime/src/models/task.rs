@@ -12,8 +12,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A waker of another executor, whose thread sleeps in `until_woken`. It is never woken for nothing, unlike loom's `Notify`: a
-/// poll that no wake has asked for would hide that the wake is lost.
+/// A waker of another executor, whose thread sleeps in `until_woken`. That thread has no spurious wake-ups, unlike one that
+/// sleeps in loom's `Notify`: a poll for which no wake has asked would hide a lost wake.
 pub(super) struct Foreign(Mutex<bool>, Condvar);
 
 impl Foreign {
@@ -79,7 +79,7 @@ fn the_task_that_has_polled_last_is_woken() {
 }
 
 /// Fails by deadlock when the one notification is lost with a future that is dropped; by a causality violation when the record
-/// is let go while the notifier reads it.
+/// is freed while the notifier reads it.
 #[test]
 fn a_future_that_is_dropped_takes_no_notification_with_it() {
     Model::new().check("task_dropped", || {
@@ -130,7 +130,7 @@ fn a_waker_may_drop_another_future_that_is_notified() {
             thread::yield_now();
         }
         releases.join().unwrap();
-        // Not by the waker, if the first poll after the ready came before the call.
+        // The waker has not dropped the future if the first poll after the ready came before the waker's call.
         let left = drops.0.lock().expect("no panic under a model's lock").take();
         drop(left);
         assert_eq!(permits.available_permits(), 1);
@@ -161,8 +161,7 @@ fn a_readers_waker_may_drop_who_waits_for_the_change() {
     });
 }
 
-/// Two goroutines, one of which waits by a future. Fails by deadlock when a wake is lost on the way through both kinds of
-/// waiters.
+/// One of two goroutines waits by a future. Fails by deadlock when a wake is lost on the way through both kinds of waiters.
 #[test]
 fn a_goroutine_that_polls_is_woken_by_one_that_notifies() {
     Model::new().check("task_on_goroutine", || {

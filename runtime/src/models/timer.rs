@@ -48,13 +48,13 @@ impl Count {
     }
 }
 
-/// A timer in the heap of the only P, far away.
+/// Makes a timer in the heap of the only P, whose time is far away.
 fn far_timer(runtime: &Runtime, count: &Count) -> Timer {
     let count = count.clone();
     runtime.go(move || after_func(4 * LONG, move || count.add())).join().unwrap()
 }
 
-/// A runtime with one M, which waits in the poller for a timer that is far away. loom's search begins.
+/// Makes a runtime with one M, which waits in the poller for a timer that is far away. loom's search then begins.
 fn far_away() -> (Runtime, Timer, Count) {
     let (runtime, count) = (runtime(1, 1), Count::default());
     let timer = far_timer(&runtime, &count);
@@ -147,10 +147,10 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_becomes_idle() {
     });
 }
 
-/// A callback in the heap of each of two Ps, far away.
+/// Makes a callback in the heap of each of two Ps; their times are far away.
 fn far_calls_on_two_ps(runtime: &Runtime, count: &Count) -> [InlineCall; 2] {
     let at_work = [Flag::default(), Flag::default()];
-    // Each on an M, and so a P, of its own.
+    // Each maker is on an M, and so on a P, of its own.
     let makers = [0, 1].map(|number| {
         let (at_work, calls) = (at_work.clone(), count.clone());
         runtime.go(move || {
@@ -181,8 +181,8 @@ fn a_callback_is_put_into_the_heap_of_any_idle_p() {
     }
 }
 
-/// Two Ps are idle, each with a callback far away, and either callback is moved to an earlier time. Fails by deadlock when
-/// the M in the poller waits for the other one.
+/// Two Ps are idle, each with a callback far away, and either callback is moved to an earlier time. Fails by deadlock when the
+/// M in the poller waits for the other callback.
 #[test]
 fn the_poller_waits_for_the_earliest_of_two_heaps() {
     for which in [0, 1] {
@@ -296,7 +296,8 @@ fn a_callback_thread_does_not_end_before_a_call_that_waits() {
     });
 }
 
-/// Outside of any runtime: the timer thread ends while another callback is set. Fails by deadlock.
+/// Outside of any runtime: the timer thread ends while another callback is set. Fails by deadlock when that callback is not
+/// called.
 #[test]
 fn the_timers_thread_does_not_end_before_a_callback() {
     Model::new().preemptions(3).check("timer_thread_ends", || {
@@ -311,7 +312,8 @@ fn the_timers_thread_does_not_end_before_a_callback() {
     });
 }
 
-/// The timer thread is about to sleep for long when a callback is moved. Fails by deadlock.
+/// The timer thread is about to sleep for long when a callback is moved. Fails by deadlock when the thread sleeps past the
+/// callback.
 #[test]
 fn the_timers_thread_does_not_sleep_past_a_callback() {
     Model::new().preemptions(3).check("timer_thread_sleeps", || {
@@ -404,7 +406,7 @@ fn two_looks_start_one_timer_thread() {
     });
 }
 
-/// The judge of a deadlock asks while a callback is called, outside of any runtime. Fails when it misses the call.
+/// The judge of a deadlock asks while a callback is called, outside of any runtime. Fails when the judge misses the call.
 #[test]
 fn a_call_of_the_timers_thread_is_awake() {
     Model::new().preemptions(2).check("timer_thread_calls", || {
@@ -460,13 +462,13 @@ fn a_receive_hears_of_an_earlier_time() {
 /// Starts a goroutine in a runtime with one P, and returns when it has parked.
 fn parked<T: Send + 'static>(runtime: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let handle = runtime.go(f);
-    // One M and one queue: when this has run, the goroutine has parked.
+    // There is one M and one queue: once this goroutine has run, the other one has parked.
     runtime.run(|| ());
     handle
 }
 
-/// Two goroutines wait for one time. It comes, and the first, which has the turn, is given something else at the same time.
-/// Fails by deadlock when the second does not hear that the turn is its own.
+/// Two goroutines wait for one time. The time comes, and at the same moment the first goroutine, which has the turn, gets a
+/// message from another channel. Fails by deadlock when the second does not hear that the turn is its own.
 #[test]
 fn a_turn_goes_on_beside_the_beat() {
     Model::new().preemptions(2).check("turn_goes_on", || {
@@ -480,9 +482,9 @@ fn a_turn_goes_on_beside_the_beat() {
         fall_asleep::<1>(&runtime);
         pass(LONG);
         loom::explore();
-        // Makes the M look at the time.
+        // This goroutine makes the M look at the time.
         drop(runtime.go(|| ()));
-        // The first may have the time, and be gone.
+        // The first goroutine may have received the time, and be gone.
         let _sent = s.send(());
         if first.join().unwrap() {
             timer.reset(Duration::ZERO);
@@ -511,8 +513,8 @@ fn a_turn_goes_on_from_a_goroutine_that_is_left_behind() {
     });
 }
 
-/// Outside of any runtime: a task that sleeps for long is given an earlier time. Fails by the clock when the timer stays,
-/// by deadlock when it wakes nobody.
+/// Outside of any runtime: a task that sleeps for long is given an earlier time. Fails by the clock when the timer keeps its
+/// time, by deadlock when the timer does not wake the task.
 #[test]
 fn a_task_that_sleeps_is_given_an_earlier_time() {
     Model::new().check("sleep_moved", || {
@@ -520,7 +522,7 @@ fn a_task_that_sleeps_is_given_an_earlier_time() {
         let before = sleep.deadline();
         assert!(poll(Pin::new(&mut sleep), &task).is_pending());
         sleep.reset(sleep.deadline() - LONG);
-        // Before the next poll, which would see by the clock that the time has come.
+        // The task waits before the next poll, which would see by the clock that the time has come.
         task.until_woken();
         run(Pin::new(&mut sleep), &task);
         // The clock has not come to the time that was set before.

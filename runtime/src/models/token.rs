@@ -25,7 +25,7 @@ fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
             sets.store(true, Relaxed);
             main.unpark();
         });
-        // One token, which no other goroutine gives.
+        // This wait takes one token, which no other goroutine gives.
         crate::park();
         assert!(set.load(Relaxed), "the token came without what was written before it");
         other.join().unwrap();

@@ -1,5 +1,5 @@
-//! A turn that is given to one goroutine: it is taken out of the ring once, by its owner or a thief, and those that stood
-//! before it are not forgotten.
+//! A turn that is given to one goroutine: that goroutine is taken out of the ring once, by the ring's owner or a thief, and the
+//! goroutines before it are not forgotten.
 
 use super::caught;
 use super::cover::Handle;

@@ -20,7 +20,7 @@ pub(super) fn have_no_m_poll(handle: &Handle) {
     }
 }
 
-/// As `read_then`, and raises the flag.
+/// Does what `read_then` does, and then raises the flag.
 fn read_then_raise(raises: &Flag) {
     read_then(|| raises.raise());
 }
@@ -37,7 +37,7 @@ fn read_then(then: impl FnOnce()) {
 }
 
 /// A timer's goroutine was to be run at once, and a visit puts another one before it, which blocks the M until the timer's
-/// goroutine has run. If `queued`, the timer's goroutine is in the ring, alone; else the M has it in hand.
+/// goroutine has run. If `queued`, the timer's goroutine is in the ring, alone; else the M has that goroutine in hand.
 fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -117,7 +117,7 @@ fn one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
 }
 
 /// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its
-/// M until the sleeper has run. The Ms are as above. Fails by deadlock when no M is woken for the two.
+/// M until the sleeper has run. The Ms are as in `a_sleeper_goes_before`. Fails by deadlock when no M is woken for the two.
 #[test]
 fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
     Model::new().preemptions(1).check("found_beside_class", || {
@@ -144,8 +144,8 @@ fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
 }
 
 /// A sleeper is due alone, and a visit then finds a goroutine in the poller, which is alone in the ring: the sleeper goes
-/// first, and blocks its M until the other has run. The Ms are as above. Fails by deadlock when the M looks at its ring before
-/// the visit only.
+/// first, and blocks its M until the other has run. The Ms are as in `a_sleeper_goes_before`. Fails by deadlock when the M
+/// looks at its ring before the visit only.
 #[test]
 fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
     Model::new().preemptions(1).check("visit_beside_sleeper", || {
@@ -195,9 +195,9 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     });
 }
 
-/// A goroutine yields beside others in the global queue, and the end of its round brings them into the ring; one of them
-/// blocks its M until the next has run. The other M sleeps, as if it had looked at the global queue before they came there,
-/// and at the ring when they had left it. Fails by deadlock when no M is woken.
+/// A goroutine yields beside others in the global queue, and the end of its round brings these into the ring; one of them
+/// blocks its M until the next has run. The other M sleeps, as if it had looked at the global queue before they came there, and
+/// at the ring when they had left it. Fails by deadlock when no M is woken.
 #[test]
 fn those_that_a_round_brings_are_run_by_another_m() {
     Model::new().preemptions(1).check("round_ends", || {
@@ -211,7 +211,7 @@ fn those_that_a_round_brings_are_run_by_another_m() {
                 handle.make(move || waits.wait_on_thread()),
                 handle.make(move || raises.raise()),
             ]);
-            // The round of this yield ends after the next.
+            // The round of this yield ends after the next yield.
             yield_now();
             loom::explore();
             yield_now();
@@ -247,7 +247,7 @@ fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
 }
 
 /// A goroutine yields while no other is ready; an arrival goes before it, and blocks the M until that goroutine has run. The Ms
-/// are as above. `beside_a_class`: one in the background waits, and the turn is one of `Normal`.
+/// are as in `a_sleeper_goes_before`. If `beside_a_class`, a goroutine of `Background` waits, and the turn is one of `Normal`.
 fn an_arrival_goes_before(beside_a_class: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let runtime = at_rest::<2>();
@@ -289,7 +289,7 @@ fn one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m() {
 #[test]
 fn an_arrival_lets_a_sleeper_go_first() {
     Model::new().with_helpers().preemptions(1).check("arrival_beside_sleeper", || {
-        // Not so long that a visit is due.
+        // This is too short for a visit to be due.
         const MOMENT: Duration = Duration::from_micros(100);
         let runtime = at_rest::<1>();
         let (handle, order) = (Handle::of(&runtime), Arc::new(AtomicUsize::new(0)));
@@ -316,8 +316,8 @@ fn an_arrival_lets_a_sleeper_go_first() {
 }
 
 /// A sleeper is due, and goes behind the goroutine that stands alone in the ring, which keeps its M until the sleeper has run.
-/// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when that one is
-/// not woken.
+/// No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when the other M
+/// is not woken.
 #[test]
 fn a_sleeper_that_is_queued_behind_another_is_run_by_another_m() {
     Model::new().preemptions(1).check("sleeper_behind", || {

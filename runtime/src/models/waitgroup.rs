@@ -40,7 +40,7 @@ fn a_wait_sees_what_was_done() {
     });
 }
 
-/// A group with one task.
+/// Returns a group with one task.
 fn of_one() -> WaitGroup {
     let tasks = WaitGroup::new();
     tasks.add(1);
@@ -133,7 +133,7 @@ fn a_task_sees_what_was_done_when_another_is_dropped() {
     });
 }
 
-/// As `a_zero_shows`: a task stands in the queue, so that the last `done` takes the lock of the queue.
+/// As `a_zero_shows`, with a task in the queue, so that the last `done` takes the lock of the queue.
 #[test]
 fn a_zero_that_others_wait_for_shows_what_was_done() {
     Model::new().check("waitgroup_waited", || {

@@ -43,7 +43,8 @@ fn a_p_has_one_owner_where_both_sides_fence() {
     Model::new().with_retaker_that_fences().check("retake_by_fences", scene);
 }
 
-/// As `a_p_has_one_owner_while_it_is_retaken`, with a goroutine that has had its time: it cedes the P if it enters meanwhile.
+/// As `a_p_has_one_owner_while_it_is_retaken`, with a goroutine that has run for too long: it cedes the P if it enters
+/// meanwhile.
 #[test]
 fn a_p_has_one_owner_while_it_is_demanded() {
     Model::new().with_retaker().check("demand_vs_enter", || enters_beside_a_retaker(Held::demand));
@@ -56,8 +57,8 @@ fn a_p_has_one_owner_where_it_is_demanded_by_fences() {
     Model::new().with_retaker_that_fences().check("demand_by_fences", scene);
 }
 
-/// A goroutine that has had its time enters the runtime each time when the retaker is about to look. Fails by an assertion when
-/// the goroutine keeps the P: it could do so each time, and the others would wait for ever.
+/// A goroutine that has run for too long enters the runtime each time when the retaker is about to look. Fails by an assertion
+/// when the goroutine keeps the P: it could do so each time, and the others would wait for ever.
 #[test]
 fn a_goroutine_that_enters_again_and_again_loses_its_p() {
     Model::new().with_retaker().preemptions(1).check("demand_vs_entries", || {
@@ -65,14 +66,14 @@ fn a_goroutine_that_enters_again_and_again_loses_its_p() {
         let retaker = runtime.run(|| {
             let (held, asked, ran) = (Held::current(), Flag::default(), Arc::new(AtomicBool::new(false)));
             let (at_once, runs) = (asked.clone(), Arc::clone(&ran));
-            // It waits for the P.
+            // This goroutine waits for the P.
             drop(crate::go(move || runs.store(true, Relaxed)));
             loom::explore();
             let retaker = loom::thread::spawn(move || {
                 assert!(held.demand_beside_an_entry(|| asked.raise()), "it keeps its P")
             });
             at_once.wait_on_thread();
-            // It comes back behind the one that waits.
+            // The caller comes back behind the goroutine that waits.
             super::cover::touch_window();
             assert!(ran.load(Relaxed), "the one that waits has not run");
             retaker
@@ -82,7 +83,7 @@ fn a_goroutine_that_enters_again_and_again_loses_its_p() {
     });
 }
 
-/// Waits until `over`, while its thread may be switched out at every step, as a real one may be anywhere.
+/// Waits until `over`. The kernel may switch the caller's thread out at every step, as it may anywhere in a real program.
 fn go_on_until(over: &AtomicBool) {
     while !over.load(Relaxed) {
         switch_point();
@@ -102,7 +103,7 @@ fn retake_aside(held: Held) -> (loom::thread::JoinHandle<()>, Arc<AtomicBool>) {
 }
 
 /// As `a_p_has_one_owner_while_it_is_retaken`, but the kernel refuses the retaker the barrier on all threads, and the M counts
-/// on it: the retaker waits until that M's thread was switched out.
+/// on that barrier: the retaker waits until the M's thread was switched out.
 #[test]
 fn a_p_has_one_owner_when_the_barrier_is_refused() {
     Model::new().with_retaker_that_is_refused().check("retake_refused", || {
@@ -121,8 +122,8 @@ fn a_p_has_one_owner_when_the_barrier_is_refused() {
     });
 }
 
-/// A goroutine that has had its time enters the runtime while the retaker, which is refused the barrier, waits for its thread.
-/// Fails by an assertion when it cedes the P, which no M can use until that wait is over.
+/// A goroutine that has run for too long enters the runtime while the retaker, which is refused the barrier, waits for the
+/// goroutine's thread. Fails by an assertion when the goroutine cedes the P, which no M can use until that wait is over.
 #[test]
 fn a_p_is_not_ceded_while_the_retaker_waits() {
     Model::new().with_retaker_that_is_refused().preemptions(1).check("demand_refused", || {
@@ -210,7 +211,7 @@ fn a_goroutine_that_lost_its_p_is_run() {
         let runtime = unsafe { crate::Runtime::builder().procs(1).max_threads(2).build() }.unwrap();
         runtime.run(|| {
             let held = Held::current();
-            // Work for the M to which the P is handed.
+            // This goroutine is work for the M to which the P is handed.
             drop(crate::go(|| ()));
             // The goroutine blocks its M until the retaker is done, outside of the runtime.
             loom::thread::spawn(move || held.retake()).join().unwrap();
