@@ -1,7 +1,7 @@
 //! The lines that the protocols need, by name.
 //!
-//! One long file, as it is one table: an enum, in which a name that stands twice does not compile, and a reader of a protocol
-//! finds its mutants side by side.
+//! This is one long file because it is one table: a name that stands twice in an enum does not compile, and a reader of a
+//! protocol finds its mutants side by side.
 
 /// The mutants: each switches off or weakens, in a model, one line of shipped code that a protocol needs. loom must fail
 /// without that line; the lists in `models/*.rs` say in which model.
@@ -36,9 +36,9 @@ pub enum Mutant {
     SpinnerWakesNobody,
     /// An M that stops spinning because it found work looks for more before it leaves the count.
     SpinnerLooksFirst,
-    /// Such an M looks for more without a fence after it has left the count.
+    /// An M that stops spinning because it found work leaves the count, and looks for more without SpinnerFence.
     SpinnerNoFence,
-    /// Such an M does not look at the global queue.
+    /// An M that stops spinning because it found work does not look at the global queue.
     SpinnerSkipsGlobal,
     /// An M that looks at the queues of others is not counted as spinning.
     ThiefDoesNotSpin,
@@ -46,7 +46,7 @@ pub enum Mutant {
     WakepUndoesLate,
     /// An M that sees work after giving up takes a P although it was given one.
     RecheckTakesAnyP,
-    /// A starter whose thread was refused wakes no M for what was left to the new one.
+    /// A starter whose thread was refused wakes no M for the work that was left to the new M.
     RefusedStartWakesNobody,
     /// A refused thread begins no pause.
     RefusedThreadIsAskedForAgain,
@@ -56,9 +56,9 @@ pub enum Mutant {
     PauseStrandsItsWork,
     /// An M that stands by leaves the claim to spin to an M that is being started.
     StartKeepsItsClaim,
-    /// The same, where the M goes to the poller.
+    /// An M that goes to the poller leaves the claim to spin to an M that is being started.
     PollerLeavesTheClaim,
-    /// The same, where the M sleeps on its note.
+    /// An M that sleeps on its note leaves the claim to spin to an M that is being started.
     NoteLeavesTheClaim,
     /// A new M whose claim to spin was taken over does not count itself.
     RelievedStartCountsNot,
@@ -96,17 +96,17 @@ pub enum Mutant {
     EmptyIgnoresRunnext,
     /// An M without a P goes to sleep beside an idle P, for which no M was found, and beside a goroutine in the global queue.
     StopmSkipsGlobal,
-    /// Such an M does not look at the queues of the Ps.
+    /// An M without a P that is about to sleep beside an idle P does not look at the queues of the Ps.
     StopmSkipsRings,
-    /// Such an M looks at the queues of the Ps without StopmFence.
+    /// An M without a P that is about to sleep beside an idle P looks at the queues of the Ps without StopmFence.
     StopmNoFence,
 
     // Jobs (`models/jobs.rs`).
     /// A forker reads the census without SubmitFence.
     JobNoFence,
-    /// A forker takes for its own record whatever stands in the slot.
+    /// A forker takes any record that stands in the slot for its own.
     JobWithdrawnByPlace,
-    /// An owner puts a job into the slot before the bottom, also where that is full.
+    /// An owner puts a job into the slot before the bottom, even if that slot is full.
     JobsTrimmedBlindly,
     /// An M that gives up does not look at jobs.
     JobsUnseenAtTheLastLook,
@@ -136,11 +136,11 @@ pub enum Mutant {
     JobsOfTheRetiredUnseen,
     /// A P goes without an M, and its jobs are left to Ms that have nothing else to do.
     LeftJobsUnnoted,
-    /// A visit takes such a job only where the P has none of its own.
+    /// A visit takes a job that another P has left only if its own P has no job.
     LeftJobsComeLast,
     /// An M says that a P has gone without an M, and left jobs, before the P counts as idle.
     LeftJobsNotedFirst,
-    /// The same, without Release.
+    /// An M says without Release that a P has gone without an M, and left jobs.
     LeftJobsNotedRelaxed,
     /// A visit asks without Acquire whether a P has left jobs.
     LeftJobsTakenRelaxed,
@@ -152,13 +152,13 @@ pub enum Mutant {
     EndOverlooksStarting,
     /// A thief does not say that a job is about to become a goroutine.
     StolenJobStartsUnseen,
-    /// An M says no more, when it has taken a job at a visit, that the job is about to become a goroutine.
+    /// An M that has taken a job at a visit no longer says that the job is about to become a goroutine.
     QueuedJobStartsUnseen,
     /// An M says without Release that a job has become a goroutine.
     StartingEndsRelaxed,
     /// The ender asks without Acquire whether a job is about to become a goroutine.
     EndLooksForStartingRelaxed,
-    /// The goroutine of a job is `Normal`, whatever its forker is.
+    /// The goroutine of a job is `Normal`, whatever the class of its forker.
     JobForgetsTheClass,
     /// A job of a goroutine below `Normal` goes before goroutines of `Low`.
     JobsOfTheLowerGoFirst,
@@ -167,7 +167,7 @@ pub enum Mutant {
     JobPutInRelaxed,
     /// A taker takes a job without Acquire.
     JobTakeLooksRelaxed,
-    /// A taker's Acquire is that of its look, not that of the exchange which takes the job.
+    /// A taker acquires by its look, and not by the exchange that takes the job.
     JobTakenByItsLook,
     /// A taker takes a job without Release.
     JobTakeRelaxed,
@@ -180,7 +180,7 @@ pub enum Mutant {
     ClassAfterTheEnd,
 
     // Classes: which goroutine runs next, and which is forgotten (`models/classes.rs`).
-    /// An M that gives up, and every check whether a P has work, leave out its batch.
+    /// An M that gives up, and every check whether a P has work, leave out the batch of the P.
     BatchUnseen,
     /// `has_work`, by whose answer an M sleeps or a P goes idle, looks at the ring before the batch.
     BatchReadLast,
@@ -200,19 +200,19 @@ pub enum Mutant {
     OthersOfClassesUnseen,
     /// An M that puts a goroutine into the queue of its class, and takes a job, wakes no M.
     JobBeforeTheYielderUnseen,
-    /// An M that has queued one of a class, and then finds another for its ring, wakes no M.
+    /// An M that has queued a goroutine of a class, and then finds another one for its ring, wakes no M.
     FoundBesideAClassInSilence,
-    /// An M that is called does not see why.
+    /// An M that is called reads without Acquire that it is called.
     CalledInTheDark,
     /// No owner is called for a goroutine in the queue of a class.
     AttentionNotCalled,
     /// An owner whose batch goes back into its queue wakes no M.
     BatchGoesBackInSilence,
-    /// An owner queues what a visit has found, as it runs one of `High` first, and wakes no M.
+    /// An owner that runs a goroutine of `High` first queues the goroutine that a visit has found, and wakes no M.
     BehindHighInSilence,
-    /// An owner that has nothing above `Low`, and takes from another P, wakes no M.
+    /// An owner that has no goroutine above `Low`, and takes from another P, wakes no M.
     LookBeyondWakesNobody,
-    /// A goroutine of a class yields, and its M, which takes another, wakes no M.
+    /// A goroutine of a class yields, and its M, which takes another goroutine, wakes no other M.
     ClassYieldsInSilence,
 
     // Mailboxes (`models/mail.rs`).
@@ -228,7 +228,7 @@ pub enum Mutant {
     MailStaysWithoutAThread,
     /// A P that goes out of use keeps its mail.
     ShrinkKeepsTheMail,
-    /// Goroutines are mailed to a P that has gone out of use, and at the end of the runtime to any.
+    /// A submitter mails goroutines to a P that has gone out of use, and at the end of the runtime to any P.
     HintsOutliveTheirPs,
 
     // A turn that is given to one goroutine (`models/turn.rs`).
@@ -238,7 +238,7 @@ pub enum Mutant {
     PickClaimRelaxed,
     /// An owner that has moved goroutines in its ring lets go of its claim without Release.
     PickRelaxed,
-    /// An owner wakes no M for those that were in its hand while it picked one out.
+    /// An owner wakes no M for the goroutines that it had in hand while it picked one out.
     PickWakesNobody,
 
     // The queue of a P (`models/runq.rs`).
@@ -258,11 +258,11 @@ pub enum Mutant {
     RingPushHeadRelaxed,
     /// The owner of a full ring takes half of it without Release.
     RingSpillRelaxed,
-    /// An owner that keeps the older half of a full ring appends that half when the newer one has gone.
+    /// An owner that keeps the older half of a full ring appends that half only after the newer half has gone.
     RingTurnsLate,
     /// An owner that takes a G moves the thief's head although a thief copies.
     RingClaimForgotten,
-    /// An owner that fills its ring counts what a thief copies as room.
+    /// An owner that fills its ring counts the slots from which a thief copies as room.
     RoomFromReal,
     /// A thief claims without Release.
     RingClaimRelaxed,
@@ -270,7 +270,7 @@ pub enum Mutant {
     RingReleaseRelaxed,
     /// `Runq::drain` ends when it meets a thief.
     DrainLeavesToTheThief,
-    /// A thief reckons the room in its own ring from where Gs can be taken.
+    /// A thief computes the room in its own ring from the position at which Gs can be taken.
     StealReckonsFromReal,
     /// A thief takes more than its own ring has room for.
     StealBeyondTheRoom,
@@ -290,36 +290,36 @@ pub enum Mutant {
     EmptyNextRelaxed,
 
     // Help between busy Ps (`models/help.rs`).
-    /// A busy P takes nothing from one whose goroutines wait.
+    /// A busy P takes nothing from a P whose goroutines wait.
     HelpsNobody,
     /// A helper that has put goroutines into its own queue wakes no M.
     HelpWakesNobody,
 
     // Visits to the global queue (`models/visits.rs`).
-    /// An M that takes a goroutine from the global queue at a visit wakes no M for those before which the goroutine goes.
+    /// An M that takes a goroutine from the global queue at a visit wakes no M for the goroutines that it overtakes.
     TurnWakesNobody,
     /// An M that finds goroutines in the poller at a visit queues them globally, and wakes no M.
     VisitQueuesInSilence,
-    /// An M that runs an arrival before those in its queue wakes no M for them.
+    /// An M that runs an arrival before the goroutines in its queue wakes no M for these.
     ArrivalWakesNobody,
-    /// An M that runs an arrival in a turn of `Normal` wakes no M for those in its queue.
+    /// An M that runs an arrival in a turn of `Normal` wakes no M for the goroutines in its queue.
     ArrivalInTurnWakesNobody,
     /// An arrival goes before a sleeper, which goes to the ring's end.
     ArrivalPutsOffTheSleeper,
     /// An M that is about to sleep does not see arrivals.
     ArrivalsUnseen,
-    /// An M that runs a sleeper before those in its queue wakes no M for them.
+    /// An M that runs a sleeper before the goroutines in its queue wakes no M for these.
     SleeperWakesNobody,
-    /// An M looks at its ring alone for goroutines that wait, where all stand in the global queue.
+    /// An M looks for waiting goroutines in its ring alone, under a policy by which all stand in the global queue.
     OnlyQueueUnseen,
-    /// A sleeper that was to go first, and that another goroutine goes before, is queued, and no M is woken.
+    /// An M queues a sleeper that was to go first, because another goroutine goes before it, and wakes no M.
     SleeperQueuedInSilence,
-    /// An M that queues a sleeper, or one that it has found in the poller, behind another wakes no M.
+    /// An M that queues a sleeper, or a goroutine that it has found in the poller, behind another goroutine wakes no M.
     FoundBesideTheRingInSilence,
-    /// An M that has moved goroutines at the end of a round wakes no M for them.
+    /// An M that has moved goroutines at the end of a round wakes no M for these.
     RoundWakesNobody,
-    /// An M that submits nothing, and finds its ring full, wakes no M for those that go to the global queue: the model has a
-    /// goroutine that yields, of all callers of `spill_and_wake`.
+    /// An M that submits no goroutine, and finds its ring full, wakes no M for the goroutines that go to the global queue. Of
+    /// all callers of `spill_and_wake`, the model has a goroutine that yields.
     SpillWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).
@@ -331,7 +331,7 @@ pub enum Mutant {
     TakeBackKeepsTheSurplus,
     /// A P that retires keeps its queue.
     RetireKeepsTheQueue,
-    /// An M gives a P up that is surplus no more.
+    /// An M gives a P up that is no longer surplus.
     LeaveSurplusBlindly,
     /// An M that leaves a surplus P asks for no idle one.
     LeaveSurplusAsksForNone,
@@ -385,9 +385,9 @@ pub enum Mutant {
     WindowBlind,
     /// An M that finds its P requested goes in without taking the request back.
     WindowEnterBlind,
-    /// An M that finds its P demanded withdraws that, as any request.
+    /// An M that finds its P demanded withdraws the demand, as it withdraws a request.
     WindowNeverCedes,
-    /// A retaker finds its exchange failed without Acquire.
+    /// A retaker whose exchange fails reads the word without Acquire.
     CededUnseen,
     /// A retaker leaves a P that was ceded where it is.
     RetakeForgetsTheCeded,
@@ -397,7 +397,7 @@ pub enum Mutant {
     JudgeRelaxed,
     /// A retaker keeps the P that it took from all Ms.
     RetakeKeepsP,
-    /// A retaker gives the P up when the next M may have it.
+    /// A retaker gives the P up only when the next M may already hold it.
     RetakeGivesUpLate,
     /// An M leaves the runtime without Release.
     WindowLeaveRelaxed,
@@ -435,7 +435,7 @@ pub enum Mutant {
     BlockerQueuedAtTheLimit,
     /// An M that takes a blocker sends no M for those that are left.
     BlockerLeavesTheRest,
-    /// An M that has come for the blockers is counted on for longer than it looks.
+    /// An M that has come for the blockers still counts as on its way after it has looked.
     BlockerCountedOnLate,
     /// Blockers for which no thread can be had stay where they are.
     BlockersStay,
@@ -469,15 +469,15 @@ pub enum Mutant {
     EndKeepsItsP,
     /// A thread that ends does not look whether a goroutine waits for a place among the threads.
     EndLooksAtNoQueue,
-    /// The same, for a job.
+    /// A thread that ends does not look whether a job waits.
     EndLooksAtNoJobs,
-    /// An M that queues its bound goroutine behind what the yield has found wakes no M.
+    /// An M that queues its bound goroutine behind the goroutine that the yield has found wakes no M.
     BoundYieldsInSilence,
     /// An M that has given its P to the M of a bound goroutine stands by without a look at the global queue.
     BringerSkipsGlobal,
 
     // The poller (`models/poll.rs`).
-    /// The M in the poller does not say so.
+    /// The M in the poller does not say that it is there.
     PollerSaysNothing,
     /// The M that waited for a timer does not run it.
     PollerRunsNoTimers,
@@ -491,7 +491,7 @@ pub enum Mutant {
     SwallowedBreakKept,
     /// An M that comes back from the poller by an event looks for no P that was left for it.
     AssignmentOnlyByBreak,
-    /// An M drops what it found in the poller when no P is idle.
+    /// An M drops the goroutines that it found in the poller when no P is idle.
     PollResultsDropped,
     /// An M that has found goroutines in the poller, or among the timers, wakes no M.
     FoundWakesNobody,
@@ -545,15 +545,15 @@ pub enum Mutant {
     LookStartsAnother,
     /// A callback thread finds that no call waits, and is counted out in another critical section.
     CallbackThreadEndsLate,
-    /// The timer thread ends after it has said so.
+    /// The timer thread decides to end, and says in another critical section that it has ended.
     TimerThreadEndsLate,
     /// The timer thread looks at its heaps, and says in another critical section how long it sleeps.
     TimerThreadLooksEarly,
     /// A caller that stops the last callback lets the timer thread sleep on.
     TimerThreadNotTold,
-    /// After a start of the timers' thread that was refused, only an earlier callback asks again.
+    /// After a refused start of the timer thread, only an earlier callback asks for it again.
     TimerThreadRefusedForGood,
-    /// The judge of a deadlock overlooks that the thread of the timers calls.
+    /// The judge of a deadlock overlooks that the timer thread makes a call.
     TimerThreadFiresUnseen,
 
     // Owners of a shared value (`models/shared.rs`).
@@ -641,7 +641,7 @@ pub enum Mutant {
     RefusedClosesBlindly,
     /// A readier queues a goroutine without Acquire.
     ReadyWithoutAcquire,
-    /// A goroutine that P3 finds interrupted stands behind others before it looks.
+    /// An M queues a goroutine that was interrupted as it parked behind others, and does not resume it at once.
     InterruptedIsQueued,
     /// A parker does not look whether its context is done.
     InterruptNotSeen,
@@ -675,7 +675,7 @@ pub enum Mutant {
     JoinEndsEarly,
     /// A hook that is left after the end is not called.
     EndHookForgotten,
-    /// The M that ends a goroutine does not see the hook that its owner has left once more.
+    /// The M that ends a goroutine does not see that the handle's owner has taken its hook back, and has left another one.
     EndTakesAnOldHook,
     /// The end of a goroutine wakes no task that awaits the handle.
     EndHookWakesNoTask,
@@ -685,11 +685,12 @@ pub enum Mutant {
     EndHookKeepsTheOldWaker,
     /// A handle that is dropped leaves its waker at the goroutine.
     EndHookKeepsItsWaker,
-    /// An interrupted joiner waits for that M without Acquire.
+    /// An interrupted joiner waits without Acquire for the M that is about to wake it.
     JoinEndsRelaxed,
     /// An M says without Release that a goroutine has ended.
     EndRelaxed,
-    /// An M does not wait for the ender that has told a joiner, which is gone by now.
+    /// An M that ends a goroutine does not wait for the ender, which has told the joiner, although the joiner may be gone by
+    /// now.
     EndForgetsTheTeller,
     /// An M that has told the joiner lets the goroutine go without Acquire.
     ToldWithoutAcquire,
@@ -715,9 +716,9 @@ pub enum Mutant {
     DoingRelaxed,
     /// The end of a runtime does not claim the wait of a goroutine that is parked.
     SeizeLeavesOpen,
-    /// An M that leaves when the ender has gone leaves open what it has parked meanwhile.
+    /// An M that leaves when the ender has gone leaves the waits open of the goroutines that it has parked meanwhile.
     LateParksOpen,
-    /// An M that leaves when the ender has gone leaves what it has queued meanwhile where that stands.
+    /// An M that leaves when the ender has gone leaves the goroutines that it has queued meanwhile in their queues.
     LateQueuedStays,
     /// The end of a runtime does not claim the wait of a goroutine that was queued in the middle of it.
     SeizeQueuedLeavesOpen,
@@ -729,7 +730,7 @@ pub enum Mutant {
     ShutdownCallsEarly,
     /// The end of a runtime interrupts a goroutine that has gone on since it was seen asleep.
     ShutdownCallsBlindly,
-    /// The end of a runtime does not look again whether those slept on that it saw asleep with others.
+    /// The end of a runtime does not look again whether the goroutines that it saw asleep have slept on.
     ShutdownTrustsOneLook,
     /// The end of a runtime does not look for goroutines that were started after its snapshot.
     ShutdownTrustsOneSnapshot,
@@ -741,7 +742,7 @@ pub enum Mutant {
     SpawnerComesInLate,
     /// A thread that is no M drops the closure of a goroutine as the runtime ends, and does not tell the ender.
     UnrunNotTold,
-    /// The same, and the goroutine is counted as live meanwhile.
+    /// A thread that is no M drops the closure of a goroutine as the runtime ends, and counts the goroutine as live meanwhile.
     UnrunIsCounted,
     /// The end of a runtime reads which goroutines the Ms have at hand before it looks for those that sleep.
     ShutdownReadsHandsFirst,
@@ -751,15 +752,15 @@ pub enum Mutant {
     PeekAfterRelaxed,
     /// An M that puts its P down does not tell the ender.
     ShutdownNotTold,
-    /// A goroutine that queues another on its own P as the runtime ends does not set that one aside.
+    /// A goroutine that queues another one on its own P as the runtime ends does not set the other one aside.
     SubmitLeavesTheEnd,
     /// An M that gives a P away as the runtime ends leaves the P its queue.
     HandoffpAtTheEndKeepsTheQueue,
-    /// The end of a runtime leaves what stands in mailboxes.
+    /// The end of a runtime leaves the goroutines in mailboxes.
     StopForgetsTheMail,
-    /// The end of a runtime leaves what stands in the queues of the classes.
+    /// The end of a runtime leaves the goroutines in the queues of the classes.
     StopForgetsTheClasses,
-    /// The end of a runtime leaves what stands in the batches of Ps.
+    /// The end of a runtime leaves the goroutines in the batches of Ps.
     StopForgetsTheBatches,
     /// A goroutine that starts another when no M takes work any more does not drop the closure.
     LateSpawnKeepsItsClosure,
@@ -793,7 +794,7 @@ pub enum Mutant {
     QuitSetNoFence,
     /// A setter of the monitor that answers SIGQUIT stores it without Release.
     QuitSetRelaxed,
-    /// Such a setter waits without Acquire until no handler looks.
+    /// A setter of the monitor that answers SIGQUIT waits without Acquire until no handler looks.
     QuitWaitsRelaxed,
     /// A setter of the monitor that answers SIGQUIT does not tell it that a SIGQUIT came.
     QuitSetForgets,
@@ -813,15 +814,15 @@ pub enum Mutant {
     WithdrawStores,
 
     // Caches of stacks, and goroutines that wait for one (`models/trim.rs`, `models/stacks.rs`).
-    /// The trim empties the stack caches of Ps that are held.
+    /// The trim empties the stack caches of Ps that an M holds, too.
     TrimEmptiesBusyCaches,
     /// An M that makes its P idle keeps stacks in the P's cache for which goroutines wait.
     IdlePKeepsStacks,
-    /// A goroutine that finds no stack says so when it has asked for the last time.
+    /// A goroutine that finds no stack says so only after it has asked for the last time.
     StackWantedLate,
-    /// An M that asks once more for a stack gives what it gets back with the reservation.
+    /// An M that asks once more for a stack gives the stack back together with its reservation.
     AskedForIsRetired,
-    /// The monitor has no goroutine ask again that waits for a stack.
+    /// The monitor has no goroutine that waits for a stack ask again.
     MonitorLeavesStackless,
 
     // Channels (`models/chan.rs`).
@@ -867,7 +868,7 @@ pub enum Mutant {
     ChanSendOpensBlindly,
 
     // Tasks that wait for a channel (`models/chan_task.rs`).
-    /// A future that was granted a message is dropped, and gives nothing back.
+    /// A future that was granted a message is dropped, and does not give the message back.
     TaskKeepsItsGrant,
     /// A send future that finds no room does not queue its record: no receiver finds the message.
     TaskSendKeepsItsMessage,
@@ -879,7 +880,7 @@ pub enum Mutant {
     GivenBackEndsNobody,
     /// A message that was given back is not told to those that watch.
     GivenBackInSilence,
-    /// A closed channel is drained, though a granted message may come back.
+    /// A closed channel counts as drained, though a granted message may come back.
     GrantedIsDrained,
     /// A task that takes the last message of a closed channel tells no waiter.
     GrantEndsNobody,
@@ -897,7 +898,7 @@ pub enum Mutant {
     PromiseNotSentOn,
     /// A receiver that is interrupted already asks the sender that it has claimed.
     PromiseAskedForNobody,
-    /// Such a receiver does not ready the sender.
+    /// A receiver that is interrupted already does not ready the sender that it has claimed.
     PromiseLetGoSilently,
     /// The end of a runtime withdraws no promise of a goroutine that it leaves behind.
     StandingHooksForgotten,
@@ -911,7 +912,7 @@ pub enum Mutant {
     PromiseToOneAwake,
     /// A receiver whose promise is withdrawn is not served in its place until it comes itself.
     PromiseHoldsOn,
-    /// A receiver that came back to its place, and is promised a message, is served there as well.
+    /// A receiver that came back to its place, and is then promised a message, is served in that place as well.
     ReturnedNotHeld,
     /// A send goes to a receiver that is back in its place, past a select that waits to send.
     ChanSendOvertakes,
@@ -955,13 +956,13 @@ pub enum Mutant {
     SeveralLooksOnce,
     /// A future that begins to wait does not look again under the lock.
     SeveralTaskLooksOnce,
-    /// A sender tells only the receiver that waits first of what is new.
+    /// A sender tells only the first of the waiting receivers of a new message or value.
     SeveralTellsOne,
-    /// A sender counts its value when the receivers have been told.
+    /// A sender counts its value only after the receivers have been told.
     WatchCountsLate,
-    /// A sender counts its value, and tells of it, after the end was told.
+    /// A sender counts its value, and tells of it, after the receivers were told of the end.
     WatchCountsAfterTheEnd,
-    /// A receiver asks for what is new before its bell stands in the list.
+    /// A receiver asks for a new message or value before its bell stands in the list.
     BellHangsLate,
     /// A select that keeps a place, and takes another arm, leaves its record in that place.
     SelectKeepsItsPlace,
@@ -977,9 +978,9 @@ pub enum Mutant {
     MutexHandsRelaxed,
     /// A waiter that was notified to try a mutex, and comes too late, leaves its mark as it goes back.
     MutexWokenStays,
-    /// Such a waiter keeps its mark while it parks for a P.
+    /// A waiter that was notified to try a mutex, and comes too late, keeps its mark while it parks for a P.
     MutexWokenParks,
-    /// A holder lets a mutex go that it is to hand over.
+    /// A holder that is to hand a mutex over lets it go.
     MutexNoHandOver,
     /// The end of a runtime loses the notification of a waiter of a mutex.
     MutexLeftBehind,
@@ -1003,7 +1004,7 @@ pub enum Mutant {
     RwLockWriteRelaxed,
     /// The last reader of an RwLock wakes no waiter.
     RwLockLastReaderLeaves,
-    /// A waiter that leaves the queue of an RwLock wakes none of those that it held back.
+    /// A waiter that leaves the queue of an RwLock wakes none of the waiters that it held back.
     RwLockLeavesQuietly,
     /// The last reader of an RwLock does not wake the upgradable reader that waits for it.
     RwLockUpgradeForgotten,
@@ -1021,17 +1022,17 @@ pub enum Mutant {
     RwLockTakesATryForAGrant,
     /// A granter of an RwLock has readers try although a writer waits.
     RwLockReadersTryBesideAWriter,
-    /// The end of a runtime releases what a reader of an RwLock was only to try for.
+    /// The end of a runtime releases an RwLock that an abandoned reader was only notified to try.
     RwLockLeftTakesATryForAGrant,
 
     // Semaphore (`models/semaphore.rs`).
     /// A releaser of permits notifies no waiter.
     SemaphoreGrantsNobody,
-    /// A waiter that leaves the queue of a semaphore wakes none of those that it held back.
+    /// A waiter that leaves the queue of a semaphore wakes none of the waiters that it held back.
     SemaphoreLeavesQuietly,
     /// A request whose context ends beside the grant keeps the permits.
     SemaphoreKeepsTheGrant,
-    /// The end of a runtime releases what a request was refused by a close.
+    /// The end of a runtime releases permits for a request that a close has refused.
     SemaphoreLeftTakesARefusalForAGrant,
 
     // WaitGroup (`models/waitgroup.rs`).
@@ -1069,7 +1070,7 @@ pub enum Mutant {
     // Event (`models/event.rs`).
     /// A notifier that finds no waiter leaves no permit.
     EventLeavesNoPermit,
-    /// The one notification for a goroutine that is left behind in its wait goes to nobody.
+    /// The one notification for a goroutine that is left behind in its wait is lost.
     EventStaysWithTheLeft,
 
     // ErrGroup (`models/group.rs`).
@@ -1149,7 +1150,7 @@ pub enum Mutant {
     TaskIsCalledEarly,
     /// A future that is dropped does not wait for the ready of the notifier that has claimed its wait.
     TaskLeavesBesideTheReady,
-    /// A future that was notified is dropped, and passes nothing on.
+    /// A future that was notified is dropped, and does not pass the notification on.
     EventForgetsItsNotification,
     /// A notifier of several tasks calls the waker of one before it has readied the next.
     NotifiedCallsInBetween,
@@ -1158,15 +1159,15 @@ pub enum Mutant {
     WatchCallsInBetween,
     /// A request for permits that was granted is dropped, and keeps them.
     SemaphoreDropsTheGrant,
-    /// A request for permits is dropped, and lets no waiter go that it held back.
+    /// A request for permits is dropped, and wakes none of the waiters that it held back.
     SemaphoreDropsQuietly,
-    /// A future that was woken for the lock, or handed it, is dropped, and calls no waiter.
+    /// A future that was woken for the lock, or was handed it, is dropped, and notifies no waiter.
     MutexDropsTheCall,
     /// A future that was granted the lock is dropped, and keeps it.
     RwLockDropsTheGrant,
     /// A future is dropped, and grants the lock to no waiter that it held back.
     RwLockDropsQuietly,
-    /// A future that has arrived is dropped, and counts on.
+    /// A future that has arrived is dropped, and still counts.
     BarrierDropsTheCounted,
     /// A future that sleeps and is given another time leaves its timer as it was.
     SleepKeepsItsTimer,
@@ -1212,13 +1213,13 @@ pub enum Mutant {
     TaskWaitsBeforeItsWaker,
     /// The poller takes no waker.
     TaskWakerForgotten,
-    /// A task that comes when the runtime has ended does not see that.
+    /// A task that comes after the runtime has ended does not see that it has ended.
     TaskMissesTheEnd,
     /// The end of a runtime wakes no task.
     TaskEndTellsNobody,
     /// A closer wakes no task.
     TaskCloseTellsNobody,
-    /// A task that waits to write does not have the poller watch a descriptor for writes that is watched for reads.
+    /// A task that waits to write does not have the poller watch for writes a descriptor that is watched for reads.
     TaskWatchesReadsAlone,
     /// A task that has its descriptor watched to write does not look whether writes have ended meanwhile.
     TaskMissesTheShutdown,
@@ -1262,7 +1263,7 @@ pub enum Mutant {
     // Sockets: drained reads, users, close (`models/socket.rs`).
     /// A socket empties the event slot after its system call instead of before it.
     SocketClearsLate,
-    /// A drained read empties the event slot instead of waiting for what comes into it.
+    /// A drained read empties the event slot instead of waiting for an event there.
     SocketDrainedClears,
     /// A reader takes a short read for drained although it has seen the peer's end.
     SocketTrustsAfterHup,
@@ -1272,11 +1273,11 @@ pub enum Mutant {
     SocketLooksAtNoSlot,
     /// A closer waits for reads only.
     SocketCloseForgetsWrites,
-    /// A socket that was drained once counts as drained whatever a later read gets.
+    /// A socket that was drained once stays drained, whatever a later read gets.
     SocketStaysDrained,
     /// A read that fills its buffer counts as short.
     SocketFullReadDrains,
-    /// A writer that waits does not have the poller watch a descriptor for writes that is watched for reads.
+    /// A writer that waits does not have the poller watch for writes a descriptor that is watched for reads.
     SocketWatchesReadsAlone,
     /// The end of the writes of a Unix socket makes no event for the goroutines that wait for room.
     SocketEndsInSilence,
