@@ -56,8 +56,8 @@ fn a_call_for_which_the_thread_is_refused_is_made() {
     });
 }
 
-/// Two goroutines block, one until the other's call is made; one M was sent for both. Fails by deadlock when that M takes the
-/// first blocker and sends no other M, or when it still counts as on its way after it has looked.
+/// Two goroutines block, one of them until the other's call is made; one M was sent for both. Fails by deadlock when that M
+/// takes the first blocker and sends no other M, or when it still counts as on its way after it has looked.
 #[test]
 fn the_m_that_takes_a_blocker_sends_one_for_the_next() {
     Model::new().preemptions(2).check("two_calls", || two_calls(4));

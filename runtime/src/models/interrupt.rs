@@ -1,8 +1,8 @@
 //! Ending a wait from outside: no cancel, no counterpart's ready and no nudge is lost.
 //!
 //! *Modelled*: waits of goroutines and threads, with the contexts that cover them, their wakers, their timers, and a dump.
-//! *Left out*: the end of a runtime, which claims instead of nudging (`models/shutdown.rs`), and what the end of a context
-//! tells (`models/context.rs`). *The mutants* take out ParkFence and CancelFence, the looks of a parker, the marks of a nudge
+//! *Left out*: the end of a runtime, which claims instead of nudging (`models/shutdown.rs`), and the answers of a context that
+//! ends (`models/context.rs`). *The mutants* take out ParkFence and CancelFence, the looks of a parker, the marks of a nudge
 //! that comes during a commit hook or a dump's hold, and the orderings of these words. *Failures*: a lost cancel or nudge is a
 //! deadlock; a goroutine that is queued before its M is done with it is a causality violation.
 

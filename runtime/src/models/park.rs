@@ -220,8 +220,8 @@ fn a_refused_park_waits_for_a_dump() {
     });
 }
 
-/// As `a_refused_park_waits_for_a_dump`, with a second M, which runs the goroutine once the dump has let it go, while
-/// the first M has other work. The first M is done with the hook, which lies on the goroutine's stack, by then.
+/// As `a_refused_park_waits_for_a_dump`, with a second M, which runs the goroutine once the dump has let it go, while the first
+/// M has other work. By then the first M is done with the hook, which lies on the goroutine's stack.
 #[test]
 fn a_refused_park_that_a_dump_has_queued_is_over_on_the_first_m() {
     Model::new().preemptions(2).check("dump_vs_refusal_elsewhere", || {

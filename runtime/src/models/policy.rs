@@ -1,6 +1,6 @@
 //! The policies: one queue, thefts of one, spills of one, a queue that is taken whole. However many goroutines move at once, an
-//! M is woken for those that are left behind, or that stand in the taker's queue. A goroutine that is interrupted as it parks
-//! looks before the others in the only queue run.
+//! M is woken for the goroutines that are left behind, or that stand in the taker's queue. A goroutine that is interrupted as
+//! it parks looks before the others in the only queue run.
 
 use super::caught;
 use super::cover::{Handle, Made};

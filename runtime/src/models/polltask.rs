@@ -100,7 +100,7 @@ fn watch_for_a_task(runtime: &Runtime, (socket, kernel): &(Arc<Socket>, Arc<Kern
 }
 
 /// Two pieces come, each with its event, beside the polls of a goroutine. Fails by deadlock when an event is missed between a
-/// system call and the end of its poll, or when what was sent before the event is not seen.
+/// system call and the end of its poll, or when the goroutine does not see the bytes that came before the event.
 #[test]
 fn a_task_sees_what_comes_beside_its_polls() {
     Model::new().preemptions(2).check("task_event", || {
@@ -172,8 +172,8 @@ fn the_first_task_sees_an_event_that_comes_unmarked() {
     });
 }
 
-/// Another executor's thread polls what the runtime's poller watches. Fails by deadlock when the task's waker is lost, or is
-/// taken before it is kept.
+/// A thread of another executor polls a socket that the runtime's poller watches. Fails by deadlock when the task's waker is
+/// lost, or is taken before it is kept.
 #[test]
 fn a_foreign_task_is_woken() {
     Model::new().preemptions(2).check("foreign_task", || {
@@ -313,8 +313,8 @@ fn a_drained_socket_is_not_asked_again_until_an_event() {
     });
 }
 
-/// Data and the end come as one event: the read that takes the data is short, and no further event will come. Fails by
-/// deadlock.
+/// Data and the end come as one event: the read that takes the data is short, and no further event will come. Fails by deadlock
+/// when the task waits for one.
 #[test]
 fn a_task_sees_data_and_the_end_in_one_event() {
     Model::new().check("task_hup", || {
@@ -425,7 +425,7 @@ fn a_close_ends_the_wait_of_a_task() {
     });
 }
 
-/// The runtime whose poller was to tell a foreign task ends. Fails by deadlock when the task goes on waiting.
+/// A foreign task waits for the poller of a runtime that ends. Fails by deadlock when the task goes on waiting.
 #[test]
 fn the_end_of_the_runtime_is_told_to_a_task() {
     Model::new().preemptions(2).check("task_vs_end", || {

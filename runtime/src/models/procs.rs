@@ -202,7 +202,7 @@ fn assert_runs_with_one_p(runtime: &Runtime) {
 }
 
 /// An M that spins finds its P surplus, and all other Ps held. Fails by deadlock when this M still counts as spinning: no M is
-/// woken then for what a thread submits.
+/// woken then for the goroutine that a thread submits.
 #[test]
 fn work_is_run_after_an_m_has_left_a_surplus_p() {
     Model::new().preemptions(2).check("shrink_vs_idle", || {
@@ -271,7 +271,7 @@ fn work_that_waits_gets_the_new_p() {
     });
 }
 
-/// As `work_that_waits_gets_the_new_p`, with a P that had retired, and whose M is perhaps still on the way.
+/// As `work_that_waits_gets_the_new_p`, with a P that had retired, or whose M has not left it yet.
 #[test]
 fn work_that_waits_gets_a_p_that_had_retired() {
     Model::new().preemptions(2).check("shrink_and_grow_vs_waiting", || {

@@ -1,4 +1,4 @@
-//! A promise of a select's send, and what ends it: the message, the end of the sender's runtime, a receiver that gives up.
+//! A promise of a select's send, and its ends: the message, the end of the sender's runtime, a receiver that gives up.
 //!
 //! *The mutants* take out the claim of the receiver before its message is put there, the looks at receivers that have left or
 //! come back, and the wakes and hand-overs when a promise ends.

@@ -281,7 +281,7 @@ fn a_recursive_read_passes_the_writer_that_waits() {
     });
 }
 
-/// A task that writes is dropped as it is granted the lock. Fails by deadlock when it keeps the lock.
+/// The future of a writer is dropped as it is granted the lock. Fails by deadlock when the dropped future keeps the lock.
 #[test]
 fn a_future_that_is_dropped_beside_its_grant_keeps_nothing() {
     Model::new().check("rwlock_task_granted", || {
@@ -298,7 +298,7 @@ fn a_future_that_is_dropped_beside_its_grant_keeps_nothing() {
     });
 }
 
-/// A task that waits to write holds a reader back, and is dropped. Fails by deadlock when the reader goes on waiting.
+/// A future that waits to write holds a reader back, and is dropped. Fails by deadlock when the reader goes on waiting.
 #[test]
 fn a_writing_future_that_is_dropped_lets_readers_go() {
     Model::new().check("rwlock_task_dropped", || {

@@ -90,7 +90,7 @@ fn a_request_that_is_left_holds_nobody_back() {
         let permits = Arc::new(Semaphore::new(2));
         permits.acquire(1);
         let theirs = Arc::clone(&permits);
-        // The goroutine takes the permits for good only if it runs.
+        // If the goroutine gets the permits, it gives them back.
         drop(runtime.go(move || {
             theirs.acquire(2);
             theirs.release(2);

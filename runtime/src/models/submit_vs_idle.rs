@@ -133,7 +133,7 @@ fn work_from_a_thread_is_run_while_the_only_m_goes_idle() {
     Model::new().check("global_vs_idle", || {
         let runtime = runtime(1, 1);
         let [first] = together_with_us(&runtime, [Box::new(|| ())]);
-        // The M is on its way to sleep, at some step.
+        // The M is at some step between its goroutine and its sleep.
         assert_eq!(runtime.go(|| 2).join().unwrap(), 2);
         done();
         first.join().unwrap();
@@ -355,9 +355,9 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
     });
 }
 
-/// There are more Ps than Ms: one P is always idle, so each submitter looks for an M to bring it to, also beside an M that has
-/// just stood by and sees work after all. Fails by deadlock when that M takes another P than it was given, or when the P for
-/// which no M was found is neither held nor idle.
+/// There are more Ps than Ms: one P is always idle, so each submitter looks for an M for that P, also beside an M that has just
+/// stood by and sees work after all. Fails by deadlock when that M takes another P than it was given, or when the P for which
+/// no M was found is neither held nor idle.
 #[test]
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {

@@ -48,7 +48,7 @@ impl Count {
     }
 }
 
-/// Makes a timer in the heap of the only P, whose time is far away.
+/// Makes a timer, whose time is far away, in the heap of the only P.
 fn far_timer(runtime: &Runtime, count: &Count) -> Timer {
     let count = count.clone();
     runtime.go(move || after_func(4 * LONG, move || count.add())).join().unwrap()

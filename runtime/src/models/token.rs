@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Shorter than any wait of a model.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// A goroutine gives a plain thread its token, and the thread gives the goroutine one. Fails by deadlock when a token is
-/// lost that was given before the wait; by the assertion when the owner does not see what the giver wrote before.
+/// A goroutine gives a plain thread its token. Fails by deadlock when a token that was given before the wait is lost; by the
+/// assertion when the owner does not see what the giver wrote before.
 #[test]
 fn a_token_given_while_the_owner_begins_to_wait_is_not_lost() {
     Model::new().check("token", || {

@@ -8,8 +8,8 @@ use crate::go;
 use crate::model::{Model, Mutant, at_rest, done};
 use std::sync::Arc;
 
-/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for a
-/// cache that an M has, or that an M had and gave up without the monitor's seeing that.
+/// A P is idle, taken, used for a goroutine that begins and ends, and idle again. Fails when the monitor reaches for a cache
+/// that an M has, or for one that an M has given up while nothing orders the monitor after that.
 #[test]
 fn a_stack_cache_is_emptied_while_its_p_comes_and_goes() {
     Model::new().check("trim_vs_goroutine", || {

@@ -223,8 +223,8 @@ fn those_that_a_round_brings_are_run_by_another_m() {
 }
 
 /// A goroutine yields while the ring is full: the ring's older half goes to the global queue, and the goroutine with it. The
-/// last of those that stay keeps its M until the goroutine has run on. The other M sleeps, as if it had looked at the global
-/// queue before the half came there, and at the ring when that was empty. Fails by deadlock when no M is woken.
+/// last goroutine that stays in the ring keeps its M until the yielder has run on. The other M sleeps, as if it had looked at
+/// the global queue before the half came there, and at the ring when that was empty. Fails by deadlock when no M is woken.
 #[test]
 fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
     Model::new().preemptions(1).check("yield_spills", || {

@@ -68,8 +68,7 @@ fn a_zero_that_is_found_shows_what_was_done() {
     Model::new().preemptions(4).check("waitgroup_look", || a_zero_shows(&of_one(), WaitGroup::wait));
 }
 
-/// The group is used again while the waiter for the first zero is on its way. Fails by deadlock when that waiter is not
-/// woken.
+/// The group is used again beside a wait for its first zero. Fails by deadlock when the waiter is not woken.
 #[test]
 fn a_zero_counts_whatever_is_added_after_it() {
     Model::new().check("waitgroup_again", || {

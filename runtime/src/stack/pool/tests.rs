@@ -104,7 +104,7 @@ fn the_stack_given_back_last_is_taken_first() {
     assert_eq!([(); 2].map(|()| take(&pool, 64 << 10).unwrap().top()), tops);
 }
 
-/// Fails if the limit counts stacks that were given back, forgets stacks that are out, or has no text.
+/// Fails if the limit counts stacks that were given back, forgets stacks that are out, or is not named in the error.
 #[test]
 fn the_limit_is_on_the_stacks_that_are_out() {
     let pool = StackPool::new(Some(128 << 10), PAGE);

@@ -168,7 +168,7 @@ extern "C" fn park_once(home: usize) -> End {
     end(home, value.get())
 }
 
-/// Fails by a fault or a wrong value: the frame of a dropped goroutine was unmapped, or given to another goroutine.
+/// Fails by a fault or a wrong value: then the frame of a dropped goroutine was unmapped, or given to another goroutine.
 #[test]
 fn a_suspended_coro_that_is_dropped_leaks_its_stack() {
     let (pool, home) = (StackPool::new(None, GUARD), Home::new());

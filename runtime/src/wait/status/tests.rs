@@ -102,7 +102,7 @@ fn a_nudge_has_the_owner_look_and_leaves_its_wait_open() {
     assert_eq!(word.ready(), Then::Queue);
 }
 
-/// Fails if a ready that meets an owner which looks is lost.
+/// Fails if a ready is lost because the owner is awake and looks.
 #[test]
 fn a_ready_while_the_owner_looks_keeps_it_awake() {
     let (word, number) = waiting();

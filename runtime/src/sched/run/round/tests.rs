@@ -1,4 +1,4 @@
-//! A simulation of one P's queues. The shipped code decides at which source an owner looks when, and which goroutines move
+//! A simulation of one P's queues. The shipped code decides when an owner looks at which source, and which goroutines move
 //! between the ring and the global queue. Time is counted in goroutines that have run, so no result depends on the machine.
 
 use super::*;
