@@ -1,4 +1,4 @@
-//! `gmp::blocking`: while a goroutine blocks its thread others run, and it comes back to a P.
+//! `gmp::blocking`: while a goroutine blocks its thread, other goroutines run; after the call the goroutine takes a P again.
 
 use common::{PROCS, everywhere, until, watched};
 use gmp::sync::Event;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The calls block until another goroutine has run. Fails by a hang when that one gets no P.
+/// Each call blocks until another goroutine has run. Fails by a hang when that goroutine gets no P.
 #[test]
 fn others_run_while_every_p_would_be_blocked() {
     everywhere(|rt| {
@@ -47,7 +47,7 @@ fn a_hundred_blocking_sleeps_take_little_longer_than_one() {
     }
 }
 
-/// Calls that never park work without a P, as on a plain thread: goroutines are made, waiters are woken.
+/// Without a P, calls that never park work as on a plain thread: they start goroutines and wake waiters.
 #[test]
 fn calls_that_do_not_park_need_no_p() {
     everywhere(|rt| {
@@ -66,7 +66,7 @@ fn calls_that_do_not_park_need_no_p() {
                         go(move || count.fetch_add(1, SeqCst))
                     })
                     .collect();
-                // They run although this thread does not come back yet.
+                // The goroutines run although this thread is still in the call.
                 until(|| count.load(SeqCst) == 300);
                 made
             });
@@ -76,7 +76,7 @@ fn calls_that_do_not_park_need_no_p() {
     });
 }
 
-/// A call inside that parks takes a P first, and the rest of the closure keeps it.
+/// A call that parks inside the closure takes a P first, and the rest of the closure keeps that P.
 #[test]
 fn a_blocking_call_may_park() {
     everywhere(|rt| {
@@ -104,7 +104,7 @@ fn on_a_plain_thread_it_calls_the_closure() {
     assert_eq!(blocking(|| blocking(|| 7)), 7);
 }
 
-/// Fails by a hang, or a wrong payload, when the goroutine does not come back from a panic without a P.
+/// Fails by a hang, or a wrong payload, when the goroutine stays without a P after a panic.
 #[test]
 fn a_panic_inside_is_the_goroutines() {
     everywhere(|rt| {
@@ -119,7 +119,7 @@ fn a_panic_inside_is_the_goroutines() {
     });
 }
 
-/// Without a second thread the others wait until the call is over; nothing hangs, and nothing is lost.
+/// Without a second thread the other goroutines wait until the call is over. No goroutine hangs or is lost.
 #[test]
 fn with_one_thread_the_others_wait() {
     watched(1, || {
@@ -147,7 +147,7 @@ fn a_runtime_ends_while_calls_block() {
             rt.run(yield_now);
             let report = rt.shutdown(Duration::from_secs(20));
             assert_eq!(report.threads_left(), 0);
-            // Each has ended, or never began, or was left on its way back.
+            // Each goroutine has ended, has never begun, or was left on its way back from the call.
             blocked
                 .into_iter()
                 .for_each(|goroutine| assert!(goroutine.join().map_or_else(|e| e.is_shutdown(), |()| true)));
@@ -155,7 +155,7 @@ fn a_runtime_ends_while_calls_block() {
     }
 }
 
-/// Ps are given away and taken back on every core at once, beside goroutines that park and ready each other.
+/// Goroutines give Ps away and take Ps back on every core at once, beside goroutines that park and ready each other.
 #[test]
 fn giving_away_and_coming_back_loses_nobody() {
     everywhere(|rt| {
@@ -187,7 +187,7 @@ fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// The threads before and in a call beside another goroutine that waits for the only P.
+/// Returns the thread before a call and the thread inside it, while another goroutine waits for the only P.
 fn threads_of_a_call_beside_another() -> (i32, i32) {
     let (before, other) = (tid(), go(|| ()));
     let inside = blocking(tid);
@@ -195,12 +195,12 @@ fn threads_of_a_call_beside_another() -> (i32, i32) {
     (before, inside)
 }
 
-/// Fails when the P goes from thread to thread, and not the call.
+/// Fails when the P moves to another thread instead of the call.
 #[test]
 fn beside_others_the_thread_goes_on_with_them() {
     watched(1, || {
         common::runtime(1).run(|| {
-            // Once in a while the monitor comes first, and takes the P.
+            // Sometimes the monitor is first, and takes the P.
             assert!((0..100).any(|_| {
                 let (before, inside) = threads_of_a_call_beside_another();
                 before != inside
@@ -209,7 +209,7 @@ fn beside_others_the_thread_goes_on_with_them() {
     });
 }
 
-/// Fails when a call is sent to another thread for nothing, or a locked goroutine is.
+/// Fails when a call moves to another thread although no goroutine waits for the P, or although its goroutine is locked.
 #[test]
 fn alone_or_locked_the_call_stays_on_its_thread() {
     watched(1, || {
@@ -225,7 +225,7 @@ fn alone_or_locked_the_call_stays_on_its_thread() {
     });
 }
 
-/// Fails by a hang when a call waits for a thread behind another call, which waits for it.
+/// Fails by a hang when a call waits for a thread behind another call that waits for this one.
 #[test]
 fn calls_that_wait_for_each_other_are_all_under_way() {
     everywhere(|rt| {

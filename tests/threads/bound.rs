@@ -1,4 +1,5 @@
-//! `RuntimeBuilder::cpu_sets`: the CPUs of a P are those of the thread that has it, and of no other thread.
+//! `RuntimeBuilder::cpu_sets`: a thread is confined to the CPUs of a P while it holds that P; every other thread keeps its own
+//! CPUs.
 
 use common::child;
 use common::cpu::{confine, cpus};
@@ -15,7 +16,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Calls `test` with two CPUs. On a machine with only one nothing can be told apart.
+/// Calls `test` with two CPUs. With only one CPU the test could not see a difference.
 fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
     match cpus()[..] {
         [a, b, ..] => watched(procs, || test(a, b)),
@@ -32,9 +33,9 @@ fn build(builder: RuntimeBuilder) -> Runtime {
     unsafe { builder.build() }.unwrap()
 }
 
-/// Threads come and go: goroutines block them, marked and unmarked, and yield. Fails when a goroutine begins to run, or goes on
-/// after a park, on other CPUs than those of a P; or when a thread without a P, or a thread that such a thread starts, is on a
-/// P's.
+/// Goroutines yield, sleep, join, and block their threads in marked calls, while threads come and go. Fails when a goroutine
+/// has, after a park, CPUs that are neither those of a P nor those of the process; when no goroutine is seen on the CPUs of a
+/// P; or when a thread without a P, or a thread that it starts, does not have all CPUs of the process.
 #[test]
 fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
     with_two_cpus(2, |a, b| {
@@ -56,7 +57,7 @@ fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
                             }),
                             _ => go(yield_now).join().unwrap(),
                         }
-                        // Right after a park; later the monitor may have taken the P.
+                        // The goroutine has just parked; since then the monitor may have taken its P.
                         let may = cpus();
                         if may != all {
                             assert!(may == [a] || may == [b], "{may:?}");
@@ -67,7 +68,7 @@ fn threads_with_a_p_have_its_cpus_and_others_have_their_own() {
             })
             .collect();
         many.into_iter().for_each(|one| one.join().unwrap());
-        // On which of the two depends on the machine: the other one's M may come too late each time.
+        // Whether goroutines are seen on both Ps depends on the machine: the M of one P may come too late each time.
         assert!(seen.load(SeqCst) > 0, "nobody was seen with a P");
         assert_eq!(cpus(), all, "of the thread that has built the runtime");
         assert!(rt.shutdown(Duration::from_secs(60)).refused().is_empty());
@@ -86,7 +87,8 @@ fn callbacks_outside_of_runtimes_have_no_ps_cpus() {
         let (all, (tell, told)) = (cpus(), mpsc::channel());
         let mut timers = Vec::new();
         let rt = build(bound([&[b]]));
-        // Made by a plain thread, so a callback of no runtime; set by a goroutine, which finds no thread.
+        // A plain thread makes the timer, so its callback belongs to no runtime; a goroutine sets it, while there is no timer
+        // thread.
         let timer = after_func(HOUR, {
             let tell = tell.clone();
             move || tell.send(cpus()).unwrap()
@@ -111,8 +113,8 @@ fn has_thread(name: &str) -> bool {
     tasks.map(named).any(|comm| comm.is_ok_and(|comm| comm.trim() == name))
 }
 
-/// A goroutine runs on and on, and loses its P to another one. Fails by a hang when its thread stays on the P's CPUs, or does
-/// not come to the next P's.
+/// A goroutine that does not yield loses its P to another goroutine. Fails when its thread stays on the CPUs of that P (by a
+/// hang), or does not get the CPUs of the next P.
 #[test]
 fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
     with_two_cpus(1, |a, _| {
@@ -131,7 +133,7 @@ fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
                         yield_now();
                     }
                 });
-                // No call of the runtime: the thread does not come back.
+                // The loop does not call the runtime, so the thread gets no P.
                 while cpus() != all || !ran.load(SeqCst) {
                     if blocks {
                         thread::sleep(MS);
@@ -144,7 +146,7 @@ fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
                 }
                 over.store(true, SeqCst);
                 waits.join().unwrap();
-                // Nobody else wants the P now.
+                // No other goroutine wants the P now.
                 yield_now();
                 assert_eq!(cpus(), [a]);
             });
@@ -152,13 +154,13 @@ fn a_hog_whose_p_is_taken_has_its_threads_cpus_until_it_has_a_p_again() {
     });
 }
 
-/// Fails when Ps beyond the sets are on other CPUs than those of the next set in turn, or when the Ps that stay after others
-/// have retired are not those of the first sets.
+/// Fails when the Ps beyond the number of sets do not take the sets in turn, from the first on, or when the Ps that remain
+/// after others have retired are not those of the first sets.
 #[test]
 fn more_ps_than_sets_begin_again_with_the_first() {
     with_two_cpus(4, |a, b| {
         let rt = build(bound([&[a], &[b]]).procs(3));
-        /// Returns the CPUs of so many goroutines that hold a P each, in order.
+        /// Returns the CPUs of `procs` goroutines that hold a P each, sorted.
         fn have(rt: &Runtime, procs: usize) -> Vec<Vec<usize>> {
             let there = Arc::new(AtomicUsize::new(0));
             let all: Vec<_> = (0..procs)
@@ -178,7 +180,7 @@ fn more_ps_than_sets_begin_again_with_the_first() {
             have.sort();
             have
         }
-        // The monitor may take a P of one that waits, for the last one.
+        // The monitor may give the last goroutine the P of one that waits.
         let mut low_first = [a, b];
         low_first.sort();
         let [x, y] = low_first.map(|cpu| vec![cpu]);
@@ -194,8 +196,8 @@ fn more_ps_than_sets_begin_again_with_the_first() {
     });
 }
 
-/// Fails when a thread of the program comes back from `run_locked` with other CPUs than before, or is not on its P's meanwhile;
-/// or when guards are dropped on a P's CPUs.
+/// Fails when a thread of the program comes back from `run_locked` with other CPUs than before, or does not have the CPUs of
+/// its P meanwhile; or when guards are dropped on the CPUs of a P.
 #[test]
 fn a_thread_that_runs_a_goroutine_gets_its_own_back() {
     with_two_cpus(1, |a, b| {
@@ -235,8 +237,8 @@ fn a_thread_that_runs_a_goroutine_gets_its_own_back() {
     });
 }
 
-/// Fails when the runtime undoes a mask of the program, or leaves a thread alone for good although the program has restored the
-/// mask that it found.
+/// Fails when the runtime undoes a mask that the program has set, or goes on to leave a thread alone after the program has
+/// restored the mask that it found.
 #[test]
 fn what_a_locked_goroutine_sets_stays_until_it_puts_back_what_it_found() {
     with_two_cpus(1, |a, b| {
@@ -282,7 +284,7 @@ fn sets_that_cannot_be_had_are_refused_at_the_start() {
             refusal(bound([&[usize::MAX]])),
             format!("cpu_sets: CPU {} of set 0 is not within 0..=1023", usize::MAX)
         );
-        // No machine of these tests has so many.
+        // No machine that runs these tests has so many CPUs.
         let text = refusal(bound([&[a], &[1022, 1023]]));
         assert!(text.starts_with("cpu_sets: of set 1 (CPUs 1022-1023) the machine has no CPU"), "{text}");
         let text = refusal(bound([&[a, 1023]]));

@@ -1,5 +1,5 @@
-//! Hand-off: a goroutine that blocks its thread, or runs on and on, keeps no other goroutine from running. Nothing here
-//! is marked.
+//! Hand-off: a goroutine that blocks its thread, or never yields, keeps no other goroutine from running. Only the test at the
+//! limit of threads marks some of its calls with `blocking`.
 
 use common::child;
 use common::seccomp::refuse;
@@ -25,8 +25,8 @@ fn spin_until(flag: &AtomicBool) {
     }
 }
 
-/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until another goroutine has run, which gets no P
-/// as long as those keep theirs.
+/// Blocks as many goroutines as there are Ps, each in a call made by `call`, until another goroutine has run. That goroutine
+/// gets no P as long as the blocked ones keep theirs.
 #[track_caller]
 fn nobody_waits_for<C, E>(call: impl Fn() -> (C, E))
 where
@@ -44,7 +44,7 @@ where
     });
 }
 
-/// Fails by a hang, like all of these.
+/// Fails by a hang, like the five tests below.
 #[test]
 fn a_lock_of_std_stalls_nobody() {
     nobody_waits_for(|| {
@@ -76,7 +76,7 @@ fn a_read_of_a_pipe_stalls_nobody() {
         let mut ends = [0; 2];
         // SAFETY: writes two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-        // SAFETY: they are open, and nobody else's.
+        // SAFETY: both are open, and no other object owns them.
         let [mut from, mut to] = ends.map(|fd| unsafe { File::from_raw_fd(fd) });
         let read = move || assert_eq!(from.read(&mut [0; 8]).unwrap(), 1);
         (read, move || assert_eq!(to.write(&[7]).unwrap(), 1))
@@ -110,8 +110,8 @@ fn a_loop_that_never_yields_stalls_nobody() {
     });
 }
 
-/// Calls that never park work as before while the goroutine has no P: it makes goroutines, sends, unlocks, wakes. Then it parks
-/// and comes back. Fails by a hang, or when a goroutine ran twice or not at all.
+/// While a goroutine has no P, calls that never park work as before: it starts goroutines, sends, and drops a sender. Then it
+/// parks and comes back. Fails by a hang, or when a goroutine runs twice or not at all.
 #[test]
 fn a_goroutine_that_lost_its_p_goes_on() {
     everywhere(|rt| {
@@ -126,7 +126,7 @@ fn a_goroutine_that_lost_its_p_goes_on() {
                             let (s, r) = chan::unbounded();
                             let lost = Arc::new(AtomicBool::new(false));
                             let theirs = Arc::clone(&lost);
-                            // This one runs when our P has gone, or on another.
+                            // This goroutine runs once ours has lost its P, or on another P.
                             let runs = go(move || theirs.store(true, SeqCst));
                             spin_until(&lost);
                             let made: Vec<_> = (0..10)
@@ -157,7 +157,7 @@ fn a_goroutine_that_lost_its_p_goes_on() {
     });
 }
 
-/// Returns how long this machine lets one of so many busy threads wait for a CPU, at worst in a while.
+/// Returns the longest time, in a stretch of 100 ms, that one of `threads` busy threads waits for a CPU on this machine.
 fn kernel_gap(threads: usize) -> Duration {
     let over = AtomicBool::new(false);
     let worst = Mutex::new(Duration::ZERO);
@@ -181,14 +181,15 @@ fn kernel_gap(threads: usize) -> Duration {
 }
 
 /// Fails by time when, with as many hogs as Ps, a new goroutine waits longer than a slice, beyond the time that the kernel
-/// alone makes busy threads wait. The hogs are new ones each time, and the goroutine comes at any moment of their slice.
+/// alone makes busy threads wait. Each round has new hogs, and the goroutine comes at another moment of their slice.
 #[test]
 fn a_new_goroutine_starts_within_a_slice_beside_hogs() {
     for procs in [1, 2, 4] {
         watched(procs, || {
             let rt = runtime(procs);
             let judge = || {
-                // The hogs, the monitor, the M that runs the new one, and what else the machine does.
+                // As many threads as the hogs, the monitor, and the M that runs the new goroutine; the machine's other load
+                // adds to the gap.
                 let gap = kernel_gap(procs + 2);
                 let mut waits: Vec<Duration> = (0..30).map(|nth| wait_beside_hogs(&rt, procs, nth)).collect();
                 waits.sort();
@@ -222,7 +223,6 @@ fn wait_beside_hogs(rt: &Runtime, procs: usize, nth: u32) -> Duration {
     waited
 }
 
-/// Without hand-off a hog keeps its P until it ends.
 #[test]
 fn without_hand_off_a_hog_keeps_its_p() {
     if !child::is_child() {
@@ -285,7 +285,7 @@ fn at_the_limit_of_threads_what_is_runnable_waits_and_nothing_hangs() {
                 .collect();
             (0..2).for_each(|_| begins.recv().unwrap());
             let waits = rt.go(|| ());
-            // The monitor has looked some times.
+            // Meanwhile the monitor looks several times.
             thread::sleep(30 * MS);
             assert!(!waits.is_finished(), "there is no thread for it");
             drop(ends.into_iter().map(|end| end.send(()).unwrap()).collect::<Vec<_>>());
@@ -295,7 +295,7 @@ fn at_the_limit_of_threads_what_is_runnable_waits_and_nothing_hangs() {
     });
 }
 
-/// The threads that blocking calls needed are used again. Fails by one thread more for each call.
+/// Fails when each call takes one more thread.
 #[test]
 fn threads_of_blocking_calls_are_used_again() {
     for procs in PROCS {

@@ -1,5 +1,5 @@
-//! Calls of the program's functions for which there is neither a stack nor a thread: they wait until a thread can be had; no
-//! thread of the library makes them on its own stack.
+//! The library calls functions of the program. If there is neither a stack nor a thread for such a call, the call waits until a
+//! thread can be had; no thread of the library makes the call on its own stack.
 
 use common::child;
 use common::seccomp::refuse_while;
@@ -21,7 +21,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const STACK: usize = 256 << 10;
 const TOLD: &str = "gmp: a function of the program waits for a thread that calls it";
 
-/// The actions of functions, by name.
+/// What the called functions do, by name.
 const CALLS: [(&str, fn()); 5] = [
     ("sleeps", || time::sleep(MS)),
     ("yields", yield_now),
@@ -44,7 +44,7 @@ fn with_few_stacks() -> Runtime {
     unsafe { builder.build() }.unwrap()
 }
 
-/// Goroutines that have all stacks which the runtime had left.
+/// Goroutines that hold all stacks that the runtime had left.
 struct Taken(chan::Sender<()>, Vec<JoinHandle<()>>);
 
 impl Taken {
@@ -63,11 +63,11 @@ impl Taken {
     }
 }
 
-/// A call: when it is over, also by a panic, it tells its thread's name.
+/// A function to call. When the call is over, even by a panic, it sends the name of its thread.
 struct Calls(fn(), Sender<String>);
 
 impl Calls {
-    /// A call with the action of the test's process.
+    /// Returns the call with the action that the test's process was given, and where the name of its thread arrives.
     fn begin() -> (Self, Receiver<String>) {
         let what = std::env::var("WHAT").unwrap();
         let f = CALLS.iter().find(|(name, _)| *name == what).unwrap().1;
@@ -103,8 +103,8 @@ fn for_each_call(test: &str) {
     }
 }
 
-/// In a goroutine: asserts that, while threads are refused, the library asked for a thread again and called nothing. Then
-/// grants threads.
+/// Runs on a goroutine. Waits, while threads are refused, until the library has asked for a thread again, and asserts that it
+/// has called nothing meanwhile. Then grants threads, and returns the name of the thread that makes the call.
 fn is_kept(refuses: &AtomicBool, told: &Receiver<String>, mut between: impl FnMut()) -> String {
     let asked = || gmp::handle().refused().calls() > 1;
     while !asked() {
@@ -139,7 +139,7 @@ fn a_callback_that_an_m_has_found_due_waits_for_a_thread() {
     });
 }
 
-/// Fails by the thread's name when the monitor makes the call, and does nothing else meanwhile.
+/// Fails by the thread's name when the monitor makes the call itself, and so does nothing else meanwhile.
 #[test]
 fn a_callback_that_the_monitor_has_found_due_waits_for_a_thread() {
     const TEST: &str = "a_callback_that_the_monitor_has_found_due_waits_for_a_thread";
@@ -151,7 +151,7 @@ fn a_callback_that_the_monitor_has_found_due_waits_for_a_thread() {
         let on = rt.run(|| {
             let (calls, told) = Calls::begin();
             let taken = Taken::take_all();
-            // They have begun to wait.
+            // Meanwhile the goroutines begin to wait.
             time::sleep(MS);
             refuses.store(true, SeqCst);
             let _timer = time::after_func(MS, move || calls.call());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Fails by a hang when the goroutine that was left in `accept` keeps the I/O lock, and no other can accept.
+/// Fails by a hang when the goroutine that was left in `accept` keeps the I/O lock, so that no other goroutine can accept.
 #[test]
 fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
     for procs in PROCS {
@@ -39,7 +39,7 @@ fn a_listener_outlives_the_runtime_that_was_accepting_on_it() {
             let stream = TcpStream::connect(addr).unwrap();
             accepting.join().unwrap().unwrap();
             drop(stream);
-            // And from a plain thread, once more.
+            // A plain thread can accept, too.
             let stream = TcpStream::connect(addr).unwrap();
             listener.accept().unwrap();
             drop(stream);
@@ -59,7 +59,7 @@ fn a_thread_in_line_behind_a_goroutine_that_is_left_gets_its_turn() {
             let stream = Arc::clone(&stream);
             move || bolted(|| (&*stream).read(&mut [0; 8]).map(drop))
         }));
-        // The reader has the I/O lock when this one, behind it in the queue, has run.
+        // This goroutine is queued behind the reader: when it has run, the reader holds the I/O lock.
         rt.run(|| ());
         let thread = std::thread::spawn({
             let stream = Arc::clone(&stream);
@@ -86,15 +86,15 @@ impl Drop for JoinsOnDrop {
     }
 }
 
-/// Ends with a limit of zero, so nothing is unwound. Fails by a hang when shutdown drops the closure before it has told the
-/// joiners of the sleeper.
+/// The runtime ends with a limit of zero, so no goroutine is unwound. Fails by a hang when shutdown drops the closure before it
+/// has told the joiners of the sleeper.
 #[test]
 fn shutdown_survives_a_closure_whose_drop_joins() {
     for procs in PROCS {
         watched(procs, || {
             let rt = runtime(procs);
             let sleeper = rt.go(|| sleep(Duration::from_secs(3600)));
-            // Keeps every P, so that what comes next does not start before the end.
+            // These goroutines keep every P, so that the next goroutine does not start before the end.
             let gate = Arc::new(AtomicUsize::new(0));
             for _ in 0..procs {
                 let gate = Arc::clone(&gate);
@@ -116,15 +116,15 @@ fn shutdown_survives_a_closure_whose_drop_joins() {
     }
 }
 
-/// Keeps the caller's thread, and its P.
+/// Keeps the caller's thread, and its P, until the flag is set.
 fn stay_until(flag: &AtomicBool) {
     while !flag.load(SeqCst) {
         std::thread::yield_now();
     }
 }
 
-/// A goroutine comes back from a blocking call when its runtime has been left, and another one keeps the only P. Fails by a
-/// hang when the first one stands in a queue for good, and the `Once` whose closure it runs is not poisoned.
+/// A goroutine comes back from a blocking call when its runtime has ended without it, and another goroutine keeps the only P.
+/// Fails by a hang when the first goroutine stays in a queue for good, and the `Once` whose closure it runs is not poisoned.
 #[test]
 fn a_once_is_poisoned_by_a_goroutine_that_comes_back_too_late() {
     watched(1, || {
@@ -159,8 +159,8 @@ fn a_once_is_poisoned_by_a_goroutine_that_comes_back_too_late() {
     });
 }
 
-/// The peer sends a byte of urgent data between ordinary ones: a read stops at its mark, short, with more behind it. Fails by a
-/// hang when the short read is taken for the end of the data.
+/// The peer sends a byte of urgent data between ordinary bytes. A read ends, short, at the mark of the urgent byte, with more
+/// data behind it. Fails by a hang when the short read is taken for the end of the data.
 #[test]
 fn urgent_data_hides_nothing_behind_it() {
     everywhere(|rt| {
@@ -194,7 +194,7 @@ fn urgent(stream: &std::net::TcpStream) {
     assert_eq!(sent, 1);
 }
 
-/// In a child process whose standard error is a pipe without a reader. Fails by SIGABRT when the hook panics.
+/// Runs in a child process whose standard error is a pipe without a reader. Fails by SIGABRT when the hook panics.
 #[test]
 fn a_panic_is_survived_when_nobody_reads_standard_error() {
     use std::process::Stdio;
@@ -205,7 +205,7 @@ fn a_panic_is_survived_when_nobody_reads_standard_error() {
         return;
     }
     let mut child = child::command(NAME)
-        // std's own hook does not mind; it is told to say as little as it can.
+        // std's own hook ignores the error; the variable makes it print as little as it can.
         .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -215,7 +215,7 @@ fn a_panic_is_survived_when_nobody_reads_standard_error() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Fails by a stack overflow when each joiner that is told tells the next, by time when the end is quadratic.
+/// Fails by a stack overflow when each joiner that is told tells the next one, and by time when the end takes quadratic time.
 #[test]
 fn a_long_chain_of_joiners_is_told_without_recursion() {
     watched(2, || {

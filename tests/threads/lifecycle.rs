@@ -1,4 +1,4 @@
-//! A runtime's beginning and end: what it takes from the process, what it gives back, and in which time.
+//! A runtime's beginning and end: the threads and descriptors that it takes and gives back, and how long the end takes.
 
 use common::bolt::bolted;
 use common::child;
@@ -29,10 +29,10 @@ impl Drop for Probe {
     }
 }
 
-/// The names of the process's threads.
+/// Returns the names of the process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted");
-    // A thread that has ended since does not count.
+    // A thread that has ended in the meantime does not count.
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     tasks.filter_map(|task| name(task.ok()?)).map(|name| name.trim_end().to_owned()).collect()
 }
@@ -41,7 +41,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }
 
-/// A thread that was joined stays in /proc for some 100 µs.
+/// Waits until `count` returns `expected`: a thread that was joined stays in /proc for some 100 µs.
 fn comes_to(expected: usize, what: &str, count: impl Fn() -> usize) {
     let start = Instant::now();
     while count() != expected {
@@ -50,7 +50,7 @@ fn comes_to(expected: usize, what: &str, count: impl Fn() -> usize) {
     }
 }
 
-/// A goroutine that has begun, and parks for good where it can't be unwound.
+/// Starts a goroutine that parks for good where it can't be unwound, and waits until it has begun.
 fn parked(rt: &Runtime) -> JoinHandle<()> {
     let began = Arc::new(AtomicBool::new(false));
     let parks = rt.go({
@@ -64,7 +64,7 @@ fn parked(rt: &Runtime) -> JoinHandle<()> {
     parks
 }
 
-/// Goroutines that wait for each other, for a time and for sockets, and end.
+/// Runs goroutines that wait for each other, for a time and for sockets, and end.
 fn some_work() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -98,7 +98,7 @@ fn runtimes_leave_no_thread_and_no_descriptor_behind() {
                 match round % 3 {
                     0 => {}
                     1 => rt.run(some_work),
-                    // One goroutine is left in a park.
+                    // One parked goroutine is left.
                     _ => drop(parked(&rt)),
                 }
                 match round % 2 {
@@ -128,7 +128,7 @@ fn runtimes_leave_no_thread_and_no_descriptor_behind() {
     nothing_more();
 }
 
-/// Fails by needless wake-ups, of an M that looks again and again, or that wakes another.
+/// Fails by needless wake-ups of an M that looks for work again and again, or that wakes another M.
 #[test]
 fn a_runtime_without_work_sleeps() {
     if !child::is_child() {
@@ -152,7 +152,7 @@ fn a_runtime_without_work_sleeps() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         drop(rt.go(move || listener.accept().map(drop)));
         asleep();
-        // With a timer that is far away.
+        // The same with a timer that is far away.
         drop(parked(&rt));
         asleep();
     });
@@ -161,14 +161,14 @@ fn a_runtime_without_work_sleeps() {
 /// Returns how often a thread of the process has gone to sleep.
 fn switches() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: it fills the struct, of plain numbers.
+    // SAFETY: the call fills the struct, which consists of plain numbers.
     unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init().ru_nvcsw
     }
 }
 
-/// Fails by a descriptor when the runtime that could not start keeps its poller.
+/// Fails by one more descriptor when the runtime that could not start keeps its poller.
 #[test]
 fn a_runtime_that_can_not_start_is_an_error_and_leaves_nothing() {
     if !child::is_child() {
@@ -207,7 +207,7 @@ fn shutdown_tells_whether_all_had_ended() {
     });
 }
 
-/// Fails by a hang, or when a thread counts as gone.
+/// Fails by a hang, or when the thread that still runs counts as gone.
 #[test]
 fn shutdown_waits_for_a_goroutine_that_runs_only_so_long() {
     everywhere(|rt| {
@@ -216,21 +216,21 @@ fn shutdown_waits_for_a_goroutine_that_runs_only_so_long() {
         let report = rt.shutdown(Duration::from_millis(50));
         assert!((Duration::from_millis(50)..PROMPT).contains(&start.elapsed()));
         assert_eq!((report.goroutines_left(), report.is_clean()), (1, false));
-        // On a busy machine one that has nothing to do may be late as well.
+        // On a busy machine a thread that has nothing to do may be late as well.
         assert!(report.threads_left() >= 1);
         stop.store(true, SeqCst);
         assert!(spinner.join().unwrap_err().is_shutdown());
     });
 }
 
-/// Keeps its P, as code that computes does.
+/// Keeps the caller's P, as code that computes does.
 fn until_spinning(reached: impl Fn() -> bool) {
     while !reached() {
         std::hint::spin_loop();
     }
 }
 
-/// A goroutine that has begun, and spins without a park until the flag is set.
+/// Starts a goroutine that spins without a park until the flag is set, and waits until it has begun.
 fn spins(rt: &Runtime) -> (JoinHandle<()>, Arc<AtomicBool>) {
     let [began, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let spinner = rt.go({
@@ -291,7 +291,7 @@ fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_i
             drop(rt.go(move || {
                 let _probe = announce(probe);
                 if reader > 0 {
-                    // Both stand in one line.
+                    // Both goroutines are in one wait queue.
                     bolted(|| drop(listener.accept()));
                 } else {
                     yield_now();
@@ -317,12 +317,12 @@ fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_i
         rt.run(|| (0..20).for_each(|_| yield_now()));
         let report = rt.shutdown(PROMPT);
         assert_eq!((report.goroutines_left(), report.threads_left()), (5, 0));
-        // The sixth has ended.
+        // The sixth goroutine has ended.
         assert_eq!(drops.load(SeqCst), 1);
         assert!(reading.join().unwrap_err().is_shutdown());
         assert!(joining.join().unwrap_err().is_shutdown());
         assert_eq!(drops.load(SeqCst), 1);
-        // The descriptor belongs to the stack that was left: its peer sees no end.
+        // The stack that was left owns the descriptor, so the peer sees no end of the stream.
         use std::os::fd::AsRawFd;
         let mut poll = libc::pollfd { fd: accepted.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
@@ -337,7 +337,7 @@ fn goroutines_that_can_not_be_unwound_are_left_and_counted_and_nothing_of_them_i
 fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
     const TEST: &str = "a_goroutine_that_never_started_is_dropped_with_its_closure";
     if !child::is_child() {
-        // Else those that spin lose their Ps on a slow machine, and the others start.
+        // With hand-off, on a slow machine, the goroutines that spin would lose their Ps, and the others would start.
         child::passes(TEST, &[("GMPDEBUG", "handoff=0")]);
         return;
     }
@@ -366,7 +366,7 @@ fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
         let never: Vec<_> = (0..10)
             .map(|n| {
                 let (probe, started) = (Probe(Arc::clone(&drops)), Arc::clone(&started));
-                // Small, and one that does not fit into the goroutine's own space.
+                // The fillers differ in size on the heap; the closures all have one size.
                 let filler = vec![[0_u64; 20]; n];
                 rt.go(move || {
                     started.fetch_add(1, SeqCst);
@@ -410,7 +410,7 @@ fn whoever_joins_a_goroutine_that_is_left_hears_of_the_end() {
             })
         };
         until(|| waiting.load(SeqCst) == 2);
-        // The goroutine parks before this comes back; the thread sleeps, or finds the end.
+        // The goroutine parks before `run` returns; the thread sleeps by then, or finds the end.
         other.run(|| (0..20).for_each(|_| yield_now()));
         assert_eq!(rt.shutdown(PROMPT).goroutines_left(), 3);
         assert!(joiner.join().unwrap().unwrap_err().is_shutdown());
@@ -466,7 +466,7 @@ fn a_runtime_dropped_on_its_own_goroutine_does_not_wait() {
     comes_to(before, "threads", || threads().len());
 }
 
-/// Fails by one thread too many when two Ms find the limit not yet reached, and both start one.
+/// Fails by one thread too many when two Ms both find that the limit is not yet reached, and each starts a thread.
 #[test]
 fn max_threads_is_never_exceeded() {
     if !child::is_child() {
@@ -485,7 +485,7 @@ fn max_threads_is_never_exceeded() {
                     s.spawn(|| {
                         together.wait();
                         for _ in 0..20 {
-                            // Long enough that no M is idle when the next one is submitted.
+                            // Each goroutine runs so long that no M is idle when the next one is submitted.
                             drop(rt.go(|| (0..300).for_each(|_| std::hint::spin_loop())));
                         }
                     });
@@ -508,7 +508,7 @@ fn threads_have_the_name_of_their_runtime_and_a_number() {
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let rt = unsafe { Runtime::builder().procs(2).thread_name("some-").build() }.unwrap();
     let seen = rt.run(|| {
-        // Two that run at the same time.
+        // Two goroutines that run at the same time.
         let meet = Arc::new(AtomicUsize::new(0));
         let arrived = Arc::clone(&meet);
         let other = go(move || {
@@ -518,7 +518,7 @@ fn threads_have_the_name_of_their_runtime_and_a_number() {
         meet.fetch_add(1, SeqCst);
         until_spinning(|| meet.load(SeqCst) == 2);
         other.join().unwrap();
-        // A new thread has its parent's name for a moment, and the first may come late.
+        // A new thread has its parent's name for a moment, and the first thread may start late.
         until(|| ["some-0", "some-1"].iter().all(|name| threads().contains(&(*name).to_owned())));
         threads()
     });
@@ -586,7 +586,7 @@ fn what_wakes_a_goroutine_after_the_end_does_no_harm() {
         until(|| waiting.load(SeqCst) == 1);
         rt.run(|| (0..20).for_each(|_| yield_now()));
         assert_eq!(rt.shutdown(PROMPT).goroutines_left(), 1);
-        // Its joiner is parked on a stack that was left.
+        // The joiner of `awaited` is parked on a stack that was left.
         gate.store(true, SeqCst);
         until(|| other.num_goroutines() == 0);
         assert!(other.shutdown_timeout(PROMPT));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The calling thread's name in the kernel.
+/// Returns the kernel's id of the calling thread.
 #[inline(never)]
 fn tid() -> i32 {
     // SAFETY: gettid has no preconditions.
@@ -31,7 +31,7 @@ fn is_alive(tid: i32) -> bool {
     Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
-/// Each kind of park, on the goroutine that calls it.
+/// Parks the calling goroutine in several kinds of park.
 fn all_parks(lock: &Mutex<u32>) {
     yield_now();
     sleep(MS / 10);
@@ -46,7 +46,7 @@ fn all_parks(lock: &Mutex<u32>) {
     group.wait();
 }
 
-/// Fails if a locked goroutine changes its thread, or another goroutine is seen there.
+/// Fails when a locked goroutine changes its thread, or another goroutine runs on that thread.
 #[test]
 fn a_locked_goroutine_has_its_thread_for_itself() {
     everywhere(|rt| {
@@ -86,8 +86,8 @@ fn a_locked_goroutine_has_its_thread_for_itself() {
     });
 }
 
-/// Fails if one unlock undoes two locks, or the last one none. Under `migrate=1` a goroutine that is not bound changes its
-/// thread at each park.
+/// Fails when one unlock undoes two locks, or when the last unlock undoes none. With `migrate=1` a goroutine that is not bound
+/// changes its thread at each park.
 #[test]
 fn locks_nest() {
     if !child::is_child() {
@@ -129,7 +129,8 @@ fn on_a_plain_thread_it_does_nothing() {
     assert!(thread::spawn(lock_os_thread).join().is_ok());
 }
 
-/// Fails if the thread of a goroutine that ended locked lives on, however it ended; or by a hang, when its P went with it.
+/// Fails when the thread of a goroutine that ended locked lives on, in whichever way the goroutine ended; or by a hang when the
+/// thread takes its P along.
 #[test]
 fn a_goroutine_that_ends_locked_takes_its_thread_with_it() {
     everywhere(|rt| {
@@ -147,7 +148,7 @@ fn a_goroutine_that_ends_locked_takes_its_thread_with_it() {
                 tid()
             });
             let (sender, receiver) = chan::bounded(1);
-            // Its thread is known also when it exits.
+            // This goroutine tells its thread even though it ends by `goexit`.
             let known = rt.go(move || {
                 lock_os_thread();
                 sender.send(tid()).unwrap();
@@ -170,7 +171,7 @@ fn a_goroutine_that_ends_locked_takes_its_thread_with_it() {
                 }
             }
         }
-        // The time that it takes: the best of some, on a machine that has other things to do.
+        // How long the end of the thread takes: one of 20 tries has to be quick, as the machine may have other things to do.
         let quick = (0..20).any(|_| {
             let tid = rt.go(|| {
                 lock_os_thread();
@@ -217,7 +218,7 @@ fn nobody_meets_what_was_left_on_a_thread() {
     });
 }
 
-/// Fails by a hang when at the limit no M can bring a locked goroutine to its own.
+/// Fails by a hang when, at the limit of threads, no M can bring a locked goroutine to its own M.
 #[test]
 fn at_the_limit_of_threads_those_that_can_run_do() {
     for (procs, threads) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 3)] {
@@ -233,7 +234,7 @@ fn at_the_limit_of_threads_those_that_can_run_do() {
                             yield_now();
                             blocking(|| ());
                         }
-                        // With all threads locked nobody else runs; now they do.
+                        // While all threads are locked, no other goroutine runs; from here on the others do.
                         unlock_os_thread();
                     })
                 })
@@ -246,7 +247,7 @@ fn at_the_limit_of_threads_those_that_can_run_do() {
     }
 }
 
-/// Fails by time when each submission at the limit looks at all goroutines that are queued already for one that is locked.
+/// Fails by time when each submission at the limit of threads searches all queued goroutines for a locked one.
 #[test]
 fn beside_a_locked_goroutine_that_waits_a_submission_at_the_limit_is_as_cheap_as_ever() {
     watched(2, || {
@@ -316,7 +317,7 @@ fn a_runtime_ends_while_goroutines_are_locked() {
     }
 }
 
-/// A dump holds a locked goroutine while it is to be brought to its M. Fails by a hang.
+/// A dump holds a locked goroutine at the moment when it is to be brought to its M. Fails by a hang.
 #[test]
 fn dumps_do_not_disturb() {
     everywhere(|rt| {
@@ -347,7 +348,7 @@ fn dumps_do_not_disturb() {
     });
 }
 
-/// A P retires while it is on its way to the M of a locked goroutine, or with an M that attends to one. Fails by a hang.
+/// A P retires on its way to the M of a locked goroutine, or while an M that attends to one holds it. Fails by a hang.
 #[test]
 fn ps_come_and_go_beside_locked_goroutines() {
     everywhere(|rt| {
@@ -397,7 +398,7 @@ fn a_yield_with_nobody_there_goes_on_at_once() {
             until(|| slept.is_finished());
             let start = Instant::now();
             (0..100_000).for_each(|_| yield_now());
-            // Two wake-ups of a thread for each would be 2 s.
+            // With two wake-ups of a thread for each yield the loop would take 2 s.
             assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
             unlock_os_thread();
         });
@@ -415,12 +416,12 @@ fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
             while !low.iter().all(|low| low.is_finished()) {
                 yield_now();
             }
-            // Goroutines that may wait for ever cost the yields nothing.
+            // Background goroutines, which may wait for ever, do not slow the yields down.
             let background: Vec<_> = (0..32)
                 .map(|_| gmp::Builder::new().priority(Priority::Background).go(|| ()).unwrap())
                 .collect();
             let start = Instant::now();
-            // Two wake-ups of a thread for each would be 2 s.
+            // With two wake-ups of a thread for each yield the loop would take 2 s.
             (0..100_000).for_each(|_| yield_now());
             assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
             unlock_os_thread();
@@ -429,7 +430,7 @@ fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
     });
 }
 
-/// Fails if main runs elsewhere, before or after any park, or lets go of its caller's thread.
+/// Fails when main runs on another thread, before or after any park, or releases the thread of its caller.
 #[test]
 fn main_runs_locked_to_the_calling_thread() {
     everywhere(|rt| {
@@ -488,8 +489,8 @@ fn main_runs_locked_beside_one_thread_of_the_runtime() {
     });
 }
 
-/// All allowed threads wait for their goroutines. Fails by a hang when no M looks at the timer, or at the socket, for which
-/// those wait.
+/// Every allowed thread waits for its goroutine. Fails by a hang when no M looks at the timer, or at the socket, for which the
+/// goroutine waits.
 #[test]
 fn a_locked_goroutine_wakes_also_where_the_kernel_refuses_threads() {
     if !child::is_child() {
@@ -526,7 +527,7 @@ fn refuse_threads() {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: reads one rlimit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-    // Of a thread that has ended just now libc may have kept the stack.
+    // libc may have kept the stack of a thread that has just ended.
     let stays = || {
         loop {
             thread::park();
@@ -535,12 +536,13 @@ fn refuse_threads() {
     while thread::Builder::new().spawn(stays).is_ok() {}
 }
 
-/// Fails by a hang when the thread of the program counts, and no other may be started for one that has ended.
+/// Fails by a hang when the thread of the program counts as one of the runtime's, so that no thread may replace one that has
+/// ended.
 #[test]
 fn main_on_the_first_thread_takes_no_thread_from_others() {
     for procs in PROCS {
         watched(procs, || {
-            // SAFETY: what is bound to a thread is kept by goroutines that are locked to it.
+            // SAFETY: only goroutines that are locked to their thread keep what is bound to it.
             let rt = unsafe { Runtime::builder().procs(procs).max_threads(1).build() }.unwrap();
             // SAFETY: as above.
             unsafe {
@@ -553,7 +555,7 @@ fn main_on_the_first_thread_takes_no_thread_from_others() {
     }
 }
 
-/// Fails without the text: a goroutine has no thread of its own to give.
+/// A goroutine has no thread of its own to give. Fails when the panic lacks its text.
 #[test]
 fn a_goroutine_can_not_run_main_on_its_thread() {
     let (rt, other) = (Arc::new(runtime(2)), runtime(1));

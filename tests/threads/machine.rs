@@ -1,4 +1,4 @@
-//! The number of Ps follows the machine, until the program says a number.
+//! The number of Ps follows the machine until the program sets it.
 
 use common::child;
 use common::descriptors::all_descriptors;
@@ -25,7 +25,7 @@ fn confine(set: &libc::cpu_set_t) {
     confine_these(&threads(), set);
 }
 
-/// All threads of the process.
+/// Returns all threads of the process.
 fn threads() -> Vec<libc::pid_t> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
     tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
@@ -33,12 +33,12 @@ fn threads() -> Vec<libc::pid_t> {
 
 fn confine_these(threads: &[libc::pid_t], set: &libc::cpu_set_t) {
     for &id in threads {
-        // SAFETY: the set is one. A thread that has ended meanwhile needs none.
+        // SAFETY: `set` is a valid set. For a thread that has ended meanwhile the call fails, and nothing is lost.
         unsafe { libc::sched_setaffinity(id, size_of::<libc::cpu_set_t>(), set) };
     }
 }
 
-/// Returns the set of its first CPU only.
+/// Returns a set with only the first CPU of `set`.
 fn one_of(set: &libc::cpu_set_t) -> libc::cpu_set_t {
     // SAFETY: sets of plain numbers, and numbers below their size.
     unsafe {
@@ -49,7 +49,7 @@ fn one_of(set: &libc::cpu_set_t) -> libc::cpu_set_t {
     }
 }
 
-/// Keeps the runtime awake until the number is this one, at most for `limit`.
+/// Keeps the runtime awake until it has `procs` Ps, and returns `true`; or `false` if that takes longer than `limit`.
 fn becomes(rt: &Runtime, procs: usize, limit: Duration) -> bool {
     let start = Instant::now();
     rt.run(|| {
@@ -96,14 +96,14 @@ fn the_number_does_not_rise_without_a_descriptor() {
     let cpus = thread::available_parallelism().unwrap().get();
     // SAFETY: as above.
     let rt = unsafe { Runtime::builder().build() }.unwrap();
-    // All threads that the runtime needs are there, and none needs a descriptor from here on.
+    // These changes start all threads that the runtime needs; from here on no thread needs a descriptor.
     confine(&one_of(&all));
     assert!(becomes(&rt, 1, SOME_SECONDS), "still {}", rt.procs());
     confine(&all);
     assert!(becomes(&rt, cpus, SOME_SECONDS), "still {}", rt.procs());
     let threads = threads();
     let full = all_descriptors();
-    // It falls by what is known without a descriptor.
+    // The number falls all the same: the affinity is known without a descriptor.
     confine_these(&threads, &one_of(&all));
     assert!(becomes(&rt, 1, SOME_SECONDS), "still {}", rt.procs());
     confine_these(&threads, &all);
@@ -137,7 +137,7 @@ fn a_number_that_was_set_by_hand_does_not_follow_the_machine() {
     }
 }
 
-/// The same for a runtime that followed the machine before.
+/// Fails when a runtime goes on to follow the machine after a call has set the number.
 #[test]
 fn a_call_ends_the_following() {
     const TEST: &str = "a_call_ends_the_following";

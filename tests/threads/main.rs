@@ -1,5 +1,6 @@
 #![cfg(not(gmp_loom))]
-//! Threads and Ps: a runtime's beginning and end, how many there are, and what happens when a goroutine keeps its thread.
+//! Threads and Ps: how a runtime begins and ends, how many of them there are, and what happens when a goroutine keeps its
+//! thread.
 
 mod blocking;
 mod bound;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const MIGRATE: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1")];
-/// Without retaken Ps: the goroutine that is to wait is alone on its P, and the object of its wait is not there yet.
+/// With no P retaken, the goroutine that is to wait is alone on its P, and what it waits for has not happened yet.
 const MIGRATE_BY_PARKS: [(&str, &str); 1] = [("GMPDEBUG", "migrate=1,handoff=0")];
 
 #[inline(never)]
@@ -28,7 +28,7 @@ fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Each parks once, while no other goroutine runs: the object of its wait comes only then.
+/// Each parks once: no other goroutine runs before the park, so what it waits for happens only then.
 const PARKS: [(&str, fn()); 18] = [
     ("yield", yield_now),
     ("sleep", || sleep(MS / 10)),
@@ -84,7 +84,8 @@ const PARKS: [(&str, fn()); 18] = [
         let _gives = go(move || theirs.give());
         block_on(signal.take());
     }),
-    // Ready where it has wandered: after two turns for others the goroutine may be back on its thread.
+    // The future is ready once the goroutine is on another thread. After two turns for others the goroutine may be back on its
+    // thread, so one poll may not be enough.
     ("future that wakes itself", || {
         let (before, mut polls) = (tid(), 0);
         block_on(poll_fn(|cx| {
@@ -124,7 +125,8 @@ const PARKS: [(&str, fn()); 18] = [
         ctx.run(|| Event::new().wait()).unwrap_err();
     }),
     ("socket", || {
-        // Not by a text, in which a name may stand: to look that up is a blocking call, after which the goroutine is elsewhere.
+        // The address is no text, which might be a name: the lookup of a name is a blocking call, after which the goroutine is
+        // on another thread.
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut here = listener.accept().unwrap().0;
@@ -171,7 +173,7 @@ fn every_park_resumes_on_another_thread() {
     });
 }
 
-/// Fails if a locked goroutine moves, or one that was locked does not move afterwards.
+/// Fails when a locked goroutine moves, or when a goroutine does not move after the unlock.
 #[test]
 fn whoever_is_locked_stays() {
     if !child::is_child() {
@@ -207,7 +209,7 @@ fn with_one_thread_a_goroutine_stays_there() {
     });
 }
 
-/// Goroutines that have to come back from blocking calls move, too. Fails by a hang, or a wrong count.
+/// Goroutines that come back from blocking calls move, too, and so does a hog. Fails by a hang, or by an unclean end.
 #[test]
 fn blocking_calls_and_hogs_wander() {
     if !child::is_child() {

@@ -1,6 +1,6 @@
 //! `GMPDEBUG=migrate=1`: a future or a closure that uses a `thread_local!` and does not park finds its thread's variable,
-//! though the call that got it parks. It can fail only with optimisation: the compiler inlines the call, and the future or
-//! closure, into one function, and computes the variable's address once.
+//! though the call that got it parks. The tests can fail only with optimisation: then the compiler inlines the call, and the
+//! future or closure, into one function, and computes the variable's address once.
 
 use common::child;
 use common::everywhere;
@@ -40,7 +40,7 @@ fn look(wrong: &Cell<u32>) {
     wrong.set(wrong.get() + u32::from(found != right_address()));
 }
 
-/// Looks when it is dropped.
+/// Calls `look` when it is dropped.
 struct Looks<'a>(&'a Cell<u32>);
 
 impl Drop for Looks<'_> {
@@ -81,10 +81,10 @@ fn not_yet(rounds: &mut u32, wrong: &Cell<u32>) -> bool {
     *rounds < ROUNDS
 }
 
-/// Counts the looks that were wrong.
+/// Counts in its argument how often `look` has found a wrong address.
 type Call = fn(&Cell<u32>);
 
-/// Each looks between two parks, of the call itself or of the loop around it.
+/// Each calls `look` between two parks, of the call itself or of the loop around it.
 const LOOKS: [(&str, Call); 20] = [
     ("block_on polls", |wrong| {
         let signal = Arc::new(Signal::new());
@@ -205,7 +205,7 @@ const LOOKS: [(&str, Call); 20] = [
         }
     }),
     ("blocking, without a P", |wrong| {
-        // More of them than there are Ps: they wait for this one, which the monitor takes.
+        // There are more of these goroutines than Ps, so some wait for the P of this one, and the monitor takes it.
         let over = Arc::new(AtomicBool::new(false));
         let others = (0..gmp::procs() + 2).map(|_| {
             let over = Arc::clone(&over);

@@ -1,7 +1,4 @@
-//! How many Ps there are: changing it under load loses nothing, and the number is kept.
-//!
-//! Tests that count how many goroutines run at the same time have a process of their own, where no goroutine loses its P
-//! for running long.
+//! How many Ps there are: a change of the number under load loses no goroutine, and the number holds.
 
 use common::child;
 use common::{PROCS, runtime, until, watched};
@@ -23,7 +20,7 @@ fn flips() -> usize {
     few * common::effort().max(1) as usize
 }
 
-/// The numbers of Ps that a storm goes through: from one end to the other, and all over.
+/// Returns the number of Ps at a step of a storm; the numbers go from one end to the other, and all over.
 fn next_procs(step: usize) -> usize {
     [1, 8, 1, 8, 2, 5, 1, 3, 8, 4][step % 10]
 }
@@ -66,12 +63,12 @@ fn a_number_out_of_range_is_refused_with_the_limits() {
     assert_eq!(rt.procs(), 2);
 }
 
-/// Waits on its thread for the others, without a call to the runtime in between: each needs a P of its own.
+/// Blocks the thread until all members are there. The wait does not call the runtime, so each member needs a P of its own.
 fn attend(meeting: &Barrier) {
     meeting.wait();
 }
 
-/// Fails by a hang when some of the queued goroutines get no P, although there are enough now.
+/// Fails by a hang when some of the queued goroutines get no P, although there are enough Ps now.
 #[test]
 fn after_growing_as_many_run_at_the_same_time() {
     child::without_retakes("after_growing_as_many_run_at_the_same_time", || {
@@ -86,12 +83,12 @@ fn after_growing_as_many_run_at_the_same_time() {
                             move || attend(&meeting)
                         };
                         let members: Vec<_> = if round % 2 == 0 {
-                            // From a thread, while some wait for the others on their Ps.
+                            // A thread sets the number, while some members wait on their Ps for the others.
                             let members = (0..procs).map(|_| rt.go(member())).collect();
                             assert_eq!(rt.set_procs(procs), start);
                             members
                         } else {
-                            // From a goroutine, which is one of them, with the others in its own queue.
+                            // A goroutine, which is one of the members, sets the number, with the others in the queue of its P.
                             let (first, others) =
                                 (member(), (1..procs).map(|_| member()).collect::<Vec<_>>());
                             rt.run(|| {
@@ -109,7 +106,7 @@ fn after_growing_as_many_run_at_the_same_time() {
     });
 }
 
-/// Those that run for a moment at a time, and how many did so at once.
+/// Goroutines that run for a moment at a time, and how many ran at once.
 struct Busy {
     over: AtomicBool,
     running: AtomicUsize,
@@ -138,7 +135,7 @@ impl Busy {
         (busy, members)
     }
 
-    /// Each has been through the scheduler so often since.
+    /// Waits until each goroutine has been through the scheduler `often` times more.
     fn pass(&self, often: usize) {
         let before: Vec<_> = self.turns.iter().map(|turns| turns.load(SeqCst)).collect();
         let passed = |(turns, before): (&AtomicUsize, &usize)| turns.load(SeqCst) >= before + often;
@@ -146,9 +143,9 @@ impl Busy {
     }
 }
 
-/// Fails by a hang when, for good, more run at the same time than there are Ps; or when a goroutine in the queue of a P that
-/// retired never runs. (More may run for a slice: the kernel may preempt a thread that has just looked whether its P is
-/// surplus.)
+/// Fails by a hang when, for good, more goroutines run at the same time than there are Ps; or when a goroutine in the queue of
+/// a P that retired never runs. (More may run for a slice: the kernel may preempt a thread that has just looked whether its P
+/// is surplus.)
 #[test]
 fn after_shrinking_no_more_run_at_the_same_time() {
     child::without_retakes("after_shrinking_no_more_run_at_the_same_time", || {
@@ -159,7 +156,7 @@ fn after_shrinking_no_more_run_at_the_same_time() {
                 for (step, procs) in [start, start.div_ceil(2), 1, 8, 3, 1].into_iter().enumerate() {
                     match step % 2 {
                         0 => rt.set_procs(procs),
-                        // On a goroutine, whose own P may be surplus then.
+                        // A goroutine sets the number, and its own P may be surplus then.
                         _ => rt.run(move || gmp::set_procs(procs)),
                     };
                     until(|| {
@@ -176,7 +173,7 @@ fn after_shrinking_no_more_run_at_the_same_time() {
     });
 }
 
-/// Fails by a hang when a goroutine keeps a surplus P, and the goroutines that it has started stand in that P's queue.
+/// Fails by a hang when a goroutine keeps a surplus P, and the goroutines that it has started stay in that P's queue.
 #[test]
 fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
     child::without_retakes("what_stands_behind_a_goroutine_on_a_surplus_p_is_run", || {
@@ -189,7 +186,7 @@ fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
                         let meeting = Arc::clone(&meeting);
                         rt.go(move || {
                             attend(&meeting);
-                            // All but one are on a P that goes now.
+                            // All members but one are on a P that becomes surplus now.
                             gmp::set_procs(1);
                             let ran = Arc::new(AtomicUsize::new(0));
                             let child = || {
@@ -211,7 +208,7 @@ fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
 }
 
 /// Fails by a count in the trace when one of two goroutines that never call the runtime keeps a surplus P, though no goroutine
-/// waits for one; with three Ps after that only one is idle.
+/// waits for one: of the three Ps that there are afterwards only one is then idle.
 #[test]
 fn who_does_not_give_a_surplus_p_up_loses_it() {
     const TEST: &str = "who_does_not_give_a_surplus_p_up_loses_it";
@@ -265,7 +262,7 @@ fn locked_goroutines_that_yield_give_a_surplus_p_up() {
             let working = [work(), work()];
             until(|| together.load(SeqCst) > 0);
             rt.set_procs(1);
-            // A goroutine that the kernel keeps from its next yield may take its time.
+            // A goroutine whose thread the kernel preempts may reach its next yield late.
             let quiet = || {
                 let before = together.load(SeqCst);
                 thread::sleep(100 * MS);
@@ -279,7 +276,7 @@ fn locked_goroutines_that_yield_give_a_surplus_p_up() {
     });
 }
 
-/// Returns how long it takes until the other P has run many goroutines that stand behind one that spins.
+/// Returns how long the other P takes to run many goroutines that are queued behind one that spins.
 fn helped_after(rt: &Runtime) -> Duration {
     let (over, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let ended = Arc::clone(&over);
@@ -310,8 +307,8 @@ fn helped_after(rt: &Runtime) -> Duration {
     took
 }
 
-/// Fails by minutes when the helper looks at Ps that are no longer in use, of which there are many, and at the busy one once in
-/// a thousand times.
+/// Fails by minutes when the helper looks at the many Ps that are no longer in use, and only once in a thousand times at the
+/// busy P.
 #[test]
 fn helpers_pass_over_ps_that_went() {
     child::without_retakes("helpers_pass_over_ps_that_went", || {
@@ -369,7 +366,7 @@ fn a_surplus_p_that_is_kept_is_helped() {
 }
 
 /// Fails by a hang, or by lateness, when the timers of a retired P are forgotten, or wait for an M that looks every now and
-/// then: with the one P that is left idle, busy with one goroutine, or with many that take turns.
+/// then. The one P that is left is idle, busy with one goroutine, or busy with many that take turns.
 #[test]
 fn timers_of_ps_that_went_fire_in_time() {
     const LATE: Duration = Duration::from_millis(250);
@@ -379,7 +376,7 @@ fn timers_of_ps_that_went_fire_in_time() {
             let over = Arc::new(AtomicBool::new(false));
             let (ticks, fired) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             let meeting = Arc::new(Barrier::new(8));
-            // One on each P.
+            // One goroutine on each P.
             let late: Vec<_> = (0..8)
                 .map(|_| {
                     let (meeting, fired, ticks, over) =
@@ -517,7 +514,7 @@ fn channels_timers_blocking_calls_and_sockets_go_on_while_the_number_changes() {
                 }));
                 all.into_iter().for_each(|one| one.join().unwrap());
             });
-            // And nothing of that has changed what a number means.
+            // After all this, eight Ps still run eight goroutines at the same time.
             let meeting = Barrier::new(8);
             rt.set_procs(8);
             rt.run(|| {
@@ -545,7 +542,7 @@ fn a_runtime_ends_while_the_number_changes() {
                     }));
                 }
                 rt.run(move || sleep(round % 4 * MS / 4));
-                // They are left where they yield; no thread stays.
+                // The goroutines are left where they yield; no thread stays.
                 assert_eq!(rt.shutdown(Duration::from_secs(30)).threads_left(), 0);
             }
         });

@@ -1,4 +1,4 @@
-//! Refusals of the system, at the start and later: the runtime does without, and says so once.
+//! The system refuses something, at the start or later: the runtime does without it, and says so once.
 
 use crate::thread_ends::threads;
 use common::child;
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Returns how long the only P stays with a goroutine that blocks its thread, while another one waits: the median of some
-/// rounds, in the best of some tries.
+/// Returns how long the only P stays with a goroutine that blocks its thread, while another goroutine waits: the median of
+/// seven rounds, in the first of five tries in which the median is below `HAND_OFF_LIMIT`, or `Duration::MAX`.
 fn hand_off_takes() -> Duration {
     let round = || {
         let start = Instant::now();
@@ -44,10 +44,11 @@ fn hand_off_takes() -> Duration {
     (0..5).map(|_| median()).find(|&took| took < HAND_OFF_LIMIT).unwrap_or(Duration::MAX)
 }
 
-/// Less than the wait if the monitor can't tell whether a thread is blocked, and far more than it takes if the monitor can.
+/// Less than the wait if the monitor can't tell whether a thread is blocked, and far more than the wait if the monitor can.
 const HAND_OFF_LIMIT: Duration = Duration::from_millis(20);
 
-/// Fails by time when the monitor needs a descriptor to see that a thread is blocked; or when the operator is told of it.
+/// Fails by time when the monitor needs a descriptor to see that a thread is blocked, or when the operator is told that there
+/// is none.
 #[test]
 fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     const NAME: &str = "hand_off_needs_no_descriptor_when_a_goroutine_blocks";
@@ -58,7 +59,7 @@ fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     }
     watched(1, || {
         runtime(1).run(|| {
-            // Its second thread is there.
+            // After this the runtime has its second thread.
             assert!(hand_off_takes() < HAND_OFF_LIMIT);
             let full = all_descriptors();
             assert!(File::open("/dev/null").is_err());
@@ -68,7 +69,7 @@ fn hand_off_needs_no_descriptor_when_a_goroutine_blocks() {
     });
 }
 
-/// Gives the calling process these namespaces of its own.
+/// Gives the calling process namespaces of its own of the kinds `which`.
 fn unshare(which: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers.
     if unsafe { libc::unshare(which) == 0 || libc::unshare(which | libc::CLONE_NEWUSER) == 0 } {
@@ -97,7 +98,7 @@ fn hand_off_works_where_proc_is_of_another_pid_namespace() {
     watched(1, || runtime(1).run(|| assert!(hand_off_takes() < HAND_OFF_LIMIT)));
 }
 
-/// Fails by a hang when the monitor takes no P from a thread of which nothing is known; or when the operator is not told, or is
+/// Fails by a hang when the monitor takes no P from a thread of which it knows nothing; or when the operator is not told, or is
 /// told at each look.
 #[test]
 fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
@@ -105,8 +106,8 @@ fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
     if !child::is_child() {
         let hide_proc = || {
             unshare(libc::CLONE_NEWNS)?;
-            // SAFETY: texts that end in zero, and no data. The first mount is for this namespace alone: it keeps the next one
-            // from others.
+            // SAFETY: the texts end in zero, and there is no data. The first mount makes the mounts of this namespace private,
+            // so that the next one is not seen in others.
             let hidden = unsafe {
                 libc::mount(
                     ptr::null(),
@@ -152,7 +153,7 @@ fn blocked_threads_stall_nobody(rt: Runtime) {
     });
 }
 
-/// The errors of the played refusals: that of an old kernel, and those of sandboxes.
+/// The errors with which calls are refused: that of an old kernel, and those of sandboxes.
 const ERRNOS: [libc::c_int; 4] = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
 
 /// When a sandbox begins.
@@ -162,7 +163,7 @@ enum From {
     Later,
 }
 
-/// Runs the test of this name in a child for each error and beginning, and passes on the output of each.
+/// Runs `test` in a child process for each error and each beginning, and calls `each` with the child's output.
 #[track_caller]
 fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     for errno in ERRNOS {
@@ -173,8 +174,8 @@ fn in_sandboxes(test: &str, mut each: impl FnMut(From, &str)) {
     }
 }
 
-/// The child's side: `f` is to hold in a sandbox that refuses these calls, from the start or after it has held without one.
-/// Then the runtime has counted the refusals, as `counts` says, which is told whether the refusal came later.
+/// The child's side: calls `f` in a sandbox that refuses `calls`, either from the start or after `f` has passed without a
+/// sandbox. Then `counts` is to hold for what the runtime has counted; it is told whether the sandbox came later.
 fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refused, bool) -> bool + Sync) {
     let var = |name| std::env::var(name).unwrap().parse::<libc::c_int>().unwrap();
     let (errno, late) = (var("ERRNO"), var("LATE") == 1);
@@ -199,7 +200,7 @@ fn sandboxed(calls: &[libc::c_long], f: impl Fn() + Sync, counts: impl Fn(Refuse
 
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
-/// Timers, sockets, and submissions to a runtime of which all sleep, from goroutines and threads.
+/// Waits for timers, sockets, and messages. Goroutines and threads ready goroutines of a runtime whose threads all sleep.
 fn waits_end() {
     time::sleep(5 * MS);
     let (mut near, mut far) = pair();
@@ -217,7 +218,7 @@ fn waits_end() {
     }
     drop(near);
     echo.join().unwrap();
-    // A task, which polls.
+    // The same with a task, which polls.
     let (mut near, far) = pair();
     let echo = go(move || {
         gmp::block_on(async {
@@ -235,7 +236,7 @@ fn waits_end() {
     }
     drop(near);
     echo.join().unwrap();
-    // The end of reads, which only an event tells.
+    // Only an event tells the receiver that the reads have ended.
     let (near, _far) = UnixDatagram::pair().unwrap();
     let near = Arc::new(near);
     let same = Arc::clone(&near);
@@ -281,7 +282,7 @@ fn without_any_wait_for_events_sockets_are_looked_at() {
 }
 
 /// The write that ends the poller's wait is refused for the first time when no descriptor is left for its replacement. Fails by
-/// a hang when a thread that waits there is never woken.
+/// a hang when a thread that waits in the poller is never woken.
 #[test]
 fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
     const NAME: &str = "an_idle_runtime_is_woken_without_a_write_or_a_descriptor";
@@ -298,7 +299,7 @@ fn an_idle_runtime_is_woken_without_a_write_or_a_descriptor() {
         let full = all_descriptors();
         refuse_writes_of_eight(errno);
         for n in 0..10 {
-            // All its threads but the one in the poller sleep, or are about to.
+            // All threads of the runtime but the one in the poller sleep, or are about to.
             thread::sleep(MS);
             assert_eq!(rt.go(move || n).join().unwrap(), n);
         }
@@ -327,7 +328,7 @@ fn hogs_stall_nobody() {
 }
 
 /// Fails by a hang, or when the operator is not told of the refusal of a call on which the runtime relied; in a debug build, by
-/// an assertion when two own a P.
+/// an assertion when two Ms own one P.
 #[test]
 fn a_refused_membarrier_is_replaced() {
     const NAME: &str = "a_refused_membarrier_is_replaced";
@@ -338,7 +339,7 @@ fn a_refused_membarrier_is_replaced() {
             assert!(!said.contains("keeps its P"), "{said}");
         });
     }
-    // The hogs first: they have held their Ps since before the refusal, and will never call the runtime.
+    // The hogs come first: they have held their Ps since before the refusal, and never call the runtime.
     let works = || {
         for _ in 0..5 {
             hogs_stall_nobody();
@@ -350,8 +351,8 @@ fn a_refused_membarrier_is_replaced() {
     });
 }
 
-/// Many threads want the lock of one channel, and sleep for it. Fails by a hang when a thread that lets the lock go relies on a
-/// barrier that is refused, and forgets a sleeper.
+/// Many threads sleep for the lock of one channel. Fails by a hang when a thread that releases the lock relies on a barrier
+/// that is refused, and forgets a sleeper.
 #[test]
 fn threads_sleep_for_locks_where_membarrier_is_refused() {
     const NAME: &str = "threads_sleep_for_locks_where_membarrier_is_refused";
@@ -379,7 +380,7 @@ fn threads_sleep_for_locks_where_membarrier_is_refused() {
     sandboxed(&[libc::SYS_membarrier], works, |_, _| true);
 }
 
-/// No other barrier can be had, either. Fails by a hang of the goroutines behind one that waits in the kernel.
+/// The kernel refuses the other barrier, too. Fails by a hang of the goroutines behind one that waits in the kernel.
 #[test]
 fn a_blocked_thread_needs_no_barrier() {
     const NAME: &str = "a_blocked_thread_needs_no_barrier";
@@ -398,7 +399,7 @@ fn a_blocked_thread_needs_no_barrier() {
     });
 }
 
-/// Fails by an error of the spawn, or when an overflow of a stack without a guard goes on.
+/// Fails by a panic of a spawn, or when the runtime counts a refusal or tells of it.
 #[test]
 fn refused_guards_are_made_otherwise() {
     const NAME: &str = "refused_guards_are_made_otherwise";
@@ -420,8 +421,8 @@ fn watch_descriptors() -> usize {
     open.filter(|open| open.as_ref().is_ok_and(|name| name.ends_with("syscall"))).count()
 }
 
-/// Fails by more descriptors than a quarter of those that the process may have, by a count of none, or when the operator is not
-/// told, or is told for each thread.
+/// Fails by more descriptors than a quarter of those that the process may have, when no refusal is counted, or when the
+/// operator is not told, or is told for each thread.
 #[test]
 fn threads_leave_the_program_its_descriptors() {
     const NAME: &str = "threads_leave_the_program_its_descriptors";
@@ -440,9 +441,9 @@ fn threads_leave_the_program_its_descriptors() {
     for procs in [1, 4] {
         watched(procs, || {
             let rt = runtime(procs);
-            // Each on a thread of its own.
+            // Each goroutine blocks a thread of its own.
             with_blocked(&rt, 30, || assert_eq!(watch_descriptors(), 16));
-            // Threads that begin to run one, and then block.
+            // Refusals are counted of threads that begin to run a goroutine, which then blocks.
             let refused = rt.shutdown(SHUTDOWN_LIMIT).refused();
             assert!(refused.descriptors() >= 14 && refused.looks() == 0, "{refused:?}");
             assert_eq!(watch_descriptors(), 0);
@@ -450,7 +451,8 @@ fn threads_leave_the_program_its_descriptors() {
     }
 }
 
-/// Fails when a descriptor stays with a thread that does not come back, by a count of none, or when the operator is not told.
+/// Fails when a descriptor stays with a thread that does not come back, when no refusal is counted, or when the operator is not
+/// told.
 #[test]
 fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
     const NAME: &str = "a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor";
@@ -480,14 +482,15 @@ fn a_runtime_that_ends_from_inside_without_a_thread_keeps_no_descriptor() {
         gives.send(rt).unwrap();
         let report = hear.recv().unwrap();
         assert_eq!(report.goroutines_left(), 2, "{report:?}");
-        // Another one where the machine is busy: an M for a P that was taken meanwhile.
+        // On a busy machine there is another refusal: of an M for a P that was taken meanwhile.
         assert!(report.refused().threads() >= 1, "{report:?}");
         until(|| watch_descriptors() == 0);
         goes_on.send(()).unwrap();
     });
 }
 
-/// The runtime was refused a thread before. Fails when it does not tell of the goroutines that are left behind.
+/// The system has refused the runtime a thread before. Fails when the runtime does not tell of the goroutines that it leaves
+/// behind.
 #[test]
 fn an_end_from_inside_without_a_thread_is_told_after_other_refusals() {
     const NAME: &str = "an_end_from_inside_without_a_thread_is_told_after_other_refusals";
@@ -517,7 +520,7 @@ fn an_end_from_inside_without_a_thread_is_told_after_other_refusals() {
     });
 }
 
-/// Calls `f` while so many goroutines block their threads.
+/// Calls `f` while `count` goroutines block their threads.
 fn with_blocked<T>(rt: &Runtime, count: usize, f: impl FnOnce() -> T) -> T {
     let (ends, calls): (Vec<_>, Vec<_>) = (0..count).map(|_| channel::<()>()).unzip();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -536,7 +539,7 @@ fn with_blocked<T>(rt: &Runtime, count: usize, f: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Fails when the operator is not told of one refusal because the other came before, or is told for each.
+/// Fails when the operator is not told of one refusal because the other came before, or is told of each.
 #[test]
 fn the_limit_of_threads_and_a_refused_thread_are_both_told_once() {
     const NAME: &str = "the_limit_of_threads_and_a_refused_thread_are_both_told_once";
@@ -562,7 +565,7 @@ fn the_limit_of_threads_and_a_refused_thread_are_both_told_once() {
         let one_waits = |beside| {
             with_blocked(&rt, beside, || {
                 let waits = rt.go(|| ());
-                // The monitor has looked some times.
+                // Meanwhile the monitor looks several times.
                 thread::sleep(30 * MS);
                 assert!(!waits.is_finished(), "there is no thread for it");
                 waits
@@ -589,7 +592,8 @@ fn the_limit_of_threads_and_a_refused_thread_are_both_told_once() {
     });
 }
 
-/// One goroutine starts others, each of which finds idle Ps and no thread. Fails by the count: each asks for a thread.
+/// One goroutine starts others, and each start finds idle Ps and no thread. Fails by the count when each start asks for a
+/// thread.
 #[test]
 fn a_refused_thread_is_not_asked_for_at_each_submission() {
     const NAME: &str = "a_refused_thread_is_not_asked_for_at_each_submission";
@@ -599,7 +603,7 @@ fn a_refused_thread_is_not_asked_for_at_each_submission() {
         return;
     }
     watched(4, || {
-        // It has one thread for goroutines.
+        // The runtime has one thread for goroutines.
         let rt = runtime(4);
         refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
         let begun = Instant::now();
@@ -610,14 +614,14 @@ fn a_refused_thread_is_not_asked_for_at_each_submission() {
             }
         });
         let (refused, took) = (rt.refused().threads(), begun.elapsed());
-        // Ten times as many as there can be pauses.
+        // Ten times as many as there can be pauses in this time.
         assert!((1..20 + took.as_millis() as u64).contains(&refused), "{refused} in {took:?}");
     });
 }
 
-/// A thread is refused for one goroutine, and would not be for the next one, which comes in the pause. The first goroutine
-/// keeps the only thread until that one has run, and its P is not retaken. Fails by a hang when nobody asks for a thread any
-/// more.
+/// The kernel refuses a thread for one goroutine, and would grant one for the next goroutine, which comes in the pause. The
+/// goroutine that starts both keeps the only thread until the second has run, and its P is not retaken. Fails by a hang when no
+/// M asks for a thread any more.
 #[test]
 fn work_that_came_in_the_pause_after_a_refused_thread_gets_one() {
     const NAME: &str = "work_that_came_in_the_pause_after_a_refused_thread_gets_one";
@@ -643,8 +647,8 @@ fn work_that_came_in_the_pause_after_a_refused_thread_gets_one() {
     });
 }
 
-/// Starts of the timer thread are refused. Fails by a hang when no later callback asks for one, as none of them is the
-/// earliest; or when the operator is told of each refusal.
+/// The kernel refuses to start the timer thread. Fails by a hang when no later callback asks for that thread, as none of them
+/// is the earliest; or when the operator is told of each refusal.
 #[test]
 fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
     const NAME: &str = "timers_outside_of_runtimes_go_on_after_a_thread_was_refused";
@@ -664,7 +668,7 @@ fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
         let first = thread::scope(|scope| {
             let refused = scope.spawn(|| {
                 refuse_here(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
-                // Asks again, and is told once.
+                // The second timer asks for the thread again; the operator is told once.
                 drop(after(MS));
                 after(MS)
             });
@@ -673,15 +677,15 @@ fn timers_outside_of_runtimes_go_on_after_a_thread_was_refused() {
         assert_eq!(called.load(SeqCst), 0);
         let second = after(20 * MS);
         until(|| called.load(SeqCst) == 3);
-        // As before: the thread is there, and is started again when it has ended.
+        // From here on timers work as ever: the thread is there, and is started again when it has ended.
         assert!(!first.reset(MS) && !second.reset(MS));
         until(|| called.load(SeqCst) == 5);
     });
 }
 
-/// Functions of a plain thread wait for the end of a context, which a goroutine under that context ends, and no thread can be
-/// had for them. Fails by the count, or by the panic, when one of them that panics, or whose wait is unwound, ends the others
-/// and the canceller.
+/// Functions that a plain thread has registered wait for the end of a context. A goroutine under that context ends it, and no
+/// thread can be had for the functions. Fails by the count, or by the panic, when a function that panics, or whose wait is
+/// unwound, ends the other functions and the canceller.
 #[test]
 fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     const NAME: &str = "functions_of_a_context_are_called_where_a_thread_is_refused";
@@ -720,7 +724,7 @@ fn functions_of_a_context_are_called_where_a_thread_is_refused() {
     });
 }
 
-/// The thread that runs all goroutines reports the first refused thread, and nobody reads the report. Fails by a hang.
+/// The thread that runs all goroutines reports the first refused thread, and standard error has no reader. Fails by a hang.
 #[test]
 fn a_refused_thread_keeps_nobody_waiting_where_nobody_reads() {
     const NAME: &str = "a_refused_thread_keeps_nobody_waiting_where_nobody_reads";
@@ -754,7 +758,7 @@ fn a_refused_thread_names_the_limits() {
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     let first = refused.to_string();
     assert!(first.starts_with("cannot start the runtime's first thread: "), "{first}");
-    // A thread that runs no goroutines.
+    // The second thread is one that runs no goroutines.
     let (near, far) = UnixStream::pair().unwrap();
     let second = gmp::io::copy_bidirectional(&near, &far).unwrap_err().error().to_string();
     assert!(second.contains("the second direction can't be started: "), "{second}");
@@ -791,7 +795,7 @@ fn a_thread_for_which_there_are_too_few_mappings_is_refused() {
     let Some(most) = most_mappings() else { return };
     // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
     let start = || unsafe { Runtime::builder().procs(1).build() };
-    // Mappings that a process makes once are there by then.
+    // After this the process has the mappings that it makes only once.
     drop(start().unwrap());
     let mut full = AllMappings::begin(most);
     let refused = start().unwrap_err().to_string();
@@ -813,7 +817,8 @@ fn a_thread_for_which_too_little_may_be_locked_is_refused() {
     // After this the process has the mappings that it makes only once.
     let runtimes = vec![runtime(1)];
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit lives through the calls; the number is nobody's; the mode is of this process, for mappings to come.
+    // SAFETY: the limit lives through the calls; 65534 is the user nobody; `mlockall` sets a mode of this process, for later
+    // mappings.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
         limit.rlim_cur = limit.rlim_max.min(32 << 20);
@@ -834,7 +839,7 @@ fn a_thread_for_which_too_little_may_be_locked_is_refused() {
     drop((runtimes, more));
 }
 
-/// Limits the writable memory of the process to `bytes`; `None`: to nothing.
+/// Limits the writable memory of the process to `bytes`; `None` lifts the limit.
 fn limit_data(bytes: Option<u64>) {
     let limit =
         libc::rlimit { rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY), rlim_max: libc::RLIM_INFINITY };
@@ -864,7 +869,7 @@ fn a_thread_for_which_there_is_too_little_memory_is_refused() {
                 let thread = thread::current().id();
                 limit_data(Some(data() + (kib << 10)));
                 let _other = go(|| ());
-                // On a thread of its own, if there may be one.
+                // The call runs on a thread of its own, if one can be had.
                 let there = blocking(|| thread::current().id());
                 limit_data(None);
                 *(if there == thread { &mut refused } else { &mut started }) += 1;

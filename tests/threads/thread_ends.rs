@@ -1,4 +1,4 @@
-//! Threads that were not needed for a while end, and others start when there is work again.
+//! Threads that no goroutine needs for a while end, and others start when there is work again.
 
 use common::child;
 use common::{PROCS, everywhere, until, watched};
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The threads of the process whose name begins so.
+/// Returns how many threads of the process have a name that begins with `prefix`.
 pub(super) fn threads(prefix: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with(prefix)).count()
 }
 
-/// A thread that was joined stays in /proc until the kernel has buried it, which takes as long as the machine is busy. Fails
-/// by a hang.
+/// Waits for the end of threads. A thread that was joined stays in /proc until the kernel has removed it, which takes longer on
+/// a busy machine. Fails by a hang.
 fn all_go(prefix: &str) {
     until(|| threads(prefix) == 0);
 }
@@ -33,7 +33,7 @@ fn build(builder: gmp::RuntimeBuilder) -> Runtime {
     unsafe { builder.build() }.expect("a runtime starts")
 }
 
-/// Makes so many goroutines block their threads at the same time.
+/// Makes `count` goroutines block their threads at the same time.
 fn use_threads(rt: &Runtime, count: usize) {
     let together = Arc::new(Barrier::new(count));
     let blocked: Vec<_> = (0..count)
@@ -46,7 +46,7 @@ fn use_threads(rt: &Runtime, count: usize) {
     assert_eq!(leaders.filter(|&leader| leader).count(), 1);
 }
 
-/// Fails if threads stay, if the last one ends, or by a hang when one ends that was just given work.
+/// Fails when threads stay, when the last one ends, or by a hang when a thread ends that was just given work.
 #[test]
 fn threads_that_nobody_needs_end_and_come_again() {
     for procs in PROCS {
@@ -76,7 +76,7 @@ fn threads_stay_for_a_while() {
     }
     everywhere(|rt| {
         use_threads(&rt, 10);
-        // Some have not got their name yet.
+        // Some threads do not have their name yet.
         until(|| threads("gmp-") > 10);
         thread::sleep(50 * MS);
         assert!(threads("gmp-") > 10);
@@ -114,7 +114,7 @@ fn work_that_comes_as_a_thread_ends_is_done() {
     }
 }
 
-/// The runtime ends while its threads do. Fails by a hang, or when threads are left.
+/// Fails by a hang, or when threads are left.
 #[test]
 fn a_runtime_ends_while_its_threads_do() {
     if !child::is_child() {
@@ -136,7 +136,7 @@ fn a_runtime_ends_while_its_threads_do() {
     }
 }
 
-/// Fails by a hang when threads that have ended count, or when there are more than allowed and they stay.
+/// Fails by a hang when threads that have ended count, or when more threads than allowed are there and stay.
 #[test]
 fn the_limit_counts_living_threads() {
     watched(2, || {
@@ -150,7 +150,7 @@ fn the_limit_counts_living_threads() {
     });
 }
 
-/// Fails if a process whose threads have ended still makes system calls: it wakes up now and then.
+/// Fails when a process whose threads have ended still makes system calls: it wakes up now and then.
 #[test]
 fn an_idle_runtime_sleeps_when_its_threads_have_ended() {
     if !child::is_child() {

@@ -1,5 +1,5 @@
-//! `RuntimeBuilder::on_thread_start`: each thread that runs goroutines calls the function before them, and drops its result
-//! after them.
+//! `RuntimeBuilder::on_thread_start`: each thread that runs goroutines calls the function before its first goroutine, and drops
+//! the result after its last one.
 
 use common::child;
 use common::{PROCS, until, watched};
@@ -31,11 +31,11 @@ enum Step {
     Leave,
 }
 
-/// The actions of the threads, in order.
+/// What the threads have done, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(ThreadId, Step)>>>);
 
-/// Not `Send`, as the guards of other libraries.
+/// Not `Send`, like the guards of other libraries.
 struct Guard {
     log: Log,
     thread: ThreadId,
@@ -81,7 +81,7 @@ fn entering(procs: usize, log: &Log) -> RuntimeBuilder {
     Runtime::builder().procs(procs).on_thread_start(move || log.enter())
 }
 
-/// Makes so many goroutines run at once, each on a thread of its own, and calls `f` meanwhile.
+/// Makes `goroutines` goroutines run at once, each on a thread of its own, and calls `f` meanwhile.
 fn while_they_run(rt: &Runtime, goroutines: usize, f: impl FnOnce()) {
     let (run, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let all: Vec<_> = (0..goroutines)
@@ -103,8 +103,8 @@ fn while_they_run(rt: &Runtime, goroutines: usize, f: impl FnOnce()) {
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Fails if the operator is told that all threads are in use while one of them calls the function, or is not told later, when
-/// they are.
+/// Fails when the operator is told that all threads are in use while one of them is still in the function, or is not told
+/// later, when all are in use.
 #[test]
 fn a_thread_that_is_starting_is_not_in_use() {
     const NAME: &str = "a_thread_that_is_starting_is_not_in_use";
@@ -131,7 +131,7 @@ fn a_thread_that_is_starting_is_not_in_use() {
         });
         let rt = build(builder);
         for _ in 0..50 {
-            // The last one waits for a thread.
+            // The last goroutine waits for a thread.
             while_they_run(&rt, 2, || drop(rt.go(|| ())));
         }
         assert_eq!(starts.load(SeqCst), 3);
@@ -140,8 +140,8 @@ fn a_thread_that_is_starting_is_not_in_use() {
     });
 }
 
-/// Fails if a goroutine runs on a thread that has not called the function, if a thread calls it twice, or if a guard is not
-/// dropped, or on another thread.
+/// Fails when a goroutine runs on a thread that has not called the function, when a thread calls it twice, or when a guard is
+/// not dropped, or is dropped on another thread.
 #[test]
 fn every_thread_calls_it_once_before_goroutines_and_drops_the_guard_after_them() {
     for procs in PROCS {
@@ -149,7 +149,7 @@ fn every_thread_calls_it_once_before_goroutines_and_drops_the_guard_after_them()
             let log = Log::default();
             let rt = build(entering(procs, &log));
             rt.run(|| {
-                // So many goroutines block at once that others take over.
+                // So many goroutines block at once that other threads take over.
                 let together = Arc::new(Barrier::new(8));
                 let all: Vec<_> = (0..8)
                     .map(|n| {
@@ -182,7 +182,8 @@ fn every_thread_calls_it_once_before_goroutines_and_drops_the_guard_after_them()
     }
 }
 
-/// Fails if the thread of `run_locked` keeps the guard, or never had it, when the goroutine returns and when it panics.
+/// Fails when the thread of `run_locked` has no guard during the call, or keeps it after the call, whether the goroutine
+/// returns or panics.
 #[test]
 fn the_thread_of_run_locked_has_the_guard_as_long_as_the_call_lasts() {
     for procs in PROCS {
@@ -208,7 +209,7 @@ fn the_thread_of_run_locked_has_the_guard_as_long_as_the_call_lasts() {
     }
 }
 
-/// Fails if a thread that ends with its locked goroutine keeps the guard: the next join would wait for ever.
+/// Fails by a hang when a thread that ends with its locked goroutine keeps the guard.
 #[test]
 fn a_thread_that_ends_with_its_goroutine_drops_the_guard() {
     for procs in PROCS {
@@ -226,7 +227,7 @@ fn a_thread_that_ends_with_its_goroutine_drops_the_guard() {
     }
 }
 
-/// Fails if the order is another, or one of several functions is forgotten.
+/// Fails when the order is another, or when one of several functions is forgotten.
 #[test]
 fn several_functions_are_called_in_order_and_their_guards_dropped_in_the_opposite_one() {
     struct Noted(&'static str, Arc<Mutex<Vec<&'static str>>>);
@@ -254,7 +255,7 @@ fn several_functions_are_called_in_order_and_their_guards_dropped_in_the_opposit
     assert_eq!(*order.lock().unwrap(), ["a", "b", "not b", "not a"]);
 }
 
-/// Fails if the function, or the drop, finds itself on a goroutine or in the middle of the scheduler: a channel would park code
+/// Fails when the function, or the drop, runs on a goroutine or in the middle of the scheduler: there a channel would park code
 /// that is no goroutine, or break the runtime's state.
 #[test]
 fn the_function_and_the_drop_run_on_a_plain_thread() {
@@ -266,7 +267,7 @@ fn the_function_and_the_drop_run_on_a_plain_thread() {
     }
     for procs in PROCS {
         watched(procs, || {
-            // Without a buffer: each send waits for the receiver, a thread.
+            // The channel has no buffer: each send waits for the receiver, a thread.
             let (sender, receiver) = gmp::chan::bounded(0);
             let receives = thread::spawn(move || receiver.into_iter().collect::<Vec<_>>());
             let sends = sender.clone();
@@ -284,7 +285,7 @@ fn the_function_and_the_drop_run_on_a_plain_thread() {
     }
 }
 
-/// Fails if the runtime goes on without the function's work, or hangs, or if the text does not say whose fault it is.
+/// Fails when the runtime goes on without the function's work, or hangs, or when the text does not say whose fault it is.
 #[test]
 fn a_panic_of_the_function_ends_the_process_with_a_text_that_names_it() {
     const TEST: &str = "a_panic_of_the_function_ends_the_process_with_a_text_that_names_it";
@@ -302,7 +303,7 @@ fn a_panic_of_the_function_ends_the_process_with_a_text_that_names_it() {
     );
 }
 
-/// The payload panics in its own drop, on the way to the text. Fails by a hang, or without the text.
+/// The payload panics in its own drop, before the text is written. Fails by a hang, or without the text.
 #[test]
 fn a_panic_whose_payload_panics_in_its_drop_ends_the_process_too() {
     const TEST: &str = "a_panic_whose_payload_panics_in_its_drop_ends_the_process_too";
@@ -343,7 +344,8 @@ fn a_panic_of_the_function_unwinds_run_locked() {
     assert_eq!(locked().unwrap(), 1);
 }
 
-/// Fails if a panic in the drop of one guard keeps another guard, ends the process, or keeps the runtime from ending.
+/// Fails when a panic in the drop of one guard prevents the drop of another, ends the process, or keeps the runtime from
+/// ending.
 #[test]
 fn a_panic_in_the_drop_of_a_guard_ends_there() {
     struct Panics;
@@ -397,7 +399,7 @@ fn a_panic_in_the_drop_of_a_guard_leaves_the_result_of_run_locked_alone() {
     assert_eq!(dropped(), ["third", "second", "first"]);
 }
 
-/// Fails if the end of the runtime does not wait for the drops: a guard is still alive then.
+/// Fails when the end of the runtime does not wait for the drops, so that a guard is still alive afterwards.
 #[test]
 fn the_end_of_the_runtime_waits_for_the_guards() {
     for procs in PROCS {
@@ -423,8 +425,8 @@ fn the_end_of_the_runtime_waits_for_the_guards() {
     }
 }
 
-/// Fails if the functions live as long as a thread that the end has left behind: its last waker, of another runtime, would drop
-/// them.
+/// Fails when the functions live as long as a thread that the end has left behind: that thread's last waker, of another
+/// runtime, would drop them.
 #[test]
 fn the_end_of_the_runtime_drops_the_functions() {
     struct TellsWhere(Sender<ThreadId>);
@@ -447,14 +449,14 @@ fn the_end_of_the_runtime_drops_the_functions() {
         })
     }));
     begun.recv().unwrap();
-    // By then no thread begins any more.
+    // After the shutdown no thread begins any more.
     assert!(rt.shutdown(Duration::from_millis(300)).threads_left() >= 1);
     assert_eq!(told.try_recv(), Ok(thread::current().id()));
     drop(end);
 }
 
-/// Fails by a hang when a submitted goroutine is left to a thread that is being started, beside others that sleep: it waits as
-/// long as the user's function lasts, and here that waits for the goroutine.
+/// Fails by a hang when a submitted goroutine is left to a thread that is being started, although other threads sleep: the
+/// goroutine waits as long as the user's function lasts, and here the function waits for the goroutine.
 #[test]
 fn a_thread_whose_function_takes_long_keeps_no_other_asleep() {
     // The thread is to be started for an idle P, and not for one that was taken from a thread.
@@ -476,7 +478,7 @@ fn a_thread_whose_function_takes_long_keeps_no_other_asleep() {
                         spin_loop();
                     }
                 });
-                // Beside two threads at work a third is started for what comes.
+                // While two threads work, the runtime starts a third one for new goroutines.
                 until(|| {
                     drop(go(|| ()));
                     begun.load(SeqCst) == 3
@@ -484,7 +486,7 @@ fn a_thread_whose_function_takes_long_keeps_no_other_asleep() {
                 busy.store(false, SeqCst);
                 computes.join().unwrap();
             });
-            // Before one of these, at the latest, the two threads have gone to sleep.
+            // By one of these rounds the two threads have gone to sleep.
             (0..1000).for_each(|_| rt.go(|| ()).join().unwrap());
             end.send(()).unwrap();
             assert!(rt.shutdown_timeout(MINUTE));

@@ -22,7 +22,8 @@ impl<F: FnMut()> Drop for Does<F> {
     }
 }
 
-/// More of them than there are threads. Fails when a destructor is interrupted, or not waited for.
+/// There are more of these destructors than threads. Fails when a destructor is interrupted, or when the end does not wait for
+/// it.
 #[test]
 fn destructors_that_park_come_to_their_end() {
     everywhere(|rt| {
@@ -53,8 +54,8 @@ fn destructors_that_park_come_to_their_end() {
     });
 }
 
-/// Goroutines that a destructor starts are dropped unrun. Fails when they keep their share of the limit of stacks, so that a
-/// destructor after them gets none.
+/// Goroutines that a destructor starts are dropped unrun. Fails when they keep their share of the limit of stacks, so that the
+/// destructor gets no larger stack after them.
 #[test]
 fn what_is_started_in_vain_keeps_no_stack() {
     const STACK: usize = 64 << 10;
@@ -82,7 +83,7 @@ fn what_is_started_in_vain_keeps_no_stack() {
     }
 }
 
-/// One joins another that is unwound as well, in both orders. Fails by a hang.
+/// Each destructor joins another goroutine, which is unwound as well, before it or after it. Fails by a hang.
 #[test]
 fn a_destructor_may_join_another_goroutine() {
     everywhere(|rt| {
@@ -154,7 +155,7 @@ fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
                 let ran = counts.clone();
                 rt.go(move || {
                     let _both = (own, does);
-                    // Begun before the end, perhaps, on a slow machine: then it is unwound.
+                    // On a slow machine the goroutine may begin before the end; then it is unwound.
                     sleep(HOUR);
                     ran.went_on.fetch_add(1, SeqCst);
                 })
@@ -166,7 +167,7 @@ fn a_closure_that_never_ran_is_dropped_where_it_may_park() {
     });
 }
 
-/// Some ms after it began the drop is over, unless it is ended from outside.
+/// A value whose drop parks, and is over after some ms unless it is ended from outside.
 struct Slow(Arc<AtomicUsize>);
 
 impl Drop for Slow {
@@ -177,8 +178,8 @@ impl Drop for Slow {
     }
 }
 
-/// A closure that never ran, a value without a joiner, and `local!` variables, more of them than there are throws. Fails when a
-/// destructor is interrupted although nothing unwinds there, or when a goroutine is left behind.
+/// A closure that never ran, a value without a joiner, and `local!` variables are dropped: more values than there are throws.
+/// Fails when a destructor is interrupted although nothing is unwound there, or when a goroutine is left behind.
 #[test]
 fn what_a_goroutine_drops_as_it_ends_is_not_interrupted() {
     gmp::local! {
@@ -200,14 +201,14 @@ fn what_a_goroutine_drops_as_it_ends_is_not_interrupted() {
         });
         let value = slow();
         drop(rt.go(move || {
-            // Caught, so it returns.
+            // The goroutine catches the throw, so it returns.
             let _caught = catch_unwind(|| sleep(HOUR));
             value
         }));
         counts.all_begun(&rt, 1);
         let closure = slow();
         let never = rt.go(move || {
-            // Begun before the end, perhaps: then it is unwound, which interrupts no destructor either.
+            // The goroutine may begin before the end; then it is unwound, which interrupts no destructor either.
             sleep(HOUR);
             drop(closure);
         });

@@ -27,7 +27,7 @@ struct Counts {
     went_on: Arc<AtomicUsize>,
 }
 
-/// Lives on the stack of a goroutine.
+/// A value on the stack of a goroutine, which counts its drop.
 struct Probe(Arc<AtomicUsize>);
 
 impl Drop for Probe {
@@ -37,7 +37,7 @@ impl Drop for Probe {
 }
 
 impl Counts {
-    /// A goroutine that parks in `f`, from which it is not to return.
+    /// Starts a goroutine that parks in `f`, from which it is not to return.
     fn go<T>(&self, rt: &Runtime, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<()> {
         let counts = self.clone();
         rt.go(move || {
@@ -52,7 +52,7 @@ impl Counts {
         Probe(Arc::clone(&self.dropped))
     }
 
-    /// Waits until all of them have begun, and all goroutines of the runtime are parked.
+    /// Waits until `expected` goroutines have begun, and all goroutines of the runtime are parked.
     fn all_begun(&self, rt: &Runtime, expected: usize) {
         until(|| self.begun.load(SeqCst) == expected);
         let parked = || {
@@ -64,7 +64,7 @@ impl Counts {
         until(parked);
     }
 
-    /// Asserts that so many were unwound, and none went on.
+    /// Asserts that `expected` goroutines were unwound, and that none went on.
     #[track_caller]
     fn all_unwound(&self, expected: usize) {
         assert_eq!(self.went_on.load(SeqCst), 0, "a wait ended as if nothing had happened");

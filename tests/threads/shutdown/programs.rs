@@ -27,7 +27,7 @@ fn what_main_leaves_is_unwound_when_run_returns() {
                         let (counts, rx) = (inside.clone(), rx.clone());
                         drop(go(move || {
                             let _own = counts.begin();
-                            // The last sender goes when all are unwound, or as main returns.
+                            // The only sender is forgotten, so the channel never closes, and only the unwinding ends this wait.
                             rx.recv().is_ok()
                         }));
                     }
@@ -40,7 +40,7 @@ fn what_main_leaves_is_unwound_when_run_returns() {
     }
 }
 
-/// A worker unwraps the messages that it receives. Fails by its panic when the goroutine that held the sender was unwound
+/// A worker unwraps the messages that it receives. Fails by its panic when the goroutine that holds the sender is unwound
 /// first.
 #[test]
 fn nobody_takes_the_end_of_others_for_news() {
@@ -63,7 +63,7 @@ fn nobody_takes_the_end_of_others_for_news() {
     });
 }
 
-/// A goroutine of a group, which parks for good.
+/// Starts a goroutine of a group, which parks for good.
 fn task(counts: &Counts, group: &ErrGroup<()>) {
     let counts = counts.clone();
     group.go(move || {
@@ -73,7 +73,7 @@ fn task(counts: &Counts, group: &ErrGroup<()>) {
     });
 }
 
-/// The waiter for a group is awake while its task is unwound. Fails by the panic of its wait.
+/// The goroutine that waits for a group is awake while the goroutine of the group is unwound. Fails by the panic of the wait.
 #[test]
 fn a_group_that_ends_with_the_runtime_of_its_waiter_is_no_panic() {
     everywhere(|rt| {
@@ -94,7 +94,7 @@ fn a_group_that_ends_with_the_runtime_of_its_waiter_is_no_panic() {
     });
 }
 
-/// The same, in a destructor. Fails by the end of the process.
+/// The same in a destructor. Fails by the end of the process.
 #[test]
 fn a_destructor_may_wait_for_a_group_that_ends_too() {
     struct Waits(ErrGroup<()>);
@@ -119,7 +119,8 @@ fn a_destructor_may_wait_for_a_group_that_ends_too() {
     });
 }
 
-/// Main of another runtime ends when this one has begun to end. Fails when its caller is left behind at once.
+/// A goroutine runs main of another runtime, which returns when this runtime has begun to end. Fails when that goroutine is
+/// left behind at once.
 #[test]
 fn main_of_another_runtime_is_waited_for() {
     everywhere(|rt| {
@@ -135,7 +136,7 @@ fn main_of_another_runtime_is_waited_for() {
             let _probe = theirs.begin();
             other.run(|| {
                 assert!(gate.recv().is_err());
-                // Long enough for a sweep that finds nobody else.
+                // Long enough for a sweep that finds no other goroutine.
                 sleep(Duration::from_millis(20));
             });
             returns.store(true, SeqCst);
@@ -219,7 +220,7 @@ fn a_shutdown_from_inside_waits_for_none_and_reports_what_there_is() {
     }
 }
 
-/// Their goroutines wait for each other. Fails by a hang, in either order of their ends.
+/// The goroutines of two runtimes wait for each other. Fails by a hang, in either order of the ends.
 #[test]
 fn two_runtimes_whose_goroutines_wait_for_each_other_end() {
     for first in 0..2 {
@@ -295,13 +296,13 @@ fn goroutines_that_wander_are_unwound() {
     });
 }
 
-/// A destructor of a key of the C library, by which C code keeps data of a thread, runs after those of thread-locals. Fails by
-/// SIGABRT when the end asks for something that the thread no longer has.
+/// By a key of the C library, C code keeps data of a thread. The destructor of a key runs after those of thread-locals. Fails
+/// by SIGABRT when the end asks for something that the thread no longer has.
 #[test]
 fn a_runtime_may_end_when_the_thread_locals_are_gone() {
     static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
-    /// In the next round, so that std's own key has had its turn.
+    /// The value for the second round of destructors: std's own key has had its turn by then.
     const SECOND: usize = 2;
     fn set(value: usize) {
         let key = *KEY.get().unwrap();

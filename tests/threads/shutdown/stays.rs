@@ -17,7 +17,7 @@ fn below_a_function_of_c_nothing_is_unwound() {
         let (stay, go) = (Counts::default(), Counts::default());
         let stays = stay.go(&rt, || bolted(|| sleep(HOUR)));
         let goes = go.go(&rt, || sleep(HOUR));
-        // Its destructor waits for one that stays.
+        // The destructor of this goroutine joins the one that stays.
         let waits = go.go(&rt, move || {
             struct Joins(Option<gmp::JoinHandle<()>>);
             impl Drop for Joins {
@@ -63,7 +63,7 @@ fn the_parent_of_one_that_stays_stays() {
                         let _borrowed = &borrowed;
                         sleep(HOUR);
                     });
-                    // Unwound from here; it waits for both then.
+                    // The parent is unwound from here, and then waits for both children.
                     sleep(HOUR);
                 });
             }
@@ -81,7 +81,7 @@ fn the_parent_of_one_that_stays_stays() {
     });
 }
 
-/// Fails when the parent does not wait for its children, or their borrowed values go before them.
+/// Fails when the parent does not wait for its children, or when the value that they borrow is dropped before they are.
 #[test]
 fn children_are_unwound_before_their_parent() {
     everywhere(|rt| {
@@ -159,7 +159,7 @@ fn who_catches_what_is_thrown_may_return() {
     });
 }
 
-/// Loops over calls that yield, and over waits that are over at once; and a pair that wakes each other. Fails by the time.
+/// One goroutine yields in a loop, and two others wake each other. Fails by the time.
 #[test]
 fn who_never_stops_is_unwound_where_it_yields_or_parks() {
     everywhere(|rt| {
@@ -220,7 +220,7 @@ fn one_that_never_parks_does_not_keep_others_from_being_unwound() {
     });
 }
 
-/// It calls `go` of its runtime, which has begun to end. Fails when the closure runs, or is not dropped.
+/// A destructor calls `go` in its runtime, which has begun to end. Fails when the closure runs, or is not dropped.
 #[test]
 fn go_in_a_runtime_that_ends_drops_its_closure() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! The destructors of `thread_local!`s run when their thread has left the runtime, and are the program's code, too.
+//! The destructors of `thread_local!`s are code of the program, and run after their thread has left the runtime.
 
 use super::{HOUR, MS};
 use common::{everywhere, gate::Gate, until};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Much longer than a limit of this file, on a shared machine.
+/// Much longer than the short limits of this file, even on a shared machine.
 const PROMPT: Duration = Duration::from_secs(30);
 
-/// A destructor that takes a lock, and the lock.
+/// A destructor that takes a lock, the lock, and gates for the destructor's begin and end.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Gate,
@@ -21,7 +21,7 @@ struct Slow {
     over: Gate,
 }
 
-/// Its destructor.
+/// Its drop is the destructor.
 struct OnDrop(Slow);
 
 impl Drop for OnDrop {
@@ -36,13 +36,13 @@ thread_local! {
     static OF_THREAD: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
 }
 
-/// Leaves it with the thread of a goroutine.
+/// Leaves the destructor with the thread of a goroutine.
 fn leave_with_a_thread(rt: &Runtime, slow: &Slow) {
     let on_drop = OnDrop(slow.clone());
     rt.go(move || OF_THREAD.set(Some(on_drop))).join().unwrap();
 }
 
-/// The caller has the lock for which the destructor waits. Fails by a hang, or when a thread counts as gone.
+/// The caller has the lock for which the destructor waits. Fails by a hang, or when the thread counts as gone.
 #[test]
 fn shutdown_waits_for_them_only_so_long() {
     everywhere(|rt| {
@@ -52,7 +52,7 @@ fn shutdown_waits_for_them_only_so_long() {
         let begun = Instant::now();
         let report = rt.shutdown(100 * MS);
         assert!((100 * MS..PROMPT).contains(&begun.elapsed()));
-        // On a busy machine one that has nothing to do may be late as well.
+        // On a busy machine a thread that has nothing to do may be late as well.
         assert!(report.threads_left() >= 1 && !report.is_clean(), "{report:?}");
         assert_eq!(report.goroutines_left(), 0);
         drop(held);
@@ -81,7 +81,8 @@ fn one_that_ends_in_time_is_waited_for() {
     });
 }
 
-/// A thread that ends joins those that have ended before. Fails by a hang when the second waits for the first one's destructor.
+/// A thread that ends joins those that have ended before. Fails by a hang when the second thread waits for the destructor of
+/// the first.
 #[test]
 fn a_thread_that_ends_is_not_kept_by_anothers_destructors() {
     everywhere(|rt| {
@@ -110,7 +111,7 @@ fn a_thread_that_ends_is_not_kept_by_anothers_destructors() {
     });
 }
 
-/// The end of a runtime, on one of its own threads, which the runtime has left.
+/// Its drop ends a runtime on one of the runtime's own threads, which has left the runtime.
 struct Ends(Option<Runtime>, Sender<(Report, Duration)>);
 
 impl Drop for Ends {
@@ -125,7 +126,7 @@ thread_local! {
     static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
 }
 
-/// Fails by the time when the thread waits for its own end, for the whole limit; or when a thread counts as gone.
+/// Fails by the time when the thread waits for its own end, for the whole limit; or when the thread counts as gone.
 #[test]
 fn one_that_ends_the_runtime_of_its_thread_does_not_wait_for_itself() {
     everywhere(|rt| {

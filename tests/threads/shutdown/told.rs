@@ -1,4 +1,4 @@
-//! An end that waits says for which goroutines, and which it leaves behind.
+//! A runtime whose end waits says for which goroutines it waits, and which of them it leaves behind.
 
 use super::{HOUR, MS};
 use common::stderr::{pipe_for_stderr, stderr_does_not_block};
@@ -16,7 +16,7 @@ fn runtime(limit: Duration) -> Runtime {
     unsafe { Runtime::builder().procs(2).shutdown_timeout(limit).build() }.unwrap()
 }
 
-/// The lines about an end that waits, or has left something. The numbers of lines in this file are taken out.
+/// Returns the lines about an end that waits, or that has left something, without the line numbers of this file.
 fn told(stderr: &str) -> Vec<String> {
     let ends = stderr.lines().filter(|line| line.starts_with("gmp: a runtime "));
     ends.map(|line| {
@@ -74,7 +74,7 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let rt = unsafe { Runtime::builder().procs(1).max_threads(1).shutdown_timeout(2000 * MS).build() }
             .unwrap();
-        // For some time slices.
+        // The goroutine blocks its thread for some time slices.
         rt.go(|| std::thread::sleep(60 * MS)).join().unwrap();
         let begun = Gate::default();
         let begins = begun.clone();
@@ -102,7 +102,7 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
     assert!(!stderr.contains("all threads"), "{stderr}");
 }
 
-/// Fails when nothing is said, or the goroutines that are left are not named.
+/// Fails when nothing is said, or when the thread that is left is not counted.
 #[test]
 fn threads_in_destructors_of_thread_locals_are_counted() {
     struct Sleeps;
@@ -130,8 +130,8 @@ fn threads_in_destructors_of_thread_locals_are_counted() {
     );
 }
 
-/// The destructor waits until the line is read. Fails by a hang when a wait in a destructor is not told; and when a successful
-/// end is said to have left a goroutine.
+/// The destructor waits until the parent has read the line. Fails by a hang when the runtime does not tell of a wait in a
+/// destructor; and when it says that a successful end has left a goroutine.
 #[test]
 fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {
     struct Waits(Arc<Event>);
@@ -155,7 +155,7 @@ fn a_destructor_that_waits_is_named_and_what_ends_in_time_is_not_left() {
             gmp::yield_now();
         });
         std::thread::spawn(move || {
-            // To the end: the parent has read the line.
+            // The input ends when the parent has read the line.
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             read.notify_one();
         });
@@ -211,7 +211,7 @@ fn the_limit_of_the_builder_ends_the_wait_and_a_short_one_is_silent() {
     assert_eq!(told(&stderr), [""; 0]);
 }
 
-/// Nobody reads standard error. Fails when the end waits for a reader for longer than its limit, or when no later line says
+/// Standard error has no reader. Fails when the end waits for a reader for longer than its limit, or when no later line says
 /// that lines were lost.
 #[test]
 fn an_end_keeps_its_limit_where_nobody_reads() {

@@ -1,4 +1,4 @@
-//! Goroutines of a scope that never run: their parent stays until all of their values that borrow have gone.
+//! Goroutines of a scope that never run: their parent stays until all of their values that borrow from it have been dropped.
 
 use super::{MS, ends_clean};
 use common::gate::Gate;
@@ -18,7 +18,7 @@ impl Drop for Goes {
     }
 }
 
-/// A value of a child that borrows. As it is dropped it waits, and then counts itself if its parent has gone meanwhile.
+/// A value of a child that borrows. Its drop waits, and then counts itself as late if the parent has gone meanwhile.
 struct Borrows {
     gone: Gate,
     drops: Arc<AtomicUsize>,
@@ -51,12 +51,12 @@ fn children_that_never_ran_are_dropped_before_their_parent_goes() {
                     let frame = &frame;
                     s.go(move || {
                         let _both = (own, frame);
-                        // Begun before the end, perhaps, on a slow machine: then it is unwound.
+                        // On a slow machine the goroutine may begin before the end; then it is unwound.
                         sleep(super::HOUR);
                     });
                 }
                 begins.open();
-                // Keeps the only P until the end has begun.
+                // The parent keeps the only P until the end has begun.
                 while !ends.is_ended() {
                     thread::yield_now();
                 }

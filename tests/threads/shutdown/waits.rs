@@ -1,4 +1,4 @@
-//! Every kind of wait is ended, and the values on the stack are dropped.
+//! The end of a runtime ends every kind of wait, and drops the values on the stack.
 
 use super::{Counts, HOUR, MS, ends_clean};
 use common::everywhere;
@@ -52,7 +52,7 @@ const KINDS: [(&str, Kind); 20] = [
         let lock = Arc::new(RwLock::new(0));
         let holds = holder(counts, rt, Arc::clone(&lock), |lock| drop((lock.read(), sleep(HOUR))));
         let writes = one(counts.go(rt, with(&lock, |lock| drop(lock.write()))));
-        // Readers wait behind it.
+        // Readers wait behind the writer.
         counts.all_begun(rt, 2);
         holds + writes + three(|| counts.go(rt, with(&lock, |lock| drop(lock.read()))))
     }),
@@ -147,7 +147,7 @@ where
     move || f(&shared)
 }
 
-/// Starts one that is parked in `f` before the others come.
+/// Starts a goroutine that is parked in `f` before the others come.
 fn holder<T: Send + Sync + 'static>(counts: &Counts, rt: &Runtime, shared: Arc<T>, f: fn(&T)) -> usize {
     let holds = one(counts.go(rt, move || f(&shared)));
     counts.all_begun(rt, 1);
@@ -169,7 +169,7 @@ fn whoever_waits_is_unwound() {
     }
 }
 
-/// One of each kind, and in the time that a drop has.
+/// Goroutines of each kind wait in one runtime, whose drop unwinds them within its limit.
 #[test]
 fn all_of_them_at_once_are_unwound_by_a_drop() {
     everywhere(|rt| {
@@ -191,8 +191,8 @@ fn all_of_them_at_once_are_unwound_by_a_drop() {
     });
 }
 
-/// A goroutine is not unwound in a call that blocks its thread, but at the next park. Fails when a goroutine is left behind, or
-/// goes on.
+/// A goroutine in a call that blocks its thread is not unwound there, but at its next park. Fails when a goroutine is left
+/// behind, or goes on.
 #[test]
 fn who_comes_back_from_a_blocking_call_is_unwound_where_it_parks() {
     everywhere(|rt| {
