@@ -1,4 +1,4 @@
-//! Goroutines that are readied from outside of all Ps, beside others that keep a ring full.
+//! Arrivals, which are goroutines that are readied from outside of all Ps, beside goroutines that keep a ring full.
 
 use crate::measure::{alone, percentile, spin_for};
 use common::{effort, runtime, until, watched};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// So many goroutines compute for so long each, and yield.
+/// `SIZE` goroutines, each of which computes for `EACH` at a time, and yields.
 #[derive(Default)]
 struct Crowd {
     over: AtomicBool,
@@ -38,7 +38,7 @@ impl Crowd {
         this
     }
 
-    /// Two that wake each other: each stands in `runnext` alone.
+    /// Starts two goroutines that wake each other: each stands in `runnext` alone.
     fn exchange(rt: &Runtime) -> Arc<Self> {
         let this = Arc::new(Crowd::default());
         let ((ping, pinged), (pong, ponged)) = (chan::bounded::<()>(0), chan::bounded::<()>(0));
@@ -60,7 +60,7 @@ impl Crowd {
     }
 }
 
-/// Returns how many of the crowd's turns pass before a goroutine reads a message: over a socket, and from a thread.
+/// Returns how many turns of the crowd pass before a goroutine reads a message: over a socket, and from a thread.
 fn waits(rt: &Runtime, crowd: &Arc<Crowd>, times: usize) -> [Vec<usize>; 2] {
     let (heard, hears) = std::sync::mpsc::channel();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -93,7 +93,7 @@ fn waits(rt: &Runtime, crowd: &Arc<Crowd>, times: usize) -> [Vec<usize>; 2] {
     [events, messages]
 }
 
-/// Fails by a hundred turns, of those that stand in the ring, before an arrival has one. Counted in turns, not in time.
+/// Fails when an arrival waits for a hundred turns of goroutines in the ring. The test counts turns, not time.
 #[test]
 fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
     let _alone = alone();
@@ -106,7 +106,8 @@ fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
             for (of, waits) in [("event", events), ("message", messages)] {
                 let (usual, most) = (percentile(&waits, 50), percentile(&waits, 90));
                 println!("procs = {procs}, {of}: p50 {usual}, p90 {most}, worst {}", percentile(&waits, 100));
-                // One P after another may have to look, and the kernel may keep the thread that counts from its core.
+                // Several Ps may have to look before one finds the arrival, and the kernel may keep the thread that counts from
+                // its core.
                 assert!(usual <= Crowd::SIZE / 10, "procs = {procs}, {of}: p50 {usual}, p90 {most}");
             }
             until(|| rt.num_goroutines() == 0);
@@ -114,7 +115,7 @@ fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
     }
 }
 
-/// The ring is empty whenever the M looks, so it has no turn that could end. Fails by no end.
+/// The ring is empty whenever the M looks, so it has no turn that could end. Fails by a hang.
 #[test]
 fn two_that_wake_each_other_leave_arrivals_their_turns() {
     let _alone = alone();
@@ -136,7 +137,7 @@ fn two_that_wake_each_other_leave_arrivals_their_turns() {
     }
 }
 
-/// So much work that it measures time, whatever else the machine does: some tens of microseconds.
+/// Works for some tens of microseconds. As a unit of work it measures time whatever else the machine does.
 fn work() {
     let steps = if cfg!(debug_assertions) { 2_000 } else { 30_000 };
     for step in 0..steps {
@@ -181,17 +182,17 @@ impl Flood {
     }
 }
 
-/// Fails when arrivals take nearly all of a P's time, or the ring does. Counted in work, not in time.
+/// Fails when arrivals take nearly all of a P's time, or the ring does. The test counts work, not time.
 #[test]
 fn a_flood_of_arrivals_leaves_the_ring_about_half() {
     let _alone = alone();
-    // Longer than what is between two visits, too.
+    // The second length is longer than the time between two visits.
     for long in [1, 30] {
         flood_beside_a_ring(long);
     }
 }
 
-/// Each arrival does so much `work`, those of the ring do one at a time.
+/// Each arrival does `long` units of `work`, each goroutine of the ring does one at a time.
 fn flood_beside_a_ring(long: usize) {
     const ALL: usize = 10_000;
     watched(1, || {
@@ -217,7 +218,7 @@ fn flood_beside_a_ring(long: usize) {
         });
         let now = || [&done[0], &done[1]].map(|done| done.load(SeqCst));
         let total = |[ring, arrivals]: [usize; 2]| ring + arrivals;
-        // Some of the flood may have come into the ring while that was empty: they run in turn with its goroutines.
+        // Some of the flood may have come into the ring while it was empty; those run in turn with its goroutines.
         until(|| now()[0] > ALL / 10 && now()[1] > Flood::RECEIVERS);
         let begin = now();
         until(|| total(now()) >= total(begin) + ALL);
@@ -232,8 +233,8 @@ fn flood_beside_a_ring(long: usize) {
     });
 }
 
-/// Fails by a whole ring of turns, when an arrival that spawns another puts off the goroutine that was just readied; or by more
-/// and more goroutines that arrivals have spawned, and for which there is no turn.
+/// Fails by a whole ring of turns when an arrival that spawns a goroutine puts off the goroutine that was just readied; or by
+/// more and more goroutines that arrivals have spawned and that get no turn.
 #[test]
 fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
     let _alone = alone();
@@ -246,7 +247,7 @@ fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
             rt.go(move || {
                 let mut waits = Vec::new();
                 for _ in 0..30 {
-                    // At the ring's end, as one of the crowd.
+                    // The goroutine goes to the ring's end, and computes, as one of the crowd.
                     yield_now();
                     spin_for(Crowd::EACH);
                     let (seen, tells) = (Arc::clone(&crowd), Arc::clone(&ready));
@@ -276,8 +277,8 @@ fn the_next_goroutine_goes_on_beside_arrivals_that_spawn() {
     });
 }
 
-/// One of the highest class is always ready, two that yield keep the ring full, and there are always arrivals. Fails by no end,
-/// when the arrivals, or those of the ring, get none of their class's turns.
+/// One goroutine of the highest class is always ready, two that yield keep the ring full, and there are always arrivals. Fails
+/// by a hang when the arrivals, or the goroutines of the ring, get none of their class's turns.
 #[test]
 fn arrivals_and_a_ring_have_their_turns_beside_a_higher_class() {
     const TURNS: usize = 100;
@@ -308,8 +309,8 @@ fn arrivals_and_a_ring_have_their_turns_beside_a_higher_class() {
     });
 }
 
-/// Arrivals that spawn more than one goroutine each, by `go` and by `go_fair`, beside a ring that computes and without one.
-/// Fails by more and more goroutines that wait for a turn.
+/// Arrivals spawn more than one goroutine each, by `go` and by `go_fair`, beside a ring that computes and without one. Fails by
+/// more and more goroutines that wait for a turn.
 #[test]
 fn what_arrivals_spawn_does_not_become_more_and_more() {
     let _alone = alone();
@@ -320,8 +321,8 @@ fn what_arrivals_spawn_does_not_become_more_and_more() {
         [("two", 2, few), ("sixteen", 16, many), ("two by go_fair", 2, fair)];
     for (name, each, spawn) in spawns {
         for beside in [true, false] {
-            // What they spawn is twice what may be alive, and four times where it has become more, without the bound that
-            // `MOST_ADDED` is.
+            // The arrivals spawn twice as many goroutines as may be alive, and four times as many where the number has grown
+            // without the bound `MOST_ADDED`.
             let arrivals = match (each, beside) {
                 (2, _) => 10_000,
                 (_, true) => 12_000,

@@ -1,5 +1,5 @@
-//! Verbs and classes, all at once; and, one by one, goroutines that stand where no M comes to them while others are always
-//! ready.
+//! A storm of all verbs and classes; and, one by one, cases in which goroutines are queued where no M comes to them, while
+//! others are always ready.
 
 use common::probe::Probe;
 use common::random::Random;
@@ -43,7 +43,7 @@ fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Until nothing is left.
+/// Waits until no goroutine is left, and none is counted in a class.
 fn rest(rt: &Runtime) {
     let begun = Instant::now();
     let loads = || CLASSES.map(|class| rt.handle().class_load(class).waiting);
@@ -333,7 +333,7 @@ fn builder_of(random: &mut Random, procs: usize) -> gmp::RuntimeBuilder {
         _ => builder,
     };
     match random.below(4) {
-        // Others would wait for a thread for ever: `blocking` that waits.
+        // With fewer threads some goroutines would wait for a thread for ever, behind `blocking` calls that wait.
         0 => builder.max_threads(12),
         1 => builder.thread_keep_alive(Duration::from_millis(1)),
         _ => builder,
@@ -379,7 +379,7 @@ fn storm(seed: u64, procs: usize, ends_early: bool) {
             .collect();
         let over = AtomicBool::new(false);
         thread::scope(|threads| {
-            // Beside: setters from plain threads.
+            // Beside the goroutines plain threads set classes, hints, and the number of Ps.
             for n in 0..2 {
                 let (world, rt, over) = (&world, &rt, &over);
                 threads.spawn(move || {
@@ -407,7 +407,7 @@ fn storm(seed: u64, procs: usize, ends_early: bool) {
                 for root in roots {
                     root.join().unwrap();
                 }
-                // Those that were let go.
+                // Waits for the goroutines whose handles were dropped.
                 rest(&rt);
             }
             over.store(true, SeqCst);
@@ -434,8 +434,8 @@ fn storm(seed: u64, procs: usize, ends_early: bool) {
     });
 }
 
-/// Ps go out of use with jobs of `go_lifo`, and goroutines on the Ps that are left are always ready. Fails when the jobs have
-/// no turn until those have ended.
+/// Ps retire with jobs of `go_lifo`, and goroutines on the Ps that are left are always ready. Fails when the jobs have no turn
+/// until those goroutines have ended.
 #[test]
 fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     const EACH: usize = 3;
@@ -482,8 +482,8 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
     }
 }
 
-/// As before, and on the one P that is left a goroutine computes, and waits for what was put aside. Fails when what was put
-/// aside has no turn, because no M looks for it, and the monitor takes the P from no M.
+/// As before, but on the one P that is left a goroutine computes, and waits for the job of the other P. Fails when the job has
+/// no turn, because no M looks for it, and the monitor takes the P from no M.
 #[test]
 fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes() {
     watched(2, || {
@@ -492,7 +492,7 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes()
         let both = [(); 2].map(|()| {
             let (met, ran) = (Arc::clone(&met), Arc::clone(&ran));
             rt.go(move || {
-                // Each has a P.
+                // Each goroutine has a P.
                 met.fetch_add(1, SeqCst);
                 while met.load(SeqCst) < 2 {
                     std::hint::spin_loop();
@@ -516,8 +516,8 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes()
     });
 }
 
-/// A goroutine that blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background
-/// goroutine, beside which the process sleeps, has no turn until that one has ended.
+/// A goroutine blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background
+/// goroutine has no turn until the first one has ended, although the process sleeps meanwhile.
 #[test]
 fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
     watched(1, || {
@@ -534,10 +534,10 @@ fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
 }
 
 /// The P that a hint names has no thread, and no more threads are allowed; goroutines on the other P are always ready. Fails
-/// when a mailed goroutine has no turn until those have ended.
+/// when a goroutine in the mailbox has no turn until those have ended.
 #[test]
 fn mail_for_a_p_without_a_thread_has_its_turn() {
-    // Of each P of another runtime.
+    // A hint for each P, from another runtime.
     let (places, met) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     stealing(2).run(|| {
         gmp::scope(|scope| {
@@ -578,7 +578,8 @@ fn mail_for_a_p_without_a_thread_has_its_turn() {
 }
 
 /// Goroutines of all classes, started by all verbs, do everything that a goroutine may do, while their classes, hints and the
-/// number of Ps change. Fails by a hang, when a closure is lost, or by a count that is not zero at rest; it prints its seed.
+/// number of Ps change. Fails by a hang, when a closure is lost, or by a count that is not zero at rest; the output has the
+/// seed.
 #[test]
 fn whatever_goroutines_of_classes_do_none_is_lost() {
     for (seed, procs) in (0..u64::from(effort())).flat_map(|seed| [2, 4].map(|procs| (seed, procs))) {

@@ -1,5 +1,5 @@
-//! Every way to ready a goroutine respects its class: which goroutine runs first on one P, beside `Normal` goroutines that are
-//! always ready, when goroutines of three classes have waited in the same way.
+//! Every way to ready a goroutine respects its class. Goroutines of three classes wait in the same way, on one P, beside
+//! `Normal` goroutines that are always ready; the tests check which one runs first.
 
 use crate::measure::alone;
 use Priority::{High, Low, Normal};
@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 
 /// How many `Normal` goroutines are ready all the time.
 const READY: usize = 50;
-/// After so many goroutines an M looks into the poller, and at the global queue.
+/// After so many goroutines an M looks into the poller and the global queue.
 const VISIT: usize = 61;
 const ROUNDS: usize = 20;
 
-/// The waiting goroutines, in the order in which a goroutine of their P readies them. One of these that was queued as `Normal`
-/// would be put into `runnext`, and pushed to the end of the ring by the next one.
+/// The waiting goroutines, in the order in which a goroutine of their P readies them. Any of them that was queued as `Normal`
+/// would be put into `runnext`, and the next one would push it to the end of the ring.
 const ON_ITS_P: [Priority; 5] = [High, Normal, Low, Normal, Normal];
-/// The same for those that come from elsewhere: as `Normal` ones they would be queued, and run, in this order.
+/// The same for goroutines that are readied from elsewhere: as `Normal` ones they would be queued, and would run, in this
+/// order.
 const FROM_ELSEWHERE: [Priority; 5] = [Normal, Normal, High, Low, Normal];
 
-/// The events before a goroutine goes on.
+/// The events before a waiting goroutine goes on.
 #[derive(Debug)]
 struct Ran {
     class: Priority,
@@ -47,8 +48,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Starts a goroutine for each class, which calls `wait` with its place in `classes`. Returns when all of them wait: they
-    /// run one after the other, up to there, before the caller's next turn.
+    /// Starts a goroutine for each class, which calls `wait` with its place in `classes`. Returns when all of them wait: each
+    /// runs up to its wait before the caller's next turn.
     fn start<W: FnOnce() + Send + 'static>(
         self: &Arc<Self>,
         classes: [Priority; 5],
@@ -73,7 +74,7 @@ impl Scene {
         let (turns, ended) = (self.turns.load(SeqCst), self.ended.load(SeqCst));
         let mut ran = self.ran.lock().unwrap();
         ran.push(Ran { class, turns, ended });
-        // The Low one comes when the others have ended.
+        // The Low goroutine runs when the crowd has ended.
         if ran.iter().filter(|it| it.class != Low).count() == 4 {
             self.over.store(true, SeqCst);
         }
@@ -96,19 +97,19 @@ impl Scene {
 }
 
 /// `scene` starts the goroutines that wait and the crowd, readies the former, and returns all of them without giving any a
-/// turn. Fails when more than one `Normal` goroutine of those that are readied together goes before the High one, or more than
-/// `most` turns of the crowd; and when any `Normal` one goes after the Low one.
+/// turn. Fails when more than one `Normal` goroutine of those that are readied together runs before the High one, or when the
+/// crowd has more than `most` turns before it; and when any `Normal` goroutine runs after the Low one.
 fn in_order_of_classes(test: &str, most: usize, scene: impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + Sync) {
-    // So that the goroutine that has the P keeps it until it parks.
+    // The goroutine that has the P is to keep it until it parks.
     child::without_retakes(test, || {
         let _alone = alone();
-        // Whether the P's M, another one, or the monitor readies them is the kernel's to say.
+        // The kernel decides whether the P's M, another M, or the monitor readies them.
         watched(1, || (0..ROUNDS).for_each(|_| on_one_p(most, &scene)));
     });
 }
 
 fn on_one_p(most: usize, scene: &(impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + Sync)) {
-    // No turn of the Low one is due before that of the others.
+    // With this share no turn of the Low goroutine is due before the others have run.
     let builder = Runtime::builder().procs(1).stack_size(64 << 10).low_share(u32::MAX);
     // SAFETY: no goroutine here keeps a thread-bound value across a blocking call.
     let rt = unsafe { builder.policy(WorkStealing::new()).build() }.expect("a runtime starts");
@@ -127,7 +128,7 @@ fn on_one_p(most: usize, scene: &(impl Fn(&Arc<Scene>) -> Vec<JoinHandle<()>> + 
     assert!(low == ran.len() - 1 && ran[low].ended == READY, "the Low one: {ran:?}");
 }
 
-/// Each waits as `wait` has it, for an event of its own, and all the events come at once.
+/// Each goroutine waits as `wait` says, for an event of its own, and all the events come at once.
 fn in_order_by_events<W: FnOnce() + Send + 'static>(
     test: &str,
     wait: impl Fn(Arc<[Event; 5]>, usize) -> W + Sync,
@@ -147,7 +148,7 @@ fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last()
     in_order_by_events(test, |events, at| move || events[at].wait());
 }
 
-/// Those that are joined are High, and end one after the other.
+/// The goroutines that are joined are High, and end one after the other.
 #[test]
 fn of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last() {
     let test = "of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last";
@@ -169,7 +170,7 @@ fn of_sleepers_that_are_due_the_high_one_runs_first_and_the_low_one_last() {
                 let due = due + Duration::from_nanos(at as u64);
                 move || sleep_until(due)
             });
-            // All of them have come to their sleep before its end.
+            // All goroutines have come to their sleep before its end.
             if Instant::now() < due {
                 break (due, waiting);
             }
@@ -198,7 +199,7 @@ fn of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last()
             move || stream.read_exact(&mut [0]).unwrap()
         });
         let ready = scene.crowd();
-        // None of these waits: there is room.
+        // None of these writes waits, as there is room.
         far.iter().for_each(|mut stream| stream.write_all(b"x").unwrap());
         waiting.into_iter().chain(ready).collect()
     });
@@ -217,7 +218,7 @@ fn of_those_that_return_from_a_blocking_call_the_high_one_runs_first_and_the_low
         let handle = gmp::handle();
         let queued =
             || -> usize { [High, Normal, Low].map(|class| handle.class_load(class).waiting).iter().sum() };
-        // One after the other.
+        // The goroutines return one after the other.
         for (at, gate) in gates.iter().enumerate() {
             gate.send(()).unwrap();
             while queued() <= READY + at {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Counts its turns until it is told to stop.
+/// Counts of turns, and whether the goroutines that count are to stop.
 #[derive(Default)]
 struct Turns {
     stop: AtomicBool,
@@ -25,7 +25,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Makes a new count, and a function that counts one more and says whether to go on.
+    /// Makes a new count. Returns a function that counts one more turn, and says whether to go on.
     fn counter(self: &Arc<Self>, of: &'static str) -> impl Fn() -> bool + Send + 'static {
         let (this, count) = (Arc::clone(self), Arc::new(AtomicUsize::new(0)));
         self.counts.lock().unwrap().push((of, Arc::clone(&count)));
@@ -36,13 +36,13 @@ impl Turns {
     }
 }
 
-/// Two goroutines, each of which readies the other and waits, until they are told to stop.
+/// Starts two goroutines, each of which readies the other and waits, until they are told to stop.
 fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
     let events = Arc::new([Event::new(), Event::new()]);
     for me in [0, 1] {
         let (events, next) = (Arc::clone(&events), turns.counter("ping-pong"));
         drop(rt.go(move || {
-            // The first one begins.
+            // The first goroutine begins.
             if me == 1 {
                 events[me].wait();
             }
@@ -50,14 +50,14 @@ fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
                 events[1 - me].notify_one();
                 events[me].wait();
             }
-            // The other may wait for the last time.
+            // The other goroutine may wait for the last time.
             events[1 - me].notify_one();
         }));
     }
 }
 
 /// Fails by a count of turns near zero, or when a submission starts only after the end, because goroutines that wake each other
-/// hand their P to and fro, and no other gets it.
+/// hand their P to and fro, and no other goroutine gets it.
 #[test]
 fn pairs_that_wake_each_other_starve_nobody() {
     const YIELDING: usize = 26;
@@ -113,7 +113,7 @@ fn pairs_that_wake_each_other_starve_nobody() {
     }
 }
 
-/// Fails when one count runs away, because a yield continues with the caller, or puts it at the head of the queue.
+/// Fails when one count runs away, because a yield continues with the caller, or puts the caller at the head of the queue.
 #[test]
 fn goroutines_that_yield_take_turns() {
     let _alone = alone();
@@ -124,7 +124,7 @@ fn goroutines_that_yield_take_turns() {
             let taking_turns = [0, 1].map(|me| {
                 let counts = Arc::clone(&counts);
                 go(move || {
-                    // Both have begun.
+                    // Goes on when both have begun.
                     counts[me].fetch_add(1, SeqCst);
                     until(|| counts[1 - me].load(SeqCst) > 0);
                     for _ in 0..1000 {
@@ -175,8 +175,8 @@ fn others(rt: &Runtime, over: &Arc<AtomicBool>, delays: &Delays) {
     }));
 }
 
-/// More goroutines than the queue of a P holds are ready all the time. Fails if those that come back from the global queue run
-/// more rarely than others.
+/// More goroutines than the queue of a P holds are ready all the time. Fails when goroutines that come back from the global
+/// queue run more rarely than others.
 #[test]
 fn a_thousand_that_yield_have_equal_turns() {
     let each = 200 * effort() as usize;
@@ -203,8 +203,8 @@ fn a_thousand_that_yield_have_equal_turns() {
     });
 }
 
-/// Two goroutines that keep so many others alive, and yield when there are as many: the ring of a P, which holds a quarter of
-/// them, is never empty.
+/// Two goroutines keep `ALIVE` others alive, and yield when there are as many: the ring of a P, which holds a quarter of them,
+/// is never empty.
 #[derive(Default)]
 struct Storm {
     over: AtomicBool,
@@ -244,12 +244,13 @@ impl Storm {
     }
 }
 
-/// How many of a storm's goroutines run while another goroutine waits, by what it waits for.
+/// Returns how many of a storm's goroutines run while another goroutine waits, by what that goroutine waits for.
 fn waits_in_a_storm(procs: usize) -> Vec<(&'static str, Vec<usize>)> {
     const TIMES: usize = 50;
     let rt = runtime(procs);
     let storm = Storm::rage(&rt);
-    // Where a thread begins the wait it looks afterwards: it may be sent off its core in between, which is none of ours.
+    // A thread that begins a wait reads the count after the beginning: the kernel may preempt the thread in between, and that
+    // time is not the runtime's.
     let submit = |_| {
         let seen = Arc::clone(&storm);
         let submitted = rt.go(move || seen.ran());
@@ -292,9 +293,9 @@ fn waits_in_a_storm(procs: usize) -> Vec<(&'static str, Vec<usize>)> {
     vec![("submission", submissions), ("message", messages), ("yield", yields), ("join", joins)]
 }
 
-/// Fails by tens of thousands when goroutines that come through the global queue or the poller, or were sent there by an
-/// overflow, are overtaken again and again by new ones. Counted in goroutines, not in time. With two Ps the other one's count,
-/// too, while the kernel keeps a thread from its core.
+/// Fails by tens of thousands when goroutines that come through the global queue or the poller, or that an overflow has sent
+/// there, are overtaken again and again by new ones. The test counts goroutines, not time. With two Ps the goroutines of the
+/// other P count, too, while the kernel keeps a thread from its core.
 #[test]
 fn nobody_starves_in_a_storm_of_spawns() {
     let _alone = alone();
@@ -309,8 +310,8 @@ fn nobody_starves_in_a_storm_of_spawns() {
     }
 }
 
-/// Sends a byte on each connection, and again after each answer, so many times. Returns for each answer how many others came
-/// during the wait for it.
+/// Sends a byte on each connection, and again after each answer, until there are `answers` answers. Returns for each answer how
+/// many others came during the wait for it.
 fn keep_busy(connections: &[std::net::TcpStream], answers: usize) -> Vec<usize> {
     // SAFETY: it takes a number.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -342,8 +343,8 @@ fn keep_busy(connections: &[std::net::TcpStream], answers: usize) -> Vec<usize> 
     waits
 }
 
-/// Fails if those that ask last are answered next, because goroutines from the poller go before those that have waited longer
-/// in the global queue. The queue of a P holds a quarter of the connections.
+/// Fails when connections that ask last are answered next, because goroutines from the poller go before goroutines that have
+/// waited longer in the global queue. The queue of a P holds a quarter of the connections.
 #[test]
 fn connections_are_served_in_turn() {
     const CONNECTIONS: usize = 1000;
@@ -358,14 +359,14 @@ fn connections_are_served_in_turn() {
             near.set_nodelay(true).and(far.set_nodelay(true)).unwrap();
             drop(rt.go(move || {
                 let mut byte = [0; 16];
-                // The end comes in the middle of an answer.
+                // The connection ends in the middle of an answer.
                 while matches!(far.read(&mut byte), Ok(1)) && far.write_all(&byte[..1]).is_ok() {}
             }));
             near
         };
         let connections: Vec<_> = (0..CONNECTIONS).map(connect).collect();
         let waits = keep_busy(&connections, CONNECTIONS * 20 * effort() as usize);
-        // Without the first rounds, when some had not asked yet.
+        // Leaves out the first rounds, in which some connections had not asked yet.
         let waits = &waits[2 * CONNECTIONS..];
         let [least, usual, most] = [10, 50, 90].map(|percent| percentile(waits, percent));
         println!("answers for others meanwhile: p10 {least}, median {usual}, p90 {most}");
@@ -398,7 +399,7 @@ fn one_that_keeps_its_p_delays_nobody_else() {
                 Instant::now()
             });
             let spinner = rt.go(move || {
-                // All of it stands in the queue of the P that it keeps.
+                // All these goroutines stand in the queue of the P that this one keeps.
                 let start = Instant::now();
                 let children: Vec<_> = (0..10).map(|_| go(move || start.elapsed())).collect();
                 call.notify_one();
@@ -432,7 +433,7 @@ fn one_that_keeps_its_p_delays_nobody_else() {
 }
 
 /// Calls `enters` on each P, again and again, until a goroutine that a thread submits meanwhile has run. Returns how long that
-/// one waited.
+/// goroutine waited.
 fn wait_beside(procs: usize, enters: fn()) -> Duration {
     let (rt, over) = (runtime(procs), Arc::new(AtomicBool::new(false)));
     let begun = Arc::new(AtomicUsize::new(0));
@@ -454,7 +455,7 @@ fn wait_beside(procs: usize, enters: fn()) -> Duration {
 }
 
 /// A goroutine that forks without end is inside the runtime at each look of the monitor, or enters it while the monitor takes
-/// its P. Fails by hundreds of milliseconds when it keeps the P; one that only computes delays others by a slice.
+/// its P. Fails by hundreds of milliseconds when the goroutine keeps the P; one that only computes delays others by a slice.
 #[test]
 fn one_that_enters_again_and_again_delays_nobody_else() {
     const TIMES: usize = 11;

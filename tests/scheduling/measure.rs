@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What `alone` gives; the fields are in the order in which they are let go.
+/// The result of `alone`; the fields stand in the order in which they are to be dropped.
 pub struct Alone {
     _builds: Option<File>,
     _process: MutexGuard<'static, ()>,
 }
 
-/// Gives the process to the caller until it drops this; no other build of these tests measures meanwhile: `./test` runs two
-/// side by side. A waiter here costs no CPU time.
+/// Gives the process to the caller until the caller drops the result. No other build of these tests measures meanwhile:
+/// `./test` runs two builds side by side. A caller that waits here costs no CPU time.
 pub fn alone() -> Alone {
     static PROCESS: Mutex<()> = Mutex::new(());
-    // A test that has failed leaves nothing here.
+    // A test that fails while it holds the lock leaves nothing broken behind it.
     let process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    // A child has its parent's.
+    // The lock of a child's parent covers the child.
     let builds = (!child::is_child()).then(|| {
         let file = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/measures"))
             .expect("cargo has made the folder");
@@ -35,7 +35,7 @@ pub fn is_quiet() -> bool {
     std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1")
 }
 
-/// As `is_quiet`, for a test on so many Ps.
+/// As `is_quiet`, for a test on `procs` Ps.
 pub fn is_quiet_on(procs: usize) -> bool {
     is_quiet() && std::thread::available_parallelism().is_ok_and(|cores| procs <= cores.get())
 }
@@ -53,14 +53,14 @@ pub fn thread_id() -> i32 {
 /// Returns how often a thread of the process has gone to sleep.
 pub fn sleeps() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: it fills the struct, of plain numbers.
+    // SAFETY: the call fills the struct, which consists of plain numbers.
     unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init().ru_nvcsw
     }
 }
 
-/// Returns the value below which so many of a hundred lie.
+/// Returns the value below which `percent` of a hundred values lie.
 pub fn percentile<T: Copy + Ord>(values: &[T], percent: usize) -> T {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -71,7 +71,7 @@ pub fn median<T: Copy + Ord>(values: &[T]) -> T {
     percentile(values, 50)
 }
 
-/// Keeps the thread, as code that computes does.
+/// Keeps the caller's thread, as code that computes does.
 pub fn spin_for(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -89,7 +89,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// The time that the slowest machine needs to run so many threads.
+    /// The time that the slowest machine needs to run the threads of all members.
     const MEETING_LIMIT: Duration = Duration::from_secs(5);
 
     pub fn of(size: usize) -> Arc<Self> {
@@ -103,7 +103,7 @@ impl Meeting {
         self.waiting.fetch_add(1, SeqCst);
     }
 
-    /// Returns `true` if all but the member that begins have said so.
+    /// Returns `true` if all members but the one that begins have announced themselves.
     pub fn is_awaited(&self) -> bool {
         self.waiting.load(SeqCst) == self.size - 1
     }
@@ -121,7 +121,7 @@ impl Meeting {
         self.begun.get().is_some()
     }
 
-    /// Comes, and keeps the thread until all are there.
+    /// Arrives, and keeps the thread until all members are there.
     pub fn attend(&self) {
         let begun = self.begun.get().expect("it has begun");
         let arrival = (thread_id(), begun.elapsed());
@@ -132,7 +132,7 @@ impl Meeting {
         }
     }
 
-    /// Returns how long each but the first took to come. Fails when they had to share threads.
+    /// Returns how long each member but the first took to arrive. Fails when members had to share threads.
     #[track_caller]
     pub fn waits(&self) -> Vec<Duration> {
         let mut arrivals = self.arrivals.lock().unwrap().clone();

@@ -22,7 +22,7 @@ fn runtime_under(policy: Policy, procs: usize) -> Runtime {
         .expect("a runtime starts")
 }
 
-/// Calls `property` for each policy; the message of a panic comes behind the policy's name.
+/// Calls `property` for each policy, and prints the policy's name before, so that the message of a panic comes after it.
 #[track_caller]
 fn under_each(procs: usize, property: impl Fn(Policy, &Runtime)) {
     for policy in policies() {
@@ -49,7 +49,7 @@ impl Order {
 /// ahead.
 #[test]
 fn yield_and_fairness_under_every_policy() {
-    // A P that is taken from a thread which the kernel has stopped would have both run at once.
+    // If the kernel stopped a thread and the monitor took its P, both goroutines would run at once.
     child::without_retakes("yield_and_fairness_under_every_policy", yield_and_fairness);
 }
 
@@ -75,7 +75,7 @@ fn yield_and_fairness() {
 }
 
 /// A goroutine that is bound to its thread yields beside others, so often that some of its yields are visits. Fails when a
-/// visit sends the first of the only queue to its end.
+/// visit sends the first goroutine of the only queue to the queue's end.
 #[test]
 fn a_yield_of_a_bound_goroutine_keeps_the_order_of_the_only_queue() {
     child::without_retakes("a_yield_of_a_bound_goroutine_keeps_the_order_of_the_only_queue", || {
@@ -167,8 +167,8 @@ fn every_goroutine_runs_once_under_every_policy() {
     }
 }
 
-/// Two goroutines that wake each other, and one that yields, when the runtime ends. Fails by the time: if each of the two is
-/// woken before it sees that it is interrupted, neither is ever unwound.
+/// Two goroutines wake each other, and one yields, when the runtime ends. Fails by the time: if each of the two is woken before
+/// it sees that it is interrupted, neither is ever unwound.
 #[test]
 fn a_pair_is_unwound_under_each_policy() {
     watched(1, || {
@@ -232,11 +232,11 @@ fn under_global_fifo_the_order_is_that_of_becoming_ready() {
     });
 }
 
-/// One goroutine spawns more than the ring holds, on one P. Fails when the wrong ones stay in the ring: the first to run after
-/// the last one, which was next, is the ring's first.
+/// One goroutine spawns more goroutines than the ring holds, on one P. Fails when the wrong ones stay in the ring: the
+/// goroutine that was spawned last runs first, as the next one, and the ring's first goroutine runs after it.
 #[test]
 fn what_an_overflow_leaves_in_the_ring_is_the_policys() {
-    // Another thread that takes the P begins with its look at the shared queue.
+    // A thread that took the P would begin with a look at the shared queue.
     child::in_order("what_an_overflow_leaves_in_the_ring_is_the_policys", what_an_overflow_leaves);
 }
 
@@ -261,8 +261,9 @@ fn what_an_overflow_leaves() {
     }
 }
 
-/// A program whose order is not specified: spawns, wake-ups, yields. Without a lock, which is handed over when a waiter has
-/// waited for a millisecond, and without a select, which goes over its channels in the order of their addresses.
+/// Runs a program whose order is not specified: spawns, wake-ups, yields. The program has no lock, as a lock is handed over
+/// when a waiter has waited for a millisecond, and no select, as a select goes over its channels in the order of their
+/// addresses.
 fn drawn(seed: u64) -> Vec<usize> {
     let rt = runtime_under(Policy::Random(seed), 1);
     watched(1, || {
@@ -292,7 +293,7 @@ fn drawn(seed: u64) -> Vec<usize> {
     })
 }
 
-/// Fails by a hang: two goroutines that wake each other keep a third one, which has yielded, from running.
+/// Fails by a hang when two goroutines that wake each other keep a third one, which has yielded, from running.
 #[test]
 fn nobody_waits_for_ever_under_any_policy() {
     under_each(1, |_, rt| {
@@ -318,8 +319,8 @@ fn nobody_waits_for_ever_under_any_policy() {
     });
 }
 
-/// Random(seed): fails when one seed has two orders on one P, or two seeds have one. In a process without a monitor that takes
-/// Ps, which would be time.
+/// Fails when one seed gives two orders on one P, or two seeds give one order. In this process the monitor takes no P, as that
+/// would depend on time.
 #[test]
 fn random_is_reproducible_by_its_seed_on_one_p() {
     const NAME: &str = "random_is_reproducible_by_its_seed_on_one_p";
@@ -359,8 +360,8 @@ fn random_draws_every_order() {
     assert!(drawn.len() == 6 && drawn.values().all(|&times| times >= 20), "{drawn:?}");
 }
 
-/// Spread: all Ms run the work that one goroutine has spawned. Each of its goroutines keeps its thread until as many run as
-/// there are Ps. Fails by no end when the spawner waits for ever.
+/// All Ms run the work that one goroutine has spawned: each of the spawned goroutines keeps its thread until as many run as
+/// there are Ps. Fails by a hang when the spawner waits for ever.
 #[test]
 fn all_ps_run_something_under_every_policy() {
     for procs in [2, 4] {
@@ -384,8 +385,8 @@ fn all_ps_run_something_under_every_policy() {
     }
 }
 
-/// An idle runtime of 500 ms uses about no CPU, under every policy: fails by more than 5 ms of the whole process, three times
-/// in a row. A thread that looks at something now and then would take as much.
+/// Runtimes of all policies are idle for 500 ms. Fails when the whole process uses more than 5 ms of CPU time, three times in a
+/// row. A thread that looks at something now and then would use as much.
 #[test]
 fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
     if !child::is_child() {
@@ -399,7 +400,7 @@ fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
         thread::sleep(IDLE);
         process_time() - before
     };
-    // All at once: they are to be idle together, and the test is to be short.
+    // All runtimes at once: they are to be idle together, and the test is to be short.
     let runtimes = Vec::from_iter(policies().into_iter().map(|policy| {
         let rt = runtime_under(policy, 2);
         rt.run(|| {
@@ -409,7 +410,7 @@ fn an_idle_runtime_of_500_ms_uses_about_no_cpu_under_every_policy() {
         drop(rt.go(|| sleep(Duration::from_secs(3600))));
         (policy, rt)
     }));
-    // The last looks of those that have just gone to rest.
+    // Meanwhile threads that have just gone to rest take their last looks.
     thread::sleep(IDLE);
     let used = [(); 3].map(|()| idle_time());
     println!("{} idle runtimes used {used:?} of a CPU in {IDLE:?} each time", runtimes.len());
