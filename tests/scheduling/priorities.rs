@@ -1,4 +1,4 @@
-//! Classes of goroutines: which goes before which, which is not starved, and which operations know a class.
+//! Classes of goroutines: which class goes first, which class does not starve, and which operations know a class.
 
 use crate::measure::{LOOK, SLICE, alone, is_quiet, is_quiet_on, median, percentile, spin_for};
 use common::cpu::{confine, cpus};
@@ -42,7 +42,7 @@ fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
 struct Order(Arc<Mutex<Vec<(Priority, usize)>>>);
 
 impl Order {
-    /// A goroutine's body that notes its name.
+    /// Returns the body of a goroutine, which notes `class` and `n`.
     fn noting(&self, class: Priority, n: usize) -> impl FnOnce() + Send + 'static {
         let this = self.clone();
         move || this.0.lock().unwrap().push((class, n))
@@ -53,12 +53,12 @@ impl Order {
     }
 }
 
-/// One P, under every policy: goroutines of all classes are started in an order that is not that of the classes. Fails when a
-/// lower class goes before a higher one, or a younger goroutine before an older one of its class; that of `Normal` is the
-/// policy's.
+/// On one P, under every policy, main starts goroutines of all classes in an order that is not that of the classes. Fails when
+/// a lower class goes before a higher one, or a younger goroutine before an older one of its class; the order within `Normal`
+/// is the policy's.
 #[test]
 fn the_higher_class_goes_first_and_the_older_one_in_a_class() {
-    // So that main keeps the P until all are queued.
+    // Main is to keep the P until all goroutines are queued.
     child::in_order("the_higher_class_goes_first_and_the_older_one_in_a_class", || {
         let _alone = alone();
         order_of_classes();
@@ -91,7 +91,7 @@ fn order_of_classes() {
 }
 
 /// A High goroutine comes when 10,000 Low ones are queued on all Ps. Fails when in the median more of these run before it than
-/// one running piece on each P: whether a goroutine submits it, which has a P to itself until it waits, or a foreign thread.
+/// one running piece on each P. A goroutine submits it, which has a P to itself until it waits, or a foreign thread does.
 #[test]
 fn a_high_one_behind_10000_queued_low_ones_runs_after_at_most_one_running_slice_a_p() {
     let _alone = alone();
@@ -99,7 +99,8 @@ fn a_high_one_behind_10000_queued_low_ones_runs_after_at_most_one_running_slice_
     for (procs, (by, is_thread)) in [1, 2, 4].into_iter().flat_map(|procs| submitters.map(|by| (procs, by))) {
         watched(procs, || {
             let all_between = begun_before_high_ones(&stealing(procs), is_thread);
-            // Not the most: where the kernel takes a thread off its CPU in between, the other Ps go on for milliseconds.
+            // The maximum is not judged: where the kernel takes a thread off its CPU in between, the other Ps go on for
+            // milliseconds.
             let (p50, most) = (median(&all_between), all_between.iter().max().expect("some"));
             println!(
                 "procs {procs}: {p50} Low ones, at most {most}, began between a High one's submission by {by} and its run"
@@ -113,7 +114,7 @@ fn a_high_one_behind_10000_queued_low_ones_runs_after_at_most_one_running_slice_
 const LOW: usize = 10_000;
 const HIGH: usize = 20;
 
-/// Returns for each High one how many Low ones, of 10,000 that are queued, begin between its submission and its run.
+/// Returns for each High goroutine how many of 10,000 queued Low ones begin between its submission and its run.
 fn begun_before_high_ones(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
     let mut all_between = Vec::with_capacity(HIGH);
     // The kernel may keep the thread from its CPU for as long as the Low ones last.
@@ -127,7 +128,7 @@ fn begun_before_high_ones(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
                     spin_for(Duration::from_micros(10));
                 })
             }));
-            // Until all Ps are at it.
+            // Until all Ps run Low goroutines.
             until_yielding(|| ran.load(SeqCst) > 100);
             if !by_a_thread {
                 submit_high_ones(&ran, &mut all_between, &rt.handle());
@@ -193,7 +194,7 @@ fn low_ones_are_not_starved_and_have_their_share() {
             });
             let [normal, low] = [0, 1].map(|at| turns[at].load(SeqCst));
             println!("share 1 in {share}: {low} turns of Low beside {normal} of two Normal ones and main");
-            // Main yields beside the two.
+            // Main yields beside the two, about as often as each of them.
             let all = normal + normal / 2 + low;
             assert!(low * share as usize * 2 >= all && low * share as usize <= 2 * all, "{low} of {all}");
         });
@@ -259,10 +260,11 @@ fn visits_give_normal_ones_no_turns_beside_high_ones() {
     });
 }
 
-/// Fails when a Background goroutine runs although others are ready, or never.
+/// Fails when a Background goroutine runs although others are ready, or never runs.
 #[test]
 fn background_ones_run_only_when_nothing_else_does() {
-    // A goroutine whose P is taken, as the kernel lets its thread wait, runs on beside the one that has the P then.
+    // If the kernel let a thread wait and the monitor took its P, the thread's goroutine would run on beside the one that has
+    // the P then.
     child::without_retakes("background_ones_run_only_when_nothing_else_does", || {
         let _alone = alone();
         background_runs_last();
@@ -286,8 +288,8 @@ fn background_runs_last() {
     });
 }
 
-/// A Background goroutine forks, and waits in its own branch for a Normal one, which computes. Fails when the other branch is
-/// begun meanwhile, on the P that the monitor has taken from the Normal one.
+/// A Background goroutine forks, and in its own branch waits for a Normal one, which computes. Fails when the other branch
+/// begins meanwhile, on the P that the monitor has taken from the Normal one.
 #[test]
 fn a_branch_in_the_background_takes_no_p_from_one_that_computes() {
     watched(1, || {
@@ -354,7 +356,7 @@ fn a_class_stays_after_blocking_timers_and_sockets() {
     });
 }
 
-/// A class is changed while its goroutine waits, stands in a queue, runs, has ended, and when its G has another goroutine.
+/// Sets the class of a goroutine that waits, is queued, runs, has ended, and whose G has another goroutine.
 #[test]
 fn a_class_is_changed_while_its_goroutine_lives() {
     common::everywhere(|rt| {
@@ -384,18 +386,18 @@ fn a_class_is_changed_while_its_goroutine_lives() {
                 until_yielding(|| ends.is_finished());
                 assert!(!ends.set_priority(Priority::High), "it has ended");
                 ends.join().unwrap();
-                // In the same G, most likely.
+                // The next goroutine gets the same G, most likely.
                 assert_eq!(go(priority).join().unwrap(), Priority::Normal);
             }
         });
     });
 }
 
-/// Fails by a hang when a setter in another thread, beside the end of the goroutine, undoes the end; or when the class is set
-/// after the end was seen, or gets into another goroutine.
+/// Fails by a hang when a setter on another thread undoes the end of the goroutine, which comes at the same time; or when the
+/// class is set after the end was seen, or gets into another goroutine.
 #[test]
 fn a_class_that_is_changed_beside_the_end_changes_nothing_else() {
-    // The end may take as long as its thread is off the core.
+    // The end may take as long as the kernel keeps its thread from a core.
     const SETTINGS: usize = 20_000;
     common::everywhere(|rt| {
         for n in within(Duration::from_millis(500), 2_000) {
@@ -403,7 +405,7 @@ fn a_class_that_is_changed_beside_the_end_changes_nothing_else() {
             let begins = [begun.clone(), sets.clone()];
             let ends = rt.go(move || {
                 begins[0].open();
-                // Ends at once: who yields would come back when the settings are over.
+                // The goroutine ends at once: if it yielded, it would come back when the settings are over.
                 while !begins[1].is_open() {
                     std::hint::spin_loop();
                 }
@@ -468,7 +470,7 @@ fn none_is_lost_while_ps_come_and_go() {
     }
 }
 
-/// Fails when one that stands in a queue of a class, or in a batch, is not told of the end, or its closure is not dropped.
+/// Fails when a goroutine in a queue of a class, or in a batch, is not told of the end, or when its closure is not dropped.
 #[test]
 fn what_is_left_in_the_queues_of_the_classes_is_told_of() {
     common::everywhere(|rt| {
@@ -505,9 +507,9 @@ fn a_dump_shows_the_class() {
     });
 }
 
-/// Inversion: a High goroutine waits for a lock that a Low one holds, which is ready and stands behind 10,000 Normal ones. The
-/// lock knows no owner, so nobody raises the Low one; its share bounds the wait. Fails by more turns of Normal ones than twice
-/// that.
+/// Inversion: a High goroutine waits for a lock. The holder of the lock, a Low goroutine, is ready and stands behind 10,000
+/// Normal ones. The lock knows no owner, so nothing raises the Low goroutine; its share bounds the wait. Fails by more turns of
+/// Normal goroutines than twice that.
 #[test]
 fn inversion_is_bounded_by_the_share_of_low_ones() {
     const NORMAL: usize = 10_000;
@@ -556,7 +558,7 @@ fn inversion_is_bounded_by_the_share_of_low_ones() {
     });
 }
 
-/// Returns how long a High echo takes, as its client, a thread, sees it.
+/// Returns how long the echoes of a High goroutine take, as their client, a thread, sees it.
 fn echo_times(rt: &Runtime, count: usize) -> Vec<Duration> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -587,9 +589,9 @@ fn echo_times(rt: &Runtime, count: usize) -> Vec<Duration> {
     times
 }
 
-/// A High echo beside Low goroutines that compute 20 µs between yields, on one P. Where there are two CPUs the P is bound to
-/// one, and the client to the other. In a quiet run: p99 at most that of an idle runtime and two pieces. Fails by far more:
-/// then the poller is looked at too seldom.
+/// A High goroutine echoes beside Low goroutines that compute for 20 µs between yields, on one P. Where there are two CPUs the
+/// P is bound to one, and the client to the other. In a quiet run p99 is at most that of an idle runtime and two pieces. It is
+/// far more when an M looks at the poller too seldom.
 #[test]
 fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
     let count = if is_quiet() { 5_000 } else { 1_000 };
@@ -634,8 +636,8 @@ fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
     });
 }
 
-/// Beside Low goroutines that never yield, on all Ps: fails by no end. Printed, and judged in a quiet run, in the median: at
-/// most a time slice and a look of the monitor. The hogs are started anew for each sample.
+/// A High goroutine comes when Low goroutines that never yield hold all Ps. Fails by a hang. The median of the waits is
+/// printed; in a quiet run it is at most a time slice and a look of the monitor. The hogs are started anew for each sample.
 #[test]
 fn a_high_one_beside_low_hogs_waits_for_a_slice() {
     let samples = if is_quiet() { 50 } else { 5 };
@@ -674,7 +676,7 @@ fn a_high_one_beside_low_hogs_waits_for_a_slice() {
 /// Fails when a goroutine is counted in another class, twice, or not at all.
 #[test]
 fn class_load_counts_who_waits_and_who_had_a_turn() {
-    // So that main keeps the P, and all stay where they are.
+    // Main is to keep the P, so that all goroutines stay where they are.
     child::without_retakes("class_load_counts_who_waits_and_who_had_a_turn", || {
         let _alone = alone();
         loads_of_classes();
@@ -708,7 +710,8 @@ fn loads_of_classes() {
     });
 }
 
-/// Programs without classes, and with them, in one process: fails when a runtime's classes are another's.
+/// A goroutine starts goroutines of all classes in its own runtime and in another one. Fails by a hang when a runtime's classes
+/// are another's.
 #[test]
 fn each_runtime_has_its_own_classes() {
     common::everywhere(|rt| {

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Eq, PartialEq)]
 struct Activity {
     name: String,
-    /// How often it went to sleep.
+    /// How often the thread went to sleep.
     sleeps: u64,
-    /// How often it was sent off its core.
+    /// How often the kernel sent the thread off its core.
     preempted: u64,
-    /// Hundredths of a second on a core.
+    /// The thread's time on a core, in hundredths of a second.
     ticks: u64,
 }
 
@@ -49,8 +49,8 @@ fn activity() -> BTreeMap<i32, Activity> {
     ids.filter(|id| *id != thread_id()).filter_map(of).collect()
 }
 
-/// Work on all Ps, of all kinds, and then none: a reader, a sleeper, a waiter, two that block their threads, and callbacks that
-/// are far away are left.
+/// Does work of all kinds on all Ps, and then none. A reader, a sleeper, a waiter, two goroutines that block their threads, and
+/// callbacks that are far away are left.
 fn work_and_rest(rt: &Runtime) {
     let procs = rt.procs();
     let meeting = Meeting::of(procs);
@@ -80,7 +80,7 @@ fn work_and_rest(rt: &Runtime) {
     drop(rt.go(thread::park));
     drop(rt.go(|| gmp::blocking(thread::park)));
     rt.run(|| drop(after_func(Duration::from_secs(3600), || ())));
-    // The timers' thread is one of those that are at rest.
+    // The timer thread is to be at rest, too.
     drop(after_func(Duration::from_secs(3600), || ()));
 }
 
@@ -97,7 +97,7 @@ fn an_idle_process_makes_no_system_call() {
     watched(procs, || {
         let rt = runtime(procs);
         work_and_rest(&rt);
-        // The finite duties are some last looks, and the trim of stacks, whose looks lie a second apart.
+        // The work that is left comes to an end: some last looks, and the trim of stacks, whose looks are a second apart.
         let start = Instant::now();
         until(|| {
             let before = activity();
@@ -121,7 +121,7 @@ fn an_idle_process_makes_no_system_call() {
     });
 }
 
-/// On a core so far, of the runtime's monitor; `None` before it has its name.
+/// Returns how long the runtime's monitor has been on a core; `None` before that thread has its name.
 fn monitor_time() -> Option<Duration> {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted").map(|task| task.unwrap().path());
     let is_named =
@@ -130,8 +130,8 @@ fn monitor_time() -> Option<Duration> {
     Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
 }
 
-/// Fails by a monitor that looks too often, or does too much, while all Ps are busy with nothing to take: a look each
-/// millisecond would be more. Of several spans the best counts; other processes make the same looks dearer.
+/// Fails when the monitor looks too often, or does too much, while all Ps are busy and there is nothing to take: a look each
+/// millisecond would be more. The best of several spans counts, as other processes make the same looks dearer.
 #[test]
 fn the_monitor_costs_little_while_all_ps_are_busy() {
     const SPAN: Duration = Duration::from_millis(500);
@@ -146,7 +146,7 @@ fn the_monitor_costs_little_while_all_ps_are_busy() {
         watched(procs, || {
             let rt = runtime(procs);
             let over = Arc::new(AtomicBool::new(false));
-            // Their queues are never empty, and no stay lasts.
+            // The queues of the Ps are never empty, and no goroutine stays on its P for long.
             let busy: Vec<_> = (0..8 * procs)
                 .map(|_| {
                     let over = Arc::clone(&over);

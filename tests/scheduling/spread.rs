@@ -12,11 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const ROUNDS: u32 = 50;
-/// The step by which the rest grows from round to round, so that the others are met at each step of going to sleep.
+/// By this the rest grows from round to round, so that the rounds meet the other threads at each step of going to sleep.
 const REST: Duration = Duration::from_micros(10);
 
-/// Returns how long the kernel itself takes until so many threads run, when one of them wakes the others, which sleep, and
-/// keeps its core.
+/// Returns how long the kernel itself takes until `size` threads run, when one of them wakes the others, which sleep, and keeps
+/// its core.
 fn waits_of_threads(size: usize, rest: Duration) -> Vec<Duration> {
     let meeting = Meeting::of(size);
     thread::scope(|s| {
@@ -37,7 +37,7 @@ fn waits_of_threads(size: usize, rest: Duration) -> Vec<Duration> {
     meeting.waits()
 }
 
-/// The same of goroutines that one of them starts.
+/// The same for goroutines that one of them starts.
 fn waits_of_started(size: usize, rest: Duration) -> Vec<Duration> {
     let meeting = Meeting::of(size);
     sleep(rest);
@@ -52,7 +52,7 @@ fn waits_of_started(size: usize, rest: Duration) -> Vec<Duration> {
     meeting.waits()
 }
 
-/// The same of goroutines that are parked, and readied by one of them.
+/// The same for goroutines that are parked, and that one of them readies.
 fn waits_of_readied(size: usize, rest: Duration) -> Vec<Duration> {
     let meeting = Meeting::of(size);
     let park = |_| {
@@ -75,7 +75,7 @@ fn waits_of_readied(size: usize, rest: Duration) -> Vec<Duration> {
     meeting.waits()
 }
 
-/// The same of goroutines that one look at the timers makes runnable, all of them at once.
+/// The same for goroutines that one look at the timers makes runnable, all of them at once.
 fn waits_of_due(size: usize, rest: Duration) -> Vec<Duration> {
     let meeting = Meeting::of(size);
     let due = Instant::now() + Duration::from_millis(1) + rest;
@@ -93,7 +93,7 @@ fn waits_of_due(size: usize, rest: Duration) -> Vec<Duration> {
 }
 
 /// Fails by too small a count of threads when a P stays idle beside goroutines that wait for one; or by time when an M looks
-/// only every now and then.
+/// for work only every now and then.
 #[test]
 fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
     /// The time that the kernel's own choices may add: two of its time slices.
@@ -103,7 +103,7 @@ fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
         watched(procs, || {
             let rt = runtime(procs);
             let [mut kernel, mut started, mut readied, mut due] = [(); 4].map(|()| Vec::new());
-            // In turn, so that the machine's other work meets them all.
+            // The kinds take turns, so that the machine's other work meets them all.
             for round in 0..ROUNDS {
                 let rest = round * REST;
                 kernel.extend(waits_of_threads(procs, rest));
@@ -121,8 +121,9 @@ fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
     }
 }
 
-/// As many goroutines as there are Ps wait, each on its thread, for all. Fails by a count when some never start; or when more
-/// run at the same time than there are Ps. Without hand-off: a goroutine that loses its P runs on beside the others.
+/// As many goroutines as there are Ps wait, each on its thread, for all of them. Fails by a count when some never start, or
+/// when more run at the same time than there are Ps. There is no hand-off, as a goroutine that loses its P runs on beside the
+/// others.
 #[test]
 fn all_ps_run_something_and_no_more_than_all() {
     let _alone = alone();
@@ -150,7 +151,8 @@ fn all_ps_run_something_and_no_more_than_all() {
                         running.fetch_sub(1, SeqCst);
                     }
                 };
-                // From outside, or all into the queue of one P; some more stand behind them.
+                // The tasks come from outside, or all into the queue of one P; the tasks that do not attend stand behind the
+                // others.
                 let tasks = (0..4 * procs).map(|number| task(number < procs));
                 let tasks: Vec<_> = match round % 2 {
                     0 => tasks.map(|task| rt.go(task)).collect(),

@@ -23,26 +23,26 @@ fn oversleeps(dur: Duration, sleep: impl Fn(Duration)) -> Vec<Duration> {
     (0..100).map(once).collect()
 }
 
-/// The kernel's own sleep of a thread.
+/// Sleeps on the thread, by the kernel's own call.
 fn clock_nanosleep(dur: Duration) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: dur.as_nanos() as libc::c_long };
-    // SAFETY: one valid time, and nothing to be told of what is left.
+    // SAFETY: the time is valid, and with the null pointer the kernel does not tell what is left.
     let refused =
         unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
     assert_eq!(refused, 0);
 }
 
-/// The sleeps of a thread with no slack of its own.
+/// Returns the oversleeps of a thread with the least slack.
 fn oversleeps_of_a_thread(dur: Duration) -> Vec<Duration> {
     let exact = move || {
-        // SAFETY: it sets a number of this thread.
+        // SAFETY: the call sets a number of this thread.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) }, 0);
         oversleeps(dur, clock_nanosleep)
     };
     thread::spawn(exact).join().unwrap()
 }
 
-/// Fails by an early end, or by times rounded up to the kernel's ticks, or to a slack.
+/// Fails by an early end, or when times are rounded up to the kernel's ticks, or to a slack.
 #[test]
 fn a_sleep_is_as_exact_as_a_threads() {
     let _alone = alone();
@@ -50,7 +50,7 @@ fn a_sleep_is_as_exact_as_a_threads() {
         watched(procs, || {
             let rt = runtime(procs);
             for dur in [50, 200, 1000].map(Duration::from_micros) {
-                // Beside other programs a try may be late; a fault of ours is there in each.
+                // Beside other programs a try may be late; a fault of the runtime is there in each try.
                 let is_exact = || {
                     let before = oversleeps_of_a_thread(dur);
                     let ours = rt.run(|| oversleeps(dur, sleep));
@@ -61,7 +61,7 @@ fn a_sleep_is_as_exact_as_a_threads() {
                         median(&ours),
                         percentile(&ours, 99)
                     );
-                    // Aimed at: 15 µs more than the kernel's.
+                    // The aim is 15 µs more than the kernel's.
                     median(&ours) <= kernel + Duration::from_micros(100)
                 };
                 assert!((0..5).any(|_| is_exact()), "procs = {procs}, {dur:?}: late, see above");
@@ -70,9 +70,9 @@ fn a_sleep_is_as_exact_as_a_threads() {
     }
 }
 
-/// The timer slack of the calling thread.
+/// Returns the timer slack of the calling thread.
 fn slack() -> i32 {
-    // SAFETY: it reads a number of this thread.
+    // SAFETY: the call reads a number of this thread.
     unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }
 }
 
@@ -83,7 +83,8 @@ fn slack_of_a_child() -> i32 {
     String::from_utf8(child.stdout).unwrap().trim().parse().expect("a number of nanoseconds")
 }
 
-/// Fails when a child, a thread or a callback's thread inherits what a wait of ours has set, after waits of each length.
+/// Fails when a child process, a thread, or the thread of a callback inherits the slack that a wait of the runtime has set,
+/// after waits of each length.
 #[test]
 fn what_a_goroutine_starts_has_the_slack_that_the_program_has() {
     let _alone = alone();
@@ -105,7 +106,7 @@ fn what_a_goroutine_starts_has_the_slack_that_the_program_has() {
             assert_eq!(seen, [[usual; 3]; 6]);
         });
     }
-    // Outside of a runtime, where the timers' thread starts the callback's, after a wait of its own.
+    // Outside of a runtime the timer thread starts the callback's thread, after a wait of its own.
     sleep(20 * Duration::from_micros(1));
     let (tell, hear) = std::sync::mpsc::channel();
     let _call = after_func(MS, move || tell.send([slack(), slack_of_a_child()]).unwrap());
@@ -116,15 +117,16 @@ fn what_a_goroutine_starts_has_the_slack_that_the_program_has() {
 /// The outcome of a round in which one goroutine yields and another, on the other P, is to wake.
 #[derive(Debug, PartialEq)]
 enum Round {
-    /// It woke, after so many turns of the one that yields.
+    /// The goroutine woke, after so many turns of the one that yields.
     Woke(usize),
-    /// It did not, in [`TURNS`], and some other thread was about to do something, as it may be kept from that by the machine.
+    /// The goroutine did not wake, in [`TURNS`], and some other thread was about to do something, from which the machine may
+    /// have kept it.
     Unknown,
-    /// It did not, and all other threads slept until somebody would wake them.
+    /// The goroutine did not wake, and all other threads slept until a thread would wake them.
     Forgotten,
 }
 
-/// Some sixteen looks elsewhere, in far less time than the monitor gives the M that is to poll.
+/// So many turns have some sixteen visits, and take far less time than the monitor gives the M that is to poll.
 const TURNS: usize = 1000;
 
 /// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, or about to run.
@@ -141,8 +143,8 @@ fn all_others_sleep() -> bool {
     read_dir("/proc/self/task").expect("/proc is mounted").all(sleeps)
 }
 
-/// A goroutine yields while the time of another one, which sleeps on the other P, comes; a listener gives it a poller to look
-/// at.
+/// Runs a goroutine that yields while the time of another one, which sleeps on the other P, comes. A listener gives the M that
+/// yields a poller to look at.
 fn yields_beside_a_sleeper_of_another_p() -> Round {
     let rt = runtime(2);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -151,7 +153,7 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
     let (meets, wakes) = (Arc::clone(&meeting), Arc::clone(&woken));
     meeting.begin();
     let due = Instant::now() + 6 * MS;
-    // Each is on an M of its own, and so its timer in a heap of its own.
+    // Each goroutine is on an M of its own, so its timer is in a heap of its own.
     let sleeper = rt.go(move || {
         meets.attend();
         sleep_until(due);
@@ -175,8 +177,8 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
     round
 }
 
-/// Fails when no M serves a timer in the heap of an idle P, because the only busy M, which yields, looks at the poller and so
-/// no other is sent there. It depends on which M came to wait in the poller: some of the rounds.
+/// Fails when no M serves a timer in the heap of an idle P, because the only busy M, which yields, looks at the poller, so that
+/// no other M is sent there. Only some rounds can fail, as it depends on which M came to wait in the poller.
 #[test]
 fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
     let _alone = alone();
@@ -190,7 +192,7 @@ fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
 /// Fails by lateness when the M in the poller waits for the long sleep, and is not told of the short one.
 #[test]
 fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
-    /// In it the M that has nothing to do comes to wait in the poller.
+    /// In this time the M that has nothing to do comes to wait in the poller.
     const SETTLES: Duration = Duration::from_millis(15);
     let _alone = alone();
     for procs in [2, 4] {
@@ -203,7 +205,7 @@ fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
                         spin_for(SETTLES);
                         let over = Arc::new(AtomicBool::new(!busy));
                         let stop = Arc::clone(&over);
-                        // It takes the P when the sleeper leaves it.
+                        // This goroutine takes the P when the sleeper leaves it.
                         let keeps = go(move || {
                             while !stop.load(SeqCst) {
                                 std::hint::spin_loop();
@@ -231,7 +233,7 @@ fn a_short_sleep_is_short_while_an_m_waits_for_a_long_one() {
 
 const SLEEPERS: u64 = 1000;
 
-/// Returns the due times of many sleepers in the order in which they woke; `None` if not all had begun to sleep before the
+/// Returns the due times of many sleepers in the order in which they woke, or `None` if not all had begun to sleep before the
 /// first was due, `lead` after the beginning.
 fn sleeps_in_order_of_waking(lead: Duration) -> Option<Vec<Instant>> {
     let woken = Arc::new(Mutex::new(Vec::new()));
@@ -260,8 +262,8 @@ fn sleeps_in_order_of_waking(lead: Duration) -> Option<Vec<Instant>> {
     in_time.then_some(woken)
 }
 
-/// Fails by a hang, by an early end, or by disorder when the heap gives out a later one first. One P, so that there is an
-/// order; sleepers that are due at the same look may change places.
+/// Fails by a hang, by an early end, or by disorder when the heap gives out a later sleeper first. There is one P, so that
+/// there is an order; sleepers that are due at the same look may change places.
 #[test]
 fn sleepers_with_random_times_all_wake_in_their_order() {
     const TOLERANCE: Duration = Duration::from_micros(200);
@@ -269,7 +271,7 @@ fn sleepers_with_random_times_all_wake_in_their_order() {
     watched(1, || {
         let mut leads = (0..).map(|attempt| 30 * MS * 2_u32.pow(attempt));
         let woken = leads.find_map(sleeps_in_order_of_waking).expect("it is tried again and again");
-        // Those that were passed by one that is due that much later.
+        // Sleepers that woke after one that was due that much later.
         let mut latest = woken[0];
         let passed = woken.iter().filter(|due| {
             latest = latest.max(**due);

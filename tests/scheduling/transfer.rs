@@ -1,8 +1,8 @@
 //! No goroutine waits behind one that does not yield while another P is at work: the `transfer` benchmark of CforAll.
 //!
-//! Some goroutines take turns as leaders. The leader does not yield before all others have acknowledged it, so those in
-//! the queue of its P need another one's help; and those on the other P always yield, so that P never lacks work.
-//! A scheduler that only steals when it has nothing to do never ends the first round.
+//! Some goroutines take turns as leaders. The leader does not yield before all others have acknowledged it, so goroutines in
+//! the queue of its P need the help of another P; and goroutines on the other P always yield, so that P never lacks work. A
+//! scheduler that only steals when it has nothing to do never ends the first round.
 //!
 //! The kernel has a say: a goroutine whose thread was preempted acknowledges when the thread is back. So as many plain
 //! threads as there are Ps spin in the same run, and note the gaps of their clocks. Each attempt may fail on a machine
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// With many of them the global queue is never empty either.
+/// With `MANY` goroutines the global queue is never empty either.
 const FEW: usize = 20;
 const MANY: usize = 600;
 const ROUNDS: usize = if cfg!(debug_assertions) { 50 } else { 100 };
-/// The rounds when only an end is asked for: a leader without help spins for ever in the first of them.
+/// The rounds of a test that only asks for an end: a leader without help spins for ever in the first of them.
 const ROUNDS_TO_END: usize = if cfg!(debug_assertions) { 10 } else { 20 };
 const ATTEMPTS: usize = 8;
 const MS: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ enum Others {
 struct Transfer {
     others: Others,
     rounds: usize,
-    /// How many leaders there were; each goroutine acknowledges each number once.
+    /// How many leaders there have been; each goroutine acknowledges each number once.
     round: AtomicUsize,
     acknowledged: AtomicUsize,
     next: AtomicUsize,
@@ -98,7 +98,7 @@ impl Transfer {
     }
 }
 
-/// How long each leader spun.
+/// Returns how long each leader spun.
 fn transfer(procs: usize, goroutines: usize, others: Others) -> Vec<Duration> {
     transfer_in(&runtime(procs), goroutines, others, ROUNDS)
 }
@@ -125,8 +125,8 @@ fn transfer_in(rt: &Runtime, goroutines: usize, others: Others, rounds: usize) -
     took
 }
 
-/// Returns the longest gap that so many plain threads see, which do nothing but look at the clock. A leader waits for the last
-/// of all Ms, so no shorter one would tell.
+/// Returns the longest gap that `threads` plain threads see, which do nothing but look at the clock. A leader waits for the
+/// last of all Ms, so no shorter gap would tell.
 fn kernels_gap(threads: usize) -> Duration {
     const OBSERVED: Duration = Duration::from_millis(200);
     let watch = || {
@@ -145,8 +145,8 @@ fn kernels_gap(threads: usize) -> Duration {
     gaps.into_iter().max().unwrap_or_default()
 }
 
-/// The leaders are acknowledged as soon as the kernel lets the others run. Fails by no end, or in every attempt by
-/// longer waits.
+/// Checks that the leaders are acknowledged as soon as the kernel lets the other goroutines run. Fails by a hang, or in every
+/// attempt by longer waits.
 fn acknowledged_in_time() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let few =
@@ -162,8 +162,8 @@ fn acknowledged_in_time() {
                 percentile(&took, 50),
                 percentile(&took, 100),
             );
-            // Beyond the cores a quiet machine's threads take turns of 4 ms or more. The turns of many take a millisecond by
-            // themselves in a debug build; without help they waited for 150 ms.
+            // With more Ps than cores, the threads take turns of 4 ms or more even on a quiet machine. In a debug build the
+            // turns of many goroutines take a millisecond by themselves; without help they waited for 150 ms.
             let alone = if cfg!(debug_assertions) && goroutines > FEW { 16 * MS } else { MS };
             p99 <= (2 * gap).max(if procs <= cores { alone } else { 8 * MS })
         });
@@ -188,7 +188,7 @@ fn without_hand_off_it_is_acknowledged_too() {
     child::passes(NAME, &[("GMPDEBUG", "handoff=0")]);
 }
 
-/// Shows that this is about helping. Fails when the program ends without it, since nothing else could end it.
+/// Shows that the tests above need helping. Fails when the program ends without helping, as nothing else could end it.
 #[test]
 fn without_helping_the_first_rounds_do_not_end() {
     const NAME: &str = "without_helping_the_first_rounds_do_not_end";
@@ -210,8 +210,8 @@ fn without_helping_the_first_rounds_do_not_end() {
     assert!(ended.is_none(), "{ROUNDS} rounds ended: {ended:?}");
 }
 
-/// Under every policy all leaders are acknowledged, and the figures are printed. Fails by no end. How long a leader spins is
-/// the default's promise alone; another policy may leave it to the monitor, which takes a P after 10 ms.
+/// Under every policy all leaders are acknowledged, and the figures are printed. Fails by a hang. Only the default policy
+/// promises how long a leader spins; another policy may leave it to the monitor, which takes a P after 10 ms.
 #[test]
 fn transfer_under_every_policy() {
     let _alone = alone();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// With rings, whatever `GMPDEBUG` says.
+/// Starts a runtime with rings, whatever `GMPDEBUG` says.
 fn stealing(procs: usize) -> Runtime {
     runtime_under(WorkStealing::new(), procs)
 }
@@ -31,7 +31,7 @@ impl Order {
         self.0.lock().unwrap().push(who.into());
     }
 
-    /// A goroutine's body that notes its name.
+    /// Returns the body of a goroutine, which notes `who`.
     fn noting(&self, who: impl Into<String>) -> impl FnOnce() + Send + 'static {
         let (this, who) = (self.clone(), who.into());
         move || this.note(who)
@@ -55,7 +55,7 @@ fn join_all(all: impl IntoIterator<Item = JoinHandle<()>>) {
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Runs the body on one P, without timers, helpers or other Ms.
+/// Runs `body` on one P, without timers, helpers or other Ms.
 fn on_one_p(body: impl FnOnce(&Order) + Send + 'static) {
     on_one_p_under(WorkStealing::new(), body);
 }
@@ -67,7 +67,7 @@ fn on_one_p_under(policy: WorkStealing, body: impl FnOnce(&Order) + Send + 'stat
     });
 }
 
-/// With each kind of queue that a P can have: the one under a lock exists under the cfg `gmp_policies` only.
+/// Returns a policy for each kind of queue that a P can have: the queue under a lock exists under the cfg `gmp_policies` only.
 fn kinds_of_queues() -> Vec<WorkStealing> {
     let ring = WorkStealing::new();
     #[cfg(gmp_policies)]
@@ -76,7 +76,8 @@ fn kinds_of_queues() -> Vec<WorkStealing> {
     vec![ring]
 }
 
-/// Rule 1, bypass: the goroutine that is named runs next. Fails when those before it in the queue, or that in `runnext`, do.
+/// Rule 1, bypass: the goroutine that is named runs next. Fails when a goroutine before it in the queue, or the one in
+/// `runnext`, does.
 #[test]
 fn bypass_the_one_that_is_yielded_to_runs_next() {
     child::in_order("bypass_the_one_that_is_yielded_to_runs_next", the_one_that_is_yielded_to);
@@ -92,7 +93,7 @@ fn the_one_that_is_yielded_to() {
             yield_to(&all[named]);
             join_all(all);
             order.assert_next("caller", &named.to_string());
-            // The others keep their order; the last one stood before them, and went to the end.
+            // The other goroutines keep their order; the last one stood before them, and went to the end.
             let mut rest = Vec::from_iter(order.so_far().into_iter().skip(2));
             let last = if named == 99 { None } else { rest.pop() };
             assert!(last.is_none_or(|last| last == "99"), "{rest:?}");
@@ -101,7 +102,7 @@ fn the_one_that_is_yielded_to() {
     }
 }
 
-/// Fails when the one that is in the mailbox is not looked for there.
+/// Fails when no M looks in the mailbox for the goroutine that is named.
 #[test]
 fn bypass_one_in_the_mailbox_runs_next() {
     child::in_order("bypass_one_in_the_mailbox_runs_next", one_in_the_mailbox);
@@ -120,7 +121,7 @@ fn one_in_the_mailbox() {
     });
 }
 
-/// Two goroutines that yield to each other share one time slice. Fails when the third gets no turn, or hardly any.
+/// Two goroutines that yield to each other share one time slice. Fails when a third goroutine gets no turn, or hardly any.
 #[test]
 fn bypass_shares_a_slice_and_starves_nobody() {
     const TURNS: usize = 10_000;
@@ -190,9 +191,9 @@ fn bypass_to_nobody_who_is_there_is_a_yield() {
     });
 }
 
-/// Rule 2, successor: the goroutine whose last predecessor this was runs next. By the last `done`, by the end of what is
-/// joined, and by an unbuffered hand-over; here it is `runnext` that does it. Fails when those that were queued before go
-/// first.
+/// Rule 2, successor: a goroutine that has waited for its last predecessor runs next. The last `done` readies it, or the end of
+/// the goroutine that it joins, or an unbuffered hand-over; here `runnext` lets it run next. Fails when goroutines that were
+/// queued before go first.
 #[test]
 fn successor_of_the_last_predecessor_runs_next() {
     child::in_order("successor_of_the_last_predecessor_runs_next", successors);
@@ -241,15 +242,15 @@ fn successors() {
             joins.note("successor");
         });
         let others = ["a", "b", "c"].map(|who| go(order.noting(who)));
-        // So that the waiter waits before its predecessor's turn comes.
+        // The waiter is to wait before its predecessor's turn comes.
         yield_to(&waiter);
         join_all(others.into_iter().chain([waiter]));
         order.assert_next("predecessor", "successor");
     });
 }
 
-/// Rule 4, affinity: a goroutine with affinity for the P goes before the global queue, though it came later, and one of five
-/// turns is left to the global queue. Fails by another order.
+/// Rule 4, affinity: a goroutine with affinity for the P goes before the global queue, though it came later; one of five turns
+/// is left to the global queue. Fails by another order.
 #[test]
 fn affinity_goes_before_the_shared_queue() {
     child::in_order("affinity_goes_before_the_shared_queue", affinity_first);
@@ -284,8 +285,8 @@ fn oldest_of_the_shared_queue() {
     });
 }
 
-/// Rule 6, about the oldest of a victim. Fails when a thief begins with another than the oldest. A P that is retaken meanwhile,
-/// as the kernel lets one of the threads wait, gives other orders: the rule is to be seen in one of some runs.
+/// Rule 6, the oldest of a victim. Fails when a thief begins with another goroutine than the oldest. If the kernel lets one of
+/// the threads wait and its P is retaken, there are other orders: the rule is to be seen in one of some runs.
 #[test]
 fn oldest_of_a_victim_is_stolen_first() {
     let _alone = alone();
@@ -311,9 +312,9 @@ fn oldest_of_a_victim_is_stolen_first() {
     assert!(seen.contains(&0), "{seen:?}");
 }
 
-/// In a fork-join tree the peak of live goroutines is O(width) with `go_fair`: all of a level are alive before the first of the
-/// next one runs. O(depth) with `go_lifo` and with `join` is `goroutines::fork`'s. Fails when fewer are alive than half of the
-/// last level has.
+/// In a fork-join tree the peak of live goroutines is O(width) with `go_fair`: all goroutines of a level are alive before the
+/// first of the next level runs. (The tests of `goroutines::fork` check O(depth), with `go_lifo` and with `join`.) Fails when
+/// fewer are alive than half of the last level has.
 #[test]
 fn breadth_first_peak_of_live_goroutines_is_the_width_with_go_fair() {
     const DEPTH: usize = 8;
@@ -338,14 +339,14 @@ fn breadth_first_peak_of_live_goroutines_is_the_width_with_go_fair() {
     });
 }
 
-/// Keeps the P in user code.
+/// Keeps the P in user code until `reached` holds.
 fn stay_until(reached: impl Fn() -> bool) {
     while !reached() {
         std::hint::spin_loop();
     }
 }
 
-/// Starts so many goroutines that neither park nor yield until they are told to stop. All of them run when this returns.
+/// Starts `count` goroutines that neither park nor yield until they are told to stop. All of them run when this returns.
 fn hogs(rt: &Runtime, count: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
     let begun = Arc::new(AtomicUsize::new(0));
     let all = (0..count).map(|_| {
@@ -360,9 +361,9 @@ fn hogs(rt: &Runtime, count: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()
     all
 }
 
-/// Fails by no end: one goroutine for all stands in the global queue, and every P is in user code that neither parks nor
-/// yields. How long it took is printed, and judged in a quiet run: at most a time slice, a look of the monitor, and 5 ms. The
-/// hogs are started anew for each sample, as those from which a P was taken run on without one.
+/// One goroutine, of `go_fair`, stands in the global queue, and every P is in user code that neither parks nor yields. Fails by
+/// a hang. How long the goroutine waits is printed; in a quiet run it is at most a time slice, a look of the monitor, and 5 ms.
+/// The hogs are started anew for each sample, as hogs from which a P was taken run on without one.
 #[test]
 fn go_fair_progresses_while_hogs_hold_every_p() {
     const ROOM: Duration = Duration::from_millis(5);
@@ -374,7 +375,7 @@ fn go_fair_progresses_while_hogs_hold_every_p() {
             let mut waits = Vec::new();
             for _ in 0..samples {
                 let stop = Arc::new(AtomicBool::new(false));
-                // All Ps but one; and on the last one the hog that asks.
+                // Hogs hold all Ps but one; the hog that asks holds the last one.
                 let others = hogs(&rt, procs - 1, &stop);
                 let waited = rt
                     .go(|| {
@@ -423,7 +424,7 @@ fn what_is_spawned_without_a_p_runs_in_its_order() {
     });
 }
 
-/// As `go_fair_progresses_while_hogs_hold_every_p`, for a goroutine that is mailed to a P that a hog holds; and under each
+/// As `go_fair_progresses_while_hogs_hold_every_p`, for a goroutine in the mailbox of a P that a hog holds; and under each
 /// policy.
 #[test]
 fn mail_for_a_p_that_a_hog_holds_is_run() {
@@ -461,7 +462,7 @@ fn mail_is_run_whatever_becomes_of_its_p() {
             let rt = runtime_under(policy, 4);
             let ran = Arc::new(AtomicUsize::new(0));
             rt.run(|| {
-                // One that tells of each P, if the machine lets them run at once.
+                // These goroutines tell a hint for each P, if the machine lets them run at once.
                 let mut places = vec![Affinity::default(), Affinity::of_current()];
                 for piece in Vec::from_iter((0..16).map(|_| {
                     go(|| {
@@ -490,9 +491,9 @@ fn mail_is_run_whatever_becomes_of_its_p() {
     }
 }
 
-/// Two Ps are busy: main yields on the first, and a sender on the other, if that has stolen it, wakes a goroutine whose handle
-/// has the hint of the first. Fails when this one has less than nine of ten turns there, in each of some runs: a P whose thread
-/// the kernel lets wait loses its mail.
+/// Two Ps are busy. Main yields on the first; a sender, on the other P if that has stolen it, wakes a goroutine whose handle
+/// has the hint of the first. Fails when that goroutine has less than nine of ten turns on the first P, in each of ten runs;
+/// one run is not enough, as a P whose thread the kernel lets wait loses its mail.
 #[test]
 fn affinity_of_a_handle_holds_for_each_turn() {
     const TURNS: usize = 500;
@@ -586,7 +587,7 @@ fn affinity_of_a_handle_loses_nobody_while_ps_come_and_go() {
     }
 }
 
-/// Fails when a hint is given to a goroutine that has ended, or gets into the next one of the same G.
+/// Fails when a hint is given to a goroutine that has ended, or gets into the next goroutine of the same G.
 #[test]
 fn affinity_of_a_handle_ends_with_its_goroutine() {
     common::everywhere(|rt| {
@@ -609,7 +610,7 @@ fn until_yielding(reached: impl Fn() -> bool) {
     }
 }
 
-/// Fails when the joiner of a goroutine that is left in a mailbox is not told, or its closure is not dropped.
+/// Fails when the joiner of a goroutine that is left in a mailbox is not told, or the closure of the goroutine is not dropped.
 #[test]
 fn mail_that_is_left_at_the_end_is_told_of() {
     common::everywhere(|rt| {

@@ -1,6 +1,6 @@
 //! How many threads a scheduling decision wakes.
 //!
-//! A thread that is woken has slept, and to sleep is to give the core up by itself: the kernel counts that.
+//! A thread that is woken has slept, and a thread that goes to sleep gives its core up by itself: the kernel counts that.
 
 use crate::measure::{alone, median, sleeps};
 use common::{effort, runtime, until, watched};
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// the M that it wakes; two leave none on a small machine, but each P may take the other's goroutine.
 #[test]
 fn a_yield_alone_wakes_nobody() {
-    // A wake-up for each, or for one in a hundred, is far beyond the bound in either build.
+    // A wake-up for each yield, or for one in a hundred, is far beyond the bound in either build.
     let yields = effort() as usize * if cfg!(debug_assertions) { 40_000 } else { 200_000 };
     let _alone = alone();
     for (procs, yielding) in [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)] {
@@ -47,8 +47,8 @@ fn a_yield_alone_wakes_nobody() {
 }
 
 /// Fails by a count. Where each P has a core: when a thread goes to sleep, and is woken, for one in five of the readies,
-/// although those that are awake would have got to them. Where there are more Ps than cores: only when several threads do so
-/// for each ready.
+/// although the threads that are awake would have got to them. Where there are more Ps than cores: only when several threads do
+/// so for each ready.
 #[test]
 fn a_burst_of_readies_wakes_few_threads() {
     const BURST: usize = 1000;
@@ -84,7 +84,7 @@ fn a_burst_of_readies_wakes_few_threads() {
             })
         });
         println!("procs = {procs}: {slept:?} sleeps in a burst of {BURST}");
-        // If the woken thread takes the waker's core, each ready meets a runtime that is asleep again.
+        // If the woken thread takes the waker's core, each ready finds a runtime that sleeps again.
         let most = if procs <= cores { BURST / 5 } else { BURST + BURST / 5 };
         assert!(median(&slept) <= most as i64, "procs = {procs}: {slept:?}");
     }
