@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// A goroutine of the caller's runtime that ends with 7 when the sender is dropped.
+/// Starts a goroutine of `rt` that ends with 7 when the sender is dropped.
 fn until_dropped(rt: &gmp::Runtime) -> (gmp::chan::Sender<()>, JoinHandle<u32>) {
     let (ends, hears) = bounded::<()>(0);
     let handle = rt.go(move || {
@@ -26,8 +26,7 @@ fn until_dropped(rt: &gmp::Runtime) -> (gmp::chan::Sender<()>, JoinHandle<u32>) 
     (ends, handle)
 }
 
-/// Fails by the outcome, or by a hang: for a value, a panic, a `goexit`, of a goroutine that has ended before the poll or
-/// ends after it.
+/// Fails by the outcome, or by a hang. The goroutine ends with a value, a panic, or a `goexit`, before the poll or after it.
 #[test]
 fn an_await_returns_what_a_join_does() {
     everyone(|crew| {
@@ -75,7 +74,7 @@ fn an_await_returns_what_a_join_does() {
 }
 
 /// Fails by the wakes when the end wakes a task that polled earlier, or none, or one whose handle is gone; by a hang when the
-/// handle is lost with the borrow of an await that was given up, or a join after a poll is not told.
+/// handle is lost with the borrow of an await that was given up, or when a join after a poll is not told.
 #[test]
 fn a_handle_may_be_polled_by_many_and_joined_after_all() {
     everywhere(|rt| {
@@ -98,7 +97,7 @@ fn a_handle_may_be_polled_by_many_and_joined_after_all() {
         drop(ends);
         assert_eq!(handle.join().unwrap(), 7);
 
-        // A channel of `done` is closed, whichever tasks poll and go.
+        // The end closes a channel of `done`, whichever tasks poll and go.
         let (ends, mut handle) = until_dropped(&rt);
         let (closes, task) = (handle.done(), Task::new());
         assert!(task.poll(Pin::new(&mut handle)).is_pending());
@@ -110,7 +109,7 @@ fn a_handle_may_be_polled_by_many_and_joined_after_all() {
     });
 }
 
-/// Fails without the panic, when an outcome that was taken is taken again.
+/// Fails without the panic, when an outcome is taken a second time.
 #[test]
 #[should_panic(expected = "has taken the outcome")]
 fn an_outcome_is_taken_once() {
@@ -138,7 +137,7 @@ impl Wake for Polls {
     }
 }
 
-/// Fails by a hang when the poll waits until the end is told, which waits for the waker.
+/// Fails by a hang when the poll waits until the end is told, and the end waits for the waker.
 #[test]
 fn a_waker_may_poll_the_handle() {
     everywhere(|rt| {
@@ -152,7 +151,7 @@ fn a_waker_may_poll_the_handle() {
     });
 }
 
-/// The runtime ends, unwinds the goroutines, or leaves them behind; a task of another executor, and one of another runtime,
+/// The runtime ends, and unwinds the goroutines or leaves them behind; a task of another executor, and one of another runtime,
 /// await them. Fails by a hang, or by the outcome.
 #[test]
 fn the_end_of_the_runtime_is_told_to_those_that_await() {
@@ -203,7 +202,7 @@ fn a_waker_whose_drop_panics_harms_no_handle() {
     });
 }
 
-/// Fails by a panic of the scope when it takes an awaited panic for an unreported one; or by a hang.
+/// Fails by a panic of the scope when the scope takes an awaited panic for an unreported one; or by a hang.
 #[test]
 fn goroutines_of_a_scope_are_awaited() {
     everywhere(|rt| {
@@ -226,7 +225,7 @@ fn goroutines_of_a_scope_are_awaited() {
     });
 }
 
-/// An outcome, whose drops are counted.
+/// An outcome that counts its drop.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -295,7 +294,7 @@ fn a_scoped_handle_that_is_dropped_after_a_poll_leaves_its_goroutine_to_the_scop
     });
 }
 
-/// Lets other goroutines run meanwhile.
+/// Waits until `reached` holds, and lets other goroutines run meanwhile.
 fn until_in_goroutine(reached: impl Fn() -> bool) {
     while !reached() {
         gmp::time::sleep(Duration::from_micros(200));
@@ -329,7 +328,7 @@ fn ends_against_polls_and_drops() {
             .collect();
         let ended: usize = tasks.into_iter().map(|task| task.join().unwrap()).sum();
         assert_eq!(ended, 4 * ROUNDS);
-        // And by goroutines of the runtime itself.
+        // The same by goroutines of the runtime itself.
         rt.run(|| {
             for round in 0..ROUNDS {
                 let mut handle = go(move || (0..round % 7).for_each(|_| gmp::yield_now()));

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// Deep frames, a sleep in the middle, values that must survive it.
+/// Makes deep frames, with a sleep at the deepest and values that must survive it.
 fn climb(depth: u32) -> f64 {
     let here = f64::from(depth).sqrt();
     if depth == 0 {

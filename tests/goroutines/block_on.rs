@@ -1,4 +1,4 @@
-//! `block_on`: any thread can wake the goroutine or thread that waits, which waits for nothing else; what a poll may do. Ends
+//! `block_on`: any thread can wake the goroutine or thread that waits, and a wake ends no other wait; what a poll may do. Ends
 //! from outside are in `block_on_ends.rs`.
 
 use common::child;
@@ -51,7 +51,7 @@ fn two_take_turns() {
             crew.go(move || {
                 for round in 0..ROUNDS {
                     block_on(signals[me].take());
-                    // Relaxed: the wake orders it.
+                    // Relaxed: the wake orders the accesses.
                     assert_eq!(number.load(Relaxed), 2 * round + me);
                     number.store(2 * round + me + 1, Relaxed);
                     signals[1 - me].give();
@@ -84,12 +84,12 @@ fn a_future_that_wakes_itself_lets_others_run() {
             here.read_exact(&mut [0]).unwrap();
         },
     ];
-    // With its P for as long as it runs: nothing but its own turns gives that away.
+    // No P is retaken: only its own turns take the P from a goroutine.
     child::without_retakes("a_future_that_wakes_itself_lets_others_run", || {
         everywhere(|rt| {
             for waits in SETTERS {
                 let set = Arc::new(AtomicBool::new(false));
-                // As many as there are Ps, so that none is free.
+                // As many waiters as there are Ps, so that no P is free.
                 let waiters: Vec<_> = (0..rt.procs())
                     .map(|_| {
                         let set = Arc::clone(&set);
@@ -106,7 +106,7 @@ fn a_future_that_wakes_itself_lets_others_run() {
     });
 }
 
-/// Fails by the turns when a goroutine that wakes itself takes many for each of another's.
+/// Fails by the turns when a goroutine that wakes itself takes many for each turn of the other.
 #[test]
 fn two_that_wake_themselves_take_turns() {
     child::without_retakes("two_that_wake_themselves_take_turns", || {
@@ -151,7 +151,7 @@ fn a_call_inside_a_poll_has_a_waker_of_its_own() {
                     let mine = block_on(poll_fn(|inner| Poll::Ready(inner.waker().will_wake(cx.waker()))));
                     assert!(!mine, "two calls at a time have the same waker");
                     if polls == 1 {
-                        // Comes when the outer one was given.
+                        // Ends after the outer signal was given.
                         block_on(async {
                             inner.take().await;
                             block_on(turns(3));
@@ -249,7 +249,7 @@ fn a_goroutine_waits_wherever_it_is() {
     });
 }
 
-/// Fails to compile, or by the output: the future is polled here, on the caller's stack.
+/// The future is polled on the caller's stack. Fails to compile, or by the output.
 #[test]
 fn a_future_may_borrow_and_need_not_be_send() {
     everyone(|crew| {
@@ -276,7 +276,7 @@ fn a_panic_in_a_poll_passes_through() {
     impl Drop for Dropped {
         fn drop(&mut self) {
             self.0.set(self.0.get() + 1);
-            // While it unwinds: a wait as any other.
+            // During the unwinding a wait is like any other.
             block_on(turns(3));
         }
     }
@@ -298,7 +298,7 @@ fn a_panic_in_a_poll_passes_through() {
     });
 }
 
-/// Fails by the outcome of the drop of a future that is ready.
+/// The drop of a future that is ready panics. Fails by the outcome.
 #[test]
 fn a_panic_in_the_drop_passes_through() {
     struct Bomb;
@@ -371,7 +371,7 @@ fn a_waker_outlives_its_goroutine_and_its_runtime() {
         watched(procs, || {
             let rt = runtime(procs);
             let wakers: Vec<_> = (0..20).map(|_| rt.go(own_waker).join().unwrap()).collect();
-            // Others have the same memory by now.
+            // Other goroutines have the same memory by now.
             let next: Vec<_> = (0..20)
                 .map(|_| {
                     let (signal, begun) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
@@ -465,7 +465,7 @@ gmp::local! {
     static WAITS_AT_THE_END: Waits = Waits(Cell::new(None));
 }
 
-/// Waits when it is dropped, and counts there.
+/// Waits when it is dropped, and then counts.
 struct Waits(Cell<Option<Arc<AtomicUsize>>>);
 
 impl Drop for Waits {
@@ -518,7 +518,8 @@ fn a_dump_names_the_wait() {
     });
 }
 
-/// All of this file and of `block_on_ends.rs`, where every park resumes on another thread. Fails as the test that fails there.
+/// Runs all tests of this file and of `block_on_ends.rs` where every park resumes on another thread. Fails when one of them
+/// fails.
 #[test]
 fn all_of_it_holds_when_goroutines_wander() {
     if std::env::var_os("GMPDEBUG").is_some() {

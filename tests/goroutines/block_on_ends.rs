@@ -1,5 +1,5 @@
-//! A `block_on` that is ended from outside: by a context, by `goexit`, by the end of the runtime. The future is dropped first,
-//! where its destructor may do what it likes.
+//! A `block_on` that is ended from outside: by a context, by `goexit`, by the end of the runtime. The future is dropped before
+//! the unwinding, where its destructor may do what it likes.
 
 use common::bolt::bolted;
 use common::crew::everyone;
@@ -21,13 +21,13 @@ const MS: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether the calling thread panics; asks std anew at each call.
+/// Returns `true` if the calling thread panics. Asks std anew at each call.
 #[inline(never)]
 fn panicking() -> bool {
     thread::panicking()
 }
 
-/// Part of a future. Its drop does this, and counts.
+/// A part of a future. Its drop calls the function, and counts.
 struct Acts(Arc<AtomicUsize>, fn());
 
 impl Drop for Acts {
@@ -41,13 +41,13 @@ impl Drop for Acts {
     }
 }
 
-/// Never ready.
+/// A future that is never ready.
 async fn never(acts: Acts) {
     let _acts = acts;
     pending::<()>().await;
 }
 
-/// Each of them waits, some for others that they start.
+/// What a destructor does: nothing, or a wait, in some cases for a goroutine or thread that it starts.
 const ACTS: [fn(); 6] = [
     || (),
     || block_on(turns(5)),
@@ -61,7 +61,7 @@ const ACTS: [fn(); 6] = [
         assert_eq!(receiver.recv(), Ok(1));
     },
     || {
-        // By a waker that foreign threads call.
+        // A foreign thread calls the waker.
         let signal = Arc::new(Signal::default());
         let theirs = Arc::clone(&signal);
         let gives = thread::spawn(move || {
@@ -72,7 +72,7 @@ const ACTS: [fn(); 6] = [
         gives.join().unwrap();
     },
     || {
-        // A context of its own ends its own wait.
+        // A context of the destructor's own ends its wait.
         let (context, _cancel) = Context::background().with_timeout(MS / 10);
         assert_eq!(context.run(|| block_on(pending::<()>())), Err(ContextError::DeadlineExceeded));
         let limited = time::timeout(MS / 10, || Event::new().wait());
@@ -91,7 +91,7 @@ fn a_context_has_the_future_dropped_before_it_unwinds() {
             let counts = Arc::clone(&dropped);
             let owner = crew.go(move || {
                 let ended = context.run(|| block_on(never(Acts(counts, act))));
-                // The next wait is one as any other.
+                // The next wait is like any other.
                 block_on(turns(2));
                 let (other, _cancel) = Context::background().with_timeout(MS / 10);
                 assert_eq!(other.run(|| block_on(pending::<()>())), Err(ContextError::DeadlineExceeded));
@@ -128,7 +128,7 @@ fn a_context_ends_one_that_wakes_itself() {
     });
 }
 
-/// A context that is done already ends the first wait, and no call that has nothing to wait for. Fails by the outcome.
+/// A context that is done already ends the first wait, but no call that has nothing to wait for. Fails by the outcome.
 #[test]
 fn a_context_that_is_done_ends_the_first_wait() {
     everyone(|crew| {
@@ -225,15 +225,15 @@ fn a_panic_in_the_drop_goes_on_in_place_of_the_interrupt() {
                 })
             }));
             assert_eq!(caught.unwrap_err().downcast_ref(), Some(&9_u32));
-            // The context still counts, and the next call is ended by the next one.
+            // Later calls are as ever: the first one returns, and a limit ends the next one.
             block_on(turns(2));
             assert!(time::timeout(MS / 10, || block_on(pending::<()>())).is_err());
         });
     });
 }
 
-/// After a catch of the interrupt the next wait is ended, too, three times in all, each time with the future dropped before.
-/// Fails by a hang or by the outcome.
+/// A caller that catches the interrupt is interrupted again at its next wait, three times in all, each time with the future
+/// dropped before. Fails by a hang or by the outcome.
 #[test]
 fn who_catches_the_interrupt_is_interrupted_again() {
     everyone(|crew| {
@@ -248,7 +248,7 @@ fn who_catches_the_interrupt_is_interrupted_again() {
                     assert!(is_interrupt(&*caught.unwrap_err()));
                     assert_eq!(dropped.load(SeqCst), round);
                 }
-                // Thrown no more: it waits, and gets what it waits for.
+                // No throw comes any more: the call waits, and gets what it waits for.
                 block_on(turns(3));
                 own_waker()
             });
@@ -280,7 +280,7 @@ fn goexit_inside_a_poll_ends_the_goroutine() {
         assert!(ends.join().unwrap_err().is_goexit());
         assert_eq!(dropped.load(SeqCst), 1);
 
-        // Caught in the poll: then the wait is ended, with the future dropped first.
+        // The poll catches the throw; then the wait is ended, with the future dropped first.
         let acts = Acts(Arc::clone(&dropped), || block_on(turns(2)));
         let ends = rt.go(move || {
             block_on(async {
@@ -341,8 +341,8 @@ fn an_abort_ends_the_wait() {
     });
 }
 
-/// Fails by the report, by a hang, or by an assertion in the destructor: it waits, for others among them, while the runtime
-/// ends.
+/// Fails by the report, by a hang, or by an assertion in the destructor, which waits, in some cases for another thread, while
+/// the runtime ends.
 #[test]
 fn the_end_of_the_runtime_has_the_future_dropped() {
     const WAITS: [fn(); 4] =
@@ -383,7 +383,7 @@ trait WaitForNobody {
 }
 
 impl WaitForNobody for Event {
-    /// A wait that another thread ends.
+    /// Waits until another thread ends the wait.
     fn wait_for_nobody(&self) {
         thread::scope(|scope| {
             scope.spawn(|| self.notify_one());
@@ -392,8 +392,8 @@ impl WaitForNobody for Event {
     }
 }
 
-/// A goroutine that can't be unwound is left with its future, which is not dropped. Fails by a drop, by a hang, or by a crash:
-/// its waker is called afterwards.
+/// A goroutine that can't be unwound is left with its future, which is not dropped. Fails by a drop, by a hang, or by a crash
+/// when its waker is called afterwards.
 #[test]
 fn a_goroutine_that_is_left_keeps_its_future() {
     everywhere(|rt| {
@@ -457,7 +457,7 @@ fn a_wait_that_may_not_be_unwound_goes_on() {
     });
 }
 
-/// A limit ends the wait, whatever wakes come meanwhile. Fails by a hang or by the time.
+/// A limit ends the wait, and does not disturb a wait that is over before. Fails by a hang or by the time.
 #[test]
 fn a_limit_ends_the_wait() {
     everyone(|crew| {

@@ -31,7 +31,7 @@ fn a_join_with_a_limit_keeps_the_handle() {
         });
         (handle, move || drop(go_on))
     }
-    /// For a value that lies in the goroutine, for one that does not fit there, and for one without a drop.
+    /// For a value that fits into the goroutine, for one that does not fit there, and for one without a drop.
     fn check<T: Send + 'static>(make: impl Fn() -> T + Copy + Send + 'static) {
         let (mut handle, go_on) = waits(make);
         let start = Instant::now();
@@ -40,10 +40,10 @@ fn a_join_with_a_limit_keeps_the_handle() {
         assert!(start.elapsed() >= 2 * SHORT && !handle.is_finished());
         go_on();
         assert!(handle.join_timeout(LONG).unwrap().is_ok());
-        // It is gone, for each kind of join.
+        // The outcome is gone, for each kind of join.
         assert!(catch_unwind(AssertUnwindSafe(|| handle.join_timeout(SHORT))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| handle.join())).is_err());
-        // The value is taken by a join without a limit, and by nobody.
+        // A join without a limit takes the value, or no join does.
         let (mut handle, go_on) = waits(make);
         assert!(handle.join_timeout(Duration::ZERO).is_none());
         go_on();
@@ -74,7 +74,7 @@ fn a_join_with_a_limit_keeps_the_handle() {
     });
 }
 
-/// Fails if an error is lost, or kept: a panic, and an end of the runtime, with a limit.
+/// A join with a limit returns a panic, and, as often as it is called, the end of the runtime. Fails when an error is lost.
 #[test]
 fn a_join_with_a_limit_tells_why_there_is_no_value() {
     everywhere(|rt| {
@@ -137,23 +137,23 @@ fn a_channel_is_closed_by_the_end() {
                 }
                 let (first, second) = (handle.done(), handle.done());
                 match round % 4 {
-                    // The channel, and then the value, which is there.
+                    // Hears of the end by the channels, and then takes the value, which is there.
                     0 => {
                         assert!(first.recv().is_err() && second.recv().is_err());
                         assert!(handle.is_finished());
                         assert_eq!(handle.join().unwrap(), round);
                     }
-                    // The value, and then the channel, which is closed now, or at this moment.
+                    // Takes the value; then the channels are closed already, or at this moment.
                     1 => {
                         assert_eq!(handle.join().unwrap(), round);
                         assert!(second.recv().is_err() && first.recv().is_err());
                     }
-                    // Without a handle.
+                    // Drops the handle first.
                     2 => {
                         drop(handle);
                         assert!(second.recv().is_err() && first.recv().is_err());
                     }
-                    // Beside a join with a limit.
+                    // Joins with a limit.
                     _ => {
                         assert_eq!(handle.join_timeout(LONG).unwrap().unwrap(), round);
                         // A later call knows that the first channel is closed.
@@ -252,7 +252,7 @@ fn an_abort_ends_a_goroutine_where_it_waits() {
                 );
                 assert_eq!(error.to_string(), "the goroutine was aborted");
                 assert_eq!(drops.load(SeqCst), 1);
-                // One that returns before its next wait, and one that has returned.
+                // A goroutine that returns before its next wait, and one that has returned.
                 let ((begun, begins), (go_on, hears)) = (bounded(0), std::sync::mpsc::channel());
                 let (computes, abort) = go_abortable(move || {
                     begun.send(()).unwrap();
@@ -266,7 +266,7 @@ fn an_abort_ends_a_goroutine_where_it_waits() {
                 until(|| ended.is_finished());
                 abort.abort();
                 assert_eq!(ended.join().unwrap(), 7);
-                // A panic stays one, and a goroutine that it starts runs on.
+                // A panic stays a panic, and a goroutine that an abortable one has started runs on.
                 let (panics, _abort) = go_abortable(|| -> u32 { resume_unwind(Box::new("why")) });
                 assert!(panics.join().unwrap_err().is_panic());
                 let (starts, abort) = go_abortable(|| {
@@ -293,7 +293,7 @@ fn an_abort_before_the_beginning_drops_the_closure() {
             counted.fetch_add(1, SeqCst);
         });
         let (mut never, abort) = named.unwrap();
-        // With one P it has not begun.
+        // With one P the goroutine has not begun.
         abort.abort();
         assert!(never.join_timeout(LONG).unwrap().unwrap_err().is_aborted());
         assert_eq!((drops.load(SeqCst), runs.load(SeqCst)), (1, 0));

@@ -144,7 +144,7 @@ fn a_tree_of_joins_has_as_many_goroutines_as_it_is_deep() {
         let (peak, procs) = (Peak::default(), rt.run(gmp::procs));
         let seen = peak.clone();
         rt.run(move || joins(DEPTH, &seen));
-        // A fork that nobody takes makes none.
+        // A fork that no other M takes makes no goroutine.
         let most = if procs == 1 { 1 } else { procs * (DEPTH + 1) };
         println!("procs {procs}: {} of {} leaves", peak.seen(), 1 << DEPTH);
         assert!(peak.seen() <= most, "{} goroutines at procs {procs}", peak.seen());
@@ -243,7 +243,7 @@ fn a_thief_takes_the_oldest() {
                 },
                 || {
                     first.store(true, SeqCst);
-                    // Else this thread takes the other one, too.
+                    // If this branch ended here, its thread would take the other one, too.
                     until_on_thread(|| looked.load(SeqCst));
                 },
             );
@@ -251,14 +251,14 @@ fn a_thief_takes_the_oldest() {
     });
 }
 
-/// Keeps the P.
+/// Keeps the P until `reached` holds.
 fn until_on_thread(mut reached: impl FnMut() -> bool) {
     while !reached() {
         thread::yield_now();
     }
 }
 
-/// Fails by a hang when a branch for which the forker's own waits is not begun.
+/// Fails by a hang when a branch for which the forker's own branch waits is not begun.
 #[test]
 fn a_branch_begins_while_the_forker_is_parked_in_its_own() {
     everywhere(|rt| {
@@ -319,7 +319,7 @@ fn more_forkers_may_wait_than_there_is_room_for() {
     });
 }
 
-/// A depth of more joins than a P has room for jobs.
+/// Joins nest deeper than a P has room for jobs.
 #[test]
 fn a_chain_of_joins_may_be_long() {
     fn chain(left: usize) -> usize {
@@ -356,8 +356,8 @@ fn a_branch_begins_while_the_forker_blocks_its_thread() {
     });
 }
 
-/// A forker gives its P away in its own branch, and another goroutine comes back from a blocking call to that P and computes,
-/// before the thread that was to look for work there has begun. Fails when the other branch is not begun meanwhile.
+/// A forker gives its P away in its own branch. Another goroutine comes back from a blocking call to that P, and computes,
+/// before the thread that is to look for work there has begun. Fails when the forker's other branch is not begun meanwhile.
 #[test]
 fn a_branch_begins_beside_one_that_comes_back_to_the_forkers_p() {
     const LATE: Duration = Duration::from_secs(20);
@@ -406,7 +406,7 @@ fn a_branch_begins_beside_one_that_comes_back_to_the_forkers_p() {
     });
 }
 
-/// A forker that has given its P away comes back for one, so that others can help.
+/// A forker that has given its P away takes a P again, so that other Ms can help.
 #[test]
 fn a_join_in_a_blocking_call_is_one_like_any_other() {
     everywhere(|rt| {
@@ -417,7 +417,7 @@ fn a_join_in_a_blocking_call_is_one_like_any_other() {
     });
 }
 
-/// The branch that is begun elsewhere has a stack as large as the forker's.
+/// A branch that is begun elsewhere has a stack as large as the forker's.
 #[test]
 fn a_branch_has_as_much_stack_as_its_forker() {
     #[inline(never)]
@@ -442,7 +442,7 @@ fn a_branch_has_as_much_stack_as_its_forker() {
     });
 }
 
-/// A goroutine that `go_lifo` has started, and a branch, get their turn beside goroutines that keep their P's queue busy.
+/// A goroutine that `go_lifo` has started, and a branch, get their turns beside goroutines that keep the queue of their P busy.
 #[test]
 fn jobs_get_their_turn_beside_goroutines_that_yield_for_ever() {
     everywhere(|rt| {
@@ -500,7 +500,7 @@ fn jobs_outlive_their_ps() {
     });
 }
 
-/// All of it under each policy, with one queue, too.
+/// Checks forks under each policy, those with one queue among them.
 #[test]
 fn forks_hold_under_every_policy() {
     for (policy, procs) in policies().into_iter().flat_map(|policy| [(policy, 1), (policy, 3)]) {
@@ -545,7 +545,7 @@ fn on_a_thread_the_branches_are_calls() {
     assert!(catch_unwind(|| go_lifo(|| ())).is_err());
 }
 
-/// Branches of a scope, of which some are begun elsewhere, and some are not. Fails when one is lost, or outlives the scope.
+/// Some branches of a scope are begun elsewhere, and some are not. Fails when a branch is lost, or outlives the scope.
 #[test]
 fn all_branches_of_a_fork_scope_are_over_when_it_returns() {
     everywhere(|rt| {
@@ -570,7 +570,7 @@ fn all_branches_of_a_fork_scope_are_over_when_it_returns() {
     });
 }
 
-/// Closures and values that are large, or of no size, or own something.
+/// Closures and values may be large, have no size, or own something.
 #[test]
 fn branches_of_any_size_bring_their_values() {
     everywhere(|rt| {

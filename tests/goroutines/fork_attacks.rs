@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// A branch that is begun elsewhere, as the forker's own branch waits for it.
+/// Forks a branch that is begun elsewhere, as the forker's own branch waits for it.
 fn taken<T: Send>(b: impl FnOnce() -> T + Send) -> T {
     let event = Event::new();
     let own = || event.wait();
@@ -103,7 +103,7 @@ impl Drop for Forks {
     }
 }
 
-/// A destructor forks while its goroutine unwinds. Fails by a branch that is lost, by an end of the process, or by another
+/// A destructor forks while its goroutine unwinds. Fails by a branch that is lost, by the end of the process, or by another
 /// panic than the first.
 #[test]
 fn a_destructor_forks_while_its_goroutine_unwinds() {
@@ -123,7 +123,7 @@ fn a_destructor_forks_while_its_goroutine_unwinds() {
     });
 }
 
-/// Each in the other, with what they borrow from all levels.
+/// Joins, fork scopes and scopes nest, and borrow from all levels.
 #[test]
 fn joins_in_fork_scopes_in_scopes_borrow_from_all_of_them() {
     everywhere(|rt| {
@@ -164,12 +164,12 @@ fn joins_in_fork_scopes_in_scopes_borrow_from_all_of_them() {
     });
 }
 
-/// Far more branches than a P has room for jobs. Fails by one that is lost or runs twice, or by a hang.
+/// A scope has far more branches than a P has room for jobs. Fails by a branch that is lost or runs twice, or by a hang.
 #[test]
 fn a_fork_scope_has_room_for_any_number_of_branches() {
     const MANY: usize = 5000;
     everywhere(|rt| {
-        // On one that is waited for, too: the first, the last, and one beyond the room.
+        // The scope's function waits for no branch, for the first, for the last, or for one beyond the room.
         for awaited in [None, Some(0), Some(MANY - 1), Some(200)] {
             rt.run(move || {
                 let (ran, event) = (AtomicUsize::new(0), Event::new());
@@ -197,7 +197,8 @@ fn a_fork_scope_has_room_for_any_number_of_branches() {
     });
 }
 
-/// A forker that is bound to its thread. Fails by a hang, or when it goes on elsewhere, or a branch that it calls itself does.
+/// The forker is bound to its thread. Fails by a hang, when the forker goes on on another thread, or when a branch that is
+/// begun elsewhere is not.
 #[test]
 fn a_bound_goroutine_forks() {
     fn tree(depth: u32) -> u64 {
@@ -216,7 +217,7 @@ fn a_bound_goroutine_forks() {
                     for _ in 0..10 {
                         assert_eq!(tree(8), 256);
                         assert_eq!(taken(|| 7), 7);
-                        // Begun elsewhere, it is on a goroutine that is not bound.
+                        // A branch that is begun elsewhere is on a goroutine that is not bound.
                         let elsewhere = taken(|| thread::current().id());
                         assert_ne!(elsewhere, here);
                         yield_now();
@@ -238,14 +239,14 @@ fn a_bound_goroutine_forks() {
 /// How the branches of a random tree end, and what they do before.
 struct Storm {
     random: Mutex<Random>,
-    /// Branches that were made, and those that were dropped: called, or not.
+    /// Branches that were made, and branches that were dropped, whether they were called or not.
     made: AtomicUsize,
     gone: Arc<AtomicUsize>,
-    /// Frames of forkers, which must outlive the branches that borrow from them.
+    /// A forker's frame has gone before a branch that borrows from it.
     torn: AtomicBool,
 }
 
-/// What a forker's branches borrow.
+/// A forker's frame, from which its branches borrow.
 struct Frame<'a> {
     storm: &'a Storm,
     inside: AtomicUsize,
@@ -259,7 +260,7 @@ impl Drop for Frame<'_> {
     }
 }
 
-/// A branch is on: it ends by an unwinding, perhaps.
+/// Counts a branch as inside until it ends, perhaps by an unwinding.
 struct Inside<'a>(&'a AtomicUsize);
 
 impl<'a> Inside<'a> {
@@ -339,10 +340,10 @@ impl Storm {
             1 => taken(branch(self.probe())),
             _ => drop(join(branch(self.probe()), branch(self.probe()))),
         };
-        // Caught now and then.
+        // The forker catches the end of its branches now and then.
         if self.below(3) == 0 {
             match catch_unwind(AssertUnwindSafe(forks)) {
-                // An exit, or the end of the runtime, which leaves a goroutine that catches it again and again.
+                // An exit, or the end of the runtime, goes on: the end leaves a goroutine that catches it again and again.
                 Err(payload) if !payload.is::<&str>() => resume_unwind(payload),
                 _ => {}
             }
@@ -352,8 +353,8 @@ impl Storm {
     }
 }
 
-/// Trees whose branches park, move, block, panic, exit and are canceled at random. Fails when a closure is lost, or a forker
-/// unwinds under its branches, or by a hang; it prints its seed.
+/// Trees whose branches park, move, block, panic, exit and are canceled at random. Fails when a closure is lost, when a forker
+/// unwinds under its branches, or by a hang; the test prints its seed.
 #[test]
 fn whatever_branches_do_none_is_lost_and_none_outlives_its_forker() {
     for seed in 0..4 * u64::from(effort()) {
@@ -423,7 +424,8 @@ fn the_end_of_the_runtime_in_the_middle_of_trees_loses_nothing() {
                     loop {
                         let storm = Arc::clone(&storm);
                         let ended = go(move || storm.tree(5)).join();
-                        // Of one that is not started any more. Nothing here would park then.
+                        // The goroutine was not started, as the runtime has begun to end. Without this break the loop would no
+                        // longer park.
                         if ended.is_err_and(|ended| ended.is_shutdown()) {
                             break;
                         }
@@ -442,8 +444,8 @@ fn the_end_of_the_runtime_in_the_middle_of_trees_loses_nothing() {
     }
 }
 
-/// Fails by the order when the branch of a `Background` forker goes before a `Low` goroutine, or the branch of a `High` forker,
-/// which is begun as a record, behind one; or when a branch that has begun has another class than its forker.
+/// Fails by the order when the branch of a `Background` forker goes before a `Low` goroutine, or when the branch of a `High`
+/// forker, which is begun as a record, goes behind one; or when a branch that has begun has another class than its forker.
 #[test]
 fn a_branch_is_of_its_forkers_class_wherever_it_runs() {
     child::in_order("a_branch_is_of_its_forkers_class_wherever_it_runs", || watched(1, branches_of_classes));
@@ -452,7 +454,7 @@ fn a_branch_is_of_its_forkers_class_wherever_it_runs() {
 fn branches_of_classes() {
     runtime(1).run(|| {
         for (class, expected) in [
-            // A record is looked at after what is `Normal`.
+            // An M looks at a record after the goroutines that are `Normal`.
             (Priority::High, ["normal", "branch", "low"]),
             (Priority::Normal, ["normal", "branch", "low"]),
             (Priority::Background, ["normal", "low", "branch"]),

@@ -23,7 +23,7 @@ impl Drop for Counted {
     }
 }
 
-/// Returns `true` if a `catch_unwind` stops it here.
+/// Calls `goexit`, and returns `true` if a `catch_unwind` stops the throw.
 fn caught() -> bool {
     catch_unwind(|| goexit()).map(|never: Infallible| match never {}).is_err()
 }
@@ -37,7 +37,7 @@ fn down(left: u32, drops: &Arc<AtomicUsize>) {
     down(left - 1, drops);
 }
 
-/// Fails if a destructor is left out, the rest of the goroutine runs, or its end is reported as another.
+/// Fails if a destructor is left out, if the rest of the goroutine runs, or if its end is reported as another one.
 #[test]
 fn destructors_run_and_join_tells() {
     everywhere(|rt| {
@@ -59,13 +59,13 @@ fn destructors_run_and_join_tells() {
             assert!(catch_unwind(AssertUnwindSafe(|| error.into_panic())).is_err());
         }
         assert_eq!((drops.load(SeqCst), rt.num_goroutines()), (1000, 0));
-        // The Gs are used again, and nothing of it is left in them.
+        // The Gs are used again, and nothing of an exit is left in them.
         let again: Vec<_> = (0..200).map(|n| rt.go(move || (yield_now(), n).1)).collect();
         assert!(again.into_iter().enumerate().all(|(n, one)| one.join().unwrap() == n));
     });
 }
 
-/// Fails if a goroutine that catches it goes on, or its value is handed out, or not dropped.
+/// Fails if a goroutine that catches the throw goes on after its next park, or if its value is handed out, or is not dropped.
 #[test]
 fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
     everywhere(|rt| {
@@ -92,7 +92,7 @@ fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
         });
         assert!(returns.join().unwrap_err().is_goexit());
         assert_eq!((steps.load(SeqCst), drops.load(SeqCst)), (2, 2));
-        // It may panic after all.
+        // A goroutine that has caught the throw may panic after all.
         let panics = rt.go(move || {
             assert!(caught());
             std::panic::resume_unwind(Box::new(7_u8));
@@ -101,7 +101,7 @@ fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
     });
 }
 
-/// Fails if it is thrown for ever at a goroutine that catches all, or not three times.
+/// Fails if `goexit` throws for ever at a goroutine that catches all throws, or does not throw three times.
 #[test]
 fn who_catches_it_three_times_may_park() {
     everywhere(|rt| {
@@ -115,7 +115,7 @@ fn who_catches_it_three_times_may_park() {
                 }
             }
         });
-        // At the fourth park it sleeps.
+        // After three throws the goroutine sleeps in its park.
         until(|| count.load(SeqCst) == 3 && rt.dump().contains("[event"));
         event.notify_one();
         assert!(stubborn.join().unwrap_err().is_goexit());
@@ -138,8 +138,8 @@ gmp::local! {
     static LOCAL: RefCell<Option<Waits>> = const { RefCell::new(None) };
 }
 
-/// Fails if the drops that run while the goroutine ends are ended, too: of its value, which no joiner gets, and of its local
-/// variables.
+/// Fails if the drops that run while the goroutine ends are interrupted, too: of its value, which no joiner gets, and of its
+/// local variables.
 #[test]
 fn destructors_of_its_last_values_may_park() {
     everywhere(|rt| {
@@ -167,11 +167,11 @@ fn on_a_plain_thread_it_panics() {
     assert_eq!(*text, "goexit: not called on a goroutine");
 }
 
-/// Fails if `run` returns, or the others end with main.
+/// Fails if `run` returns, or if the other goroutines end with main.
 #[test]
 fn in_main_the_others_go_on_and_run_does_not_return() {
     watched(2, || {
-        // Leaked: `run` keeps it for good.
+        // The runtime is leaked, as `run` keeps it for good.
         let rt = Box::leak(Box::new(runtime(2)));
         let others = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&others);
@@ -194,7 +194,7 @@ fn in_main_the_others_go_on_and_run_does_not_return() {
     });
 }
 
-/// Fails if it passes a frame that no panic may pass.
+/// Fails if the throw passes a frame that no panic may pass.
 #[test]
 fn below_a_function_of_c_it_ends_the_process() {
     extern "C" fn ends() {
@@ -208,7 +208,7 @@ fn below_a_function_of_c_it_ends_the_process() {
     drop(runtime(1).go(|| black_box(ends as extern "C" fn())()).join());
 }
 
-/// Fails if a hook prints it like a panic.
+/// Fails if a hook prints the exit like a panic.
 #[test]
 fn no_panic_hook_runs() {
     if !child::is_child() {

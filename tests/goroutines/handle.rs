@@ -61,7 +61,7 @@ fn what_is_started_by_a_handle_runs_in_its_runtime() {
             let timer = handle.after_func(MS, move || tell.send(here()).unwrap()).unwrap();
             let called = hear.recv().unwrap();
             assert!(!timer.stop());
-            // Once more, set from here.
+            // Once more, set from this runtime.
             assert!(!timer.reset(MS));
             let again = hear.recv().unwrap();
             let stopped = handle.after_func(HOUR, || unreachable!()).unwrap();
@@ -115,20 +115,20 @@ fn after_the_end_each_call_is_an_error() {
     everywhere(|rt| {
         let handle = rt.handle();
         let (tell, hear) = std::sync::mpsc::channel();
-        // It is due after the end, and on a thread of its own then.
+        // The callback is due after the end, and then runs on a thread of its own.
         let _call = handle.after_func(20 * MS, move || tell.send(gmp::current().is_some()).unwrap()).unwrap();
         assert!(rt.shutdown_timeout(HOUR));
         refuses(&handle);
         hear.recv().unwrap();
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         refuses(&unsafe { gmp::run(gmp::handle) });
-        // From another runtime.
+        // The same from another runtime.
         runtime(1).run(move || refuses(&handle));
     });
 }
 
-/// Threads start goroutines while the runtime ends. Fails by a hang, when one that was accepted is neither run nor dropped, or
-/// when the report counts one that its thread is about to drop.
+/// Threads start goroutines while the runtime ends. Fails by a hang, when a goroutine that was accepted is neither run nor
+/// dropped, or when the report counts a goroutine that its thread is about to drop.
 #[test]
 fn an_end_beside_threads_that_start_goroutines_leaves_nobody_waiting() {
     everywhere(|rt| {
@@ -162,8 +162,8 @@ fn an_end_beside_threads_that_start_goroutines_leaves_nobody_waiting() {
     });
 }
 
-/// Fails to compile. A function that C calls must not unwind, and catches what its calls throw; these guard no data of the
-/// program.
+/// Fails to compile. A function that C calls must not unwind, so it catches what its calls throw; these types guard no data of
+/// the program.
 #[test]
 fn handles_and_their_like_cross_a_catch() {
     fn crosses<T: UnwindSafe + RefUnwindSafe>() {}

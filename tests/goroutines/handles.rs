@@ -29,7 +29,7 @@ fn join_gives_the_value() {
     });
 }
 
-/// Fails when `?` can't turn one into an error of std's, or loses what it was.
+/// Fails when `?` can't turn a join error into an error of std, or loses what the error was.
 #[test]
 fn a_join_error_is_an_io_error() {
     everywhere(|rt| {
@@ -89,11 +89,11 @@ fn a_join_error_names_its_goroutine_and_gives_its_payload() {
 fn join_works_before_and_after_the_end_on_goroutines_and_threads() {
     everywhere(|rt| {
         for round in 0..200_u32 {
-            // After the end, from a thread.
+            // A thread joins after the end.
             let ended = rt.go(move || round);
             until(|| ended.is_finished());
             assert_eq!(ended.join().unwrap(), round);
-            // Before it, from a thread: the goroutine waits for one that this thread starts later.
+            // A thread joins before the end: the goroutine waits until this thread opens the gate.
             let gate = Arc::new(AtomicBool::new(false));
             let gated = rt.go({
                 let gate = Arc::clone(&gate);
@@ -107,7 +107,7 @@ fn join_works_before_and_after_the_end_on_goroutines_and_threads() {
                 gate.store(true, SeqCst);
                 joiner.join().unwrap();
             });
-            // The same from a goroutine.
+            // A goroutine does the same.
             rt.run(|| {
                 let ended = go(move || round);
                 until(|| ended.is_finished());
@@ -124,7 +124,7 @@ fn join_works_before_and_after_the_end_on_goroutines_and_threads() {
     });
 }
 
-/// Fails by a hang when a joiner is woken only if it is the goroutine that started the other.
+/// Fails by a hang when a joiner is woken only if it has started the goroutine that it joins.
 #[test]
 fn a_handle_can_be_joined_wherever_it_was_sent() {
     everywhere(|rt| {
@@ -186,7 +186,7 @@ fn closures_and_values_are_dropped_once_whoever_has_them_last() {
             assert_eq!(drops.load(SeqCst), expected, "{path}");
         };
         for _ in 0..200 {
-            // The captures are dropped with the closure, its value with the joiner.
+            // The captures are dropped with the closure, the value with the joiner's variable.
             let captured = large(&drops);
             let value = rt.go({
                 let drops = Arc::clone(&drops);
@@ -234,8 +234,8 @@ fn closures_and_values_are_dropped_once_whoever_has_them_last() {
     });
 }
 
-/// The handle goes at the very moment at which the goroutine ends, and others start new ones in the same place. Fails by a leak
-/// or a second drop.
+/// A thread drops the handle at the very moment at which the goroutine ends, and starts another goroutine in the same place.
+/// Fails by a leak or a second drop.
 #[test]
 fn a_value_is_dropped_once_when_its_handle_goes_at_the_end() {
     everywhere(|rt| {
@@ -275,7 +275,7 @@ fn large_and_aligned_closures_and_values_arrive_whole() {
     struct Wide([u8; 200]);
     everywhere(|rt| {
         rt.run(|| {
-            // In a debug build each move of it is a copy on the stack.
+            // In a debug build each move of the array is a copy on the stack.
             let numbers: [u64; 300] = std::array::from_fn(|n| n as u64);
             let doubled = go(move || numbers.map(|n| 2 * n)).join().unwrap();
             assert!(doubled.iter().zip(&numbers).all(|(double, n)| *double == 2 * n));
@@ -325,7 +325,7 @@ fn handles_errors_and_runtimes_may_be_sent_and_shared() {
     shared::<Runtime>();
     shared::<gmp::RuntimeBuilder>();
     shared::<gmp::Report>();
-    // The value is only sent.
+    // The value of a handle is only sent.
     shared::<JoinHandle<std::cell::Cell<u32>>>();
     shared::<Builder>();
     shared::<gmp::Goroutine>();
@@ -335,7 +335,7 @@ fn handles_errors_and_runtimes_may_be_sent_and_shared() {
     error::<JoinError>();
 }
 
-/// A join after one that has taken the outcome panics at its caller's place. Fails by a place in the library.
+/// A join after one that has taken the outcome panics with its caller's place. Fails by a place in the library.
 #[test]
 fn a_second_join_panics_where_it_is_called() {
     type Again = fn(JoinHandle<u32>);

@@ -24,7 +24,7 @@ gmp::local! {
 
 gmp::local! {}
 
-/// Fails if two goroutines share a variable, or one finds another's after it has moved to another thread.
+/// Fails if two goroutines share a variable, or if a goroutine finds another's variable after it has moved to another thread.
 #[test]
 fn each_goroutine_has_its_own_on_whatever_thread() {
     everywhere(|rt| {
@@ -60,7 +60,7 @@ fn what_cells_offer_is_offered() {
         assert_eq!(NAME.take(), "b");
         assert_eq!(NAME.with(|name| name.borrow().len()), 0);
         assert_eq!(DEPTH.try_with(Cell::get), Ok(0));
-        // Parked inside.
+        // The goroutine parks inside of `with`.
         DEPTH.with(|depth| {
             depth.set(9);
             yield_now();
@@ -113,7 +113,7 @@ gmp::local! {
     static NESTED: Nested = nested();
 }
 
-/// Fails by a second value, which a caller finds once and no other call after that.
+/// Fails by a second value, which one caller finds, and no call after it.
 #[test]
 fn a_variable_that_its_own_initial_value_uses_is_made_once() {
     everywhere(|rt| {
@@ -132,7 +132,7 @@ fn a_variable_that_its_own_initial_value_uses_is_made_once() {
 
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
-/// Says its name when it is dropped, and then uses others.
+/// Says its name when it is dropped, and then calls the function, which may use other variables.
 struct Says(&'static str, Log, fn());
 
 impl Drop for Says {
@@ -155,7 +155,7 @@ fn fill(log: &Log) {
     LOG.set(Some(Arc::clone(log)));
     FIRST.set(Some(Says("first", Arc::clone(log), || ())));
     SECOND.set(Some(Says("second", Arc::clone(log), || {
-        // It is gone itself; another one is not made yet; one is still there.
+        // The second variable is gone, the late one is not made yet, and the first is still there.
         assert!(SECOND.try_with(|_| ()).is_err());
         let log = LOG.with_borrow(|log| log.clone().unwrap());
         LATE.set(Some(Says("late", log, || assert!(catch_unwind(|| SECOND.with(|_| ())).is_err()))));
@@ -199,7 +199,7 @@ impl Drop for UsesOne {
     }
 }
 
-/// Fails by a leak when the value of a detached goroutine, dropped after its variables, makes one anew.
+/// Fails by a leak when the value of a detached goroutine, which is dropped after the variables, makes a variable anew.
 #[test]
 fn a_detached_value_may_use_variables() {
     everywhere(|rt| {
@@ -218,7 +218,7 @@ fn a_detached_value_may_use_variables() {
     });
 }
 
-/// Tells what its goroutine's variable holds.
+/// Tells what its goroutine's variable holds as it is dropped.
 struct Reads(Arc<AtomicUsize>);
 
 impl Drop for Reads {
@@ -238,7 +238,7 @@ fn a_detached_value_finds_the_variables_of_its_goroutine() {
             let (gate, theirs) = (Arc::new(()), Arc::clone(&found));
             let held = Arc::clone(&gate);
             drop(rt.go(move || {
-                // The handle is gone.
+                // Waits until the handle is gone.
                 until(|| Arc::strong_count(&held) == 1);
                 DEPTH.set(7);
                 let reads = Reads(theirs);
@@ -268,7 +268,7 @@ gmp::local! {
     static OTHER: RefCell<Option<Arc<()>>> = const { RefCell::new(None) };
 }
 
-/// Fails if a panic of one variable's drop reaches the scheduler, changes the result, or spares another variable.
+/// Fails if a panic of one variable's drop reaches the scheduler, changes the result, or prevents the drop of another variable.
 #[test]
 fn a_panic_in_the_drop_of_a_variable_ends_there() {
     everywhere(|rt| {

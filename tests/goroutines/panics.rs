@@ -1,4 +1,4 @@
-//! A panic ends its goroutine and nothing else, and its message names the goroutine; and what the default stack holds.
+//! A panic ends its goroutine and nothing else, and its message names the goroutine. What fits on the default stack.
 
 use common::child;
 use common::{everywhere, runtime, until};
@@ -18,7 +18,7 @@ fn text(payload: Box<dyn Any + Send>) -> String {
     }
 }
 
-/// Fails if the others stop because a panic has ended its M, its P or its runtime.
+/// Fails if other goroutines stop because a panic has ended its M, its P or its runtime.
 #[test]
 fn a_panic_ends_its_goroutine_alone() {
     everywhere(|rt| {
@@ -117,7 +117,7 @@ fn unwind_through(frames: u32) {
             resume_unwind(Box::new(payload));
         }
         down(left - 1, payload);
-        // Not the last call: the frame stays.
+        // This call is not the last one of the function, so the frame stays.
         std::hint::black_box(left);
     }
     down(frames, frames);
@@ -139,7 +139,7 @@ fn a_panic_in_the_destructor_of_a_detached_value_ends_there() {
     everywhere(|rt| {
         let drops = Arc::new(AtomicUsize::new(0));
         for _ in 0..10 {
-            // It ends after its handle has gone, else the owner of the handle drops the value.
+            // The goroutine ends after its handle has gone; else the owner of the handle would drop the value.
             let detached = Arc::new(AtomicBool::new(false));
             let (gate, value) = (Arc::clone(&detached), Unwilling(Arc::clone(&drops)));
             drop(rt.go(move || {
@@ -154,7 +154,7 @@ fn a_panic_in_the_destructor_of_a_detached_value_ends_there() {
             detached.store(true, SeqCst);
         }
         until(|| drops.load(SeqCst) == 20 && rt.num_goroutines() == 0);
-        // The owner of a handle is told: it is in its own drop that the value goes.
+        // The owner of a handle gets the panic, as the drop of the handle drops the value.
         let value = Unwilling(Arc::clone(&drops));
         let ended = rt.go(move || value);
         until(|| ended.is_finished());
@@ -256,7 +256,7 @@ fn a_panic_with_a_full_backtrace_fits_on_the_default_stack() {
         return;
     }
     let rt = runtime(2);
-    // Some frames of the program's own lie below, and an allocation is behind the message.
+    // The panic comes below some frames of the program, and its message needs an allocation.
     let error = rt.go(|| panic_below(10)).join().unwrap_err();
     assert_eq!(error.to_string(), "the goroutine panicked: deep down, 1.5 of 2.25");
     assert!(rt.go(|| panic_below(0)).join().unwrap_err().is_panic());
@@ -294,7 +294,7 @@ fn of_panics_at_the_same_time_each_line_says_whose_it_is() {
         return panicking.into_iter().for_each(|one| assert!(one.join().unwrap_err().is_panic()));
     }
     let stderr = child::passes(test, &[("RUST_BACKTRACE", "0")]);
-    // By the number of its thread: whose panic was told there last.
+    // The name of the goroutine whose panic was told last on a thread, by the number of the thread.
     let mut told = std::collections::HashMap::new();
     let (mut lines, mut matched) = (stderr.lines(), 0);
     while let Some(line) = lines.next() {
@@ -315,7 +315,7 @@ fn of_panics_at_the_same_time_each_line_says_whose_it_is() {
     assert_eq!(matched, COUNT, "{stderr}");
 }
 
-/// Panics when its stack, of 64 KiB or 16, has so many bytes left, or less.
+/// Goes down until no more than `left` bytes lie above `bottom`, and panics there.
 #[inline(never)]
 fn panic_with_left(bottom: usize, left: usize) {
     let frame = std::hint::black_box([0_u8; 64]);
@@ -326,7 +326,7 @@ fn panic_with_left(bottom: usize, left: usize) {
     std::hint::black_box(&frame);
 }
 
-/// Returns how much of a stack of so many KiB can be used at least, to its last byte.
+/// Returns how many bytes of a stack of `kib` KiB can be used at least.
 const fn usable(kib: usize) -> usize {
     (kib - 6) << 10
 }
@@ -362,7 +362,7 @@ fn a_panic_with_8_kib_left_stays_in_its_goroutine() {
     }
 }
 
-/// Panics that stay in the hook do so while this is locked.
+/// A panic that is to stay in the hook does so while this is locked.
 static STAYS: Mutex<()> = Mutex::new(());
 static IN_HOOK: AtomicUsize = AtomicUsize::new(0);
 
@@ -388,13 +388,13 @@ fn a_panic_is_told_where_the_hook_gets_no_stack() {
         _ => previous(info),
     }));
     let rt = runtime(1);
-    // It has stacks for the two goroutines.
+    // After this the runtime has stacks for the two goroutines.
     rt.run(|| ());
     // Goroutines that stay in the hook, on a thread each, take the stacks that are ready.
     let stays = STAYS.lock().unwrap();
     let in_hook = Vec::from_iter((0..20).map(|_| rt.go(|| panic!("stays"))));
     until(|| IN_HOOK.load(SeqCst) == in_hook.len());
-    // A further thread is there, too.
+    // After this there is a further thread, too.
     rt.run(|| ());
     without_stacks_for_threads(|| {
         for (name, left) in [("little", 8 << 10), ("much", 48 << 10)] {
@@ -415,7 +415,7 @@ fn stacks_of_plain_threads_are_none_of_the_hooks() {
         return;
     }
     let rt = runtime(1);
-    // It has stacks for the goroutines.
+    // After this the runtime has stacks for the goroutines.
     rt.run(|| ());
     without_stacks_for_threads(|| panics_with_left(&rt, "little", 8 << 10));
 }
@@ -460,9 +460,9 @@ struct FullAddressSpace(libc::rlimit);
 impl FullAddressSpace {
     fn begin() -> Self {
         let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: it writes what is passed.
+        // SAFETY: the call writes the struct that is passed.
         assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
-        // An eighth of the limit is not for stacks: that leaves nothing for them, and something for the heap.
+        // The runtime leaves an eighth of the limit to other uses than stacks: so no stack fits, and the heap can grow.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
         Self::set(&libc::rlimit { rlim_cur: pages * 4096 + (8 << 20), ..before });
@@ -470,7 +470,7 @@ impl FullAddressSpace {
     }
 
     fn set(limit: &libc::rlimit) {
-        // SAFETY: it reads what is passed.
+        // SAFETY: the call reads the struct that is passed.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, limit) }, 0);
     }
 }
@@ -481,7 +481,7 @@ impl Drop for FullAddressSpace {
     }
 }
 
-/// A goroutine of that name panics with so many bytes left.
+/// Runs a goroutine of this name that panics with `left` bytes left.
 fn panics_with_left(rt: &Runtime, name: &'static str, left: usize) {
     let panics = move || {
         let top = std::hint::black_box(0_u8);
@@ -491,7 +491,7 @@ fn panics_with_left(rt: &Runtime, name: &'static str, left: usize) {
     assert_eq!(text(ended.unwrap_err().into_panic()), format!("{left} left"));
 }
 
-/// Fails when the previous hook is not run because the hook's stacks went when a larger one was refused.
+/// Fails when the previous hook is not run because the hook's stacks were given up when a larger one was refused.
 #[test]
 fn a_stack_that_is_refused_costs_the_hook_none() {
     let test = "a_stack_that_is_refused_costs_the_hook_none";
@@ -501,7 +501,7 @@ fn a_stack_that_is_refused_costs_the_hook_none() {
         return;
     }
     let rt = runtime(1);
-    // It has stacks for the goroutines.
+    // After this the runtime has stacks for the goroutines.
     rt.run(|| ());
     let full = FullAddressSpace::begin();
     assert!(catch_unwind(|| gmp::with_stack(64 << 20, || ())).is_err());
@@ -529,7 +529,7 @@ fn resolving_a_name_fits_on_the_default_stack() {
     everywhere(|rt| {
         let resolved = rt.go(|| {
             let localhost = "localhost:0".to_socket_addrs().expect("localhost resolves").count();
-            // No such name: the resolver goes all its ways, and fails.
+            // There is no such name: the resolver tries all its ways, and fails.
             let nowhere = "name.invalid:0".to_socket_addrs().map(Iterator::count);
             (localhost, nowhere.unwrap_or(0))
         });
@@ -545,7 +545,7 @@ fn running_a_command_fits_on_the_default_stack() {
         rt.run(|| {
             let said = go(|| Command::new("echo").args(["a", "b"]).env("X", "1").output());
             assert_eq!(said.join().unwrap().expect("echo runs").stdout, b"a b\n");
-            // The long way, through fork.
+            // Goes the long way, through fork.
             let elsewhere = go(|| Command::new("pwd").current_dir("/").output());
             assert_eq!(elsewhere.join().unwrap().expect("pwd runs").stdout, b"/\n");
             let missing = go(|| Command::new("/no/such/program").output().map(drop));
@@ -586,7 +586,7 @@ fn a_runtime_that_is_built_in_a_panic_hook_leaves_the_panic_as_it_is() {
     }));
     assert!(caught.is_err() && panics.load(SeqCst), "the unwinding is one of a panic");
     assert!(!thread::panicking(), "it is over");
-    // While any thread panics, each asks its own count.
+    // While any thread panics, std asks the count of each thread.
     let both = Arc::new(Barrier::new(2));
     let asks = Asks(panics, Some(Arc::clone(&both)));
     let other = thread::spawn(move || {

@@ -48,7 +48,7 @@ fn two_take_turns() {
                 crew.go(move || {
                     *seats[me].lock().unwrap() = Some(unparker());
                     for round in 0..ROUNDS {
-                        // Relaxed: the token orders it, but for the first round, which needs none.
+                        // Relaxed: the token orders the accesses, but for those of the first round, which need no order.
                         while turn.load(Relaxed) % 2 != me {
                             match round % 3 {
                                 0 => park_timeout(FAR),
@@ -115,7 +115,7 @@ fn a_context_ends_the_wait_which_takes_no_later_token() {
                     park();
                 }
             });
-            // The one that was given after the end.
+            // The park below takes the token that is given after the end.
             sends.send(unparker()).unwrap();
             park();
             ended

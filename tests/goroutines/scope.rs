@@ -169,7 +169,7 @@ impl Drop for Touches<'_> {
     }
 }
 
-/// Fails if the scope is left while a value that nobody joined is still to be dropped, or is not dropped.
+/// Fails if the scope is left while a value without a joiner is still to be dropped, or is not dropped.
 #[test]
 fn values_that_nobody_joins_are_dropped_before_the_scope_is_left() {
     everywhere(|rt| {
@@ -193,7 +193,7 @@ fn values_that_nobody_joins_are_dropped_before_the_scope_is_left() {
     });
 }
 
-/// Fails if a join of a sibling, or from a plain thread, does not work, or a goroutine that a thread starts is not one of
+/// Fails if a join by a sibling, or by a plain thread, does not work, or if a goroutine that a thread starts does not run in
 /// the scope's runtime.
 #[test]
 fn handles_and_the_scope_itself_go_to_others() {
@@ -304,7 +304,7 @@ fn on_a_plain_thread_it_panics() {
     );
 }
 
-/// Fails if the parent goes on when its runtime has unwound its children, or never started them.
+/// Fails if the parent goes on after its runtime has unwound its children, or has not started them.
 #[test]
 fn when_the_runtime_ends_the_parent_goes_with_its_children() {
     everywhere(|rt| {

@@ -1,4 +1,4 @@
-//! Goroutines: their names and numbers, their stacks, their turns, and that each runs once and ends once.
+//! Goroutines: their names, numbers, stacks and turns. Each runs once and ends once.
 
 use common::child;
 use common::probe::Probe;
@@ -38,7 +38,7 @@ fn a_builder_gives_a_name_and_a_stack() {
     });
 }
 
-/// Touches about so many bytes of stack, a kilobyte in each frame.
+/// Touches about `bytes` bytes of stack, a kilobyte in each frame.
 #[inline(never)]
 fn use_stack(bytes: usize) -> u64 {
     if bytes < 1024 {
@@ -51,7 +51,7 @@ fn use_stack(bytes: usize) -> u64 {
     deeper + 1
 }
 
-/// A frame is larger in a debug build; half of it is left for that.
+/// A frame is larger in a debug build; half of each kilobyte is left for that.
 #[inline(never)]
 fn use_stack_debug_frame(bytes: usize) -> u64 {
     use_stack(black_box(bytes) - 1024)
@@ -231,7 +231,7 @@ fn a_hundred_thousand_goroutines_run_once_each() {
     });
 }
 
-/// Fails by a fault: a stack smaller than was asked for, or two goroutines on one.
+/// Fails by a fault when a stack is smaller than was asked for, or when two goroutines have one stack.
 #[test]
 fn deep_recursion_fits_within_the_stack() {
     everywhere(|rt| {
@@ -252,8 +252,8 @@ fn deep_recursion_fits_within_the_stack() {
 }
 
 /// Fails by a hang when Ms do not share the run queue. As the movers end one after another, a P runs out of them, and its M
-/// takes one that began on another thread. There is nothing to take only if each P had as many movers as it has turns for; then
-/// the next round tries again.
+/// takes a mover that began on another thread. There is nothing to take only if the movers of all Ps end at once; then the next
+/// round tries again.
 #[test]
 fn a_goroutine_goes_on_on_another_thread() {
     const TURNS: usize = 1_000;
@@ -353,7 +353,7 @@ fn a_goroutine_runs_another_runtime() {
         let inner = runtime(outer.procs());
         let (inner, outer_ref) = (&inner, &outer);
         for _ in 0..100 {
-            // There and back: more depth than either has threads.
+            // The runs nest there and back, deeper than either runtime has threads.
             let depth = outer.run(|| inner.run(|| outer_ref.run(|| inner.run(gmp::num_goroutines))));
             assert_eq!(depth, 2);
         }
@@ -364,7 +364,7 @@ fn a_goroutine_runs_another_runtime() {
             sum
         });
         assert_eq!(made_inside, 45);
-        // A runtime that is run on its own goroutine.
+        // A goroutine may run its own runtime.
         assert_eq!(outer.run(|| outer_ref.run(|| outer_ref.run(|| 6))), 6);
     });
 }

@@ -1,4 +1,4 @@
-//! A goroutine that leaves its M while it unwinds comes back to it: std counts panics per thread.
+//! A goroutine that leaves its M while it unwinds comes back to that M, as std counts panics per thread.
 
 use common::everywhere;
 use gmp::context::{Context, ContextError};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Whether the calling thread panics; asks std anew at each call.
+/// Returns `true` if the calling thread panics. Asks std anew at each call.
 #[inline(never)]
 fn panicking() -> bool {
     thread::panicking()
@@ -33,7 +33,7 @@ struct Shared {
     dropped: AtomicUsize,
 }
 
-/// Does it while it is dropped, in the middle of an unwinding.
+/// Acts in its drop, in the middle of an unwinding.
 struct Acts(Arc<Shared>, Act);
 
 impl Drop for Acts {
@@ -42,7 +42,7 @@ impl Drop for Acts {
         let own = tid();
         for _ in 0..3 {
             (self.1)(&self.0);
-            // An assertion here would abort, and that is what it is to do.
+            // An assertion that fails here aborts the process, as it should.
             assert!(panicking(), "the goroutine goes on on another thread");
             assert_eq!(tid(), own);
         }
@@ -58,7 +58,7 @@ const ACTS: [Act; 8] = [
         *held += 1;
         yield_now();
     },
-    // Gives its P away, and comes back without one when all are in use.
+    // The goroutine gives its P away, and comes back without one when all are in use.
     |_| blocking(|| thread::sleep(MS / 2)),
     |_| {
         let (sender, receiver) = chan::bounded(0);
@@ -66,7 +66,7 @@ const ACTS: [Act; 8] = [
         assert_eq!(receiver.recv(), Ok(1));
     },
     |_| go(|| assert!(!panicking())).join().unwrap(),
-    // Its P is taken from it by the monitor, if others want it.
+    // The monitor takes the goroutine's P, if others want it.
     |_| {
         thread::sleep(12 * MS);
         yield_now();
@@ -106,7 +106,7 @@ const WAYS: [fn(Acts); 4] = [
     },
 ];
 
-/// Parks in some ways, and is never seen to panic.
+/// Parks in some ways, and asserts that no thread on which it runs panics.
 fn looks_on(shared: &Shared) {
     assert!(!panicking(), "a goroutine begins on a thread that unwinds");
     for _ in 0..4 {
@@ -121,7 +121,7 @@ fn looks_on(shared: &Shared) {
     }
 }
 
-/// Starts so many that panic, and as many that only look.
+/// Starts `size` goroutines that panic or exit, and as many that only look on.
 fn crowd(rt: &Runtime, shared: &Arc<Shared>, size: usize) -> [Vec<JoinHandle<()>>; 2] {
     let panics = |n: usize| {
         rt.go(move || {
@@ -149,7 +149,7 @@ fn unwinds_with(rt: &Runtime, act: usize, way: usize, crowded: usize) {
             rt.go(move || {
                 assert!(!panicking());
                 WAYS[way](acts);
-                // Loose again: it may go anywhere, and unwinds nowhere.
+                // The goroutine is free again: it may move to any thread, and unwinds on none.
                 assert!(!panicking());
                 yield_now();
                 assert!(!panicking());
@@ -176,7 +176,7 @@ fn unwinds_with(rt: &Runtime, act: usize, way: usize, crowded: usize) {
 #[test]
 fn destructors_park_while_their_goroutine_unwinds() {
     everywhere(|rt| {
-        // The last two take their time, and a longer one on a busy machine.
+        // The last two acts take long, and longer on a busy machine; `destructors_lose_their_p` has them.
         for act in 0..6 {
             for way in 0..WAYS.len() {
                 unwinds_with(&rt, act, way, 25);
@@ -192,7 +192,7 @@ fn destructors_park_in_a_crowd() {
     everywhere(|rt| unwinds_with(&rt, 0, 0, 100));
 }
 
-/// The same, but the P is taken away: the goroutine comes back without one, and its M waits for it.
+/// The same, but the P is taken away: the goroutine comes back without one, and its M waits for the goroutine.
 #[test]
 fn destructors_lose_their_p() {
     everywhere(|rt| {
@@ -258,7 +258,7 @@ fn a_runtime_ends_in_the_middle_of_an_unwinding() {
             })
             .collect();
         common::until(|| shared.dropped.load(SeqCst) == 3);
-        // They are waited for, as long as there is time.
+        // The end waits for them, as long as there is time.
         let report = rt.shutdown(200 * MS);
         assert_eq!(report.goroutines_left(), 3);
         assert!(

@@ -83,7 +83,7 @@ fn isolates(mut request: impl FnMut()) {
     }
 }
 
-/// A way to wait for the next request with the last one at hand. None: there are no more.
+/// Waits for the next request while the last one is still alive. Returns `None` if there are no more.
 type Next = fn(&Receiver<Request>) -> Option<Request>;
 
 const NEXT: [Next; 4] = [
@@ -140,7 +140,7 @@ fn serves_in_one_piece(requests: &Receiver<Request>, begun: &AtomicUsize) {
     }
 }
 
-/// The same, where the compiler sees the catch alone, and what takes the payload out stands in a register.
+/// The same, where the compiler sees only the catch, and the code that takes the payload out is called through a register.
 fn serves_by_a_call(requests: &Receiver<Request>, begun: &AtomicUsize) {
     #[inline(never)]
     fn serve(requests: &Receiver<Request>, served: &mut u64, begun: &AtomicUsize) {
@@ -165,7 +165,7 @@ fn serves_by_a_call(requests: &Receiver<Request>, begun: &AtomicUsize) {
     }
 }
 
-/// Sends all kinds, so that the compiler can rule out none.
+/// Sends requests of all kinds, so that the compiler can rule out none.
 fn some_requests(sender: &Sender<Request>) {
     let (answer, _answered) = bounded(1);
     for request in [
@@ -229,21 +229,22 @@ fn the_end_of_a_runtime_ends_services_that_isolate_panics() {
     });
 }
 
-/// A page that the program may take away from itself.
+/// A page to which the program may refuse itself access.
 #[repr(align(4096))]
 struct Page(UnsafeCell<[u8; 4096]>);
 
-// SAFETY: it is written by the one goroutine that makes it readable.
+// SAFETY: only the goroutine that makes the page accessible writes to it.
 unsafe impl Sync for Page {}
 
 static PAGE: Page = Page(UnsafeCell::new([0; 4096]));
 
 fn protect(rights: i32) {
-    // SAFETY: the page is a whole one, and nobody uses it meanwhile.
+    // SAFETY: `Page` is a whole page, and no other code uses it meanwhile.
     assert_eq!(unsafe { libc::mprotect(PAGE.0.get().cast(), size_of::<Page>(), rights) }, 0);
 }
 
-/// Fails by SIGSEGV: the frame's code names a variable that can't be read at the moment, and the look at the frames reads it.
+/// Fails by SIGSEGV when the look at the frames reads a variable that the code of a frame names, and that can't be read at the
+/// moment.
 #[test]
 fn a_protected_variable_is_not_looked_at() {
     #[inline(never)]
@@ -251,7 +252,7 @@ fn a_protected_variable_is_not_looked_at() {
         let kept = black_box(vec![1_u8; 10]);
         Event::new().wait();
         protect(libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: it is writable now, and nobody else's.
+        // SAFETY: the page is writable now, and no other code uses it.
         unsafe { (*PAGE.0.get())[0] = kept[0] };
         black_box(PAGE.0.get());
     }

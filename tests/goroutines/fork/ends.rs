@@ -1,8 +1,8 @@
-//! The ways out of a branch: however the forker goes on, the borrows of its branches have ended by then.
+//! The ways out of a branch. However the forker goes on, the borrows of its branches have ended before.
 
 use super::*;
 
-/// The action of a branch beside its forker, and its outcome.
+/// How a branch ends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Way {
     Returns,
@@ -20,9 +20,9 @@ impl Way {
     }
 }
 
-/// Each way out of either branch, with the second one run by the forker, begun and over before the forker comes, or begun and
-/// waited for. Fails when the forker goes on before the branches that borrow from it are over, or with another end than the
-/// first branch's.
+/// Tries each way out of either branch. The forker runs the second branch itself, or the second branch is begun elsewhere, and
+/// is over before the forker comes or is waited for. Fails when the forker goes on before the branches that borrow from it are
+/// over, or ends otherwise than the first of the branches that do not return.
 #[test]
 fn in_each_way_out_nothing_borrows_any_more() {
     const WAYS: [Way; 3] = [Way::Returns, Way::Panics, Way::Exits];
@@ -283,7 +283,7 @@ fn drops_at_the_end_of_a_runtime_are_undisturbed() {
             let begins = Arc::clone(&begun);
             drop(rt.go(move || {
                 begins.store(true, SeqCst);
-                // A yield of the goroutine's would be where the end unwinds it.
+                // If the goroutine yielded, the end would unwind it there.
                 while !sees.load(SeqCst) {
                     thread::yield_now();
                 }
