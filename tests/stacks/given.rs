@@ -8,10 +8,10 @@ use std::hint::black_box;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Two of them, and what the calls need, find room on a stack of 64 KiB; three don't. A debug build copies more.
+/// A stack of 64 KiB has room for two of them and for what the calls need, but not for three. A debug build copies more.
 const SIZE: usize = if cfg!(debug_assertions) { 3 << 10 } else { 25 << 10 };
 
-/// Ready at its third poll.
+/// A future that is ready at its third poll.
 struct Large {
     bytes: [u8; SIZE],
     polls: u32,
@@ -47,7 +47,7 @@ fn calls<const SIZE: usize>() -> usize {
     blocking(move || bytes.iter().map(|&byte| usize::from(byte)).sum())
 }
 
-/// Of different sizes: the compiler may elide one copy or the other.
+/// The closures differ in size, as the compiler may elide one copy or the other.
 const CALLS: [fn() -> usize; 8] = [
     calls::<SIZE>,
     calls::<{ SIZE - 1 }>,

@@ -1,4 +1,5 @@
-//! Stacks and the limits of the machine: which spawn is refused a stack, what its caller is told, and what is given back.
+//! Stacks and the limits of the machine: which spawn is refused a stack, what its caller is told, and which memory is given
+//! back.
 
 use common::child;
 use common::descriptors::all_descriptors;
@@ -29,20 +30,20 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Starts one more, or returns why not. On a goroutine.
+    /// Starts one more goroutine, or returns why not. The caller is a goroutine.
     fn add(&mut self) -> Result<(), Error> {
         let (end, began) = (Arc::clone(&self.end), Arc::clone(&self.began));
         let body = move || {
             began.fetch_add(1, SeqCst);
             end.wait();
-            // For the next one.
+            // Wakes the next one.
             end.notify_one();
         };
         self.all.push(Builder::new().go(body)?);
         Ok(())
     }
 
-    /// Starts them until one is refused.
+    /// Starts goroutines until one is refused.
     fn fill(&mut self) -> Error {
         loop {
             if let Err(refused) = self.add() {
@@ -51,7 +52,7 @@ impl Waiting {
         }
     }
 
-    /// Asserts that all that were accepted run, and end.
+    /// Asserts that all goroutines that were accepted run, and end.
     fn end(self) {
         until(|| self.began.load(SeqCst) == self.all.len());
         self.end.notify_one();
@@ -59,7 +60,8 @@ impl Waiting {
     }
 }
 
-/// Fails if a stack that was given back still counts, if one in use does not, or by an abort in place of an error and a panic.
+/// Fails if a stack that was given back still counts, if a stack in use does not count, or by an abort in place of an error and
+/// a panic.
 #[test]
 fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
     for procs in PROCS {
@@ -71,7 +73,7 @@ fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
                 for _ in 0..20 {
                     let mut waiting = Waiting::default();
                     let refused = waiting.fill();
-                    // Main has one.
+                    // Main has one stack.
                     assert_eq!((waiting.all.len(), refused.kind()), (19, ErrorKind::QuotaExceeded));
                     let text =
                         "a stack of 64 KiB: 1280 KiB of stacks are in use, the runtime's limit is 1280 KiB";
@@ -89,8 +91,8 @@ fn the_limit_of_the_builder_is_exact_and_told_at_the_spawn() {
     }
 }
 
-/// Spawns until the kernel refuses, in a process that is short of something; returns how many were accepted, and why no more.
-/// All of those run.
+/// Spawns until the kernel refuses, in a process that is short of something. Returns how many goroutines were accepted, all of
+/// which run, and why no more were.
 fn exhaust() -> (usize, Error) {
     let rt = runtime(2);
     rt.run(|| {
@@ -116,7 +118,7 @@ fn address_space_that_runs_out_is_told_at_the_spawn() {
     watched(2, || {
         let statm = fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-        // Threads need some of it.
+        // Threads need some of the address space.
         let bytes = pages * 4096 + (400 << 20);
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
         // SAFETY: it reads the struct that we pass.
@@ -150,7 +152,7 @@ fn data_that_runs_out_is_told_at_the_spawn() {
                 "{text}"
             );
             assert!((500..2500).contains(&waiting.all.len()), "{}", waiting.all.len());
-            // Most of the eighth, for the heap and a thread.
+            // Most of the eighth that is left for the heap and a thread.
             assert!(black_box(vec![1_u8; 12 << 20]).iter().all(|byte| *byte == 1));
             assert!(thread::Builder::new().spawn(|| ()).unwrap().join().is_ok());
             waiting.end();
@@ -188,7 +190,7 @@ fn an_eighth_of_a_limit_is_left_where_no_descriptor_is() {
             let full = all_descriptors();
             let mut waiting = Waiting::default();
             let refused = waiting.fill();
-            // Most of the eighth.
+            // Most of the eighth that is left for the heap.
             assert!(black_box(vec![1_u8; 12 << 20]).iter().all(|byte| *byte == 1));
             drop(full);
             assert!(refused.to_string().contains(&format!("{name} is ")), "{refused}");
@@ -198,7 +200,7 @@ fn an_eighth_of_a_limit_is_left_where_no_descriptor_is() {
     });
 }
 
-/// `mlockall`, which rules light guards out, so that `vm.max_map_count` limits the goroutines. Fails as above.
+/// `mlockall` rules light guards out, so that `vm.max_map_count` limits the goroutines. Fails as above.
 #[test]
 fn mappings_that_run_out_are_told_at_the_spawn() {
     if !child::is_child() {
@@ -211,7 +213,7 @@ fn mappings_that_run_out_are_told_at_the_spawn() {
         println!("vm.max_map_count is {max}: so many goroutines take too long");
         return;
     }
-    // SAFETY: a mode of this process, for mappings to come.
+    // SAFETY: the call sets a mode of this process, for later mappings.
     if unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0 {
         println!("mlockall: {}", Error::last_os_error());
         return;
@@ -219,14 +221,14 @@ fn mappings_that_run_out_are_told_at_the_spawn() {
     watched(2, || {
         let (count, refused) = exhaust();
         let text = refused.to_string();
-        // A process that may not lock so much meets that first.
+        // A process that may not lock so much memory meets that limit first.
         let by_maps = text.contains(&format!("vm.max_map_count = {max}"));
         assert!(by_maps && count > max / 4 || text.contains("mmap of 1 MiB"), "{count}: {text}");
         assert_eq!(refused.kind(), ErrorKind::OutOfMemory);
     });
 }
 
-/// In memory, in bytes.
+/// Returns how many bytes of the process are in memory.
 fn resident() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     4096 * statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
@@ -238,7 +240,7 @@ fn touch() {
     black_box([1_u8; 16 << 10]);
 }
 
-/// Fails if memory of stacks stays, in the pool or with an idle P, or if a trim takes memory that is in use.
+/// Fails if the memory of stacks is not given back, by the pool or by an idle P, or if a trim takes memory that is in use.
 #[test]
 fn the_memory_of_a_burst_goes_back() {
     const COUNT: usize = 2000;
@@ -250,7 +252,7 @@ fn the_memory_of_a_burst_goes_back() {
         let rt = runtime(4);
         for _ in 0..2 {
             let before = resident();
-            // It stays parked over the burst and the trim, with something on its stack.
+            // This goroutine stays parked over the burst and the trim, with something on its stack.
             let (go_on, goes_on) = (Arc::new(Event::new()), Arc::new(Event::new()));
             let parked = rt.go({
                 let (go_on, goes_on) = (Arc::clone(&go_on), Arc::clone(&goes_on));
@@ -326,8 +328,8 @@ fn a_limit_of_mappings_that_is_raised_is_seen() {
             [&file, Path::new(LIMIT)].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
         let said = child::passes_where(NAME, move || {
             let none = ptr::null();
-            // SAFETY: texts that end in zero, and no data. The first mount is for this namespace alone: it keeps the next one
-            // from others.
+            // SAFETY: the texts end in zero, and there is no data. The first mount makes the mounts of this namespace private,
+            // so that the next one is not seen in others.
             let is_there = unsafe {
                 (libc::unshare(libc::CLONE_NEWNS) == 0
                     || libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER) == 0)

@@ -23,7 +23,7 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs the test of this name in a child, or, in the child, does its part.
+/// Runs `test` in a child process, and returns how it has ended; in the child, calls `body`.
 fn child(test: &str, body: fn()) -> Option<Ended> {
     if child::is_child() {
         body();
@@ -34,7 +34,7 @@ fn child(test: &str, body: fn()) -> Option<Ended> {
     Some(Ended { signal: output.status.signal(), stderr })
 }
 
-/// Asserts that the child has reported an overflow, once, in these words.
+/// Asserts that the child has reported an overflow, once, with these parts.
 #[track_caller]
 fn told(test: &str, body: fn(), parts: &[&str]) {
     let Some(ended) = child(test, body) else { panic!("the child has not overflowed") };
@@ -69,7 +69,7 @@ fn exhaust_by_40_kib(depth: usize) -> usize {
 
 #[inline(never)]
 fn write_to_nowhere() {
-    // SAFETY: none: it is to fault.
+    // SAFETY: none: the write is to fault.
     unsafe { black_box(ptr::without_provenance_mut::<u8>(16)).write_volatile(1) };
 }
 
@@ -82,7 +82,7 @@ fn polls(child: u32) -> bool {
     })
 }
 
-/// A pipe that is full, and whose writes don't wait.
+/// Returns a pipe that is full, and whose writes don't wait.
 fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
     let (reader, mut writer) = io::pipe().unwrap();
     // SAFETY: a flag of a descriptor of ours.
@@ -154,7 +154,7 @@ fn the_main_goroutine() {
     );
 }
 
-/// The thread is the program's, with a signal stack of std's.
+/// The thread is the program's, with a signal stack that std has set.
 #[test]
 fn the_main_goroutine_on_the_callers_thread() {
     told(
@@ -228,8 +228,8 @@ fn a_lent_thread_has_its_mask_back() {
     });
 }
 
-/// Fails by a SIGSEGV that nobody can handle: the kernel has refused to restore the signal stack of the program's thread, and
-/// writes the frame of the next handler where the lent one was.
+/// Fails by a SIGSEGV that no handler gets: the kernel has refused to restore the signal stack of the program's thread, and
+/// writes the frame of the next handler where the lent signal stack was.
 #[test]
 fn a_lent_thread_keeps_a_signal_stack_that_it_cannot_give_back() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -253,7 +253,7 @@ fn a_lent_thread_keeps_a_signal_stack_that_it_cannot_give_back() {
     assert_eq!(CALLS.load(SeqCst), 1);
 }
 
-/// Fails if the range of the stack that was left still counts.
+/// Fails if the range of the stack that the goroutine has left still counts.
 #[test]
 fn on_the_own_stack_after_with_stack() {
     told(
@@ -288,7 +288,8 @@ fn frames_larger_than_the_guard_page() {
     );
 }
 
-/// Behaves like a function of C with a frame of so many bytes that writes to its lower end: no page in between is touched.
+/// Behaves like a function of C with a frame of `bytes` bytes: it writes to the frame's lower end, and touches no page in
+/// between.
 #[unsafe(naked)]
 extern "C" fn large_frame(bytes: usize) {
     std::arch::naked_asm!(
@@ -308,7 +309,7 @@ extern "C" fn large_frame(bytes: usize) {
     )
 }
 
-/// Calls it when less than a page is left of the stack. Below lie the stacks of other goroutines, which are parked.
+/// Calls `large_frame` when less than a page is left of the stack. Below lie the stacks of other goroutines, which are parked.
 fn large_frame_at_the_end(rt: Runtime, bytes: usize) {
     #[inline(never)]
     fn descend(end: usize, bytes: usize) {
@@ -398,7 +399,7 @@ fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
     told(
         "a_plain_thread_with_a_small_signal_stack_in_with_stack",
         || {
-            // SAFETY: it only tells a number: AT_MINSIGSTKSZ.
+            // SAFETY: the call only returns a number: AT_MINSIGSTKSZ.
             let least = (unsafe { libc::getauxval(51) } as usize).max(libc::MINSIGSTKSZ);
             let small = Box::leak(vec![0_u8; least + 1024].into_boxed_slice());
             let stack = libc::stack_t { ss_sp: small.as_mut_ptr().cast(), ss_flags: 0, ss_size: small.len() };
@@ -410,7 +411,8 @@ fn a_plain_thread_with_a_small_signal_stack_in_with_stack() {
     );
 }
 
-/// Two overflow at the same time, and the second waits for the end. Fails by silence, or by two messages.
+/// Several goroutines overflow at the same time, and all but the first wait for the end of the process. Fails by silence, or by
+/// two messages.
 #[test]
 fn many_at_the_same_time() {
     told(
@@ -451,7 +453,7 @@ fn beside_another_runtime_and_after_a_third() {
     );
 }
 
-/// The frames of both ends, by commands that name them.
+/// The report has commands that name the frames of both ends of the stack.
 #[test]
 fn the_frames_can_be_resolved() {
     let test = "the_frames_can_be_resolved";
@@ -468,7 +470,7 @@ fn the_frames_can_be_resolved() {
     assert!(ended.stderr.contains(" more)\n"), "{}", ended.stderr);
 }
 
-/// The address within its object.
+/// Returns the address of `code` within its object.
 fn in_object(code: *const ()) -> usize {
     // SAFETY: it writes the struct that we pass; zeros are one.
     let (found, info) = unsafe {
@@ -510,7 +512,8 @@ fn a_wild_write_of_a_goroutine_is_no_overflow() {
     });
 }
 
-/// From the top of its stack, where there is room: the page is met, but not by the stack.
+/// The goroutine writes from the top of its stack, where there is room, down to the guard page: the stack itself does not reach
+/// it.
 #[test]
 fn a_wild_write_into_the_own_guard_page_is_no_overflow() {
     died("a_wild_write_into_the_own_guard_page_is_no_overflow", || {
@@ -581,7 +584,7 @@ fn a_signal_that_was_sent_ends_the_first_process_of_a_container_too() {
     }
 }
 
-/// std's own report, as before: of a plain thread, and of a thread that a goroutine has.
+/// std reports the overflow of a plain thread, as without a runtime.
 #[test]
 fn the_overflow_of_a_thread_is_told_by_std() {
     let Some(ended) = child("the_overflow_of_a_thread_is_told_by_std", || {
@@ -615,7 +618,7 @@ fn the_programs_handler_gets_other_faults() {
         unsafe { libc::_exit(30 + signal) }
     }
     extern "C" fn full(_signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: the kernel's, or what was handed on.
+        // SAFETY: the pointers are the kernel's, or were handed on.
         let good = unsafe { (*info).si_addr().addr() == 16 && !context.is_null() };
         // SAFETY: it does not return.
         unsafe { libc::_exit(if good { 60 } else { 61 }) }
@@ -704,7 +707,7 @@ fn an_overflow_is_told_after_faults_that_the_program_has_mended() {
     );
 }
 
-/// Each thread has a signal stack, and takes it along at its end. Fails when mappings stay.
+/// Each thread has a signal stack, and frees it at its end. Fails when mappings stay.
 #[test]
 fn threads_that_end_free_their_signal_stacks() {
     if !child::is_child() {

@@ -1,5 +1,5 @@
-//! A goroutine that can't be unwound continues to wait, and never silently: it is counted, and reported with the frame that is
-//! to blame.
+//! A goroutine that can't be unwound continues to wait, and never silently: the runtime counts it, and reports it with the
+//! frame that is to blame.
 
 use common::child;
 use common::everywhere;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 
-/// A panic that reaches it ends the process.
+/// A panic that reaches this function ends the process.
 extern "C" fn lets_no_panic_out() {
     time::sleep(Duration::from_millis(50));
 }
@@ -29,14 +29,14 @@ fn under_a_done_context(f: impl FnOnce()) -> Result<(), ContextError> {
     ctx.run(f)
 }
 
-/// Makes so many waits below a function of C outlive their context.
+/// Makes `waits` waits below a function of C outlive their context.
 fn outlive(rt: &Runtime, waits: usize) {
     for _ in 0..waits {
         assert_eq!(rt.run(|| under_a_done_context(waits_below_c)), Ok(()));
     }
 }
 
-/// Fails by another count, or by a report that is not clean, though everything has ended.
+/// Fails by another count, or by a report that is not clean, though all goroutines have ended.
 #[test]
 fn each_is_counted_in_the_report() {
     everywhere(|rt| {
@@ -48,7 +48,7 @@ fn each_is_counted_in_the_report() {
     });
 }
 
-/// Fails by a count of none: goroutines that the end of a runtime leaves behind are counted, too.
+/// Fails by a count of zero: goroutines that the end of a runtime leaves behind are counted, too.
 #[test]
 fn the_end_of_a_runtime_counts() {
     extern "C" fn for_good() {
@@ -117,7 +117,7 @@ fn of_a_plain_thread_the_first_is_told() {
     assert!(told(&stderr)[0].starts_with("gmp: a thread waits on"), "{stderr}");
 }
 
-/// Goes down until no more than so many bytes lie between this frame and `end`, and calls `f` there.
+/// Goes down until no more than `left` bytes lie between this frame and `end`, and calls `f` there.
 #[inline(never)]
 fn deep(end: usize, left: usize, f: &dyn Fn()) {
     let frame = black_box([0_u8; 64]);
@@ -129,8 +129,8 @@ fn deep(end: usize, left: usize, f: &dyn Fn()) {
     black_box(&frame);
 }
 
-/// The same, but a context has ended, below a function that a panic could not pass. Fails by a line: it is written on the rest
-/// of the stack, and may overflow that.
+/// With little stack left, a wait outlives its context, below a function that a panic could not pass. Fails by a line about it:
+/// the line is written on the rest of the stack, and may overflow that.
 #[test]
 fn a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone() {
     const NAME: &str = "a_wait_that_outlives_its_context_with_little_stack_left_is_counted_alone";
@@ -172,7 +172,7 @@ fn a_context_ends_no_wait_where_the_look_does_not_fit() {
         return;
     }
     everywhere(|rt| {
-        // A park takes more where nothing is optimised.
+        // A park takes more stack where nothing is optimised.
         let lefts = if cfg!(debug_assertions) { [6000, 7000, 8000] } else { [1500, 2000, 2500] };
         for left in lefts {
             let ended = rt.run(move || {
@@ -218,7 +218,7 @@ fn a_context_ends_no_wait_of_a_thread_where_the_look_does_not_fit() {
 fn a_context_ends_a_wait_on_all_of_a_stack() {
     everywhere(|rt| {
         let ended = rt.run(|| {
-            // A power of two is made: 64 KiB.
+            // The size is rounded up to a power of two: 64 KiB.
             let deeper = gmp::Builder::new().stack_size(33 << 10).go(|| {
                 let top = 0_u8;
                 let end = (&raw const top).addr() - (40 << 10);
@@ -231,7 +231,7 @@ fn a_context_ends_a_wait_on_all_of_a_stack() {
     });
 }
 
-/// The counterpart: with some more left the same wait is ended. Fails when the wait goes on.
+/// With some more stack left the same wait is ended. Fails when the wait goes on.
 #[test]
 fn a_context_ends_a_wait_where_the_look_fits() {
     everywhere(|rt| {
@@ -252,7 +252,7 @@ fn a_context_ends_a_wait_where_the_look_fits() {
 
 /// An address near the upper end of the stack.
 static TOP: AtomicUsize = AtomicUsize::new(0);
-/// So much of the stack is left for a wait and the look at its frames.
+/// How much of the stack is left for a wait and the look at its frames.
 const LEFT: usize = if cfg!(debug_assertions) { 10_000 } else { 6000 };
 
 /// Fails by an overflow: a report about a goroutine that is left for want of stack must not use that stack.
@@ -271,7 +271,7 @@ fn a_goroutine_with_little_stack_left_is_counted_alone() {
                 let top = 0_u8;
                 // 16 KiB less a page of the guard, and less than 2.5 KiB above this frame.
                 let end = (&raw const top).addr() + 2560 - (12 << 10);
-                // A park takes more where nothing is optimised.
+                // A park takes more stack where nothing is optimised.
                 let left = if cfg!(debug_assertions) { 5000 } else { 600 };
                 deep(end, left, &|| {
                     begins.store(true, SeqCst);

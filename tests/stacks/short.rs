@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 const STACK: usize = 64 << 10;
-/// As many guards are made with a slab.
+/// A slab is made with as many guards.
 const STACKS: usize = 8;
 
 /// A goroutine that has begun, and waits for its end.
@@ -22,7 +22,8 @@ struct Parked {
 }
 
 impl Parked {
-    /// Spawned by a plain thread, which leaves no P a reservation: a P takes as many stacks as it has reservations.
+    /// Starts the goroutine from a plain thread, which leaves no P a reservation: a P takes as many stacks as it has
+    /// reservations.
     fn begin(rt: &Runtime) -> Parked {
         let (begun, end) = (Gate::default(), Arc::new(Event::new()));
         let (begins, ends) = (begun.clone(), Arc::clone(&end));
@@ -40,7 +41,7 @@ impl Parked {
     }
 }
 
-/// Returns when all Ms but so many sleep: then the other Ps are idle.
+/// Waits until all Ms but `awake` sleep: then the other Ps are idle.
 fn until_asleep_but(awake: usize) {
     // An M that sleeps for a lock is awake again before so many looks, which take a while.
     const LOOKS: usize = 5;
@@ -54,7 +55,7 @@ fn until_asleep_but(awake: usize) {
     });
 }
 
-/// Returns how many Ms are awake; and for each other M how often it has gone to sleep.
+/// Returns how many Ms are awake, and for each other M how often it has gone to sleep.
 fn sleepers() -> (usize, Vec<String>) {
     let (mut awake, mut asleep) = (0, Vec::new());
     for thread in fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -98,8 +99,9 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
         let parked: Vec<_> = (1..STACKS).map(|_| Parked::begin(&rt)).collect();
         seccomp::refuse(&[libc::SYS_madvise, libc::SYS_process_madvise], libc::ENOMEM);
         let asked_twice = parked.into_iter().map(|one| {
-            // One ends on the one P while the keeper has the other. That becomes idle, too, and is the first to be taken: so
-            // who begins next finds no stack there, has the idle P's cache emptied, and asks once more.
+            // One goroutine ends on one P while the keeper has the other P. That P becomes idle, too, and is the first to be
+            // taken. So the goroutine that begins next finds no stack there, has the idle P's cache emptied, and asks once
+            // more.
             let [from, to] = [Gate::default(), Gate::default()];
             keeps.send([from.clone(), to.clone()]).unwrap();
             from.pass();
@@ -110,7 +112,7 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
             Parked::begin(&rt)
         });
         let asked_twice: Vec<_> = asked_twice.collect();
-        // These wait for a stack.
+        // These goroutines wait for a stack.
         let more: Vec<_> = (0..STACKS).map(|_| rt.go(|| ())).collect();
         let refused = catch_unwind(|| drop(rt.go(|| ())));
         assert!(refused.is_err(), "a goroutine more than the limit allows");
@@ -141,7 +143,7 @@ fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
             let rt = runtime(procs);
             let first = Parked::begin(&rt);
             short.store(true, SeqCst);
-            // More than there are guards.
+            // More goroutines than there are guards.
             let begun: Vec<_> = (0..procs * 2 * STACKS).map(|_| Gate::default()).collect();
             let end = Arc::new(Event::new());
             let others = Vec::from_iter(begun.iter().map(|begun| {
@@ -149,11 +151,11 @@ fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
                 rt.go(move || {
                     begins.open();
                     ends.wait();
-                    // For the next one.
+                    // Wakes the next one.
                     ends.notify_one();
                 })
             }));
-            // Each has begun, or has been refused a stack twice.
+            // Each goroutine has begun, or has been refused a stack twice.
             until_asleep_but(0);
             assert!(!begun.iter().all(Gate::is_open), "there were stacks for all");
             short.store(false, SeqCst);
@@ -165,31 +167,32 @@ fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
     }
 }
 
-/// Fails by the end of the process because none of the goroutines has a stack, or all are taken for asleep; and by a message at
+/// Fails by the end of the process because no goroutine has a stack, or because all are taken for asleep; and by a message at
 /// each look, ten times a second. The `generator` backend asks the kernel at the first run; with the other backend the spawn is
 /// refused.
 #[test]
 fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
     const NAME: &str = "a_goroutine_that_was_accepted_waits_where_none_has_a_stack";
     if !child::is_child() {
-        // Other threads than the runtime's do not count: the judge is to look at the goroutines.
+        // With this knob other threads than the runtime's do not count, so that the watch for deadlocks looks at the
+        // goroutines.
         let told = child::passes(NAME, &[("GMPDEBUG", "deadlock=always")]);
         let times = |what: &str| told.matches(what).count();
         let rounds = times(ACCEPTED);
         assert_eq!(times("a goroutine waits for its stack"), rounds, "{told}");
-        // The first time by that crate, for either goroutine.
+        // The crate panics at its first refusal, for either goroutine.
         assert!(times("panicked at") <= 2 * rounds, "{told}");
         return;
     }
     /// No slot is larger, so the rest of the process asks for less.
     const LARGE: usize = 64 << 20;
-    /// Some looks for stacks.
+    /// Time for some looks for stacks.
     const WHILE: Duration = Duration::from_millis(500);
     for procs in common::PROCS {
         watched(procs, || {
             // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
             let rt = unsafe { Runtime::builder().procs(procs).stack_size(LARGE).build() }.unwrap();
-            // The runtime's threads are there.
+            // Waits until the runtime's threads are there.
             until_asleep_but(0);
             limit_address_space(Some(LARGE / 2));
             let accepted = Builder::new().go_in(&rt.handle(), || 1);
@@ -218,7 +221,7 @@ fn a_goroutine_that_was_accepted_waits_where_none_has_a_stack() {
 /// A line of the child, once a round.
 const ACCEPTED: &str = "the goroutine was accepted";
 
-/// Allows the process so many bytes of address space more, or as many as it wants.
+/// Allows the process `more` bytes of address space, or as many as it may have.
 fn limit_address_space(more: Option<usize>) {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let now = pages.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Deeper than a goroutine's own 64 KiB.
+/// Deeper than a goroutine's own 64 KiB allow.
 const DEEP: u32 = 3000;
 const MIB: usize = 1 << 20;
-/// For so many frames, in a debug build too.
+/// Room for `DEEP` frames, in a debug build too.
 const LARGE: usize = 8 * MIB;
 
-/// Goes down so many frames, calls `f` in the innermost, and adds up the values of the frames on the way back.
+/// Goes down `depth` frames, calls `f` in the innermost, and adds up the values of the frames on the way back.
 #[inline(never)]
 fn descend(depth: u32, f: &mut dyn FnMut()) -> u64 {
     let kept = black_box([depth; 32]);
@@ -39,7 +39,7 @@ fn text(payload: Box<dyn Any + Send>) -> String {
     (*payload.downcast::<&str>().expect("a text")).to_owned()
 }
 
-/// In memory, in bytes.
+/// Returns how many bytes of the process are in memory.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -146,7 +146,7 @@ fn a_panic_passes_through_it() {
         });
         let joined = rt.go(|| with_stack(MIB, || -> u32 { resume_unwind(Box::new("joined")) })).join();
         assert_eq!(text(joined.unwrap_err().into_panic()), "joined");
-        // Caught inside, it goes no further.
+        // A panic that is caught inside goes no further.
         let inside = || with_stack(MIB, || catch_unwind(|| resume_unwind(Box::new("inside"))).is_err());
         assert!(rt.run(inside));
     });
@@ -190,7 +190,7 @@ fn goexit_passes_through_it() {
                 with_stack(MIB, || {
                     let _inside = Drops(&drops);
                     if parks {
-                        // Caught here, it goes on at the next park.
+                        // The exit is caught here, and goes on at the next park.
                         assert!(catch_unwind(|| goexit()).is_err());
                         yield_now();
                         sleep(Duration::MAX);
@@ -206,7 +206,7 @@ fn goexit_passes_through_it() {
 }
 
 /// Fails when a goroutine sleeps on because the look at the frames does not find the catcher, which lies on another stack than
-/// the park, or takes another frame for it.
+/// the park, or takes another frame for the catcher.
 #[test]
 fn a_context_ends_it_wherever_run_is_called() {
     type Way = fn(&Context, &AtomicUsize) -> Result<(), ContextError>;
@@ -220,7 +220,7 @@ fn a_context_ends_it_wherever_run_is_called() {
         |ctx, drops| ctx.run(|| with_stack(MIB, || with_stack(4 * MIB, || park(drops)))),
         |ctx, drops| with_stack(MIB, || ctx.run(|| with_stack(MIB, || park(drops)))),
         |ctx, drops| {
-            // The inner one is open; what is thrown passes its catcher on both stacks.
+            // The inner context is open; the throw passes its catcher on both stacks.
             let (open, _cancel) = Context::background().with_cancel();
             ctx.run(|| with_stack(MIB, || open.run(|| with_stack(MIB, || park(drops)))))?.map(|_: ()| ())
         },
@@ -238,7 +238,7 @@ fn a_context_ends_it_wherever_run_is_called() {
                 let shared = Arc::clone(&drops);
                 let parked = rt.go(move || {
                     let ended = way(&ctx, &shared);
-                    // Nothing of it is left: this park is not interrupted.
+                    // Nothing is left of the interrupt: this park is not interrupted.
                     sleep(Duration::from_micros(10));
                     ended
                 });
@@ -313,7 +313,7 @@ fn a_thousand_at_once_and_again() {
     round();
     let after_one = resident();
     (0..5).for_each(|_| round());
-    // A round that found no stack of the last would touch another 50 MB and more.
+    // A round that found no stack of the round before would touch another 50 MB and more.
     assert!(resident() < after_one + (100 << 20), "{after_one} bytes, then {}", resident());
 }
 
@@ -400,7 +400,7 @@ fn who_has_filled_it_is_left() {
     });
 }
 
-/// Fails when memory stays: no monitor trims the stacks of plain threads.
+/// No monitor trims the stacks of plain threads. Fails when their memory is not given back.
 #[test]
 fn a_plain_thread_gives_large_stacks_back() {
     if !child::is_child() {
@@ -418,7 +418,7 @@ fn a_plain_thread_gives_large_stacks_back() {
     assert!(resident() < resident_before + 8 * MIB, "{resident_before} bytes, then {}", resident());
 }
 
-/// Nothing unwinds through it.
+/// No throw passes this function.
 #[inline(never)]
 extern "C" fn sleeps_for_good(place: &AtomicUsize) {
     let value = black_box(7_u8);
@@ -475,13 +475,13 @@ fn refuse_guards() {
     }
 }
 
-/// Calls itself so many times, each time on one more stack.
+/// Calls itself `depth` times, each time on one more stack.
 fn nest(size: usize, depth: usize) -> usize {
     if depth == 0 { 0 } else { 1 + with_stack(size, || nest(size, depth - 1)) }
 }
 
-/// Fails when a stack that the kernel refuses after it was promised counts as in use. Main keeps its P, though it takes long:
-/// on another thread the first ones would end while main still starts some, and their stacks would be promised again.
+/// Fails when a stack that the kernel refuses after its reservation counts as in use. Main keeps its P, though it takes long:
+/// on another thread the first goroutines would end while main still starts others, and their stacks would be reserved again.
 #[test]
 fn what_is_refused_is_not_counted() {
     const STACK: usize = 64 << 10;
@@ -493,11 +493,11 @@ fn what_is_refused_is_not_counted() {
             assert_eq!(nest(STACK, 10), 10);
             refuse_guards();
             std::panic::set_hook(Box::new(|_| ()));
-            // More than were given a guard at a time.
+            // More stacks than were given a guard at a time.
             let refused = (0..200).filter(|_| catch_unwind(|| nest(STACK, 100)).is_err()).count();
             drop(std::panic::take_hook());
             assert_eq!(refused, 200, "the kernel has guards all the same");
-            // All but this one's are free. They are promised, and come to run one after the other.
+            // All stacks but main's are free. They are reserved, and their goroutines run one after the other.
             let started: Vec<_> = std::iter::from_fn(|| gmp::Builder::new().go(|| ()).ok()).collect();
             assert_eq!(started.len(), MOST - 1);
             started.into_iter().for_each(|one| one.join().unwrap());
