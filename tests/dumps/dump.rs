@@ -27,7 +27,7 @@ fn touched(dump: &str, name: &str) -> Option<usize> {
     line.split_once(" touched")?.0.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// A goroutine that goes so deep, and then waits higher up.
+/// Starts a goroutine that goes `bytes` deep, and then waits higher up.
 fn waits(rt: &Runtime, name: &'static str, bytes: usize) -> (gmp::JoinHandle<()>, Arc<Event>) {
     #[inline(never)]
     fn deep(bytes: usize) {
@@ -56,7 +56,7 @@ fn what_was_touched_of_a_stack_is_told_when_it_is_asked_for() {
     let test = "what_was_touched_of_a_stack_is_told_when_it_is_asked_for";
     if !child::is_child() {
         child::passes(test, &[("GMPDEBUG", "stackuse=1")]);
-        // Not asked for.
+        // Here the mark is not asked for.
         let rt = common::runtime(1);
         let (_waits, _event) = waits(&rt, "deep", 1 << 10);
         assert!(!rt.dump().contains("touched"));
@@ -69,7 +69,7 @@ fn what_was_touched_of_a_stack_is_told_when_it_is_asked_for() {
     assert!((40 << 10..256 << 10).contains(&first) && first.is_multiple_of(4096), "{first}");
     event.notify_one();
     deep.join().unwrap();
-    // On the same stack.
+    // This goroutine has the same stack.
     let (_shallow, _event) = waits(&rt, "shallow", 0);
     let second = touched(&rt.dump(), "shallow").expect("it is told");
     assert!((4096..=24 << 10).contains(&second), "{second} after {first}");
@@ -90,11 +90,11 @@ fn a_wait_is_as_old_as_it_is() {
         });
         until(|| rt.dump().contains("[event, "));
         let begun = Instant::now();
-        // The runtime falls asleep, its monitor too.
+        // The runtime falls asleep, and so does its monitor.
         thread::sleep(Duration::from_millis(300));
         let dumped = age(&rt.dump());
         assert!(dumped >= Duration::from_millis(280), "{dumped:?} after {:?}", begun.elapsed());
-        // It parks again.
+        // The goroutine parks again.
         let again = Instant::now();
         event.notify_one();
         back.wait();
@@ -174,12 +174,12 @@ fn a_dump_of_all_names_each_runtime() {
     assert!(!gmp::dump().contains("of the first"));
 }
 
-/// How many wait for an event.
+/// Returns how many goroutines wait for an event.
 fn waiters(rt: &gmp::Runtime) -> usize {
     dumps::read(&rt.dump()).iter().filter(|g| g.1.starts_with("event")).count()
 }
 
-/// The paragraph of the first goroutine, or group of them, in such a state.
+/// Returns the paragraph of the first goroutine, or group of goroutines, in `state`.
 fn paragraph<'a>(dump: &'a str, state: &str) -> &'a str {
     let mut paragraphs = dump.split("\n\n");
     let head = |text: &&str| text.lines().next().is_some_and(|line| line.contains(&format!(" [{state}")));
@@ -202,7 +202,7 @@ fn waits_below(event: &Event, depth: usize) {
     std::hint::black_box(depth);
 }
 
-/// Fails when a frame of the user is missing, or one of the library's machinery is shown.
+/// Fails when a frame of the user is missing, or when a frame of the library's machinery is shown.
 #[test]
 fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() {
     everywhere(|rt| {
@@ -212,7 +212,7 @@ fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() 
         until(|| waiters(&rt) == 1);
         let dump = rt.dump();
         let trace = paragraph(&dump, "event");
-        // Each build of the suite knows lines; not each the paths of names.
+        // Each build of the suite knows lines, but not each knows the paths of names.
         let lines: Vec<&str> = trace.lines().skip(1).collect();
         assert!(lines[1].contains("/sync/event.rs:"), "{dump}");
         let of_the_user =
@@ -231,7 +231,7 @@ fn a_trace_begins_at_the_call_that_waits_and_ends_at_the_users_first_function() 
     });
 }
 
-/// A goroutine that waits in `f`, which its caller has named.
+/// Starts a goroutine of this name, which waits in `f`.
 fn waiting(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) {
     drop(rt.run(move || gmp::Builder::new().name(name).go(f)).unwrap());
 }
@@ -347,12 +347,12 @@ fn of_each_blocking_operation_the_call_is_shown_and_nothing_below_it() {
         let says_join = dump.contains(&format!("'{name}' [join"));
         assert_eq!(says_join, name.starts_with("join"), "{name}: {dump}");
     }
-    // They are unwound before the channel's other end goes.
+    // The goroutines are unwound before the channel's other end goes.
     drop(rt);
     drop(receiver);
 }
 
-/// What two dumps of the same program have in common: without times, places and paths.
+/// Returns what two dumps of the same program have in common: without times, places and paths.
 fn shape(dump: &str) -> Vec<String> {
     let line = |line: &str| {
         if line.starts_with("created at ") {
@@ -535,7 +535,7 @@ fn stacks_that_come_and_go_are_read_while_nobody_uses_them() {
         over.store(true, SeqCst);
         births.join().unwrap();
         drop(first);
-        // The token stays with somebody: the ring ends with the runtime.
+        // One goroutine keeps the token, so the ring ends with the runtime.
         drop(rt);
         drop(ring);
     });

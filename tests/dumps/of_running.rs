@@ -23,20 +23,20 @@ fn spawn(rt: &Runtime, name: &'static str, f: impl FnOnce() + Send + 'static) ->
     rt.run(move || Builder::new().name(name).go(f)).unwrap()
 }
 
-/// The paragraph of the goroutine with this name, if there is one.
+/// Returns the paragraph of the goroutine with this name, if there is one.
 fn of<'a>(dump: &'a str, name: &str) -> Option<&'a str> {
     let mut paragraphs = dump.split("\n\n");
     paragraphs.find(|text| text.lines().next().is_some_and(|head| head.contains(&format!("'{name}'"))))
 }
 
-/// The functions of a paragraph, innermost first, without paths and types, and its head and end.
+/// Returns the functions of a paragraph, innermost first, without paths and types, and without the paragraph's head and end.
 fn functions(paragraph: &str) -> Vec<&str> {
     let lines = paragraph.lines().skip(1).take_while(|line| !line.starts_with("created at "));
     let frames = lines.filter(|line| !line.starts_with('\t') && !line.starts_with("    "));
     frames.map(name_of).collect()
 }
 
-/// The name without the path before. Some builds name the types after the function, or in the path.
+/// Returns the name without the path before it. Some builds name the types after the function, or in the path.
 fn name_of(frame: &str) -> &str {
     let mut depth = 0_i32;
     let outside = frame.split_inclusive(['<', '>']).filter_map(|part| {
@@ -65,7 +65,7 @@ fn a_frame_is_known_by_its_functions_name() {
     }
 }
 
-/// Dumps until the goroutine of this name runs in this function; gives its paragraph.
+/// Dumps until the goroutine of this name runs in this function, and returns its paragraph.
 #[track_caller]
 fn runs_in(rt: &Runtime, name: &str, function: &str) -> String {
     let mut last = String::new();
@@ -157,7 +157,7 @@ fn asks(rt: &Runtime) -> String {
     black_box(rt.dump())
 }
 
-/// Fails when the goroutine that asks is not told where it is, or shows more than the call.
+/// Fails when the goroutine that asks is not shown where it asks, or when more than the call is shown.
 #[test]
 fn the_one_that_asks_is_shown_where_it_asks() {
     everywhere(|rt| {
@@ -172,7 +172,7 @@ fn the_one_that_asks_is_shown_where_it_asks() {
 /// interrupted at whatever instruction, while its goroutine begins, switches, goes deep or ends.
 #[test]
 fn ten_thousand_dumps_of_goroutines_that_switch() {
-    // Of all sizes together; a tenth in a debug build, as of all races.
+    // For all sizes together; a debug build makes a tenth, as in all races.
     const DUMPS: usize = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
     everywhere(|rt| {
         let over = Arc::new(AtomicBool::new(false));
@@ -182,7 +182,7 @@ fn ten_thousand_dumps_of_goroutines_that_switch() {
         };
         let all: Vec<_> = (0..4).map(storm).collect();
         let (mut seen, mut dumps) = (0, 0);
-        // Most have switched before their thread is asked; beside other work all of some hundreds had.
+        // Most goroutines have switched before their thread is asked; beside other work all of some hundreds had.
         while dumps < DUMPS / common::PROCS.len() || seen == 0 {
             dumps += 1;
             let dump = rt.dump();
@@ -190,7 +190,7 @@ fn ten_thousand_dumps_of_goroutines_that_switch() {
                 let functions = functions(text);
                 let [outer, inner] = ["switches", "begins_and_ends"].map(|name| functions.contains(&name));
                 assert!(!(outer && inner), "calls of two goroutines: {text} of {dump}");
-                // Of one that begins or ends there is nothing of the user's.
+                // A goroutine that begins or ends has no frame of the user's.
                 seen += usize::from(outer || inner);
             }
         }
@@ -241,7 +241,7 @@ fn with_the_knob_nobody_is_interrupted() {
     spinner.join().unwrap();
 }
 
-/// What the signal does now.
+/// Returns what the signal does now.
 fn disposition() -> libc::sighandler_t {
     // SAFETY: plain data, for which zero is a value, and which the kernel writes.
     unsafe {
@@ -347,7 +347,8 @@ fn that_no_signal_can_be_queued_is_told() {
     spinner.join().unwrap();
 }
 
-/// Fails when the dump says of threads behind more refusals than it asks at a time that there was no time to ask them.
+/// Fails when the dump meets more refusals than it asks threads at a time, and then says of the other threads that there was no
+/// time to ask them.
 #[test]
 fn that_no_signal_can_be_queued_is_told_of_each() {
     const READERS: usize = 40;
@@ -467,7 +468,7 @@ fn a_handler_of_the_program_is_left_alone() {
         BEGUN.store(true, SeqCst);
         spins(&OVER);
     });
-    // A dump would tell, too, and set the handler of the runtime.
+    // A dump would tell that, too, but it would set the handler of the runtime.
     until(|| BEGUN.load(SeqCst));
     let handler = take as *const () as libc::sighandler_t;
     if std::env::var("YOUNGER").unwrap() == "1" {
@@ -494,7 +495,8 @@ extern "C" fn hangs(signal: c_int) {
     black_box(signal);
 }
 
-/// Fails when a handler is taken for the goroutine, or when the walk does not get through one that runs on its stack.
+/// Fails when a handler is taken for the goroutine, or when the walk does not get through a handler that runs on the
+/// goroutine's stack.
 #[test]
 fn one_that_hangs_in_a_signal_handler_is_told() {
     let name = "one_that_hangs_in_a_signal_handler_is_told";

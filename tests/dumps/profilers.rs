@@ -16,20 +16,20 @@ unsafe extern "C" {
 }
 
 static SAMPLES: AtomicUsize = AtomicUsize::new(0);
-/// Of all walks.
+/// Frames of all walks.
 static WALKED: AtomicUsize = AtomicUsize::new(0);
 /// How often the processor interrupts the thread that called `step`, before it lets the thread run.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
-/// Of the flags register: an interrupt after each instruction.
+/// The bit of the flags register that demands an interrupt after each instruction.
 const TRAP_FLAG: i64 = 1 << 8;
 /// Walks that had not ended after `FRAMES` frames.
 static ENDLESS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn each(_context: *mut c_void, count: *mut c_void) -> c_int {
-    // SAFETY: `on_signal` passed it, and waits.
+    // SAFETY: `on_signal` has passed the pointer, and waits.
     let count = unsafe { &mut *count.cast::<usize>() };
     *count += 1;
-    // Of the codes of the unwinder: go on, or an end like any other.
+    // Codes of the unwinder: to go on, or an end like any other.
     if *count < FRAMES { 0 } else { 4 }
 }
 
@@ -41,7 +41,8 @@ extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *m
     WALKED.fetch_add(count, SeqCst);
     ENDLESS.fetch_add(usize::from(count >= FRAMES), SeqCst);
     if STEPS.load(SeqCst) > 0 && STEPS.fetch_sub(1, SeqCst) == 1 {
-        // SAFETY: the kernel's, with SA_SIGINFO; of the interrupted code's flags it takes the one that `step` has set.
+        // SAFETY: with SA_SIGINFO the context is the kernel's; of the interrupted code's flags only the one that `step` has set
+        // is cleared.
         unsafe {
             let context = &mut *context.cast::<libc::ucontext_t>();
             context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
@@ -68,16 +69,16 @@ fn runtime(procs: usize) -> Runtime {
     unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts")
 }
 
-/// Instructions in a part of a test.
+/// How many instructions a part of a test has.
 fn effort() -> usize {
     if cfg!(debug_assertions) { 30_000 } else { 15_000 }
 }
 
-/// Makes the processor interrupt this thread after each of so many instructions.
+/// Makes the processor interrupt this thread after each of `instructions` instructions.
 #[inline(never)]
 fn step(instructions: usize) {
     STEPS.store(instructions, SeqCst);
-    // SAFETY: it changes that flag alone. What the processor then raises has a handler.
+    // SAFETY: the code changes that flag alone. The signal that the processor then raises has a handler.
     unsafe { asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG) };
 }
 
@@ -92,7 +93,7 @@ fn a_walk_ends_at_each_instruction_of_the_switch() {
     }
     walk_at(libc::SIGTRAP, libc::SA_ONSTACK);
     let rt = runtime(1);
-    // Work that is done once in a process is done by then.
+    // After this, work that is done once in a process is done.
     let deep = || with_stack(64 << 10, || (0..3).for_each(|_| yield_now()));
     rt.run(|| go(deep).join()).unwrap();
     rt.run(move || {
@@ -119,11 +120,11 @@ fn a_walk_ends_at_each_instruction_of_the_switch() {
     assert!(walked >= 3 * samples, "{walked} frames in {samples} walks");
 }
 
-/// As a sampling profiler without a signal stack does it: the handler runs on the goroutine's stack. Fails by a fault, or by
+/// A handler takes samples as a sampling profiler does: on the goroutine's stack, or on a signal stack. Fails by a fault, or by
 /// walks without end.
 #[test]
 fn fifty_thousand_samples_of_goroutines_that_switch() {
-    // In each child; a tenth in a debug build, as of all races.
+    // In each child; a debug build takes a tenth, as in all races.
     const ENOUGH: usize = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
     if !child::is_child() {
         for (procs, on_stack) in [("1", "0"), ("2", "0"), ("4", "1")] {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Go's.
+/// Go's exit status.
 const STATUS: Option<i32> = Some(2);
 
 fn send() {
@@ -33,7 +33,7 @@ fn dies() {
     })
 }
 
-/// A signal that ends this process leaves no file.
+/// Makes a signal that ends this process leave no file.
 fn no_core() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: reads one rlimit.
@@ -81,7 +81,7 @@ fn goroutines_that_are_parked_are_shown_with_their_frames() {
     }
 }
 
-/// Waits below so many frames.
+/// Waits below `frames` frames.
 #[inline(never)]
 fn waits_deep(frames: usize) {
     match frames {
@@ -91,7 +91,7 @@ fn waits_deep(frames: usize) {
     std::hint::black_box(frames);
 }
 
-/// Standard error is a small pipe, and does not block. Fails when the text ends when the pipe is full.
+/// Standard error is a small pipe, and does not block. Fails when the text ends where the pipe is full.
 #[test]
 fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
     const DEPTHS: usize = 40;
@@ -108,7 +108,8 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
     }
     let mut child = child::command(name).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
-    // Not until the pipe is full: a text that does not fit into what is left of a page waits for the next one as a whole.
+    // The test does not wait until the pipe is full: a text that does not fit into the rest of a page waits for the next page
+    // as a whole.
     let has_begun = || {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the kernel writes the number.
@@ -120,7 +121,7 @@ fn a_long_dump_is_printed_whole_where_standard_error_does_not_block() {
         let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
         stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|state| state.starts_with(" S")))
     };
-    // Nobody reads until the child has given up, or waits.
+    // The test reads only when the child has given up, or waits.
     until(has_begun);
     until(|| child.try_wait().unwrap().is_some() || fs::read_dir(&threads).unwrap().all(sleeps));
     child.stderr = Some(stderr);
@@ -154,7 +155,7 @@ fn hogs_on_all_threads_do_not_keep_it() {
             text.contains("\n4 goroutines, 2 of them running\n") && text.contains("[chan receive, "),
             "{text}"
         );
-        // Each stands at an instruction of its own.
+        // Each goroutine stands at an instruction of its own.
         let mut running =
             text.split("\n\n").filter(|part| part.contains("[running]: ") || part.contains("[running]:\n"));
         assert!(running.all(|part| part.contains("\n\ttests/dumps/sigquit.rs:")), "{text}");
@@ -175,7 +176,7 @@ fn a_lock_on_standard_error_does_not_keep_it() {
     assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
 }
 
-/// How often the monitor has gone to sleep.
+/// Returns how often the monitor has gone to sleep.
 fn sleeps_of_monitor() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let status = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
@@ -195,7 +196,7 @@ fn an_idle_process_wakes_for_it() {
     if child::is_child() {
         let rt = runtime(2);
         parked(&rt, 2);
-        // Its longest pause between two looks at nothing is shorter.
+        // The monitor's longest pause between two looks that find nothing is shorter.
         until(|| {
             let before = sleeps_of_monitor();
             thread::sleep(Duration::from_millis(1200));
@@ -221,7 +222,7 @@ fn a_runtime_that_ends_leaves_the_answer_to_another() {
     assert!(dumped(&child::run(name, &[])).contains("\n2 goroutines [chan receive, "));
 }
 
-/// Fails when the process ends, or when the second one prints nothing.
+/// Fails when the process ends, or when a later signal prints nothing.
 #[test]
 fn with_the_knob_the_process_goes_on_and_may_be_asked_again() {
     use std::io::Read;
@@ -247,7 +248,7 @@ fn with_the_knob_the_process_goes_on_and_may_be_asked_again() {
     child::passes(name, &[("GMPDEBUG", "sigquit=dump")]);
 }
 
-/// Main blocks its thread until another goroutine has run, while a dump is printed that nobody reads. Fails by the exit status
+/// Main blocks its thread until another goroutine has run, while a dump is printed that has no reader. Fails by the exit status
 /// when the monitor, which is to take the P, waits for the reader, too.
 #[test]
 fn with_the_knob_goroutines_go_on_while_nobody_reads() {
@@ -269,7 +270,7 @@ fn with_the_knob_goroutines_go_on_while_nobody_reads() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Fails by a hang when nobody reads and the printing thread waits for a reader.
+/// Fails by a hang when standard error has no reader, and the printing thread waits for one.
 #[test]
 fn it_ends_the_process_where_nobody_reads() {
     let name = "it_ends_the_process_where_nobody_reads";
@@ -292,7 +293,7 @@ fn the_second_one_before_the_answer_ends_the_process() {
         let rt = runtime(2);
         parked(&rt, 2);
         let _nobody_reads = pipe_for_stderr(true);
-        // The kernel takes two that have not been delivered for one.
+        // The kernel takes two signals for one if it has not delivered the first.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(60) {
             send();
