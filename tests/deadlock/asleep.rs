@@ -56,7 +56,7 @@ pub const TESTS: &[Test] = &[
         dies("signals_were", &[ALL, "[chan receive, "]);
         dies_under("signals_were", "deadlock=always", &[ALL, "[chan receive, "]);
     }),
-    // Fails when nobody looks once more after the last receiver has gone.
+    // Fails when no thread looks once more after the last receiver has gone.
     ("a_receiver_of_signals_that_goes_late_does_not_count", || {
         dies_late("signals_go_late", &[ALL, "[chan receive, "])
     }),
@@ -78,7 +78,8 @@ pub const TESTS: &[Test] = &[
         }
     }),
     ("main_that_exits_leaves_others_asleep", || dies("exits", &[ALL, "1 goroutine, not running", "[chan "])),
-    // Fails when the monitor sleeps on, having looked while the thread was blocked: nobody looks for work when it comes back.
+    // Fails when the monitor, which has looked while the thread was blocked, sleeps on: no M looks for work when the thread
+    // comes back.
     ("a_locked_goroutine_that_comes_back_late_is_reported", || {
         dies("locked_and_late", &[ALL, "'main' [chan receive, "]);
         dies("on_main_and_late", &[ALL, "'main' [chan receive, "]);
@@ -137,7 +138,7 @@ pub const CHILDREN: &[(&str, fn())] = &[
     }),
     ("ring_of_joins", || {
         run(|| {
-            // Each is sent the handle of the next.
+            // Each goroutine is sent the handle of its neighbour.
             let (senders, receivers): (Vec<_>, Vec<_>) =
                 (0..3).map(|_| bounded::<gmp::JoinHandle<()>>(1)).unzip();
             let ring: Vec<_> = receivers
@@ -236,7 +237,7 @@ pub const CHILDREN: &[(&str, fn())] = &[
         run(|| {
             let listener = gmp::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_deadline(Some(std::time::Instant::now() + Duration::from_millis(10))).unwrap();
-            // So that the poller watches it.
+            // After this the poller watches the listener.
             assert!(listener.accept().is_err());
             receive_for_ever();
         });

@@ -56,11 +56,11 @@ pub const TESTS: &[Test] = &[
     ("a_thread_that_waits_for_a_channel_counts", || stays("thread_receives")),
     ("a_runtime_that_nobody_runs_is_not_judged", || lives_under("nobody_runs", "deadlock=always")),
     ("a_run_that_has_ended_does_not_count", || lives_under("run_has_ended", "deadlock=always")),
-    // Fails where the looks at several runtimes, threads and timers are no look at one moment.
+    // Fails where the looks at several runtimes, threads and timers do not see one moment.
     ("those_who_wake_each_other_are_never_asleep", || lives_under("storm", "deadlock=always")),
 ];
 
-/// Runs a main that receives once, with what it needs made before.
+/// Runs a main that receives once; `make` makes what it needs before.
 fn run_receiving<T>(make: impl FnOnce(Sender<()>) -> T + Send) {
     let (sender, receiver) = bounded(1);
     // SAFETY: nothing here is bound to a thread.
@@ -335,7 +335,7 @@ fn echo(theirs: &Receiver<u64>, back: &Sender<u64>) {
     }
 }
 
-/// So that looks 1 ms and 10 ms after the last goroutine fell asleep come at every point.
+/// Pauses in such a way that looks 1 ms and 10 ms after the last goroutine fell asleep come at every point.
 fn pause(token: u64) {
     let dur = Duration::from_micros(token * 37 % 1500);
     match token % 5 {

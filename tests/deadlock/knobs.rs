@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
         assert!(ended.status.success(), "{ended:?}");
         let times: Vec<u64> = ended.stderr.lines().map(|line| Line::parse(line).time).collect();
         assert!(times.len() >= 3 && times[0] == 0, "{times:?}");
-        // One that comes late moves none of the others.
+        // A line that comes late moves none of the others.
         let most = times.last().expect("there are some") / 50 + 2;
         assert!(times.len() as u64 <= most, "too often: {times:?}");
     }),
@@ -82,7 +82,7 @@ fn ends_well(ended: &Ended) {
     assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
-/// Some of everything: goroutines that run, wait, sleep and block their threads.
+/// Some work of every kind: goroutines that run, wait, sleep and block their threads.
 fn work() {
     let (sender, receiver) = gmp::chan::bounded::<()>(0);
     let waits = gmp::Builder::new().name("waits").go(move || receiver.recv().is_err()).unwrap();
@@ -106,7 +106,7 @@ struct Line {
     ticks: Vec<u64>,
 }
 
-/// In Go's order.
+/// The first fields, in Go's order.
 const FIELDS: [&str; 7] =
     ["gomaxprocs", "idleprocs", "threads", "spinningthreads", "needspinning", "idlethreads", "runqueue"];
 

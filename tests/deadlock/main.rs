@@ -1,8 +1,8 @@
-//! A program whose goroutines are all asleep is told so, and no other is. And `GMPDEBUG` as a program sees it: `deadlock`,
-//! `schedtrace`, `scheddetail`, `panic`.
+//! A program whose goroutines are all asleep is reported, and no other program is. And `GMPDEBUG` as a program sees it:
+//! `deadlock`, `schedtrace`, `scheddetail`, `panic`.
 //!
-//! Without libtest: its threads are foreign ones, beside which nothing is reported. Each case is a child process, whose
-//! main thread runs it; the parent looks at how it ends.
+//! The tests run without libtest: its threads are foreign ones, beside which nothing is reported. Each case is a child process,
+//! whose main thread runs it; the parent looks at how it ends.
 #![cfg_attr(gmp_loom, allow(dead_code, unused_imports))]
 
 mod asleep;
@@ -13,7 +13,7 @@ mod parent;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the parent does.
+/// The name of a test, and what the parent does.
 type Test = (&'static str, fn());
 
 fn main() {
@@ -55,7 +55,7 @@ fn main() {
     std::process::exit(i32::from(failed > 0));
 }
 
-/// Most of the time the children sleep: many at a time.
+/// Runs many tests at a time, as the children sleep most of the time. Returns how many have failed.
 fn run(tests: &[Test]) -> usize {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(0));
     std::thread::scope(|scope| {

@@ -94,7 +94,8 @@ pub fn dies_late(child: &str, texts: &[&str]) {
 #[track_caller]
 fn dies_within(limit: Duration, child: &str, debug: &str, texts: &[&str]) {
     for procs in PROCS {
-        // The limit, and what a loaded machine adds to the start of any process; and it may be loaded just then.
+        // A loaded machine may take as much longer than the limit as it adds to the start of any process; and it may be loaded
+        // just in one of the tries.
         let in_time = (0..3).any(|_| {
             let plain = run("returns", procs, "").took;
             let ended = run(child, procs, debug);
