@@ -32,10 +32,11 @@ fn a_wait_and_its_wakes_allocate_nothing() {
                 }
             }
         };
-        // Two goroutines; and a goroutine beside a thread that is none of the runtime's, and only gives.
+        // Two goroutines wake each other. A third one and this thread, which is none of the runtime's and only gives, do so,
+        // too.
         let goroutines = [(0, 1), (1, 0), (2, 3)].map(|(me, other)| rt.go(play(me, other)));
         let (before, begin) = {
-            // Each has waited once.
+            // Each goroutine waits for the first time.
             common::until(|| [0, 1, 2].iter().all(|&at| signals[at].is_awaited()));
             (ALLOCATIONS.load(Relaxed), Instant::now())
         };

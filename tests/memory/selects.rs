@@ -1,4 +1,4 @@
-//! Selects and timers leave no memory behind: neither the arms that lost, nor those that were stopped.
+//! Selects and timers leave no memory behind: neither arms that lost, nor timers that were stopped.
 
 use super::{ALLOCATIONS, BYTES, EMPTY};
 use common::random::{Random, rounds};
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// What pools and queues may keep for the next time, however often they were used.
 const SLACK: isize = 64 << 10;
 
-/// Does this a tenth as often as it is to be counted, then counts the bytes that it leaves behind, and its allocations for each
-/// time.
+/// Does the work for a tenth of `times` first. Then does it for all of `times`, and counts the bytes that it leaves behind, and
+/// its allocations for each time.
 #[track_caller]
 fn settles(what: &str, times: usize, most_allocations: f64, mut work: impl FnMut(usize)) {
     work(times / 10 + 1);
@@ -33,7 +33,7 @@ fn settles(what: &str, times: usize, most_allocations: f64, mut work: impl FnMut
     assert!(each <= most_allocations + 0.01, "{what}: {each:.4} allocations each");
 }
 
-/// What a million of them may need.
+/// Returns how many rounds there are at each number of Ps, so that there are a million in all.
 fn million() -> usize {
     rounds(1_000_000 / PROCS.len())
 }
@@ -83,7 +83,7 @@ fn selects_that_wait(times: usize, silent: &[(Sender<usize>, Receiver<usize>)]) 
     other.join().unwrap();
 }
 
-/// Fails if a queue keeps the places of arms that lost, or one select costs more as more were before it.
+/// Fails if a queue keeps the places of arms that lost, or if a select costs more as more selects were before it.
 fn selects() {
     let silent: Vec<_> = (0..3).map(|_| bounded(0)).collect();
     settles("selects that do not wait", million(), 2.0, selects_that_do_not_wait);
@@ -146,7 +146,7 @@ fn boxed_messages_that_panic() {
     });
 }
 
-/// Fails if a stopped timer stays in a heap until its hour has come, or needs more than itself.
+/// Fails if a stopped timer stays in a heap until its hour has come, or if a timer takes more than its own allocation.
 fn timers() {
     const HOUR: Duration = Duration::from_secs(3600);
     settles("timers that are stopped", million(), 1.0, |times| {

@@ -16,7 +16,7 @@ const SLACK_BYTES: isize = 64 << 10;
 /// Returns how many allocations `f` makes. Fails when `f` leaves memory behind.
 #[track_caller]
 fn allocations(f: impl Fn()) -> usize {
-    // Memory that is kept for the next time is there by then.
+    // After this the memory that is kept for the next time is there.
     f();
     let (allocations, bytes) = (ALLOCATIONS.load(SeqCst), BYTES.load(SeqCst));
     f();
@@ -48,7 +48,7 @@ fn a_timer_is_one_allocation_and_leaves_nothing() {
             let timers: Vec<_> = (0..MANY).map(|_| after_func(HOUR, held())).collect();
             assert!(timers.iter().all(Timer::stop));
         });
-        // The heap's blocks of 64, and its array, beside them.
+        // Beside the timers there are the heap's blocks of 64, and its array.
         assert!(at_once <= MANY + MANY / 32, "{place}: {at_once} allocations for {MANY} timers at once");
         let timer = after_func(HOUR, held());
         let set_again = allocations(|| {
@@ -64,7 +64,7 @@ fn a_timer_is_one_allocation_and_leaves_nothing() {
         watched(procs, || runtime(procs).run(|| work(&format!("procs = {procs}"))));
     }
     watched(0, || work("a plain thread"));
-    // Those that fire: the goroutines are used again.
+    // Timers that fire: their goroutines are used again.
     watched(2, || {
         runtime(2).run(|| {
             let fired = Arc::new(AtomicUsize::new(0));
