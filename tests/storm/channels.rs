@@ -45,7 +45,7 @@ impl Channels {
         }
     }
 
-    /// Receives what is left.
+    /// Receives the messages that are left.
     pub fn drain(&self) {
         drain(&self.small);
         drain(&self.large);
@@ -62,7 +62,7 @@ fn drain<P: Payload>(channels: &[Channel<P>]) {
 }
 
 impl Worker {
-    /// Its drop panics now and then.
+    /// Makes a message; the drop of some messages panics.
     pub fn message<P: Payload>(&mut self) -> (Message<P>, Receipt) {
         let fused = self.random.one_in(40);
         Message::new(&self.world.book, fused)
@@ -146,7 +146,7 @@ impl Passing {
         Passing((0..3).map(|number| RwLock::new(bounded(number))).collect())
     }
 
-    /// Drops what is in them.
+    /// Drops the messages that are left in the channels.
     pub fn clear(&self) {
         for slot in &self.0 {
             let old = std::mem::replace(&mut *slot.write().unwrap(), bounded(0));
@@ -184,7 +184,7 @@ pub fn passing(w: &mut Worker) {
             drop((s, r));
             drop(old);
         }
-        // Both sides wait, and the last half of the other one goes.
+        // A send waits, and the last receiver goes.
         _ => {
             let (s, r) = bounded(1);
             let ((first, _), (second, _)) = (w.message::<Small>(), w.message());
@@ -198,7 +198,7 @@ pub fn passing(w: &mut Worker) {
     }
 }
 
-/// Counted in all rounds together, as it has no room for a name.
+/// How many there are, in all rounds together: a `Nothing` has no room to tell its round.
 static NOTHINGS: AtomicI64 = AtomicI64::new(0);
 
 pub struct Nothing(());

@@ -8,7 +8,7 @@ struct Counting;
 
 const SHARDS: usize = 64;
 
-/// A cache line of its own for each, so that the count is not where all threads meet.
+/// Each shard has a cache line of its own, so that the count is not a place where all threads meet.
 #[repr(align(64))]
 struct Shard {
     bytes: AtomicIsize,
@@ -20,12 +20,12 @@ static LIVE: [Shard; SHARDS] =
 
 fn count(at: *mut u8, bytes: isize, blocks: isize) {
     let shard = &LIVE[(at.addr() >> 10) % SHARDS];
-    // Relaxed: read when nobody allocates.
+    // Relaxed: the counts are read when no thread allocates.
     shard.bytes.fetch_add(bytes, Relaxed);
     shard.blocks.fetch_add(blocks, Relaxed);
 }
 
-// SAFETY: it is the system's.
+// SAFETY: the system's allocator serves each call.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by this function's contract.
@@ -46,18 +46,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes and blocks.
+/// Returns the bytes and the blocks in use.
 pub fn live() -> (isize, isize) {
     LIVE.iter().fold((0, 0), |(bytes, blocks), shard| {
         (bytes + shard.bytes.load(Relaxed), blocks + shard.blocks.load(Relaxed))
     })
 }
 
-/// Where glibc's arenas begin: at multiples of this.
+/// glibc's arenas begin at multiples of this.
 const ARENA: usize = 64 << 20;
 
-/// Bytes of memory that the process occupies outside of the allocator. How much free memory the allocator keeps depends on
-/// which thread's arena has served which block.
+/// Returns how many bytes of memory the process occupies outside of the allocator. How much free memory the allocator keeps
+/// depends on which thread's arena has served which block.
 pub fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("/proc is mounted");
     let (mut bytes, mut counts) = (0, false);

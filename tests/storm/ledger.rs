@@ -11,7 +11,7 @@ pub fn fail_deliberately() -> ! {
     resume_unwind(Box::new(Deliberate))
 }
 
-/// Lets deliberate panics end here, and nothing else. Returns `None` for one.
+/// Ends deliberate panics, for which it returns `None`, and no others.
 pub fn isolated<T>(f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(value) => Some(value),
@@ -42,13 +42,13 @@ impl Book {
         self.given_up.fetch_add(1, SeqCst);
     }
 
-    /// A value that counts as alive until it is dropped.
+    /// Makes a value that counts as alive until it is dropped.
     pub fn probe(self: &Arc<Self>) -> Probe {
         self.alive.fetch_add(1, SeqCst);
         Probe(Arc::clone(self))
     }
 
-    /// Asserts that all values that were made are gone.
+    /// Returns `true` if all values that were made are gone.
     pub fn is_closed(&self) -> bool {
         self.made.load(SeqCst) == self.dropped.load(SeqCst) && self.alive.load(SeqCst) == 0
     }
@@ -74,7 +74,7 @@ impl Book {
     }
 }
 
-/// Counts among what is alive.
+/// Counts as alive until it is dropped.
 pub struct Probe(Arc<Book>);
 
 impl Drop for Probe {
@@ -125,7 +125,7 @@ macro_rules! payload {
         }
     };
 }
-// Two fit into the space that a select's arm has for a message, or don't, and one is at a multiple of more than a line.
+// One fits into the space that a select's arm has for a message, one does not, and one is aligned to more than a cache line.
 payload!(Small, 8, 1);
 payload!(Large, 8, 40);
 payload!(Aligned, 128, 16);

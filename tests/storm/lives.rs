@@ -17,7 +17,7 @@ impl Worker {
     }
 }
 
-/// Its runtime may end before it does.
+/// Returns `true` if the goroutine's runtime has ended before the goroutine.
 fn ended_with_its_runtime<T>(result: &Result<T, JoinError>) -> bool {
     result.as_ref().is_err_and(JoinError::is_shutdown)
 }
@@ -81,7 +81,7 @@ pub fn goexit(w: &mut Worker) {
     assert!(ended_with_its_runtime(&result) || result.unwrap_err().is_goexit());
 }
 
-/// Its goroutines borrow, one may fail, and the waiter for them may be interrupted meanwhile.
+/// The goroutines of a scope borrow, one of them may fail, and the goroutine that waits for them may be interrupted meanwhile.
 pub fn scope(w: &mut Worker) {
     if !w.is_goroutine() {
         return;
@@ -118,7 +118,7 @@ pub fn scope(w: &mut Worker) {
     assert_eq!(begun.load(SeqCst), ended.load(SeqCst), "goroutines that outlive their scope");
 }
 
-/// One at a time: more than a ring holds, which yield.
+/// Starts more goroutines than a ring holds, which yield. There is one such crowd at a time.
 pub fn crowd(w: &mut Worker) {
     if w.world.crowded.swap(true, SeqCst) {
         return;
@@ -144,7 +144,7 @@ gmp::local! {
     static NUMBER: Cell<u64> = Cell::new(0);
 }
 
-/// Each has its own, wherever it goes on.
+/// Each goroutine has its own variable, wherever it goes on.
 pub fn locals(w: &mut Worker) {
     for _ in 0..4 {
         let (number, pause) = (1 + w.random.below(1000), w.random.micros(40));

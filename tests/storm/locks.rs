@@ -1,4 +1,4 @@
-//! `gmp::sync`: no holder is within beside one that excludes it, nothing stays taken, and each count is exact.
+//! `gmp::sync`: no holder is inside a lock beside a holder that excludes it, nothing stays taken, and each count is exact.
 
 use crate::worker::Worker;
 use gmp::sync::{
@@ -33,7 +33,7 @@ pub struct Locks {
     flight: SingleFlight<u64, u64>,
 }
 
-/// Counts so many more, until it is dropped.
+/// Adds to a count until it is dropped.
 struct More<'a>(&'a AtomicI64, i64);
 
 impl<'a> More<'a> {
@@ -74,7 +74,7 @@ impl Locks {
         }
     }
 
-    /// Nobody uses them any more.
+    /// Asserts, when no worker uses the locks any more, that nothing stays taken and the counts are exact.
     #[track_caller]
     pub fn balance(&self) {
         assert!(self.mutex.try_lock().is_some(), "the mutex is still locked: {:?}", self.mutex);
@@ -291,7 +291,7 @@ pub fn event(w: &mut Worker) {
     }
 }
 
-/// Several come for one value, and each may be interrupted, the maker, too: then another makes it.
+/// Several callers want one value. Each of them may be interrupted, also the one that makes the value; then another makes it.
 pub fn once(w: &mut Worker) {
     let (lock, made) = (Arc::new(OnceLock::new()), Arc::new(AtomicU64::new(0)));
     let come = {
@@ -330,7 +330,7 @@ pub fn single_flight(w: &mut Worker) {
     });
 }
 
-/// At most so many at a time, one of them fails; the waiter is told so.
+/// At most two goroutines run at a time, and one of them may fail; the waiter gets its error.
 pub fn err_group(w: &mut Worker) {
     if !w.is_goroutine() {
         return;
@@ -345,7 +345,7 @@ pub fn err_group(w: &mut Worker) {
             });
         }
         let result = group.wait();
-        // Tasks that a runtime's end has unwound have not failed.
+        // Goroutines that a runtime's end has unwound have not failed.
         if world.runtime().is_some() {
             assert_eq!(result, if fails { Err(9) } else { Ok(()) });
         }

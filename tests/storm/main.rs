@@ -11,7 +11,7 @@
 //! operations' names, with commas between; `--list` shows them. When a worker makes no progress for 60 s, the process prints
 //! the seed, what was done, and what all goroutines wait for, and aborts.
 //!
-//! Without libtest, whose threads would be counted.
+//! The storm runs without libtest, whose threads would be counted.
 #![cfg_attr(gmp_loom, allow(dead_code, unused_imports))]
 
 mod channels;

@@ -1,5 +1,5 @@
-//! The activities of goroutines beside waiting: they block their threads, compute, take a thread or a larger stack, and change
-//! the Ps.
+//! What goroutines do beside waiting: they block their threads, compute, take a thread or a larger stack, and change the number
+//! of Ps.
 
 use crate::channels;
 use crate::ledger::{Small, isolated};
@@ -13,12 +13,12 @@ pub fn blocking(w: &mut Worker) {
     gmp::blocking(|| thread::sleep(pause));
 }
 
-/// The runtime has to notice.
+/// Blocks its thread in a way that the runtime has to notice.
 pub fn unmarked(w: &mut Worker) {
     thread::sleep(w.random.micros(2000));
 }
 
-/// It loses its P meanwhile.
+/// Computes for so long that it loses its P.
 pub fn hog(_: &mut Worker) {
     let until = Instant::now() + Duration::from_millis(12);
     while Instant::now() < until {
@@ -26,7 +26,7 @@ pub fn hog(_: &mut Worker) {
     }
 }
 
-/// Some operations on one thread, however they end.
+/// Does some operations on one thread, however they end.
 pub fn locked(w: &mut Worker) {
     if !w.is_goroutine() {
         return;
@@ -47,7 +47,7 @@ pub fn locked(w: &mut Worker) {
     }
 }
 
-/// The thread goes with its goroutine.
+/// Starts a goroutine whose thread ends with it.
 pub fn locked_for_good(w: &mut Worker) {
     let (probe, pause) = (w.world.book.probe(), w.random.micros(100));
     if w.is_goroutine() {
@@ -59,7 +59,7 @@ pub fn locked_for_good(w: &mut Worker) {
     }
 }
 
-/// The same as elsewhere, on a larger stack, and on another one within.
+/// Waits as elsewhere, on a larger stack, and on another one within it.
 pub fn with_stack(w: &mut Worker) {
     gmp::with_stack(256 << 10, || {
         w.pause();
@@ -81,7 +81,7 @@ pub fn dump(w: &mut Worker) {
     }
 }
 
-/// Another runtime, which ends while there is something to do.
+/// Runs another runtime, which ends while there is something to do.
 pub fn runtime(w: &mut Worker) {
     let procs = 1 + w.random.below(2) as usize;
     // SAFETY: no goroutine of the storm keeps a thread-bound value across a blocking call.
@@ -103,7 +103,7 @@ pub fn runtime(w: &mut Worker) {
         probe
     };
     if w.random.one_in(2) {
-        // Its caller's own runtime may end meanwhile, and waits for it.
+        // The caller's own runtime may end meanwhile, and waits for this call.
         drop(other.run(inner));
     } else {
         drop(other.go(inner).join());

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const THREADS: usize = 3;
-/// The longest that a shutdown may take, or goroutines that end by themselves.
+/// The longest time that a shutdown may take, or that goroutines may need to end by themselves.
 const ROUND_LIMIT: Duration = Duration::from_secs(40);
 /// From the end of this round on allocated memory may not grow.
 const WARM: usize = 4;
@@ -32,13 +32,13 @@ pub struct Plan {
 /// How the runtime ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// All have ended before.
+    /// After all goroutines have ended.
     Joined,
-    /// In the middle.
+    /// In the middle of the storm.
     Shutdown,
-    /// While they are about to end by themselves.
+    /// While the goroutines are about to end by themselves.
     Race,
-    /// One of its own goroutines drops it, in the middle.
+    /// One of the runtime's own goroutines drops it, in the middle of the storm.
     FromInside,
 }
 
@@ -55,7 +55,7 @@ impl Course {
         Course { choice: choice.into(), rounds: Cell::new(0), most: Cell::default() }
     }
 
-    /// Ends the process when something was lost, or is left.
+    /// Runs a round. Ends the process when something was lost, or is left.
     pub fn round(&self, plan: &Plan) {
         let before = (entries("/proc/self/task"), entries("/proc/self/fd"));
         let (mut random, operations) = (Random::of_seed(plan.seed), watch::operations());
@@ -101,7 +101,7 @@ impl Course {
         }
     }
 
-    /// Returns how many messages there were.
+    /// Runs the storm, and returns how many messages there were.
     fn storm(&self, plan: &Plan, random: &mut Random, end: End) -> u64 {
         let builder = Runtime::builder().procs(plan.procs).stack_size(256 << 10);
         // SAFETY: no goroutine of the storm keeps a thread-bound value across a blocking call.
@@ -130,7 +130,7 @@ impl Course {
         handles.push(runtime.go(move || sockets::serve(&server)));
         thread::sleep(plan.length);
         if self.rounds.get() < WARM {
-            // The memory in which the names of functions are kept.
+            // Allocates the memory in which the names of functions are kept.
             drop(gmp::dump());
         }
 
@@ -190,7 +190,7 @@ impl Course {
     }
 }
 
-/// Waits until nobody else has it.
+/// Waits until the caller has the only reference.
 fn sole(mut runtime: Arc<Runtime>) -> Runtime {
     loop {
         match Arc::try_unwrap(runtime) {
@@ -205,7 +205,7 @@ fn entries(folder: &str) -> usize {
     fs::read_dir(folder).expect("/proc is mounted").count()
 }
 
-/// Asserts that what ends by itself does so in time.
+/// Waits for something that is to happen by itself. If it does not in `ROUND_LIMIT`, says so, and returns.
 fn until(what: &str, reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !reached() {

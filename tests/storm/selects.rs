@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A select over as many arms as come, whose operation is completed, perhaps after a while, or given up.
+/// Makes a select over some arms. The chosen operation is completed, perhaps after a while, or given up.
 pub fn dynamic<P: Steady>(w: &mut Worker) {
     let channels: Vec<_> = (0..1 + w.random.below(4)).map(|_| w.channel::<P>()).collect();
     let mut select = if w.random.one_in(4) { Select::new_biased() } else { Select::new() };
@@ -41,8 +41,8 @@ pub fn dynamic<P: Steady>(w: &mut Worker) {
         message.received();
     } else {
         let (message, receipt) = w.message();
-        // The receiver for which it was chosen may have gone. Under a limit no other may come in time; without one perhaps none
-        // comes at all, at the end of a round.
+        // The receiver for which the send was chosen may have gone. Under a limit no other receiver may come in time; without
+        // one perhaps none comes at all, at the end of a round.
         w.ended(|_| {
             if operation.send(&channels[index].0, message).is_ok() {
                 receipt.sent();

@@ -18,7 +18,7 @@ pub struct Sockets {
     addr: SocketAddr,
     begin: Instant,
     connections: AtomicU64,
-    /// At most so many at a time, whatever happens to their peers.
+    /// At most so many connections are served at a time, whatever happens to their peers.
     at_once: Arc<Semaphore>,
 }
 
@@ -32,7 +32,7 @@ impl Sockets {
 
     /// Lets goroutines that accept, or wait for a peer that is gone, go on.
     pub fn close(&self) {
-        // It may be closed already.
+        // The listener may be closed already.
         let _either_way = self.listener.close();
     }
 
@@ -76,7 +76,7 @@ fn echo(mut stream: &TcpStream) {
     }
 }
 
-/// The bytes that were written and read: each is its place, modulo a prime.
+/// A connection, and how many bytes were written and read: each byte is its place, modulo a prime.
 pub struct Connection {
     stream: Arc<TcpStream>,
     written: usize,
@@ -159,7 +159,7 @@ pub fn silence(w: &mut Worker) {
                 gmp::time::sleep(limit);
                 drop(other.close());
             });
-            // The echo gives up in two seconds if nobody closes.
+            // The echo gives up in two seconds if the connection is not closed.
             while matches!((&*stream).read(&mut buf), Ok(1..)) {}
         }
         1 => {
@@ -184,7 +184,7 @@ pub fn silence(w: &mut Worker) {
         3 => {
             w.ended(|_| while matches!((&*stream).read(&mut buf), Ok(1..)) {});
         }
-        // The deadline has passed before it begins.
+        // The deadline has passed before the read begins.
         _ => {
             let past = Instant::now().checked_sub(limit).unwrap_or_else(Instant::now);
             if stream.set_deadline(Some(past)).is_ok() {
@@ -194,7 +194,7 @@ pub fn silence(w: &mut Worker) {
     }
 }
 
-/// A listener to which few come.
+/// Accepts on a listener to which few connect.
 pub fn accept(w: &mut Worker) {
     let Ok(listener) = TcpListener::bind("127.0.0.1:0") else { return };
     let listener = Arc::new(listener);

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Callbacks that are to come.
+/// How many callbacks are to come.
 #[derive(Default)]
 pub struct Timers {
     due: Arc<AtomicI64>,
 }
 
 impl Timers {
-    /// Asserts that every timer that was set has fired, or was stopped.
+    /// Returns `true` if every timer that was set has fired, or was stopped.
     pub fn have_fired(&self) -> bool {
         self.due.load(SeqCst) == 0
     }
@@ -39,7 +39,7 @@ pub fn callback(w: &mut Worker) {
                 due.fetch_sub(1, SeqCst);
             }
         }
-        // Set for another time; a firing that was before is one more.
+        // Sets the timer for another time; a firing that came before is one more.
         _ => {
             due.fetch_add(1, SeqCst);
             if timer.reset(limit) {
@@ -87,11 +87,11 @@ pub fn ticker(w: &mut Worker) {
     ticker.stop();
 }
 
-/// A tree of contexts: the functions that are called when one ends, and whether all are told of the end.
+/// Makes a tree of contexts, and a function that is called when the parent ends. All contexts are told of the end.
 pub fn context(w: &mut Worker) {
     let (parent, cancel) = Context::background().with_timeout(w.random.micros(300));
     let children: Vec<_> = (0..w.random.below(6)).map(|_| parent.with_cancel()).collect();
-    // Whether it is called or not: nobody ends a context whose last handle has been dropped.
+    // The probe is dropped whether the function is called or not: a context whose last handle has been dropped never ends.
     let probe = w.world.book.probe();
     let call = parent.after_func(move || drop(probe));
     match w.random.below(3) {

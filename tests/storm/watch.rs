@@ -19,7 +19,7 @@ const NOTHING: usize = usize::MAX;
 /// Statistics and a hint, so each access is Relaxed.
 struct Beat {
     count: AtomicU64,
-    /// Which operation, or `NOTHING`: it is not expected to go on.
+    /// The operation, or `NOTHING` if the worker is not expected to go on.
     doing: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ pub fn begins(who: usize, operation: usize) {
     COUNTS[operation].fetch_add(1, Relaxed);
 }
 
-/// Tells that a worker has ended, however it does.
+/// Notes, as it is dropped, that a worker has ended, in whichever way.
 pub struct Watched(pub usize);
 
 impl Drop for Watched {
@@ -58,7 +58,7 @@ pub fn stage(text: &str) {
     BEATS[0].count.fetch_add(1, Relaxed);
 }
 
-/// Operations and how often each was begun.
+/// Returns the operations, and how often each was begun.
 pub fn counts() -> String {
     let mut text = String::new();
     for (index, operation) in OPERATIONS.iter().enumerate() {
@@ -79,7 +79,7 @@ fn say(text: &str) {
     let _nobody_to_tell = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints where the storm was, and what all wait for, and ends the process.
+/// Prints where the storm was and what all goroutines wait for, and ends the process.
 fn end(what: &str) -> ! {
     let (round, stage) =
         STAGE.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |stage| stage.clone());
@@ -95,7 +95,7 @@ pub fn start() {
     assert!(OPERATIONS.len() <= MOST, "there is a count for each operation");
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        // The first one tells; what follows may come of it.
+        // Only the first panic is told; those that follow may come of it.
         if !std::mem::replace(&mut *FAILED.lock().unwrap(), true) {
             before(info);
             end("a panic that is none of its own");

@@ -18,7 +18,7 @@ pub enum Kind {
 
 pub struct Operation {
     pub name: &'static str,
-    /// How often it comes, beside the others.
+    /// How often it comes, compared with the others.
     weight: u64,
     run: fn(&mut Worker),
 }
@@ -27,7 +27,7 @@ const fn op(name: &'static str, weight: u64, run: fn(&mut Worker)) -> Operation 
     Operation { name, weight, run }
 }
 
-/// Those whose weight is small start threads, cost milliseconds, or change what all others meet.
+/// Operations whose weight is small start threads, cost milliseconds, or change what all others meet.
 pub static OPERATIONS: &[Operation] = &[
     op("chan_send", 600, channels::send::<Small>),
     op("chan_recv", 600, channels::recv::<Small>),
@@ -111,7 +111,7 @@ pub struct Worker {
     pub kind: Kind,
     pub random: Random,
     pub world: Arc<World>,
-    /// It stays from one operation to the next.
+    /// A connection stays from one operation to the next.
     pub connection: Option<sockets::Connection>,
     choice: Arc<[usize]>,
     /// A worker that is left behind counts as alive.
@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// One operation; a deliberate panic ends with it.
+    /// Does one operation; a deliberate panic ends with it.
     fn step(&mut self) {
         let operation = self.choose();
         watch::begins(self.me, operation);
@@ -196,13 +196,13 @@ impl Worker {
                 });
                 ctx.run(|| f(self)).ok()
             }
-            // It is over before it begins.
+            // The context is over before the operation begins.
             3 => {
                 let past = Instant::now().checked_sub(Duration::from_millis(1)).unwrap_or_else(Instant::now);
                 let (ctx, _cancel) = background.with_deadline(past);
                 ctx.run(|| f(self)).ok()
             }
-            // The outer one ends first, or both at once.
+            // The outer context ends first, or both end at once.
             4 => {
                 let (outer, _cancel) = background.with_timeout(limit);
                 let inner_limit = *self.random.pick(&[limit, Duration::from_secs(3600)]);
@@ -224,11 +224,11 @@ impl Worker {
                 let _timer = gmp::time::after_func(limit, move || cancel.cancel());
                 ctx.run(|| f(self)).ok()
             }
-            // Somebody within swallows what is thrown, once; it is thrown again.
+            // The operation swallows the throw once; then it is thrown again.
             _ => gmp::time::timeout(limit, || {
                 match std::panic::catch_unwind(|| gmp::time::sleep(Duration::from_secs(3600))) {
                     Ok(()) => panic!("an hour has passed"),
-                    // The end of a runtime asks three times, and then leaves the goroutine where it is.
+                    // The end of a runtime throws three times, and then leaves the goroutine where it is.
                     Err(payload) if self.world.runtime().is_none() => std::panic::resume_unwind(payload),
                     Err(_swallowed) => f(self),
                 }
@@ -237,7 +237,7 @@ impl Worker {
         }
     }
 
-    /// Makes another worker do this, without waiting for it.
+    /// Makes another goroutine or thread call `f`, without waiting for it.
     pub fn meanwhile(&mut self, f: impl FnOnce() + Send + 'static) {
         if self.is_goroutine() {
             drop(gmp::go(f));

@@ -17,7 +17,7 @@ pub struct World {
     pub locks: Locks,
     pub timers: Timers,
     pub sockets: Sockets,
-    /// A storm of goroutines is on its way.
+    /// A crowd of goroutines is under way.
     pub crowded: AtomicBool,
     /// For plain threads, which can't start a goroutine otherwise.
     runtime: Mutex<Weak<Runtime>>,
@@ -57,13 +57,13 @@ impl World {
         *self.runtime.lock().unwrap() = Weak::new();
     }
 
-    /// After all workers have ended: receives what is left.
+    /// Receives what is left, after all workers have ended.
     pub fn empty(&self) {
         self.channels.drain();
         self.passing.clear();
     }
 
-    /// Asserts, after that, that nothing was lost on the way.
+    /// Asserts, after `empty`, that nothing was lost on the way.
     #[track_caller]
     pub fn balances(&self) {
         self.locks.balance();
