@@ -14,7 +14,7 @@ fn of_each_kind(property: impl Fn(&Runtime, Kind)) {
     everywhere(|rt| KINDS.into_iter().for_each(|kind| property(rt, kind)));
 }
 
-/// A member that can be waited for.
+/// Waits for a member.
 type Join<T> = Box<dyn FnOnce() -> T>;
 
 fn go<T: Send + 'static>(rt: &Runtime, on_thread: bool, f: impl FnOnce() -> T + Send + 'static) -> Join<T> {
@@ -27,8 +27,8 @@ fn go<T: Send + 'static>(rt: &Runtime, on_thread: bool, f: impl FnOnce() -> T + 
     }
 }
 
-/// Makes so many senders send so many messages each, and so many receivers share them. Every second of each side is a plain
-/// thread, if `mixed`.
+/// Makes the senders send `each` messages each, and the receivers share them. If `mixed`, every second member of each side is a
+/// plain thread.
 fn load(rt: &Runtime, kind: Kind, [senders, receivers]: [usize; 2], each: usize, mixed: bool) {
     let (s, r) = kind();
     let senders: Vec<_> = (0..senders)
@@ -82,7 +82,7 @@ fn a_million_messages_through_selects() {
     of_each_kind(|rt, kind| {
         let each = share(1_000_000, 4);
         let [(s1, r1), (s2, r2)] = [kind(), kind()];
-        // A channel that ended would be ready for a receiver whose share is in the other one.
+        // A closed channel would be ready for a receiver whose share is in the other channel.
         let open = (s1.clone(), s2.clone());
         let senders = [(s1.clone(), s2.clone()), (s2, s1)].map(|(a, b)| {
             rt.go(move || {

@@ -13,10 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const GIVERS: usize = 8;
-/// At each number of Ps.
+/// The number of wakes at each number of Ps.
 const WAKES: usize = 100_000;
 
-/// A waiter: it waits for what the givers give, and for other things in between.
+/// A goroutine that waits for what the givers give, and for other things in between.
 #[derive(Default)]
 struct Owner {
     /// What the givers give; a wake each.
@@ -40,12 +40,12 @@ impl Owner {
         let mut rounds = 0;
         while !self.over.load(SeqCst) || self.signal.is_given() {
             match random.below(8) {
-                // Ended by a limit, or by a wake that comes beside it.
+                // A limit ends the wait, or a wake that comes beside it.
                 0..3 => {
                     let limit = Duration::from_nanos(random.below(40_000));
                     let _ended = time::timeout(limit, || self.take());
                 }
-                // Ended by another goroutine.
+                // Another goroutine ends the wait.
                 3 => {
                     let (context, cancel) = Context::background().with_cancel();
                     let cancels = gmp::go(move || cancel.cancel());
@@ -68,7 +68,7 @@ impl Owner {
                     time::sleep(pause);
                     assert!(begin.elapsed() >= pause, "a late wake has ended a sleep");
                 }
-                // Not ended by what was for an earlier one.
+                // What was meant for an earlier wait does not end this one.
                 6 => {
                     let (begin, limit) = (Instant::now(), random.micros(50));
                     let ended = time::timeout(limit, || block_on(pending::<()>()));
@@ -99,8 +99,8 @@ impl Owner {
     }
 }
 
-/// Fails by a hang when a wake is lost, so that a gift is not taken; by an assertion when a wake ends a wait for something
-/// else; by the count when a gift is taken twice.
+/// Fails by a hang when a wake is lost, so that a signal is not taken; by an assertion when a wake ends a wait for something
+/// else; by the count when a signal is taken twice.
 #[test]
 fn wakes_against_parks_limits_and_cancels() {
     everywhere(|rt| {
@@ -173,7 +173,7 @@ fn wakes_against_the_end_of_the_runtime() {
                     })
                     .collect();
                 common::until(|| signals.iter().all(Signal::is_awaited));
-                // Without time, now and then: the goroutines are left behind.
+                // Now and then the end has no time: then the goroutines are left behind.
                 let limit = if round % 4 == 3 { Duration::ZERO } else { Duration::from_secs(30) };
                 let report = rt.shutdown(limit);
                 over.store(true, SeqCst);

@@ -33,11 +33,11 @@ fn a_submission_meets_a_runtime_that_is_just_going_idle() {
     });
 }
 
-/// The work of a goroutine after it was seen to run: so the next submission can come before its M looks for work, and at each
+/// The work of a goroutine after it was seen to run. So the next submission can come before its M looks for work, and at each
 /// later step of going to sleep.
 const TAIL: u64 = 120;
 
-/// One submitter, and no other that could repair a lost wake-up. Fails by a hang.
+/// Submits from one thread, with no other that could repair a lost wake-up. Fails by a hang.
 fn submits_one_by_one(rt: &Runtime, total: usize, most: u64) {
     let (mut random, ran) = (Random::new(5), Arc::new(AtomicUsize::new(0)));
     for round in 1..=share(total, 1) {
@@ -47,22 +47,22 @@ fn submits_one_by_one(rt: &Runtime, total: usize, most: u64) {
             spin(tail);
         }));
         until(|| ran.load(SeqCst) == round);
-        // In every other round it is only the tail.
+        // In every other round little more than the tail comes before the next submission.
         random.pause(if round % 2 == 0 { most } else { 10 });
     }
 }
 
-/// The runtime sleeps on its notes and in the poller, without an end.
+/// The runtime's Ms sleep on their notes and in the poller, without a limit of time.
 #[test]
 fn a_single_submission_is_never_forgotten() {
     everywhere(|rt| {
         submits_one_by_one(rt, 200_000, 1000);
-        // It has come to rest in most rounds.
+        // The runtime has come to rest in most of these rounds.
         submits_one_by_one(rt, 40_000, 20_000);
     });
 }
 
-/// The poller waits until a time, and for a socket.
+/// The M in the poller waits until a time, and for a socket.
 #[test]
 fn a_single_submission_is_not_hidden_by_a_timer_and_a_socket() {
     everywhere(|rt| {

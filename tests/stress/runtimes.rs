@@ -34,7 +34,7 @@ fn a_shutdown_meets_goroutines_that_start_others() {
     }
 }
 
-/// A goroutine's code that starts the next of its kind, and so on until the runtime takes no more.
+/// Returns the code of a goroutine that starts the next one of its kind, and so on until the runtime takes no more.
 fn link(made: Arc<AtomicUsize>, dropped: Arc<AtomicUsize>) -> Box<dyn FnOnce() + Send> {
     made.fetch_add(1, SeqCst);
     let probe = Probe(dropped);
@@ -77,7 +77,7 @@ fn runtimes_come_and_go_while_others_work() {
                             let passing = runtime(1 + round % procs);
                             works(&passing, seed * 1000 + round);
                             works(lasting, round);
-                            // Joined from the other, and outlived.
+                            // A goroutine of the lasting runtime joins one of the passing runtime, which ends meanwhile.
                             let value = passing.go(move || round);
                             let joined = lasting.go(move || value.join());
                             drop(passing);
@@ -111,7 +111,7 @@ fn a_life(rt: &Runtime, writes: bool) {
             let events = Arc::clone(&events);
             go(move || {
                 for round in 0..50 {
-                    // The first one begins unasked.
+                    // The first player begins without a wait.
                     if round + me > 0 {
                         events[me].wait();
                     }
@@ -137,12 +137,12 @@ fn entries(folder: &str) -> usize {
     fs::read_dir(folder).expect("/proc is mounted").count()
 }
 
-/// The process's threads and descriptors.
+/// Returns how many threads and descriptors the process has.
 fn resources() -> [usize; 2] {
     ["/proc/self/task", "/proc/self/fd"].map(entries)
 }
 
-/// A thread that was joined stays in /proc for some 100 µs.
+/// Waits until the resources are those of before: a thread that was joined stays in /proc for some 100 µs.
 #[track_caller]
 fn comes_back_to(before: [usize; 2]) {
     let start = Instant::now();
@@ -169,9 +169,9 @@ fn runtimes_at_once_and_in_turn_leave_nothing_behind() {
                 let rt = runtime(procs);
                 match round % 4 {
                     0 => a_life(&rt, round % 8 == 0),
-                    // It ends at any step of its beginning.
+                    // The runtime ends at any step of its beginning.
                     1 => random.pause(30_000),
-                    // It ends while it works, with goroutines in each of the places in which they can be.
+                    // The runtime ends while it works, with goroutines in each of the places in which they can be.
                     2 => {
                         for _ in 0..50 {
                             drop(rt.go(|| sleep(Duration::from_micros(20))));

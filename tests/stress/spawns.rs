@@ -59,7 +59,7 @@ fn storms_of_spawns_from_threads_all_run() {
     });
 }
 
-/// What is left of a burst.
+/// A burst of goroutines, and what is left of it.
 struct Burst {
     runs: Vec<AtomicU8>,
     left: AtomicUsize,
@@ -70,7 +70,7 @@ struct Burst {
 /// twice, or by a hang when one never ran.
 #[test]
 fn bursts_larger_than_a_queue_run_once_each() {
-    /// As many as a P keeps for itself.
+    /// How many goroutines a P keeps for itself.
     const RING: usize = 256;
     everywhere(|rt| {
         let makers = rt.procs() + 1;

@@ -7,7 +7,7 @@ use gmp::{JoinHandle, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// What each of `takers` has to do at each number of Ps, so that it is `total` in all.
+/// Returns how much each of `takers` has to do at each number of Ps, so that it is `total` in all.
 pub fn share(total: usize, takers: usize) -> usize {
     rounds(total / PROCS.len() / takers)
 }
@@ -19,7 +19,7 @@ pub fn everywhere(property: impl Fn(&Runtime)) {
     for procs in PROCS {
         let rt = Arc::new(runtime(procs));
         let seen = Arc::downgrade(&rt);
-        // Its end is watched, too.
+        // The end of the runtime is watched, too.
         let tell = move || seen.upgrade().map_or_else(|| "it was ending\n".to_owned(), |rt| rt.dump());
         watched_telling(procs, tell, move || property(&rt));
     }

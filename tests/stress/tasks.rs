@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 const THREADS: usize = 8;
-/// At each number of Ps.
+/// The number of operations at each number of Ps.
 const OPERATIONS: usize = 100_000;
 const PERMITS: usize = 3;
 
@@ -29,7 +29,7 @@ struct Shared {
     written: [AtomicUsize; 2],
 }
 
-/// `future`, unless the context ends first, or the limit does.
+/// Awaits `future`, unless the context, or a limit, ends first.
 async fn ended_early<T>(
     random: &mut Random,
     context: &Context,
@@ -52,7 +52,7 @@ async fn ended_early<T>(
 }
 
 impl Shared {
-    /// Has `count` permits, for a moment.
+    /// Holds `count` permits for a moment.
     fn holds(&self, count: usize, random: &mut Random) {
         let out = self.out.fetch_add(count, SeqCst) + count;
         assert!(out <= PERMITS, "{out} permits are out");
@@ -60,7 +60,7 @@ impl Shared {
         self.out.fetch_sub(count, SeqCst);
     }
 
-    /// One operation of a task.
+    /// Does one operation of a task.
     async fn operate(&self, random: &mut Random, context: &Context) {
         match random.below(4) {
             0 => {
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// One operation of a goroutine or a thread that blocks.
+    /// Does one operation of a goroutine or a thread that blocks.
     fn block(&self, random: &mut Random) {
         match random.below(3) {
             0 => {
@@ -110,8 +110,8 @@ impl Shared {
     }
 }
 
-/// Fails by a hang when a wake, a permit or a lock is lost with a future that was dropped; by the counts when two have the same
-/// one.
+/// Fails by a hang when a wake, a permit or a lock is lost with a future that was dropped; by the counts when two members have
+/// the same permit or lock.
 #[test]
 fn tasks_against_limits_ends_and_drops() {
     everywhere(|rt| {

@@ -127,7 +127,7 @@ fn sleeps_beside_polls(rt: &Runtime, total: usize, sleepers: usize) {
             }
         });
         let ended: Vec<_> = sleeping.into_iter().map(|sleeper| sleeper.join()).collect();
-        // The others end in any case.
+        // The other goroutines and the thread end in any case.
         over.store(true, SeqCst);
         ended.into_iter().for_each(|sleeper| sleeper.unwrap());
     });
@@ -136,13 +136,13 @@ fn sleeps_beside_polls(rt: &Runtime, total: usize, sleepers: usize) {
     }
 }
 
-/// So few that the poller waits in between.
+/// So few sleepers that the M in the poller waits in between.
 #[test]
 fn a_few_short_sleeps_meet_sockets_and_submissions() {
     everywhere(|rt| sleeps_beside_polls(rt, 300_000, 6));
 }
 
-/// So many that some are always due.
+/// So many sleepers that some are always due.
 #[test]
 fn many_short_sleeps_meet_sockets_and_submissions() {
     everywhere(|rt| sleeps_beside_polls(rt, 700_000, 150));

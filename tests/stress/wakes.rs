@@ -16,10 +16,10 @@ struct Pair {
 }
 
 impl Pair {
-    /// One side of it, `rounds` times.
+    /// Plays one side of the pair, `rounds` times.
     fn play(&self, me: usize, rounds: usize, mut random: Random) {
         for round in 0..rounds {
-            // The first one begins unasked.
+            // The first member begins without a wait.
             if round + me > 0 {
                 self.events[me].wait();
             }
@@ -113,7 +113,7 @@ fn tokens_go_round_in_rings() {
                         let tokens = mine.inbox.swap(0, SeqCst);
                         heard += tokens;
                         random.pause(60);
-                        // The first one ends what it began.
+                        // The first member takes out the tokens that it has put in.
                         let on = tokens.min(passes - passed);
                         passed += on;
                         pass(on);
