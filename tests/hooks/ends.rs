@@ -12,7 +12,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// In a process of its own, in which nothing is registered yet.
+/// Runs `f` in a process of its own, in which nothing is registered yet.
 #[track_caller]
 fn in_its_process(test: &str, f: impl Fn()) {
     if child::is_child() {

@@ -27,7 +27,7 @@ const PARKS: [(&str, fn()); 9] = [
         let _held = mutex.lock();
         *mutex.lock() += 1;
     }),
-    // It would not have to wait, and takes the place where the wait that is begun has its hook.
+    // The call would not have to wait, but it takes the place in which the wait that has begun keeps its hook.
     ("sends a datagram", || {
         let socket = gmp::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
@@ -75,7 +75,7 @@ fn what_parks_in_a_function_ends_the_process_with_a_text_that_says_what_to_do() 
     }
 }
 
-/// What a function panics with.
+/// A payload with which a function panics.
 struct PanicsInDrop;
 
 impl Drop for PanicsInDrop {
@@ -137,7 +137,7 @@ fn a_fork_scope_in_a_function_is_no_place_to_unwind() {
     assert!(RAN.load(SeqCst) > before);
 }
 
-/// Fails if a call that never parks is refused there, has no effect, or loses the P.
+/// Fails if a call that never parks is refused in a function, has no effect, or loses the P.
 #[test]
 fn what_never_parks_may_be_called() {
     const TEST: &str = "what_never_parks_may_be_called";
