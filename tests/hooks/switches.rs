@@ -58,12 +58,12 @@ fn resume() {
     RESUMES.set(RESUMES.get() + 1);
 }
 
-/// How often the calling goroutine was suspended, and resumed.
+/// Returns how often the calling goroutine was suspended, and resumed.
 fn calls() -> (u64, u64) {
     (SUSPENDS.get(), RESUMES.get())
 }
 
-/// Calls `f`, which may park, and then checks whose the thread's variable is.
+/// Calls `f`, which may park, and then checks that the thread's variable is the caller's.
 #[track_caller]
 fn keeps<R>(f: impl FnOnce() -> R) -> R {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -78,7 +78,7 @@ fn keeps<R>(f: impl FnOnce() -> R) -> R {
     value
 }
 
-/// In a process of its own, with the functions registered, and every goroutine on another thread after each park.
+/// Runs `f` in processes of its own, with the functions registered. In the first one every park resumes on another thread.
 #[track_caller]
 fn with_hooks(test: &str, f: impl Fn(usize)) {
     if child::is_child() {
@@ -171,7 +171,7 @@ fn every_kind(n: u64, round: u64) {
         }))
     });
     if round.is_multiple_of(10) {
-        // Unmarked, and long enough for the P to go.
+        // The call is unmarked, and long enough for the P to go.
         keeps(|| {
             thread::sleep(15 * MS);
             yield_now();
@@ -186,7 +186,7 @@ fn every_kind(n: u64, round: u64) {
     }
     assert!(keeps(|| time::timeout(MS, || Event::new().wait())).is_err());
     assert!(keeps(|| Context::background().with_timeout(MS).0.run(|| chan::never::<()>().recv())).is_err());
-    // Parks while it unwinds.
+    // Parks while the goroutine unwinds.
     struct Parks;
     impl Drop for Parks {
         fn drop(&mut self) {
@@ -203,7 +203,7 @@ fn every_kind(n: u64, round: u64) {
     assert!(unwound.is_err());
 }
 
-/// Is pending so often, and makes `wake` arrange the next poll.
+/// Is ready at the poll of this number, and makes `wake` arrange the next poll until then.
 fn pending(mut polls: u32, wake: impl Fn(&Waker)) -> impl Future<Output = ()> {
     poll_fn(move |cx| {
         polls -= 1;
@@ -262,7 +262,7 @@ fn what_does_not_wait_is_no_switch_and_a_wait_is_one() {
             assert_eq!(calls(), (2, 2));
             assert!(receiver.recv_timeout(MS).is_err());
             assert_eq!(calls(), (3, 3));
-            // Blocks its thread, and waits for a P at most.
+            // The call blocks its thread, and waits for a P at most.
             blocking(|| assert_eq!(calls(), (3, 3)));
             assert!(calls() == (3, 3) || calls() == (4, 4), "{:?}", calls());
         });
@@ -445,7 +445,7 @@ fn wakers_that_meet_a_goroutine_before_its_switch_are_not_lost() {
             })
             .collect();
         drop(receiver);
-        // From threads, and from goroutines.
+        // Threads send, and goroutines.
         let threads: Vec<_> = (0..2)
             .map(|_| {
                 let sender = sender.clone();
