@@ -132,7 +132,7 @@ fn a_test_that_calls_goexit_has_failed() {
 }
 
 /// Functions of a `macro_rules!`, whose fragments are in groups. Fails by not compiling.
-// SAFETY: as above. Of an `unsafe` in a macro the lint sees no comment.
+// SAFETY: as above. The lint sees no comment of an `unsafe` in a macro.
 #[allow(clippy::undocumented_unsafe_blocks)]
 mod fragments {
     macro_rules! goroutine {
