@@ -1,4 +1,4 @@
-//! A call that nothing unwinds.
+//! A call through which nothing unwinds.
 
 use std::ffi::c_void;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! A test that needs a process of its own: it calls itself there. It names itself by its function's name; the module is that of
+//! A test that needs a process of its own: it runs itself there. The test tells the name of its function; the module is that of
 //! the calling file.
 
 use std::io;
@@ -15,7 +15,7 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// The test as the harness names it: after the modules of the calling file, which lies in the folder of its binary.
+/// Returns the test's name in the harness: after the modules of the calling file, which lies in the folder of its binary.
 #[track_caller]
 pub fn full_name(test: &str) -> String {
     let file = Location::caller().file();
@@ -24,13 +24,13 @@ pub fn full_name(test: &str) -> String {
     format!("{}::{test}", modules.trim_end_matches("/mod").replace('/', "::"))
 }
 
-/// This program, as a child process that is to run the test of this name alone.
+/// Returns a command that runs this program as a child process, which runs the test of this name alone.
 #[track_caller]
 pub fn command(test: &str) -> Command {
     let mut command = Command::new(own_path());
     command.args([&full_name(test), "--exact", "--nocapture"]).env(CHILD, "1").env_remove("GMPMAXPROCS");
-    // A shell's background job ignores this signal, and its children would.
-    // SAFETY: it may be called between fork and exec.
+    // A shell's background job ignores this signal, and so would its children.
+    // SAFETY: `signal` may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGQUIT, libc::SIG_DFL);
@@ -56,7 +56,8 @@ pub fn run(test: &str, env: &[(&str, &str)]) -> Output {
 
 const DEBUG: &str = "GMPDEBUG";
 
-/// `knobs`, and the policy that the environment's `GMPDEBUG` names, if it names one and they do not: `./test policies`.
+/// Returns `knobs`, and the policy that the environment's `GMPDEBUG` names, if it names one and `knobs` do not: for
+/// `./test policies`.
 pub fn under_policy(knobs: &str) -> String {
     let own = std::env::var(DEBUG).unwrap_or_default();
     let names_policy = |knob: &&str| knob.starts_with("policy=");
@@ -85,7 +86,7 @@ pub fn passes_where(
         "--exact",
         "--nocapture",
     ]);
-    // SAFETY: what `prepare` does is system calls, which may be made between fork and exec.
+    // SAFETY: `prepare` makes only system calls, which may be made between fork and exec.
     unsafe { command.pre_exec(prepare) };
     command.env(CHILD, "1").env_remove("GMPMAXPROCS");
     command.output().ok().map(|output| has_passed(test, output))
@@ -102,7 +103,7 @@ fn has_passed(test: &str, output: Output) -> String {
     stderr.into_owned()
 }
 
-/// Runs it in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to the
+/// Runs `f` in a process whose goroutines keep their Ps for as long as they run: on a slow machine they would lose them to
 /// others.
 #[track_caller]
 pub fn without_retakes(test: &str, f: impl FnOnce()) {
@@ -123,7 +124,7 @@ pub fn in_order(test: &str, f: impl FnOnce()) {
     }
 }
 
-/// Makes the child the first process of a PID namespace of its own; the process in between ends as that one does.
+/// Makes the child the first process of a PID namespace of its own; the process in between ends as the child does.
 pub fn as_init(command: &mut Command) -> io::Result<Output> {
     let enter = || {
         // SAFETY: this process has one thread, between fork and exec; all are system calls.
@@ -138,7 +139,7 @@ pub fn as_init(command: &mut Command) -> io::Result<Output> {
             if init < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // The pipe on which the caller waits for the exec, which this process never makes.
+            // Closes the pipe on which the caller waits for the exec: this process never makes one.
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
             let mut status = 0;
             if libc::waitpid(init, &raw mut status, 0) != init {

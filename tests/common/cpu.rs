@@ -1,4 +1,4 @@
-//! Time that does not pass while others have the cores; and the CPUs of a thread.
+//! CPU time, which does not pass while others have the cores; and the CPUs of a thread.
 
 use std::time::Duration;
 

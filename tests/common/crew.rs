@@ -26,8 +26,8 @@ pub struct Crew<'a> {
     started: Cell<usize>,
 }
 
-/// The property holds for plain threads, for goroutines, and for both together, in a fresh runtime of each size. A crew that
-/// hangs tells what its goroutines are doing.
+/// Checks that the property holds for plain threads, for goroutines, and for both together, in a fresh runtime of each size. A
+/// crew that hangs tells what its goroutines are doing.
 #[track_caller]
 pub fn everyone(property: impl Fn(&Crew<'_>)) {
     with_each_crew(&property);
@@ -41,7 +41,7 @@ fn with_each_crew(property: &dyn Fn(&Crew<'_>)) {
     for (procs, kinds) in PROCS.into_iter().flat_map(|procs| MIXES.map(|kinds| (procs, kinds))) {
         let rt = Arc::new(runtime(procs));
         let seen = Arc::downgrade(&rt);
-        // Its end is watched, too.
+        // The end of the runtime is watched, too.
         let tell = move || {
             let dump = seen.upgrade().map_or_else(|| "it was ending\n".to_owned(), |rt| rt.dump());
             format!("{kinds:?}: {dump}")
@@ -65,7 +65,7 @@ impl Drop for TellOnPanic {
 }
 
 impl<'a> Crew<'a> {
-    /// Makes the next member do this.
+    /// Makes the next member call `f`.
     pub fn go<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
         let turn = self.started.get();
         self.started.set(turn + 1);
@@ -75,13 +75,13 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Makes the next member do this while the caller waits.
+    /// Makes the next member call `f` while the caller waits.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         self.go(f).join()
     }
 }
 
-/// Makes a plain thread do this.
+/// Makes a plain thread call `f`.
 pub fn on_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Member<'static, T> {
     on_thread_boxed(Box::new(f))
 }
@@ -124,7 +124,7 @@ impl<T> Member<'_, T> {
     }
 }
 
-/// Starts `count` members, which do this with their number.
+/// Starts `count` members, which call `f` with their numbers.
 pub fn each<'a, T: Send + 'static, F: Fn(usize) -> T + Clone + Send + 'static>(
     crew: &Crew<'a>,
     count: usize,

@@ -18,7 +18,7 @@ pub const NXDOMAIN: u8 = 3;
 /// A pointer to the question's name, as the name of a record.
 pub const QUESTION: &[u8] = &[0xc0, 12];
 
-/// A name as it stands in a message.
+/// Returns a name as it stands in a message.
 pub fn wire(name: &str) -> Vec<u8> {
     let labels = name.split('.').filter(|label| !label.is_empty());
     let labels = labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
@@ -35,7 +35,7 @@ pub fn soa(name: &str, ttl: u32, minimum: u32) -> Vec<u8> {
     record(&wire(name), SOA, ttl, &[wire("ns.example"), wire("root.example"), numbers].concat())
 }
 
-/// `fields`: the upper part of the code, the version, the flags.
+/// `fields` has the upper part of the code, the version, and the flags.
 pub fn opt(size: u16, fields: u32, options: &[u8]) -> Vec<u8> {
     let length = (options.len() as u16).to_be_bytes();
     [&[0], &OPT.to_be_bytes()[..], &size.to_be_bytes(), &fields.to_be_bytes(), &length, options].concat()
@@ -52,7 +52,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A question as most clients ask it.
+    /// Returns a question as most clients ask it.
     pub fn query(id: u16, name: &str, kind: u16) -> Self {
         let question = [wire(name), kind.to_be_bytes().to_vec(), vec![0, 1]].concat();
         Message { id, flags: [1, 0], question, ..Message::default() }
@@ -101,7 +101,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Panics if the message is malformed anywhere, to its last byte.
+    /// Reads a message. Panics if it is malformed anywhere, to its last byte.
     #[track_caller]
     pub fn parse(message: &[u8]) -> Self {
         let u16_at = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
@@ -175,7 +175,7 @@ impl Asked {
         matches!(self.way, Way::Stream(_))
     }
 
-    /// The sender of the question.
+    /// Returns the sender of the question.
     pub fn from(&self) -> SocketAddr {
         match &self.way {
             Way::Datagram(_, from) => *from,
@@ -183,13 +183,13 @@ impl Asked {
         }
     }
 
-    /// An answer without records.
+    /// Returns an answer without records.
     pub fn answer(&self) -> Message {
         let question = self.query.question.clone();
         Message { id: self.query.id, flags: [0x81, 0x80], question, ..Message::default() }
     }
 
-    /// The asker may have gone.
+    /// Sends an answer to the client, which may have gone.
     pub fn send(&self, message: &Message) {
         self.send_bytes(&message.bytes());
     }
@@ -204,7 +204,7 @@ impl Asked {
         }
     }
 
-    /// As the resolver would answer with one address.
+    /// Answers with one address, as a resolver would.
     pub fn send_address(&self, ttl: u32, address: [u8; 4]) {
         self.send(&self.answer().with(0, record(QUESTION, A, ttl, &address)));
     }
@@ -272,7 +272,7 @@ impl Resolver {
 }
 
 impl Drop for Resolver {
-    /// A last message tells its threads that it is over.
+    /// A last message tells the resolver's threads that it is over.
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
         let woken = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(&[], self.addr));
@@ -280,7 +280,7 @@ impl Drop for Resolver {
     }
 }
 
-/// The next message over TCP; `None` at the end, and at an error.
+/// Returns the next message over TCP, or `None` at the end, and at an error.
 pub fn read_message(mut stream: &TcpStream) -> Option<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).ok()?;

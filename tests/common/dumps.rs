@@ -20,7 +20,7 @@ pub fn read(dump: &str) -> Vec<(u64, &str)> {
     seen
 }
 
-/// Without the name behind it.
+/// Reads a number, without the name behind it.
 fn number(text: &str) -> u64 {
     let digits = text.split_once(' ').map_or(text, |(digits, _name)| digits);
     digits.parse().unwrap_or_else(|_| panic!("{text:?} is no goroutine's number"))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The longest that any one step may take on the slowest machine. A test that hangs fails after it.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// An example of this package, built into the directory above the one of this test.
+/// Returns a command for an example of this package, built into the directory above the one of this test.
 pub fn example(name: &str) -> Command {
     let test = std::env::current_exe().expect("a test knows its path");
     let path: PathBuf =

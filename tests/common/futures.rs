@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts what was given and not taken, and wakes the future that waits for one.
+/// Counts signals that were given and not taken, and wakes the future that waits for one.
 #[derive(Default)]
 pub struct Signal(Mutex<State>);
 
@@ -20,7 +20,7 @@ impl Signal {
         Signal(Mutex::new(State { given: 0, waiter: None }))
     }
 
-    /// Gives one.
+    /// Gives one signal.
     pub fn give(&self) {
         let waiter = {
             let mut state = self.0.lock().unwrap();
@@ -42,20 +42,20 @@ impl Signal {
         self.0.lock().unwrap().waiter.is_some()
     }
 
-    /// Takes one, if there is one.
+    /// Takes one signal, if there is one.
     pub fn try_take(&self) -> bool {
         let mut state = self.0.lock().unwrap();
         let left = state.given.checked_sub(1);
         left.inspect(|&left| state.given = left).is_some()
     }
 
-    /// Takes one, when there is one. The waker stays behind, so givers call it even when the future has gone.
+    /// Takes one signal, when there is one. The waker stays behind, so givers call it even when the future has gone.
     pub fn take(&self) -> impl Future<Output = ()> + '_ {
         Take(self)
     }
 }
 
-/// No closure: a future with a type of its own.
+/// A future with a type of its own, not a closure.
 struct Take<'a>(&'a Signal);
 
 impl Future for Take<'_> {
@@ -74,7 +74,7 @@ impl Future for Take<'_> {
     }
 }
 
-/// Is pending so many times, and wakes itself each time.
+/// Is pending `count` times, and wakes itself each time.
 pub fn turns(mut count: usize) -> impl Future<Output = ()> {
     poll_fn(move |cx| match count.checked_sub(1) {
         None => Poll::Ready(()),

@@ -4,7 +4,7 @@ use crate::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Opened once.
+/// A gate is opened once.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<AtomicBool>);
 
@@ -17,7 +17,7 @@ impl Gate {
         self.0.load(SeqCst)
     }
 
-    /// Waits until somebody has opened it; on goroutines and threads.
+    /// Waits until the gate is open; on goroutines and threads.
     pub fn pass(&self) {
         until(|| self.is_open());
     }

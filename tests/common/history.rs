@@ -35,7 +35,7 @@ impl Outcome {
 pub struct Event {
     pub channel: usize,
     pub kind: Kind,
-    /// Taken before the operation and after it.
+    /// Stamps from before the operation and from after it.
     pub begin: u64,
     pub end: u64,
     pub outcome: Outcome,
@@ -87,7 +87,7 @@ impl Log {
         Value { id: self.shared.made.fetch_add(1, SeqCst), shared: Arc::clone(&self.shared) }
     }
 
-    /// An operation without a value, which began then and ends now.
+    /// Notes an operation without a value, which began at `begin` and ends now.
     pub fn event(&mut self, channel: usize, kind: Kind, begin: u64, outcome: Outcome) {
         let end = self.stamp();
         self.events.push(Event { channel, kind, begin, end, outcome, value: usize::MAX });
@@ -115,13 +115,14 @@ impl Log {
     }
 }
 
-/// Checks that a channel of this capacity, with so many handles on each side, may do that. In the end all was received.
+/// Checks that a channel of this capacity, with `handles` handles on each side, may do that. In the end all messages were
+/// received.
 pub fn judge(events: &[Event], capacity: Option<usize>, handles: usize) {
     let of =
         |kind, outcome| events.iter().filter(move |event| event.kind == kind && event.outcome == outcome);
     let sends: Vec<_> = of(Kind::Send, Outcome::Done).collect();
     let recvs: Vec<_> = of(Kind::Recv, Outcome::Done).collect();
-    // Exactly once. `pairs` holds each send and the receive of its value.
+    // Each message is received exactly once. `pairs` holds each send and the receive of its value.
     assert_eq!(sends.len(), recvs.len(), "sent and received: {events:#?}");
     let pairs: Vec<_> = sends
         .iter()
@@ -133,7 +134,7 @@ pub fn judge(events: &[Event], capacity: Option<usize>, handles: usize) {
             (*send, *recv)
         })
         .collect();
-    // In order.
+    // Messages come in order.
     for (first, got_first) in &pairs {
         for (second, got_second) in &pairs {
             let overtaken = first.end < second.begin && got_second.end < got_first.begin;
@@ -143,7 +144,7 @@ pub fn judge(events: &[Event], capacity: Option<usize>, handles: usize) {
             );
         }
     }
-    // Within the capacity, at each moment at which a send came back.
+    // The messages in the channel are within its capacity, at each moment at which a send came back.
     for (now, _) in &pairs {
         let sent = pairs.iter().filter(|(send, _)| send.end <= now.end).count();
         let asked = pairs.iter().filter(|(_, recv)| recv.begin < now.end).count();
@@ -156,7 +157,7 @@ pub fn judge(events: &[Event], capacity: Option<usize>, handles: usize) {
     judge_refusals(events, &pairs, capacity);
 }
 
-/// Nothing after the close, and no error before it or before all was received.
+/// Checks that nothing comes after the close, and no error before the close or before all was received.
 fn judge_ends(events: &[Event], pairs: &[(&Event, &Event)], handles: usize) {
     let closes = || events.iter().filter(|event| event.kind == Kind::Close);
     assert!(closes().filter(|close| close.outcome == Outcome::Done).count() <= 1, "two calls closed");
@@ -197,7 +198,7 @@ fn judge_ends(events: &[Event], pairs: &[(&Event, &Event)], handles: usize) {
     }
 }
 
-/// No caller is told that the channel is empty while a message is there, or that it is full while there is room.
+/// Checks that no caller is told that the channel is empty while a message is there, or that it is full while there is room.
 fn judge_refusals(events: &[Event], pairs: &[(&Event, &Event)], capacity: Option<usize>) {
     for event in events.iter().filter(|event| event.outcome == Outcome::Not) {
         match event.kind {

@@ -18,13 +18,13 @@ pub fn pair() -> (TcpStream, TcpStream) {
     let near = TcpStream::connect(addr).expect("the kernel takes the connection");
     let far = listener.accept().expect("it is there").0;
     for end in [&near, &far] {
-        // Else an answer in two parts waits 40 ms for the delayed ACK of its first.
+        // Without this an answer in two parts waits 40 ms for the delayed ACK of its first part.
         end.set_nodelay(true).expect("it is a TCP stream");
     }
     (near, far)
 }
 
-/// An address at which nobody answers: a listener whose queue is full, so the kernel drops requests for a connection. A client
+/// An address that does not answer: a listener whose queue is full, so the kernel drops requests for a connection. A client
 /// asks again a second later.
 pub struct Hole {
     pub listener: TcpListener,

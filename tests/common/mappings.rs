@@ -22,7 +22,7 @@ pub struct AllMappings {
 }
 
 impl AllMappings {
-    /// Takes them; `most` is how many there may be.
+    /// Takes them; `most` is how many mappings there may be.
     pub fn begin(most: usize) -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a mapping at an address of the kernel's choice.
@@ -36,7 +36,7 @@ impl AllMappings {
         AllMappings { next, pages: most }
     }
 
-    /// Gives one back.
+    /// Gives one mapping back.
     pub fn give_one_back(&mut self) {
         // SAFETY: a page of that mapping, which is a mapping of its own.
         assert_eq!(unsafe { libc::munmap(self.next, PAGE) }, 0);

@@ -1,9 +1,9 @@
-//! What races are made of: how many rounds, choices, and pauses of random length.
+//! The parts of races: numbers of rounds, choices, and pauses of random length.
 
 use crate::effort;
 use std::time::Duration;
 
-/// Returns so many rounds, or a multiple of them; a tenth in a debug build.
+/// Returns `base` rounds, or a multiple of them; a tenth in a debug build.
 pub fn rounds(base: usize) -> usize {
     (base * effort() as usize / if cfg!(debug_assertions) { 10 } else { 1 }).max(1)
 }
@@ -33,7 +33,7 @@ impl Random {
         self.bits() % limit
     }
 
-    /// Returns `true` one time in so many.
+    /// Returns `true` one time in `many`.
     pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
@@ -53,7 +53,7 @@ impl Random {
     }
 }
 
-/// Passes so much time without sleeping.
+/// Spins for `steps` steps, without sleeping.
 pub fn spin(steps: u64) {
     for _ in 0..steps {
         std::hint::spin_loop();

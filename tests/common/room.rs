@@ -9,7 +9,7 @@ use std::{env, fs, process};
 pub struct Room(PathBuf);
 
 impl Room {
-    /// In the directory for temporary files: on a disk, mostly.
+    /// Makes a directory in the one for temporary files, which is on a disk, mostly.
     pub fn new() -> Self {
         Room::within(&env::temp_dir())
     }
@@ -49,7 +49,7 @@ impl Deref for Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // As far as it goes.
+        // Removes as much as can be removed.
         let _removed = fs::remove_dir_all(&self.0);
     }
 }

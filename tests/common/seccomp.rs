@@ -30,7 +30,7 @@ fn refuse_on(calls: &[libc::c_long], errno: libc::c_int, flags: libc::c_ulong) {
     install(&program, flags);
 }
 
-/// From here on writes of eight bytes fail with `errno`, on all threads, as those into an eventfd are.
+/// From here on writes of eight bytes, as those into an eventfd are, fail with `errno`, on all threads.
 #[track_caller]
 pub fn refuse_writes_of_eight(errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
@@ -50,7 +50,7 @@ pub fn refuse_writes_of_eight(errno: libc::c_int) {
 }
 
 /// From here on `call` fails with `errno` if the lower half of its argument `nth`, counted from zero, is not zero, on all
-/// threads: so kernels answer that know no flag of the call.
+/// threads. Kernels that know no flag of the call answer so.
 #[track_caller]
 pub fn refuse_flags(call: libc::c_long, nth: usize, errno: libc::c_int) {
     let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
@@ -107,7 +107,7 @@ pub fn precede(call: libc::c_long, mut before: impl FnMut() + Send + 'static) {
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF),
     ];
     let (give, take) = channel();
-    // Started before, so that nobody holds its own calls.
+    // The thread starts before the filter is there, so that the filter does not hold the thread's own calls.
     thread::spawn(move || {
         let listener: OwnedFd = take.recv().expect("the filter is there");
         loop {
@@ -122,7 +122,7 @@ pub fn precede(call: libc::c_long, mut before: impl FnMut() + Send + 'static) {
     give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the thread is there");
 }
 
-/// As `precede`, and such a call fails with `errno` while `refuses` returns true.
+/// As `precede`, for two calls, each of which fails with `errno` while `refuses` returns true.
 #[track_caller]
 pub fn refuse_while(
     calls: [libc::c_long; 2],
@@ -138,7 +138,7 @@ pub fn refuse_while(
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF),
     ];
     let (give, take) = channel();
-    // Started before, as in `precede`.
+    // The thread starts before the filter is there, as in `precede`.
     thread::spawn(move || {
         let listener: OwnedFd = take.recv().expect("the filter is there");
         loop {
@@ -155,9 +155,9 @@ pub fn refuse_while(
     give.send(unsafe { OwnedFd::from_raw_fd(listener as libc::c_int) }).expect("the thread is there");
 }
 
-/// Waits for a call that is held. `None` if its caller was interrupted meanwhile, and will ask again.
+/// Waits for a call that is held. Returns `None` if its caller was interrupted meanwhile, and will ask again.
 pub(crate) fn asked(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
-    // SAFETY: zero is a value of it, and the one that the call asks for.
+    // SAFETY: zeros are a value of this type, and the one that the call asks for.
     let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: room for the answer.
     let got = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
@@ -183,12 +183,12 @@ pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// A jump: if the accumulator is `k`, over so many instructions, else over so many.
+/// Returns a jump: over `jt` instructions if the accumulator is `k`, else over `jf`.
 pub(crate) fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k }
 }
 
-/// Returns what the kernel does: with `SECCOMP_FILTER_FLAG_NEW_LISTENER` a descriptor.
+/// Returns what the kernel returns: with `SECCOMP_FILTER_FLAG_NEW_LISTENER` a descriptor.
 #[track_caller]
 pub(crate) fn install(program: &[libc::sock_filter], flags: libc::c_ulong) -> libc::c_long {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };

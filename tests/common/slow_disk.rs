@@ -70,7 +70,7 @@ pub fn begin(hold: Duration) -> Arc<Held> {
     let (give, take) = channel();
     let held = Arc::new(Held::default());
     let tally = Arc::clone(&held);
-    // Started before, so that nobody holds its own calls.
+    // The thread starts before the filter is there, so that the filter does not hold the thread's own calls.
     thread::spawn(move || supervise(&take.recv().expect("the filter is there"), hold, &tally));
     let listener = install(&program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
     // SAFETY: the kernel has just made the descriptor.
@@ -78,7 +78,7 @@ pub fn begin(hold: Duration) -> Arc<Held> {
     held
 }
 
-/// The same open file, on the slow disk.
+/// Returns the same open file, on the slow disk.
 #[track_caller]
 pub fn on_it(file: &File) -> OwnedFd {
     // SAFETY: no pointers.
@@ -89,7 +89,7 @@ pub fn on_it(file: &File) -> OwnedFd {
 }
 
 fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
-    // All are held for the same time, so the first is due first.
+    // All calls are held for the same time, so the first is due first.
     let mut waiting: VecDeque<(Instant, u64)> = VecDeque::new();
     loop {
         let now = Instant::now();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 /// Bytes that differ from place to place and from stream to stream.
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    // The same again from here on.
+    // After so many bytes the pattern begins again.
     const PERIOD: usize = 1 << 16;
     let byte = |at: usize| (at.wrapping_mul(31) ^ at >> 8 ^ seed.wrapping_mul(97)) as u8;
     let mut bytes: Vec<_> = (0..len.min(PERIOD)).map(byte).collect();
@@ -26,7 +26,7 @@ pub fn echo(mut stream: TcpStream, buffer: usize) {
     }
 }
 
-/// Sends a message of `len` bytes so many times, and reads it back each time, with a buffer of `room` bytes.
+/// Sends a message of `len` bytes `rounds` times, and reads it back each time, with a buffer of `room` bytes.
 pub fn ping(stream: &TcpStream, len: usize, room: usize, rounds: usize) {
     let mut stream = stream;
     let mut buffer = vec![0; room];

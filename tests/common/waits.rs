@@ -12,7 +12,7 @@ const LOOKS: usize = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl<T> Member<'_, T> {
-    /// Returns when this member waits, or has ended: a short limit may pass before the wait is seen. The member must have just
+    /// Waits until this member waits, or has ended: a short limit may pass before the wait is seen. The member must have just
     /// one wait ahead, and what it waits for must not come.
     pub fn until_it_waits(&self) {
         match self {

@@ -1,4 +1,4 @@
-//! A runtime with so many Ps, and an end for tests that hang.
+//! A runtime with a given number of Ps, and an end for tests that hang.
 
 use crate::cpu::process_time;
 use gmp::Runtime;
@@ -20,12 +20,12 @@ const ASLEEP: Duration = Duration::from_millis(100);
 /// A test that hangs may keep the lock that the thread that reports it needs.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How many times as long as usual the tests of races are to run, from the environment's `GMP_STRESS`.
+/// Returns how many times as long as usual the tests of races are to run, from the environment's `GMP_STRESS`.
 pub fn effort() -> u32 {
     std::env::var("GMP_STRESS").map_or(1, |text| text.parse().expect("GMP_STRESS is a number"))
 }
 
-/// A runtime with `procs` Ps, and stacks of a release build's size.
+/// Starts a runtime with `procs` Ps, and stacks of a release build's size.
 pub fn runtime(procs: usize) -> Runtime {
     // SAFETY: no goroutine of these tests keeps a thread-bound value across a blocking call.
     unsafe { Runtime::builder().procs(procs).stack_size(64 << 10).build() }.expect("a runtime starts")
@@ -69,7 +69,7 @@ impl Watchdog {
         let (alive, ended) = channel::<()>();
         let thread = thread::spawn(move || {
             if !ends_within(limit, &ended) {
-                // Past the capture of the test's output, which dies with the process.
+                // Writes past the capture of the test's output, which dies with the process.
                 let say = |text: &str| std::io::stderr().write_all(text.as_bytes());
                 let _written = say(&text);
                 let (told, hear) = channel();
@@ -88,8 +88,8 @@ impl Watchdog {
     }
 }
 
-/// Waits for the end. A process that gets little of the cores may take longer than `limit`, by the clock; one that sleeps
-/// through it, or that has used it up, hangs.
+/// Waits for the end. A process that gets little of the cores may take longer than `limit`, by the clock. A process that sleeps
+/// through `limit`, or that has used it up, hangs.
 fn ends_within(limit: Duration, ended: &Receiver<()>) -> bool {
     let begun = process_time();
     for _ in 0..PATIENCE {
@@ -113,7 +113,7 @@ pub fn skipped(why: impl std::fmt::Display) {
         .expect("stderr takes it");
 }
 
-/// Waits until others have done something, and gives them the core meanwhile. On goroutines and threads.
+/// Waits until `reached` holds, and gives the core to others meanwhile. On goroutines and threads.
 pub fn until(mut reached: impl FnMut() -> bool) {
     while !reached() {
         gmp::yield_now();
