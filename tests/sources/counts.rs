@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Instructions and atomics of one operation, in whole numbers.
 type Counts = (u64, u64);
 
-/// By the names of the operations. A line of `expected.json` has one operation.
+/// Returns the counts by the names of the operations. A line of `expected.json` has one operation.
 fn expected(json: &str) -> BTreeMap<&str, Counts> {
     let number = |line: &str, field: &str| -> Option<u64> {
         let (_, rest) = line.split_once(&format!("\"{field}\": "))?;
@@ -17,7 +17,7 @@ fn expected(json: &str) -> BTreeMap<&str, Counts> {
     json.lines().filter_map(|line| Some((line.split('"').nth(1)?, counts(line)?))).collect()
 }
 
-/// Two numbers at the end of a cell's part, `1231, 14`, without the separators of thousands.
+/// Reads two numbers at the end of a cell's part, `1231, 14`, without the separators of thousands.
 fn two_numbers(text: &str) -> Option<Counts> {
     let (first, second) = text.trim().rsplit_once(", ")?;
     let digits = |number: &str| number.trim().replace(',', "").parse().ok();
@@ -34,7 +34,7 @@ fn told_by(part: &str) -> Option<(&str, Counts)> {
     Some((prose.split('`').nth(1)?, two_numbers(numbers)?))
 }
 
-/// The parts of a cell that name an operation beside a number, and from which `told` reads nothing.
+/// Returns the parts of a cell that name an operation beside a number, and from which `told` reads nothing.
 fn unread(cell: &str, is_operation: impl Fn(&str) -> bool) -> Vec<&str> {
     let names = |part: &str| part.split('`').skip(1).step_by(2).any(&is_operation);
     let numbers =

@@ -80,12 +80,12 @@ const ADDING: [(&str, &str); 25] = [
     ("sync/raw_mutex.rs", "what lock_api alone uses"),
 ];
 
-/// Every source file below `folder` that ships, with its path from there and its code.
+/// Returns every source file below `folder` that ships, with its path from there and its code.
 fn sources(folder: &str) -> Vec<(String, String)> {
     text::shipped(folder).into_iter().map(|(name, text)| (name, code(&text))).collect()
 }
 
-/// Without comments.
+/// Returns the text without comments.
 fn code(text: &str) -> String {
     let uncommented = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     uncommented.map(|line| line.to_owned() + "\n").collect()

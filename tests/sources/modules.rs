@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const ROOTS: [&str; 4] =
     ["runtime/src/lib.rs", "netpoll/src/lib.rs", "timers/src/lib.rs", "tests/common/lib.rs"];
 
-/// The Rust files below `folder`.
+/// Returns the Rust files below `folder`.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
@@ -21,7 +21,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files that may hold the `mod` of `file`: the root of the folder, or the file that has the name of the folder.
+/// Returns the files that may hold the `mod` of `file`: the root of the folder, or the file that has the name of the folder.
 fn parents(file: &Path) -> Vec<PathBuf> {
     let folder = file.parent().expect("a file is in a folder");
     let folder =
@@ -30,7 +30,7 @@ fn parents(file: &Path) -> Vec<PathBuf> {
     ["lib.rs", "main.rs", "mod.rs"].iter().map(|name| folder.join(name)).chain([named]).collect()
 }
 
-/// The name of the module.
+/// Returns the name of the module.
 fn name(file: &Path) -> &str {
     let named = if file.ends_with("mod.rs") { file.parent().expect("a module has a folder") } else { file };
     named.file_stem().and_then(|stem| stem.to_str()).expect("names are ASCII")

@@ -28,7 +28,7 @@ pub fn ships(path: &str) -> bool {
     !of_models && !["prim/hooks.rs", "prim/mutant.rs"].contains(&path)
 }
 
-/// The mutants that a line of shipped code names.
+/// Returns the mutants that a line of shipped code names.
 pub fn named(line: &str) -> impl Iterator<Item = &str> {
     let line = line.split("//").next().unwrap_or_default();
     ["mutant!(", "unless!(", ".unless("].into_iter().flat_map(move |hook| {
@@ -39,7 +39,7 @@ pub fn named(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The shipped files that name each mutant, in the order of their paths.
+/// Returns the shipped files that name each mutant, in the order of their paths.
 fn places(sources: &BTreeMap<String, String>) -> BTreeMap<&str, Vec<String>> {
     let mut places = BTreeMap::<_, Vec<String>>::new();
     for (path, text) in sources.iter().filter(|(path, _)| ships(path)) {
@@ -53,7 +53,7 @@ fn places(sources: &BTreeMap<String, String>) -> BTreeMap<&str, Vec<String>> {
     places
 }
 
-/// The lists of the models: pairs of a mutant and `module::test`.
+/// Returns the lists of the models: pairs of a mutant and `module::test`.
 fn claims(sources: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let mut claims = Vec::new();
     for (path, text) in sources {
@@ -79,7 +79,7 @@ fn literal<'a>(name: &'a str, text: &'a str) -> &'a str {
     quoted.split('"').next().expect("the first part is always there")
 }
 
-/// All of them, in the order of the list.
+/// Returns all mutants, in the order of the list.
 pub fn all() -> Vec<Mutant> {
     let sources = sources();
     let claims = claims(&sources);
@@ -105,7 +105,7 @@ pub fn all() -> Vec<Mutant> {
     all
 }
 
-/// A table in Markdown for each protocol.
+/// Returns a table in Markdown for each protocol.
 pub fn tables() -> String {
     let (mut out, mut protocol) = (String::new(), String::new());
     for mutant in all() {

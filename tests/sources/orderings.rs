@@ -4,7 +4,7 @@ use super::text::{self, words};
 
 use std::collections::BTreeMap;
 
-/// The packages' sources with their paths from the root, without what mutants are made of.
+/// Returns the packages' sources with their paths from the root, without what mutants are made of.
 fn sources() -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for folder in ["runtime/src", "netpoll/src", "timers/src"] {
@@ -17,7 +17,7 @@ fn sources() -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// A line without its comment, and the comment.
+/// Splits a line into its code and its comment.
 fn parts(line: &str) -> (&str, &str) {
     line.split_once("//").unwrap_or((line, ""))
 }
@@ -28,7 +28,8 @@ fn orders(code: &str) -> bool {
     words(code).any(uses)
 }
 
-/// The names that a file imports, the one function that other fences are made by, and what only mutants do.
+/// Returns `true` for the names that a file imports, for the one function that makes other fences, and for what only mutants
+/// do.
 fn is_exempt(lines: &[String], at: usize) -> bool {
     let begins = |head: &str| {
         let statement = lines[..=at].iter().rev().take(8).take_while(|line| !parts(line).0.contains(';'));
@@ -38,7 +39,7 @@ fn is_exempt(lines: &[String], at: usize) -> bool {
     ["use ", "pub(crate) use ", "pub(crate) fn fence_after_exchange(", "mutant!("].into_iter().any(begins)
 }
 
-/// The comment of the statement in line `at`: on its lines up to there, and directly above it.
+/// Returns the comment of the statement in line `at`: on its lines up to there, and directly above it.
 fn comment(lines: &[String], at: usize) -> String {
     let mut first = at;
     while first > 0 {

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The longest line of a comment, in characters.
 const WIDTH: usize = 128;
 
-/// Every file of the project with its path from the root.
+/// Returns every file of the project with its path from the root.
 fn files() -> BTreeMap<String, String> {
     text::files("")
 }
 
-/// The prose of a file, each line with its number, and the rest.
+/// Splits a file into its prose, each line with its number, and the rest.
 fn split(path: &str, text: &str) -> (Vec<(usize, String)>, String) {
     let (mut prose, mut code) = (Vec::new(), String::new());
     for (at, line) in text.lines().enumerate() {
@@ -39,7 +39,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter(|_| !line.contains("```"))
 }
 
-/// The path that `quoted` is: a file of a kind that the project has, or a folder.
+/// Returns the path that `quoted` is: a file of a kind that the project has, or a folder.
 fn as_path(quoted: &str) -> Option<&str> {
     let plain = quoted.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c));
     let file = [".rs", ".md", ".py", ".txt", ".toml", ".json"].iter().any(|end| quoted.ends_with(end));
@@ -49,7 +49,7 @@ fn as_path(quoted: &str) -> Option<&str> {
     (plain && name && (file || quoted.ends_with('/'))).then_some(quoted.trim_end_matches('/'))
 }
 
-/// The last segment of the Rust path that `quoted` is.
+/// Returns the last segment of the Rust path that `quoted` is.
 fn as_name(quoted: &str) -> Option<&str> {
     let path = quoted.strip_suffix("()").or(quoted.strip_suffix('!')).unwrap_or(quoted);
     let plain = path.chars().all(|c| c.is_alphanumeric() || "_:".contains(c));
@@ -58,7 +58,7 @@ fn as_name(quoted: &str) -> Option<&str> {
     (plain && name).then_some(last)
 }
 
-/// The names that others have, from the list.
+/// Returns the names that others have, from the list.
 fn elsewhere(files: &BTreeMap<String, String>) -> BTreeSet<&str> {
     let list = &files["tests/sources/prose_names.txt"];
     list.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect()
@@ -108,7 +108,8 @@ fn each_file_that_is_named_is_there() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The documents that `prose` names with a section, by the name behind the last slash, a comma, and the title in quotes.
+/// Returns the documents that `prose` names with a section, by the name behind the last slash, a comma, and the title in
+/// quotes.
 fn sections_named(prose: &str) -> impl Iterator<Item = (&str, &str)> {
     prose.match_indices(".md").filter_map(|(at, end)| {
         let behind = prose[at + end.len()..].trim_start_matches(['`', ')']).strip_prefix(", \"")?;
@@ -153,8 +154,8 @@ fn each_section_that_is_named_is_there() {
     assert!(seen >= 20, "the reader sees {seen} references");
 }
 
-/// Fails when something was renamed and a comment or document still has the old name, or when the list of others' names has one
-/// that nobody uses.
+/// Fails when something was renamed and a comment or document still has the old name, or when the list of others' names has a
+/// name that is not used.
 #[test]
 fn each_name_between_backticks_exists() {
     let files = files();

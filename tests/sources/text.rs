@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every file below `folder` of the project, with its path from there, without what was built.
+/// Returns every file below `folder` of the project, with its path from there, without what was built.
 pub fn files(folder: &str) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
@@ -29,14 +29,14 @@ pub fn files(folder: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The files below `folder` that are Rust.
+/// Returns the files below `folder` that are Rust.
 pub fn rust(folder: &str) -> BTreeMap<String, String> {
     let mut found = files(folder);
     found.retain(|path, _| path.ends_with(".rs"));
     found
 }
 
-/// The Rust files below `folder` that ship, without their unit tests: no models, and no module of tests that is a file.
+/// Returns the Rust files below `folder` that ship, without their unit tests: no models, and no module of tests that is a file.
 pub fn shipped(folder: &str) -> BTreeMap<String, String> {
     let mut found = rust(folder);
     found.retain(|path, _| !path.starts_with("models/") && !path.ends_with("/tests.rs"));
@@ -44,8 +44,8 @@ pub fn shipped(folder: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// `text` with empty lines in place of its modules of tests, wherever they stand: each line keeps its number. By rustfmt's
-/// layout: a module ends with the line on which it begins, or with the next brace at the beginning of a line.
+/// Returns `text` with empty lines in place of its modules of tests, wherever they stand: each line keeps its number. By
+/// rustfmt's layout a module ends with the line on which it begins, or with the next brace at the beginning of a line.
 pub fn without_tests(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let (mut out, mut at) = (String::new(), 0);
@@ -77,7 +77,7 @@ fn tests_at(lines: &[&str]) -> Option<usize> {
     Some(lines.iter().position(|line| *line == "}").expect("the module ends") + 1)
 }
 
-/// The words of a text: names, and what they are made of.
+/// Returns the words of a text: names, and what they are made of.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }

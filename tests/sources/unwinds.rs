@@ -1,5 +1,5 @@
-//! Every public call that may park says whether it may unwind, and the contract names it: read from the sources, the list of
-//! those calls too.
+//! Every public call that may park says whether it may unwind, and the contract names the call. The list of those calls is read
+//! from the sources, too.
 
 use super::text;
 
@@ -80,7 +80,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The name of the function that begins on this line, and whether it is public.
+/// Returns the name of the function that begins on this line, and whether it is public.
 fn head(line: &str) -> Option<(String, bool)> {
     let (before, after) = line.trim_start().split_once("fn ")?;
     let words = ["pub", "const", "unsafe", "pub(crate)", "pub(super)", "extern", "\"C\"", "\"C-unwind\""];
@@ -91,11 +91,11 @@ fn head(line: &str) -> Option<(String, bool)> {
     Some((name, before.split_whitespace().next() == Some("pub")))
 }
 
-/// The functions of a file, by rustfmt's layout: a body ends with the brace that stands below its head.
+/// Returns the functions of a file. By rustfmt's layout a body ends with the brace that stands below its head.
 fn functions(file: &str, text: &str) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
-    // A trait's methods are public where the trait is: std's, on public types.
+    // A trait's methods are public where the trait is. These are traits of std, on public types.
     let mut of_std = false;
     for (at, line) in lines.iter().enumerate() {
         if line.starts_with("impl") {
@@ -143,7 +143,7 @@ fn names(body: &str, what: &str) -> bool {
     body.match_indices(what).any(|(at, _)| anywhere || !body[..at].ends_with(joins))
 }
 
-/// Returns the calls of a body: the name, and whether it is one of its own file, as far as the caller's text tells.
+/// Returns the calls of a body: each name, and whether the function is one of the same file, as far as the text tells.
 fn calls(body: &str) -> BTreeSet<(&str, bool)> {
     let name_before = |at: usize| {
         let joins = |c: char| c.is_alphanumeric() || c == '_';

@@ -8,7 +8,7 @@ use std::path::Path;
 const DOCUMENT: &str = "docs/verification.md";
 const SOURCES: &str = "runtime/src/";
 
-/// The variants of `enum NAME` in `text`, each with its documentation.
+/// Returns the variants of `enum NAME` in `text`, each with its documentation.
 fn variants<'a>(text: &'a str, name: &str) -> Vec<(&'a str, String)> {
     let (mut found, mut told) = (Vec::new(), String::new());
     let body = text.split_once(&format!("enum {name} {{")).expect("the enum is there").1;
@@ -22,7 +22,7 @@ fn variants<'a>(text: &'a str, name: &str) -> Vec<(&'a str, String)> {
     found
 }
 
-/// A row for each file of models: what it is about, how many models it has, and the mutants in its list.
+/// Returns a table with a row for each file of models: what it is about, how many models it has, and the mutants in its list.
 fn models(files: &BTreeMap<String, String>) -> String {
     let mut table =
         "| models | about | number | mutants that must fail there |\n| --- | --- | --- | --- |\n".to_owned();
@@ -57,7 +57,8 @@ fn is_label(word: &str) -> bool {
     named && word.len() > "Barrier".len() && word.starts_with(char::is_uppercase)
 }
 
-/// A row for each fence: where its label begins a comment, what that says, and the mutants that take the fence away.
+/// Returns a table with a row for each fence: where its label begins a comment, what that comment says, and the mutants that
+/// take the fence away.
 fn fences(files: &BTreeMap<String, String>, mutants: &[(&str, String)]) -> String {
     let mut rows = BTreeMap::new();
     let shipped =
@@ -96,7 +97,7 @@ fn fences(files: &BTreeMap<String, String>, mutants: &[(&str, String)]) -> Strin
     )
 }
 
-/// The ranks of locks, outermost first.
+/// Returns a table of the ranks of locks, outermost first.
 fn locks(files: &BTreeMap<String, String>) -> String {
     let ranks = variants(&files["runtime/src/prim/lock.rs"], "Rank");
     let mut table = "| | rank | what it protects |\n| --- | --- | --- |\n".to_owned();
