@@ -16,7 +16,7 @@ const PROCS: [&str; 2] = ["1", "4"];
 /// More than all the buffers of a forwarded connection hold.
 static LONG: LazyLock<Vec<u8>> = LazyLock::new(|| content(1, 0, 64 << 20));
 
-/// Where a test's own target listens.
+/// Returns a target of the test's own, and its address.
 fn target() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it listens");
@@ -27,7 +27,7 @@ fn start_to(procs: &str, to: &str, args: &[&str]) -> (Program, SocketAddr) {
     start_within(procs, to, args, None)
 }
 
-/// With at most so many descriptors.
+/// Starts the forwarder with at most so many descriptors.
 fn start_within(procs: &str, to: &str, args: &[&str], descriptors: Option<u64>) -> (Program, SocketAddr) {
     let mut command = example("port_forward");
     command.args(["--listen", "127.0.0.1:0", "--to", to]).args(args).env("GMPMAXPROCS", procs);
@@ -38,7 +38,7 @@ fn start(procs: &str, to: SocketAddr, args: &[&str]) -> (Program, SocketAddr) {
     start_to(procs, &to.to_string(), args)
 }
 
-/// The forwarder's connection, at the target.
+/// Accepts the forwarder's connection, at the target.
 #[track_caller]
 fn accept(listener: &TcpListener) -> TcpStream {
     let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -51,13 +51,13 @@ fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// A client, and the target's end of its connection.
+/// Returns a client, and the target's end of its connection.
 #[track_caller]
 fn pair(addr: SocketAddr, listener: &TcpListener) -> (TcpStream, TcpStream) {
     (connect(addr), accept(listener))
 }
 
-/// Reads to the reset: what came before.
+/// Reads to the reset, and returns what came before.
 #[track_caller]
 fn until_reset(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn until_reset(mut stream: &TcpStream) -> Vec<u8> {
     all
 }
 
-/// A client whose connection is reset at once, perhaps before it knows that it has one.
+/// Connects a client whose connection is reset at once, perhaps before the client knows that it has one.
 #[track_caller]
 fn turned_away(addr: SocketAddr) {
     match TcpStream::connect(addr) {
@@ -186,7 +186,7 @@ fn a_target_that_refuses_is_told_once() {
         let complaint = program.complaint();
         assert!(complaint.contains(&format!("cannot reach {refusing}: Connection refused")), "{complaint}");
 
-        // Once it listens it is reached.
+        // Once the target listens it is reached.
         let listener = TcpListener::bind(refusing).expect("nobody else has taken it");
         let (client, target) = pair(addr, &listener);
         drop(target);
@@ -226,7 +226,7 @@ fn a_target_that_does_not_answer_is_given_up() {
         turned_away(addr);
         let complaint = program.complaint();
         assert!(complaint.contains("has passed"), "{complaint}");
-        // And in the middle of it the stop is not waited for.
+        // A stop in the middle of a dial does not wait for the dial.
         let client = connect(addr);
         let said = stop(program);
         until_reset(&client);
@@ -248,7 +248,7 @@ fn what_does_not_move_is_ended() {
         let (client, target) = pair(addr, &listener);
         assert_eq!((until_reset(&client), until_reset(&target)), (vec![], vec![]));
 
-        // One side speaks, a byte at a time, for far longer than that.
+        // One side speaks, a byte at a time, for far longer than the limit.
         let (client, target) = pair(addr, &listener);
         let begun = Instant::now();
         let mut sent = 0_u8;
@@ -262,7 +262,7 @@ fn what_does_not_move_is_ended() {
         expect_end(&client);
         drop(client);
 
-        // A target that takes the connection, and nothing else.
+        // This target takes the connection, and nothing else.
         let (client, target) = pair(addr, &listener);
         fill(&client, &LONG);
         until_reset(&client);
@@ -272,7 +272,7 @@ fn what_does_not_move_is_ended() {
     }
 }
 
-/// Fails by a byte that is lost or by an end while a slow reader still takes some: its side moves, if nothing else.
+/// Fails by a byte that is lost, or by an end while a slow reader still takes bytes: its side moves, if nothing else does.
 #[test]
 fn a_slow_reader_gets_everything() {
     LazyLock::force(&LONG);
@@ -371,7 +371,7 @@ fn a_thousand_connections_at_once_and_a_hundred_that_wait() {
             let mut streams = Vec::new();
             for _ in 0..MANY + MORE {
                 let stream = accept(&listener);
-                // Which client this is.
+                // Reads which client this is.
                 let mut number = [0; 8];
                 (&stream).read_exact(&mut number).expect("its number");
                 (&stream).write_all(&content(usize::from_le_bytes(number), 0, 1000)).expect("it is open");
@@ -386,7 +386,7 @@ fn a_thousand_connections_at_once_and_a_hundred_that_wait() {
         }));
         for (number, client) in clients.into_iter().enumerate() {
             expect(&client, &content(number, 0, 1000));
-            // Its end makes room for one that waits.
+            // The end of this connection makes room for one that waits.
             drop(client);
         }
         serve.join().expect("the target has served all");
@@ -443,7 +443,7 @@ fn the_stop_lets_connections_end_and_cuts_off_the_rest() {
         (&ends.0).write_all(b"question").expect("it is open");
         program.signal(libc::SIGTERM);
         let begun = Instant::now();
-        // The stop has begun when nobody is accepted any more.
+        // The stop has begun when no connection is accepted any more.
         while TcpStream::connect(addr).is_ok() {
             assert!(begun.elapsed() < LIMIT, "it listens");
             thread::sleep(Duration::from_millis(2));
@@ -454,7 +454,7 @@ fn the_stop_lets_connections_end_and_cuts_off_the_rest() {
         ends.0.shutdown(Shutdown::Write).expect("it is open");
         drop(ends.1);
         expect_end(&ends.0);
-        // With it go the connections that nobody has accepted.
+        // With the listener go the connections that were not accepted.
         drop((idle, listener));
         let said = program.end();
         assert!(said[0].contains(": 2 finished, ") && said[0].contains(" 0 cut off; "), "{said:?}");

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
 
-/// A connection whose calls fail, instead of hanging, after `LIMIT`.
+/// Returns a connection whose calls fail, instead of hanging, after `LIMIT`.
 pub fn connect(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect_timeout(&addr, LIMIT).expect("the server accepts");
     stream.set_read_timeout(Some(LIMIT)).expect("a valid time");
@@ -76,8 +76,8 @@ pub fn converse(addr: SocketAddr, threads: usize, connections: usize, rounds: us
     });
 }
 
-/// Writes `content` of one long message until no more fits, although the server had time to read: it is blocked in its own
-/// write. Returns the number of bytes.
+/// Writes `content` of one long message until no more fits, although the server had time to read: the server is blocked in its
+/// own write. Returns the number of bytes.
 pub fn fill(mut stream: &TcpStream, long: &[u8]) -> usize {
     stream.set_nonblocking(true).expect("a socket");
     let mut written = 0;
@@ -101,7 +101,7 @@ pub fn fill(mut stream: &TcpStream, long: &[u8]) -> usize {
 
 /// Sends `last` together with the end of the stream.
 pub fn send_with_end(stream: &TcpStream, last: &[u8]) {
-    // SAFETY: the descriptor is open and the slice is valid. MSG_MORE keeps it back until the end is sent, too.
+    // SAFETY: the descriptor is open and the slice is valid. MSG_MORE keeps the message back until the end is sent, too.
     let sent = unsafe { libc::send(stream.as_raw_fd(), last.as_ptr().cast(), last.len(), libc::MSG_MORE) };
     assert_eq!(sent, last.len() as isize, "a small message fits");
     stream.shutdown(std::net::Shutdown::Write).expect("it is connected");

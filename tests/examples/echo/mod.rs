@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 const PROCS: [usize; 2] = [1, 4];
-/// Over how long activity is measured; nothing waits by it.
+/// How long activity is measured. No test waits for something by this time.
 const OVER: Duration = Duration::from_secs(1);
 /// More than the buffers of two sockets hold.
 const LONG: usize = 64 << 20;
@@ -95,7 +95,7 @@ fn an_end_in_the_segment_of_the_last_data_is_not_missed() {
     for procs in PROCS {
         let server = Server::start(procs);
         for number in 0..200 {
-            // Half of them find the server in `accept`, half of them in `read`.
+            // Half of the connections find the server in `accept`, half of them in `read`.
             let stream = server.connect();
             if number % 2 == 0 {
                 exchange(&stream, 0, number, 20);
@@ -119,17 +119,17 @@ fn a_reset_ends_its_connection_and_no_other() {
         let before = server.sockets();
         for number in 1..=50 {
             reset(server.connect());
-            // The server waits for the next message.
+            // This reset comes while the server waits for the next message.
             let stream = server.connect();
             exchange(&stream, 1, number, 64);
             reset(stream);
-            // It has got data, is on its way to it, or has lost it with the reset.
+            // This reset comes when the server has got data, is on its way to the data, or has lost them with the reset.
             let stream = server.connect();
             (&stream).write_all(&content(2, number, 64)).expect("room for a small message");
             reset(stream);
             exchange(&bystander, 0, number, 64);
         }
-        // It waits for room to write.
+        // This reset comes while the server waits for room to write.
         let stuck = server.connect();
         fill(&stuck, &content(3, 0, LONG));
         reset(stuck);
@@ -139,7 +139,7 @@ fn a_reset_ends_its_connection_and_no_other() {
     }
 }
 
-/// Fails by a time-out: with one P, a write that blocks its thread blocks all goroutines.
+/// Fails by a time-out: with one P, a write that blocks its thread would block all goroutines.
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
     for procs in PROCS {
@@ -182,7 +182,7 @@ fn idle_connections_cost_no_processor_time() {
     }
 }
 
-/// Fails by an error or an end instead of the echo, or by a status that is not 0. How long a stop takes: `stops.rs`.
+/// Fails by an error or an end instead of the echo, or by a status that is not 0. `stops.rs` checks how long a stop takes.
 #[test]
 fn what_was_sent_before_the_signal_is_answered() {
     let both = |procs| [(procs, libc::SIGINT), (procs, libc::SIGTERM)];
@@ -225,7 +225,7 @@ fn a_full_table_of_descriptors_delays_new_connections_only() {
         for (connection, mut stream) in streams.iter().enumerate() {
             stream.write_all(&content(connection, 0, 64)).expect("room for a small message");
         }
-        // Its runtime may tell before that a thread does without a descriptor.
+        // Before that the server's runtime may tell that a thread does without a descriptor.
         while !server.complaint().contains("Too many open files") {}
 
         for (connection, stream) in streams.iter().take(8).enumerate() {
@@ -237,7 +237,7 @@ fn a_full_table_of_descriptors_delays_new_connections_only() {
         let after = server.activity();
         assert!(after.ticks - before.ticks <= 10, "{before:?}, a second later {after:?}");
 
-        // The last one is served, as soon as there is room.
+        // The last connection is served as soon as there is room.
         let last = streams.pop().expect("there are 40");
         drop(streams);
         expect(&last, &content(39, 0, 64));

@@ -27,7 +27,7 @@ pub struct Totals {
 pub struct Activity {
     /// Hundredths of a second on a processor.
     pub ticks: u64,
-    /// Returns how often one of its threads went to sleep.
+    /// How often one of the server's threads went to sleep.
     pub sleeps: u64,
 }
 
@@ -38,12 +38,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// With this many Ps.
+    /// Starts the server with this many Ps.
     pub fn start(procs: usize) -> Self {
         Self::start_with(procs, &[] as &[&str], None)
     }
 
-    /// And with more arguments, and at most this many descriptors.
+    /// Starts the server with more arguments, and at most this many descriptors.
     pub fn start_with(procs: usize, args: &[impl AsRef<OsStr>], descriptors: Option<u64>) -> Self {
         allow_descriptors(DESCRIPTORS);
         let mut command = example("echo_server");
@@ -60,7 +60,7 @@ impl Server {
         connect(self.addr)
     }
 
-    /// The next line on its stderr.
+    /// Returns the next line on the server's stderr.
     pub fn complaint(&self) -> String {
         self.program.complaint()
     }
@@ -69,7 +69,7 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{file}", self.program.id()))
     }
 
-    /// Returns how many sockets it has open.
+    /// Returns how many sockets the server has open.
     pub fn sockets(&self) -> usize {
         self.program.sockets()
     }
@@ -94,13 +94,13 @@ impl Server {
         self.program.signal(signal);
     }
 
-    /// Ends it by SIGINT.
+    /// Ends the server by SIGINT.
     pub fn stop(self) -> Totals {
         self.signal(libc::SIGINT);
         self.end()
     }
 
-    /// Waits for its end, and asserts that it succeeded.
+    /// Waits for the server's end, and asserts that it succeeded.
     pub fn end(self) -> Totals {
         let said = self.program.end();
         let line = said.iter().find(|line| line.starts_with("served")).expect("it tells its totals");
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// Looks again and again until `done`, of which there is no event.
+/// Looks again and again until `done` holds, of which no event tells.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
