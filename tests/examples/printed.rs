@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const PROCS: [&str; 3] = ["1", "2", "4"];
 
-/// Runs it to a successful end, and returns what it printed.
+/// Runs an example to a successful end, and returns what it printed.
 #[track_caller]
 fn printed(name: &str, args: &[&str]) -> String {
     let (status, stdout, stderr) = output(example(name).args(args));
@@ -46,7 +46,7 @@ fn the_ring_has_a_thousand_goroutines_and_laps_unless_told_otherwise() {
     assert!(text.starts_with("goroutines 1000, laps 1000, procs 3\n1000000 hops in "), "{text}");
 }
 
-/// Fails by another status than 2, by a panic's many lines, or by one that does not tell what would be right.
+/// Fails by another status than 2, by a panic's many lines, or by a line that does not tell what would be right.
 #[test]
 fn the_ring_refuses_what_is_out_of_range_by_name_and_limits() {
     for (flag, most) in [("--goroutines", "20000"), ("--laps", "1000000000"), ("--procs", "1024")] {
@@ -90,8 +90,8 @@ fn what_nests_too_deep_is_told_by_name_and_fits_on_its_own_stack() {
     }
 }
 
-/// Fails when a goroutine is not woken, or the table lacks its rows. The memory of so few is not judged: most of it is what the
-/// process needs anyway.
+/// Fails when a goroutine is not woken, or the table lacks its rows. The memory of so few goroutines is not judged: most of it
+/// is what the process needs anyway.
 #[test]
 fn some_thousand_of_the_million_park_and_end() {
     let text = printed("million", &["--goroutines", "3000"]);
@@ -115,7 +115,7 @@ struct Sorted {
     complaint: String,
 }
 
-/// A duration as `{:?}` prints it.
+/// Reads a duration that `{:?}` printed.
 fn duration(text: &str) -> Duration {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).expect("a unit"));
     let second = match unit {
@@ -128,8 +128,8 @@ fn duration(text: &str) -> Duration {
     Duration::from_secs_f64(number.parse::<f64>().expect("a number") * second)
 }
 
-/// Runs `sleep_sort`. Fails by a number that is lost, doubled or made up, by a verdict that is not that of the printed
-/// order, or by a wrong order where nobody overslept by a unit.
+/// Runs `sleep_sort`. Fails by a number that is lost, doubled or made up, by a verdict that does not fit the printed order, or
+/// by a wrong order where no goroutine overslept by a unit.
 #[track_caller]
 fn sleep_sort(procs: &str, unit: Duration, numbers: &[u32]) -> Sorted {
     let mut command = example("sleep_sort");
@@ -192,7 +192,7 @@ fn a_wrong_order_is_status_1_and_one_line() {
     }
 }
 
-/// Fails by another status than 2, by a panic's many lines, or by one that does not tell what would be right.
+/// Fails by another status than 2, by a panic's many lines, or by a line that does not tell what would be right.
 #[test]
 fn sleep_sort_refuses_what_is_no_number_in_range() {
     for bad in ["-1", "1.5", "many", "", "1000001", "99999999999999999999999"] {
@@ -218,7 +218,7 @@ fn a_runtime_that_cannot_be_had_is_status_1_and_one_line() {
     }
 }
 
-/// Runs it with so many Ps, and returns the lines that it printed.
+/// Runs an example with `procs` Ps, and returns the lines that it printed.
 #[track_caller]
 fn lines(name: &str, args: &[&str], procs: &str) -> Vec<String> {
     let (status, stdout, stderr) = output(example(name).args(args).env("GMPMAXPROCS", procs));
@@ -253,7 +253,7 @@ fn the_pipeline_counts_all_words() {
     }
 }
 
-/// Fails by a hang when each holds one fork, or when a fork is in two hands.
+/// Fails by a hang when each philosopher holds one fork, or when two philosophers hold the same fork.
 #[test]
 fn the_philosophers_eat() {
     for procs in PROCS {
@@ -275,7 +275,7 @@ fn the_worker_pool_gives_up_together() {
     }
 }
 
-/// Fails by a job that is lost, runs before its turn, or goes on behind its limit or its abort.
+/// Fails when a job is lost, runs before its turn, or goes on after its limit or its abort.
 #[test]
 fn the_job_queue_keeps_priorities_limits_and_aborts() {
     for procs in PROCS {
@@ -313,12 +313,13 @@ fn the_echo_server_goes_on_beside_hogs_and_blocking_calls() {
     assert_eq!(refusal("blocking_call", &["7"], 2), "blocking_call: takes no arguments\n");
 }
 
-/// Fails by a wrong sum, by a missing row, or when as many pieces stay without hints as with them, in all runs together; and on
-/// a quiet machine by a share below what hints are for, in the median. Beside other programs a P whose thread has to wait for a
-/// core loses its mail.
+/// Fails by a wrong sum, by a missing row, or when in all runs together the share of pieces that stay with hints is no more
+/// than 0.8 of the share without hints. With one P, and on a quiet machine, the median share with hints is at least 90 %.
+/// Beside other programs a P whose thread has to wait for a core loses its mail.
 #[test]
 fn the_stencil_runs_its_pieces_where_they_ran_before() {
-    // Some 0.2 s, of which one stall of the kernel takes little. Without optimisation a sweep takes ten times as long.
+    // The sweeps take some 0.2 s, of which one stall of the kernel takes little. Without optimisation a sweep takes ten times
+    // as long.
     const SWEEPS: &str = if cfg!(debug_assertions) { "20" } else { "200" };
     let share = |text: &[String], title: &str| -> f64 {
         let line =
@@ -327,7 +328,7 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
         assert!(rest.ends_with(" ms a sweep"), "{text:?}");
         share.parse().unwrap()
     };
-    // As in `tests/scheduling/measure.rs`: then the share is judged.
+    // As in `tests/scheduling/measure.rs`: on a quiet machine the share is judged.
     let is_quiet = std::env::var_os("GMP_QUIET").is_some_and(|value| value == "1");
     for (procs, runs) in [("1", 1), ("2", if is_quiet { 7 } else { 5 })] {
         let shares = Vec::from_iter((0..runs).map(|_| {
@@ -356,7 +357,7 @@ fn the_stencil_runs_its_pieces_where_they_ran_before() {
     }
 }
 
-/// Fails by a row that is missing, and, by the example's own look, when the Background goroutine runs beside others.
+/// Fails when a row is missing, or, by the example's own check, when the Background goroutine runs beside others.
 #[test]
 fn priorities_puts_requests_first_and_the_cleaner_last() {
     let text = lines("priorities", &["--requests", "50"], "1");
@@ -372,8 +373,8 @@ fn priorities_puts_requests_first_and_the_cleaner_last() {
     }
 }
 
-/// Fails by a number that is lost, by the example's own look; and by more goroutines than the tree of joins is deep, for
-/// each P.
+/// Fails, by the example's own check, when a number is lost; and when there are more goroutines for each P than the tree of
+/// joins is deep.
 #[test]
 fn the_merge_sort_sorts_with_few_goroutines() {
     for procs in PROCS {
@@ -401,7 +402,7 @@ fn the_merge_sort_sorts_with_few_goroutines() {
     assert!(refusal("merge_sort", &["--loud"], 2).contains("--loud"));
 }
 
-/// Fails by a wrong sum, by the example's own look; and when joins or `go_lifo` are not depth first, or `go` is.
+/// Fails, by the example's own check, by a wrong sum; and when joins or `go_lifo` are not depth first, or `go` is.
 #[test]
 fn the_tree_sum_is_deep_or_wide() {
     const DEPTH: usize = 10;
@@ -435,7 +436,8 @@ fn the_tree_sum_is_deep_or_wide() {
 /// Fails when a ready goroutine does not run within the example's own bound; and by a missing row.
 #[test]
 fn nobody_is_starved() {
-    // The example bears with the kernel three times a row; other tests, which run beside it, are a reason for more.
+    // The example fails only when a delay is too long three times in a row. Other tests run beside it here, so it gets more
+    // tries.
     let run = || output(example("fairness").args(["--millis", "20"]));
     let (status, text, complaint) = (0..4).map(|_| run()).find(|said| said.0 == Some(0)).unwrap_or_else(run);
     assert_eq!((status, complaint.as_str()), (Some(0), ""), "{text}");

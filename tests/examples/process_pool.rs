@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const PROCS: [&str; 2] = ["1", "4"];
 
-/// The pool, and its input.
+/// Starts the pool, and returns it with its input.
 fn start(procs: &str, args: &[&str]) -> (Program, ChildStdin) {
     let mut command = example("process_pool");
     let mut pool = Program::start(command.args(args).env("GMPMAXPROCS", procs).stdin(Stdio::piped()));
@@ -19,7 +19,7 @@ fn start(procs: &str, args: &[&str]) -> (Program, ChildStdin) {
     (pool, input)
 }
 
-/// Gives it the jobs and the end of the input; returns its answers by their numbers, and its totals.
+/// Gives the pool the jobs and the end of the input; returns the answers by their numbers, and the totals.
 #[track_caller]
 fn run(procs: &str, args: &[&str], jobs: &str) -> (BTreeMap<u64, String>, String) {
     let (pool, mut input) = start(procs, args);
@@ -40,7 +40,7 @@ fn told(mut lines: Vec<String>) -> (BTreeMap<u64, String>, String) {
     (answers, totals)
 }
 
-/// The processes that the pool has started, without those that have ended.
+/// Returns the processes that the pool has started, without those that have ended.
 fn workers(pool: &Program) -> Vec<libc::pid_t> {
     let parent = pool.id().to_string();
     let all = fs::read_dir("/proc")
@@ -48,14 +48,14 @@ fn workers(pool: &Program) -> Vec<libc::pid_t> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<libc::pid_t>().ok());
     all.filter(|pid| {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-        // The name in parentheses, the state, the parent.
+        // The fields are the name in parentheses, the state and the parent.
         let mut fields = stat.rsplit_once(") ").expect("a name in parentheses").1.split(' ');
         fields.next() != Some("Z") && fields.next() == Some(&parent)
     })
     .collect()
 }
 
-/// Looks again and again until `done`, of which there is no event.
+/// Polls until `done` returns `true`: there is no event to wait for.
 #[track_caller]
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -65,7 +65,7 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Fails by an answer that is lost, or another job's, and by more workers than were asked for.
+/// Fails when an answer is lost or is another job's, or when there are more workers than were asked for.
 #[test]
 fn each_job_has_its_answer() {
     for procs in PROCS {
@@ -93,7 +93,7 @@ fn each_job_has_its_answer() {
     }
 }
 
-/// Fails by a job that is lost with its worker, by one that is repeated for ever, or by a neighbour that suffers.
+/// Fails when a job is lost with its worker, when a job is repeated for ever, or when another job suffers.
 #[test]
 fn a_worker_that_dies_is_replaced_and_its_job_repeated() {
     for procs in PROCS {
@@ -117,7 +117,7 @@ fn a_job_that_takes_too_long_is_told_so() {
     for procs in PROCS {
         let (answers, totals) = run(procs, &["--workers", "1", "--limit-ms", "1000"], "hang\nupper a\n");
         assert_eq!(answers[&1], "failed: killed after 1s; 1 tries");
-        // Its limit holds for a slow start of the worker, too.
+        // A job's limit holds for a slow start of its worker, too.
         assert_eq!(
             (answers[&2].as_str(), totals.as_str()),
             ("A", "1 answered, 1 failed, 0 not begun; 2 workers were started, 1 were lost")
@@ -125,7 +125,7 @@ fn a_job_that_takes_too_long_is_told_so() {
     }
 }
 
-/// Fails when a job is lost with its worker, which another process has killed; and by a zombie.
+/// Fails when a job is lost with its worker, which another process has killed; or by a zombie.
 #[test]
 fn a_worker_that_is_killed_from_outside_is_replaced() {
     for procs in PROCS {
@@ -137,7 +137,7 @@ fn a_worker_that_is_killed_from_outside_is_replaced() {
             // SAFETY: the pool's child, which it has not reaped.
             assert_eq!(unsafe { libc::kill(worker, libc::SIGKILL) }, 0);
         }
-        // A job that finds out by the pipe is repeated.
+        // The pool repeats a job if it learns from the pipe that the worker is dead.
         input.write_all(b"upper c\n").expect("it reads");
         assert_eq!(pool.line(), "3: C");
         drop(input);
@@ -182,7 +182,7 @@ fn a_job_that_has_begun_is_ended_before_the_pool() {
         // Trial division by a hundred million numbers.
         input.write_all(b"factor 10000000000000061\n").expect("it reads");
         eventually("the worker is there", || workers(&pool).len() == 1);
-        // A worker is started for a job that was taken.
+        // The pool has taken the job when it starts a worker for it.
         pool.signal(libc::SIGTERM);
         let (answers, _) = told(pool.end());
         assert_eq!(answers[&1], "10000000000000061 = 10000000000000061");

@@ -16,7 +16,7 @@ fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     lines
 }
 
-/// Limits the process that `command` starts to `most` of this.
+/// Limits the process that `command` starts to `most` of `resource`.
 pub fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: between fork and exec the closure makes one system call, and reads errno if it failed.
@@ -42,7 +42,7 @@ impl Program {
         Program { child, stdout, stderr }
     }
 
-    /// Starts a server, with at most so many descriptors if a number is given, and returns it with its address.
+    /// Starts a server, with at most `descriptors` descriptors if a number is given, and returns it with its address.
     pub fn server(mut command: Command, descriptors: Option<u64>) -> (Self, SocketAddr) {
         if let Some(most) = descriptors {
             limit(&mut command, libc::RLIMIT_NOFILE, most);
@@ -52,19 +52,19 @@ impl Program {
         (program, addr)
     }
 
-    /// The next line on its stdout.
+    /// Returns the next line on the program's stdout.
     #[track_caller]
     pub fn line(&self) -> String {
         self.stdout.recv_timeout(LIMIT).expect("the example says something")
     }
 
-    /// The next line on its stderr.
+    /// Returns the next line on the program's stderr.
     #[track_caller]
     pub fn complaint(&self) -> String {
         self.stderr.recv_timeout(LIMIT).expect("the example says something on stderr")
     }
 
-    /// The address in its next line.
+    /// Returns the address in the program's next line.
     #[track_caller]
     pub fn listening(&self) -> SocketAddr {
         let line = self.line();
@@ -76,7 +76,7 @@ impl Program {
         self.child.0.id()
     }
 
-    /// Returns how many sockets it has open. Its threads have descriptors of their own, which come and go with them.
+    /// Returns how many sockets the program has open. Its threads have descriptors of their own, which come and go with them.
     pub fn sockets(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.id())).expect("it runs");
         let leads_to = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -89,7 +89,7 @@ impl Program {
         assert_eq!(unsafe { libc::kill(self.id() as libc::pid_t, signal) }, 0, "it runs");
     }
 
-    /// Waits for its end, asserts that it succeeded, and returns the lines of its stdout that are left.
+    /// Waits for the program's end, asserts that it succeeded, and returns the lines of its stdout that are left.
     #[track_caller]
     pub fn end(mut self) -> Vec<String> {
         let status = self.child.wait();

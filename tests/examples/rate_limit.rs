@@ -44,7 +44,7 @@ fn a_bucket_holds_its_burst_and_no_more() {
     assert_eq!(bucket.take(later, 3), Err(Duration::from_secs(1)));
     assert_eq!(bucket.take(later, 0), Ok(()));
     assert_eq!(bucket.take(later + Duration::from_secs(1), 3), Ok(()));
-    // A caller whose clock was read before that of another.
+    // This caller read its clock before another caller did.
     assert_eq!(bucket.take(begin, 1), Err(later + Duration::from_nanos(1_333_333_334) - begin));
 
     let slow = Rate { tokens: 1, period: Duration::MAX };
@@ -56,7 +56,7 @@ fn a_bucket_holds_its_burst_and_no_more() {
     }
 }
 
-/// Fails when tokens are lost with a reservation behind which no caller waits, or when two callers have the same ones.
+/// Fails when tokens are lost with a reservation behind which no caller waits, or when two callers have the same tokens.
 #[test]
 fn what_was_reserved_last_can_be_given_back() {
     let now = Instant::now();
@@ -66,7 +66,7 @@ fn what_was_reserved_last_can_be_given_back() {
     bucket.cancel(third);
     let third = bucket.reserve(now, 1);
     assert_eq!(third.delay, HOUR);
-    // Others stand behind it.
+    // Other reservations stand behind the first one.
     bucket.cancel(first);
     assert_eq!(bucket.reserve(now, 1).delay, 2 * HOUR);
 }
@@ -89,7 +89,7 @@ fn nobody_is_let_past_and_who_gives_up_takes_nothing() {
                 .collect();
             // One token is there.
             assert!(!limiter.allow(1) && !limiter.allow(0) && limiter.reserve(1).is_none());
-            // The last one first: also who stands in the queue is ended.
+            // The loop ends the last waiter first: a waiter that is not at the head of the queue is ended, too.
             for (left, (waits, cancel)) in (0..3).rev().zip(waiters.into_iter().rev()) {
                 cancel.cancel();
                 assert_eq!(waits.join().unwrap(), Err(ContextError::Canceled));

@@ -20,8 +20,8 @@ fn is_served(mut stream: &TcpStream, asks: &[u8]) -> bool {
     matches!(got, Ok(1..))
 }
 
-/// Fails when the server ends, or ends a connection that it has served, when the next goroutine can't be had; or serves no
-/// client afterwards.
+/// Fails when the server ends, or ends a connection that it has served, as it can't have one more goroutine; or when it serves
+/// no client afterwards.
 #[track_caller]
 fn outlives_a_refusal(name: &str, args: &[&str], asks: &[u8]) {
     for procs in ["1", "4"] {

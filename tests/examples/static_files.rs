@@ -14,7 +14,7 @@ const PROCS: [&str; 2] = ["1", "4"];
 /// More than the buffers of two sockets hold.
 const LARGE: usize = 16 << 20;
 
-/// A folder with a root in it, and beside that a secret. Gone after the test.
+/// A folder with a root in it, and a secret beside the root. `Drop` removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -68,7 +68,7 @@ fn connect(addr: &str) -> TcpStream {
     stream
 }
 
-/// Reads a byte at a time: what follows belongs to the next answer.
+/// Reads a byte at a time: the bytes behind the head belong to the body or to the next answer.
 fn head(mut stream: &TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -132,7 +132,7 @@ fn files_are_served_over_one_kept_connection() {
         (&stream).write_all(b"HEAD /large.bin HTTP/1.1\r\nHost: test\r\n\r\n").expect("it is sent");
         let alone = head(&stream);
         assert_eq!(header(&alone, "Content-Length"), Some(&*LARGE.to_string()), "{alone}");
-        // In a row, without waiting; the last one ends the connection.
+        // These requests come in a row, without waiting; the one after them ends the connection.
         let row = "GET /digits.txt HTTP/1.1\r\nHost: test\r\n\r\n".repeat(20);
         (&stream).write_all(row.as_bytes()).expect("it is sent");
         (0..20).for_each(|_| assert_eq!(answer(&stream).2, b"0123456789"));
@@ -168,7 +168,8 @@ fn a_range_is_the_bytes_that_were_asked_for() {
             let (status, head, _) = ask(&stream, "/digits.txt", &format!("Range: {range}\r\n"));
             assert_eq!((status, header(&head, "Content-Range")), (416, Some("bytes */10")), "{range}");
         }
-        // Several, the wrong way round, no numbers, another unit, and a condition that can't hold: the whole.
+        // Several ranges, one the wrong way round, no numbers, another unit, and a condition that can't hold: the answer is the
+        // whole file.
         for header in [
             "bytes=0-1,3-4",
             "bytes=5-3",
@@ -258,7 +259,8 @@ fn what_is_no_request_is_refused_and_ends_its_connection() {
     }
 }
 
-/// The server has not read what follows its request. Fails by a reset as the end, with which the last answer may be lost.
+/// The server has not read the requests behind the last one. Fails when a reset ends the connection, as the last answer may be
+/// lost with it.
 #[test]
 fn a_close_does_not_reset_who_has_sent_more() {
     for procs in PROCS {
@@ -276,20 +278,20 @@ fn a_close_does_not_reset_who_has_sent_more() {
     }
 }
 
-/// Fails when a silent client keeps its place, or a client that sends a byte now and then.
+/// Fails when a silent client keeps its place, or a client that sends only half a request.
 #[test]
 fn idle_and_slow_clients_are_ended() {
     for procs in PROCS {
         let folder = Folder::new(&format!("idle-{procs}"));
         let (program, addr) = folder.serve(procs, &["--idle-ms", "500", "--connections", "2"]);
         let (silent, slow) = (connect(&addr), connect(&addr));
-        // Takes the place of one of them, once that is free.
         (&slow).write_all(b"GET / HTTP/1.1\r\nHost:").expect("it is sent");
         assert_eq!((&silent).read(&mut [0]).expect("an end, no error"), 0);
         assert_eq!(answer(&slow).0, 408);
+        // This client takes the place of one of them.
         assert_eq!(ask(&connect(&addr), "/", "").0, 200);
 
-        // It takes a part of the answer, and no more.
+        // This client reads the head of the answer, and no more.
         let stuck = connect(&addr);
         (&stuck).write_all(b"GET /large.bin HTTP/1.1\r\nHost: test\r\n\r\n").expect("it is sent");
         head(&stuck);

@@ -1,4 +1,4 @@
-//! Every server among the examples, as the tree has them: how it stops.
+//! How the servers among the examples stop. The tests find them in the tree.
 
 use crate::program::Program;
 use common::example::{LIMIT, example};
@@ -17,13 +17,13 @@ const ARGS: &[(&str, &[&str])] = &[
     ("port_forward", &["--listen", "127.0.0.1:0", "--to", "TARGET"]),
     ("udp_dns", &["--listen", "127.0.0.1:0", "--upstream", "TARGET"]),
 ];
-/// They bind sockets, and end by themselves.
+/// These examples bind sockets, and end by themselves.
 const NO_SERVERS: &[&str] = &["blocking_call"];
 /// How long a stop may take; and how often it is tried, as other tests run beside it.
 const STOP: Duration = Duration::from_secs(1);
 const TRIES: usize = 4;
 
-/// Each example, with all of its text.
+/// Returns each example's name, with all of its text.
 fn examples() -> BTreeMap<String, String> {
     fn sources(path: &Path) -> Vec<PathBuf> {
         if path.is_file() {
@@ -54,7 +54,7 @@ fn servers() -> BTreeMap<String, String> {
     examples().into_iter().filter(|(_, text)| text.contains("SIGTERM")).collect()
 }
 
-/// Fails when an example binds a socket and does not listen to signals; or when a row of these tests is of no example.
+/// Fails when an example binds a socket and does not listen to signals; or when a row of these tests names no example.
 #[test]
 fn what_serves_listens_to_signals() {
     let (all, servers) = (examples(), servers());
@@ -74,7 +74,7 @@ fn what_serves_listens_to_signals() {
     rows.for_each(|name| assert!(all.contains_key(name), "no example is called {name}"));
 }
 
-/// Fails when a server goes on for a second, or ends with another status than 0, or when a connection is not told.
+/// Fails when a server goes on for a second, ends with another status than 0, or does not end its connections.
 #[test]
 fn each_server_stops_within_a_second_and_tells_its_connections() {
     for (name, text) in servers() {
@@ -93,9 +93,9 @@ fn each_server_stops_within_a_second_and_tells_its_connections() {
     }
 }
 
-/// Starts it, gives it something to do, and stops it; returns how long the stop took.
+/// Starts a server, gives it something to do, and stops it; returns how long the stop took.
 fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
-    // No code accepts here: the kernel does.
+    // The kernel takes the connections: no code accepts them here.
     let target = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let target = (target.local_addr().expect("it listens").to_string(), target);
     let mut command = example(name);
@@ -122,7 +122,7 @@ fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
     let signalled = Instant::now();
     program.signal(signal);
     for mut stream in connections {
-        // An echo of what was sent, perhaps, and then the end; or a reset, if that was to go elsewhere.
+        // The server may echo the byte; then comes the end, or a reset if the byte was to go elsewhere.
         match stream.read_to_end(&mut Vec::new()) {
             Ok(_) => {}
             Err(reset) if reset.kind() == ErrorKind::ConnectionReset => {}
@@ -133,7 +133,7 @@ fn stop(name: &str, text: &str, procs: &str, signal: libc::c_int) -> Duration {
     signalled.elapsed()
 }
 
-/// Connections that the server has accepted: some silent, and one in the middle of its request.
+/// Returns connections that the server has accepted: some silent, and one in the middle of its request.
 fn connected(program: &Program, addr: SocketAddr) -> Vec<TcpStream> {
     let before = program.sockets();
     let streams = Vec::from_iter((0..4).map(|_| TcpStream::connect(addr).expect("it listens")));

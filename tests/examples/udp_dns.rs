@@ -29,7 +29,7 @@ fn start(procs: &str, resolver: &Resolver, args: &[&str]) -> (Program, SocketAdd
     start_within(procs, resolver.addr, args, None)
 }
 
-/// With at most so many descriptors.
+/// Starts the forwarder, with at most `descriptors` descriptors if a number is given.
 fn start_within(
     procs: &str,
     upstream: SocketAddr,
@@ -42,7 +42,7 @@ fn start_within(
     Program::server(command, descriptors)
 }
 
-/// A resolver that answers every question with one address, and counts.
+/// Starts a resolver that answers every question with one address; returns it with the count of its answers.
 fn addresses(ttl: u32) -> (Resolver, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&count);
@@ -73,7 +73,7 @@ impl Client {
         let mut buffer = [0; 65_535];
         let length = loop {
             match self.0.recv(&mut buffer) {
-                // A call with a limit is not begun anew after a signal (signal(7)).
+                // The kernel does not restart a call with a limit after a signal (signal(7)).
                 Err(refused) if refused.kind() == ErrorKind::Interrupted => {}
                 received => break received.expect("an answer"),
             }
@@ -137,7 +137,7 @@ fn equal_questions_under_way_are_asked_once() {
             let name = if id % 2 == 0 { "same.example" } else { "SAME.example" };
             client.send(&Message::query(*id, name, A).bytes());
         }
-        // Datagrams are taken in their order.
+        // The forwarder takes datagrams in their order.
         let last = Client::new(addr);
         last.send(&Message::query(1, "last.example", A).bytes());
         let (first, second) = (next(&asked), next(&asked));
@@ -168,7 +168,7 @@ fn a_silent_resolver_is_asked_again_and_then_given_up() {
         assert!(
             tries.iter().all(|again| (again.query.id, again.from()) == (tries[0].query.id, tries[0].from()))
         );
-        // An answer to any of them is one.
+        // An answer to any of the tries counts.
         tries[0].send_address(9, ADDRESS);
         assert_eq!(client.receive().records[0].data, ADDRESS);
 
@@ -209,7 +209,7 @@ fn what_is_not_the_answer_is_not_believed() {
         client.send(&Message::query(1, "true.example", A).bytes());
         let asked_for = next(&asked);
         let false_one = asked_for.answer().with(0, record(QUESTION, A, 900, &[6, 6, 6, 6]));
-        // From another port of the same host.
+        // This message comes from another port of the same host.
         let elsewhere = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         elsewhere.send_to(&false_one.bytes(), asked_for.from()).expect("room for a datagram");
         let question = |name: &str, kind: u16| Message::query(0, name, kind).question;
@@ -236,7 +236,7 @@ fn what_is_not_the_answer_is_not_believed() {
         assert_eq!(client.receive().records[0].data, ADDRESS);
         assert_eq!(client.ask("true.example").records[0].data, ADDRESS);
 
-        // Very many of them: the question goes on over a connection.
+        // After very many false messages the question goes on over a connection.
         client.send(&Message::query(2, "flood.example", A).bytes());
         let asked_for = next(&asked);
         for id in 1..=20 {

@@ -1,8 +1,9 @@
-//! What a client is answered: from the cache, by size, and between neighbours.
+//! What the forwarder answers: from the cache, by size, and between neighbours.
 
 use super::*;
 
-/// Fails by a second question upstream, by a TTL that stays or that goes on below its end, or by another client's spelling.
+/// Fails by a second question upstream, by a TTL that does not change or that goes on below its end, or by an answer in another
+/// client's spelling.
 #[test]
 fn answers_are_kept_while_their_ttls_count_down() {
     for procs in PROCS {
@@ -91,7 +92,7 @@ fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
     }
 }
 
-/// Fails by an answer that lacks records and does not say so, or by one that can't be had in whole.
+/// Fails by an answer that lacks records and does not say so, or by an answer that can't be had in whole.
 #[test]
 fn a_truncated_answer_is_fetched_over_tcp_and_handed_on_by_size() {
     for procs in PROCS {
@@ -137,7 +138,7 @@ fn a_truncated_answer_is_fetched_over_tcp_and_handed_on_by_size() {
             let answer = ask_over(&connect(addr), &query);
             assert_eq!((answer.records.len(), answer.is_truncated()), (count, false));
         }
-        // Each but the longest was asked for once, by both ways.
+        // The resolver got each question once by datagram and once over TCP.
         let expected = [false, true].repeat(4);
         assert_eq!(*ways.lock().expect("no panic"), expected);
         stop(program);
@@ -152,7 +153,7 @@ fn edns_is_between_neighbours() {
         let sees = Arc::clone(&seen);
         let resolver = Resolver::start(move |asked| {
             let edns = asked.query.edns().cloned();
-            // Before the answer, with which the client goes on.
+            // This comes before the answer, as the answer lets the client go on.
             sees.lock().expect("no panic").push((asked.query.name.clone(), edns.clone(), asked.query.flags));
             let answer = asked.answer().with(0, record(QUESTION, A, 900, &ADDRESS));
             let cookie = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -172,7 +173,8 @@ fn edns_is_between_neighbours() {
         let plain = Message::query(1, "any.example", A);
         let answer = client.ask_with(&plain);
         assert_eq!((answer.edns(), answer.records.len()), (None, 1));
-        // Options of the client, the bit for signatures, and a query that is to be answered unchecked and not recursively.
+        // A query with an option of the client and the bit for signatures, and a query for an answer that is unchecked and not
+        // recursive.
         let subnet = [0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2];
         let answer = client.ask_with(&plain.clone().with(2, opt(4096, 0x8000, &subnet)));
         let edns = answer.edns().expect("as the client");

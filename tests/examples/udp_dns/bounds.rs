@@ -1,8 +1,8 @@
-//! What the forwarder takes on: nonsense, floods, many queries at once, clients that do not read, and its own stop.
+//! How the forwarder bears nonsense, floods, many queries at once, clients that do not read, and its own stop.
 
 use super::*;
 
-/// Fails by a hang, an end, or an answer that is none of these.
+/// Fails when the forwarder hangs, ends, or answers with another code.
 #[test]
 fn what_is_no_query_is_told_so_or_dropped() {
     for procs in PROCS {
@@ -17,7 +17,7 @@ fn what_is_no_query_is_told_so_or_dropped() {
             client.send(dropped);
         }
         let long = [&[63][..], &[b'a'; 63]].concat().repeat(4);
-        // 300 pointers, each to the one before, where records begin at 30 and their data 12 bytes later.
+        // Each of the 300 pointers leads to the one before. The records begin at 30, and their data 12 bytes later.
         let chain =
             (0..300).map(|at: u16| (0xc000 | if at == 0 { 12 } else { 42 + 2 * (at - 1) }).to_be_bytes());
         let chain = record(QUESTION, TXT, 0, &Vec::from_iter(chain).concat());
@@ -29,12 +29,12 @@ fn what_is_no_query_is_told_so_or_dropped() {
             (vec![0, 7, 1, 0, 0, 1, 255, 255, 255, 255, 255, 255], FORMERR),
             (vec![0, 7, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0], FORMERR),
             (vec![0, 7, 0x28, 0, 0, 1, 0, 0, 0, 0, 0, 0], NOTIMP),
-            // A name that is a pointer to itself, to the header, to behind it; a ring of two.
+            // A name that is a pointer to itself, to the header, or to the bytes behind the name; and a ring of two pointers.
             (with(&[0xc0, 12, 0, 1, 0, 1]), FORMERR),
             (with(&[0xc0, 0, 0, 1, 0, 1]), FORMERR),
             (with(&[0xc0, 18, 0, 1, 0, 1, 0, 0]), FORMERR),
             (with(&[1, b'a', 0xc0, 16, 0xc0, 12, 0, 1, 0, 1]), FORMERR),
-            // A label of a kind that is none, one that goes on behind the end, a name that is too long.
+            // A label of a kind that does not exist, a label that goes on behind the end, and a name that is too long.
             (with(&[0x40, 0, 0, 1, 0, 1]), FORMERR),
             (with(&[20, b'a', 0, 0, 1, 0, 1]), FORMERR),
             (with(&[&long[..], &[0, 0, 1, 0, 1]].concat()), FORMERR),
@@ -56,12 +56,12 @@ fn what_is_no_query_is_told_so_or_dropped() {
         assert_eq!(client.ask(&longest).rcode(), 0);
         assert_eq!(client.ask("").rcode(), 0);
 
-        // Whatever: each of them is answered or dropped, and the next client is served.
+        // The forwarder answers or drops each damaged message, and serves the next client.
         let mut random = Random::new(procs.len());
         let noise = Client::new(addr);
         for number in 0..3000 {
             if number % 50 == 0 {
-                // All before it is taken, else the kernel would drop some.
+                // An answer here means that the forwarder has taken all messages before; otherwise the kernel would drop some.
                 assert_eq!(client.ask_with(&good).records[0].data, ADDRESS);
             }
             let mut message = good.clone().with(2, opt(4096, 0, &[])).bytes();
@@ -74,7 +74,7 @@ fn what_is_no_query_is_told_so_or_dropped() {
         }
         assert_eq!(client.ask_with(&good).records[0].data, ADDRESS);
 
-        // Over TCP too; what is behind a length that is too short can't be found any more.
+        // The same over TCP. A message behind a length that is too short can't be found any more.
         let stream = connect(addr);
         for (message, code) in &refused {
             write_message(&stream, message);
@@ -87,7 +87,7 @@ fn what_is_no_query_is_told_so_or_dropped() {
     }
 }
 
-/// Fails by a cache, or a process, that grows with what is asked.
+/// Fails by a cache, or a process, that grows with the number of names.
 #[test]
 fn a_flood_of_names_fills_the_cache_and_no_more() {
     const MANY: usize = 4000;
@@ -122,14 +122,14 @@ fn a_flood_of_names_fills_the_cache_and_no_more() {
     }
 }
 
-/// Fails when a query above the limit waits, or one that the cache can answer waits with it.
+/// Fails when a query above the limit waits, or when a query that the cache can answer waits with it.
 #[test]
 fn above_the_limit_of_queries_the_next_one_is_told() {
     for procs in PROCS {
         let (resolver, asked) = Resolver::new();
         let (program, addr) = start(procs, &resolver, &["--queries", "2", "--timeout-ms", "60000"]);
         let client = Client::new(addr);
-        // Over TCP: there the room is given back before the answer is sent.
+        // Over TCP the forwarder gives the room back before it sends the answer.
         let stream = connect(addr);
         write_message(&stream, &Message::query(1, "kept.example", A).bytes());
         next(&asked).send_address(900, ADDRESS);
@@ -142,7 +142,7 @@ fn above_the_limit_of_queries_the_next_one_is_told() {
         let under_way = [next(&asked), next(&asked)];
         assert_eq!(client.ask("third.example").rcode(), SERVFAIL);
         assert_eq!(client.ask("kept.example").records[0].data, ADDRESS);
-        // Over TCP it waits in line.
+        // Over TCP the query waits in line.
         write_message(&stream, &Message::query(9, "fourth.example", A).bytes());
         under_way.iter().for_each(|asked| asked.send_address(900, ADDRESS));
         waiting.iter().for_each(|client| assert_eq!(client.receive().rcode(), 0));
@@ -162,7 +162,7 @@ fn a_connection_has_many_queries_under_way() {
             start(procs, &resolver, &["--idle-ms", "1500", "--connections", "2", "--timeout-ms", "60000"]);
         let stream = connect(addr);
         let slow = Message::query(1, "slow.example", A);
-        // In pieces, and two in one.
+        // One query comes in pieces, and then two queries in one piece.
         let slow_bytes = slow.bytes();
         let length = (slow_bytes.len() as u16).to_be_bytes();
         for piece in [&length[..1], &length[1..], &slow_bytes[..9], &slow_bytes[9..]] {
@@ -182,7 +182,7 @@ fn a_connection_has_many_queries_under_way() {
         assert_eq!(Received::parse(&read_message(&stream).expect("an answer")).id, 1);
         assert_eq!((&stream).read(&mut [0]).expect("an end, no error"), 0);
 
-        // Silent ones, and one with half a query, lose their places.
+        // A silent connection, and one with half a query, lose their places.
         let silent = [connect(addr), connect(addr)];
         (&silent[1]).write_all(&quick[..5]).expect("it is open");
         let third = connect(addr);
@@ -213,7 +213,7 @@ fn a_client_that_does_not_read_is_alone_with_that() {
         stuck.set_write_timeout(Some(Duration::from_millis(300))).expect("a valid time");
         let query = Message::query(1, "long.example", TXT).bytes();
         let one = [&[0, query.len() as u8][..], &query].concat();
-        // Until the server reads no more of them.
+        // The loop ends when the server reads no more queries of this client.
         while (&stuck).write_all(&one.repeat(100)).is_ok() {}
         let others = Client::new(addr);
         for number in 0..20 {
@@ -224,7 +224,7 @@ fn a_client_that_does_not_read_is_alone_with_that() {
     }
 }
 
-/// Fails by a client that is not told, or by an answer that comes in time and is lost.
+/// Fails when a client gets no answer, or when an answer that comes in time is lost.
 #[test]
 fn the_stop_answers_what_is_under_way() {
     for procs in PROCS {
@@ -238,7 +238,7 @@ fn the_stop_answers_what_is_under_way() {
         let over_tcp = next(&asked);
         program.signal(libc::SIGTERM);
         let begun = Instant::now();
-        // The stop has begun when nobody is accepted any more.
+        // The stop has begun when the server accepts no more connections.
         while TcpStream::connect(addr).is_ok() {
             assert!(begun.elapsed() < LIMIT, "it listens");
             thread::sleep(Duration::from_millis(2));
@@ -251,10 +251,11 @@ fn the_stop_answers_what_is_under_way() {
 
         let (program, addr) = start(procs, &resolver, &["--timeout-ms", "60000", "--grace-ms", "50"]);
         let (client, stream) = (Client::new(addr), connect(addr));
-        // It was read: from the stop on no datagram is.
+        // The next question shows that the server has read this query. After the stop has begun the server reads no datagram.
         client.send(&Message::query(1, "one.example", A).bytes());
         let _first = next(&asked);
-        // Read, too, when the one behind it is asked; its goroutine may begin after the grace.
+        // The server has read this query, too, when it asks for the one behind. This query's goroutine may begin after the
+        // grace.
         write_message(&stream, &Message::query(2, "one.example", A).bytes());
         write_message(&stream, &Message::query(3, "two.example", A).bytes());
         let _second = next(&asked);
@@ -281,13 +282,13 @@ fn the_stop_is_heard_in_a_flood() {
                 scope.spawn(move || {
                     let (client, query) =
                         (Client::new(addr), Message::query(number, "flood.example", A).bytes());
-                    // When the server has gone the kernel refuses.
+                    // The kernel refuses the datagram when the server has gone.
                     while is_over.load(SeqCst) == 0 {
                         let _refused = client.0.send(&query);
                     }
                 });
             }
-            // A flood that fills the kernel's queue has the client ask again.
+            // The client asks again if the flood has filled the kernel's queue.
             let client = Client::new(addr);
             client.0.set_read_timeout(Some(Duration::from_millis(100))).expect("a valid time");
             let query = Message::query(1, "other.example", A).bytes();
@@ -303,7 +304,7 @@ fn the_stop_is_heard_in_a_flood() {
     }
 }
 
-/// Fails by an end of the forwarder, or by a client that comes later and is not served.
+/// Fails when the forwarder ends, or when it does not serve a client that comes later.
 #[test]
 fn a_full_table_of_descriptors_is_survived() {
     for procs in PROCS {
@@ -314,7 +315,7 @@ fn a_full_table_of_descriptors_is_survived() {
         for (number, client) in &clients {
             client.send(&Message::query(*number, &format!("n{number}.example"), A).bytes());
         }
-        // All are told: those without a socket, and those without an answer.
+        // Each client gets an answer: with or without a socket for its question, and though the resolver is silent.
         clients.iter().for_each(|(_, client)| assert_eq!(client.receive().rcode(), SERVFAIL));
         while !program.complaint().contains("Too many open files") {}
         assert!(asked.try_iter().count() < 40);
