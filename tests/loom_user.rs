@@ -1,11 +1,11 @@
-//! A model of one's own: a mailbox for one value, made of [`gmp::model::park`], and how loom finds the wake-up that a
-//! wrong version of it loses.
+//! An example of a user's model: a mailbox for one value, built on [`gmp::model::park`], and how loom finds the wake-up that
+//! a wrong version of the mailbox loses.
 //!
 //! The parts of such a file:
 //!
-//! 1. what is to be checked, built of loom's types and of `park` ([`Mailbox`]);
+//! 1. the code to check, built of loom's types and of `park` ([`Mailbox`]);
 //! 2. a model for each property: a small runtime, few goroutines, `done()` when the property has held;
-//! 3. for each line that the property rests on, a switch that takes it away, and a test that the model then fails. A
+//! 3. for each line that the property rests on, a switch that takes the line away, and a test that the model then fails. A
 //!    model that was never seen to fail may be blind.
 //!
 //! `gmp::model` says what a model may use and what it can't see.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// If this is in the environment, `take` looks and queues itself in two critical sections.
 const BUG: &str = "MAILBOX_LOOKS_TOO_EARLY";
 
-/// Holds a value until somebody takes it. One taker at a time; goroutines and threads alike.
+/// Holds a value until a taker takes it. Goroutines and threads may take, one at a time.
 struct Mailbox<T>(Mutex<Inside<T>>);
 
 struct Inside<T> {
@@ -43,7 +43,7 @@ impl<T> Mailbox<T> {
         let taker = inside.taker.take();
         drop(inside);
         if let Some(taker) = taker {
-            // Claims the wait first. It can't fail here, since nobody else knows of it.
+            // `wake` claims the wait first. The claim can't fail here, since no other waker knows of the wait.
             assert!(taker.wake());
         }
     }
@@ -57,11 +57,11 @@ impl<T> Mailbox<T> {
             }
             if std::env::var_os(BUG).is_some() {
                 drop(inside);
-                // Here `put` finds nobody to wake.
+                // Here `put` finds no taker to wake.
                 inside = self.lock();
             }
-            // The closure runs on the caller's M, when the caller counts as asleep. It publishes the wait by letting the lock
-            // go: a thread that finds the waiter may wake it at once.
+            // The closure runs on the caller's M, when the caller counts as asleep. The closure publishes the wait as it lets
+            // the lock go: a thread that finds the waiter may wake it at once.
             let parked = park(move |waiter| {
                 inside.taker = Some(waiter);
                 drop(inside);
@@ -72,7 +72,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// A goroutine takes what a thread puts. Fails by deadlock when the put comes between the look and the wait.
+/// A goroutine takes the value that a thread puts. Fails by deadlock when the put comes between the look and the wait.
 #[test]
 fn a_value_put_while_a_goroutine_begins_to_wait_is_taken() {
     Model::new().check("mailbox", || {
@@ -111,7 +111,8 @@ fn two_goroutines_answer_each_other() {
     });
 }
 
-/// The first model once more, in a process of its own, since loom's failures may end it: with the bug it fails.
+/// Runs the first model with the bug, with which the model fails. It runs in a process of its own, since loom's failures may
+/// end the process.
 #[test]
 fn loom_finds_the_lost_wake_up() {
     let child = Command::new(std::env::current_exe().unwrap())
@@ -122,6 +123,6 @@ fn loom_finds_the_lost_wake_up() {
     let said = String::from_utf8_lossy(&child.stderr);
     assert!(!child.status.success(), "the model passes without the line that it is there for");
     assert!(said.contains("deadlock"), "{said}");
-    // What led there: the goroutine's steps and the thread's, in order.
+    // The output lists the steps that led to the deadlock, of the goroutine and the thread, in order.
     assert!(said.contains("the schedule of execution"), "{said}");
 }

@@ -14,12 +14,12 @@ fn main() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let runtime = unsafe { Runtime::builder().procs(procs).build() }.expect("a runtime starts");
         runtime.run(|| {
-            // It has not begun: on one P it comes behind this one.
+            // This goroutine has not begun: on one P it runs after its spawner.
             let (begins, abort) = go_abortable(|| 7);
             abort.abort();
             assert_eq!(begins.join().unwrap(), 7);
 
-            // Its wait is not ended.
+            // The abort does not end this goroutine's wait.
             let event = Arc::new(Event::new());
             let waits_for = Arc::clone(&event);
             let (waits, abort) = go_abortable(move || waits_for.wait());
@@ -30,7 +30,7 @@ fn main() {
             event.notify_one();
             waits.join().unwrap();
 
-            // It has ended.
+            // This goroutine has ended before its abort.
             let (ended, abort) = go_abortable(|| 8);
             yield_now();
             while !ended.is_finished() {
