@@ -71,7 +71,7 @@ pub const TESTS: &[Test] = &[
     ("a_locked_main_that_exits_leaves_nobody", || {
         dies("exits_locked", &["fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n\n"]);
     }),
-    // Fails when only goroutines that were looked for count as a sign of life.
+    // Fails when a goroutine counts as a sign of life only if an M has found it in a look for work.
     ("a_bound_one_that_falls_asleep_after_a_blocking_call_is_reported", || {
         for child in ["locked_blocks", "bound_blocks", "bound_ends"] {
             dies_late(child, &[ALL, "[chan receive, "]);

@@ -111,8 +111,8 @@ fn a_panic_in_a_function_ends_the_process_with_a_text_that_names_it() {
     }
 }
 
-/// In a function a branch stays with its forker, which was unwound at the end of the runtime. Fails when the process ends with
-/// a text.
+/// In a function a branch stays with its forker, and the end of the runtime does not unwind the forker there. Fails when the
+/// process ends with a text.
 #[test]
 fn a_fork_scope_in_a_function_is_no_place_to_unwind() {
     const TEST: &str = "a_fork_scope_in_a_function_is_no_place_to_unwind";

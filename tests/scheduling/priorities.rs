@@ -54,8 +54,8 @@ impl Order {
 }
 
 /// On one P, under every policy, main starts goroutines of all classes in an order that is not that of the classes. Fails when
-/// a lower class goes before a higher one, or a younger goroutine before an older one of its class; the order within `Normal`
-/// is the policy's.
+/// a lower class goes before a higher one, or a younger goroutine before an older one of its class; the policy decides the
+/// order within `Normal`.
 #[test]
 fn the_higher_class_goes_first_and_the_older_one_in_a_class() {
     // Main is to keep the P until all goroutines are queued.

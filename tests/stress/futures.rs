@@ -19,9 +19,9 @@ const WAKES: usize = 100_000;
 /// A goroutine that waits for what the givers give, and for other things in between.
 #[derive(Default)]
 struct Owner {
-    /// What the givers give; a wake each.
+    /// The signals of the givers, each with a wake.
     signal: Signal,
-    /// What only the partner gives, and how often.
+    /// The event that only the partner gives; `asked` asks for it, and `answers` counts it.
     event: Event,
     asked: Event,
     answers: AtomicUsize,
@@ -68,7 +68,7 @@ impl Owner {
                     time::sleep(pause);
                     assert!(begin.elapsed() >= pause, "a late wake has ended a sleep");
                 }
-                // What was meant for an earlier wait does not end this one.
+                // A wake that was meant for an earlier wait does not end this one.
                 6 => {
                     let (begin, limit) = (Instant::now(), random.micros(50));
                     let ended = time::timeout(limit, || block_on(pending::<()>()));

@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// Looks again and again until `done` holds, of which no event tells.
+/// Polls until `done` returns `true`: there is no event to wait for.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
