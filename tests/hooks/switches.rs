@@ -232,7 +232,7 @@ fn sockets() {
         keeps(|| stream.write_all(b"ping")).unwrap();
         keeps(|| stream.read_exact(&mut bytes)).unwrap();
     }
-    keeps(|| stream.set_read_timeout(Some(MS))).unwrap();
+    keeps(|| stream.set_read_timeout(Some(MINUTE))).unwrap();
     keeps(|| server.join()).unwrap();
     assert!(keeps(|| stream.read(&mut bytes)).is_ok(), "the end of the stream");
 }

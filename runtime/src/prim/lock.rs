@@ -217,9 +217,15 @@ mod check {
     use std::cell::Cell;
 
     const RANKS: usize = Rank::TaskWaker as usize + 1;
+    const _: () = assert!(RANKS <= u64::BITS as usize, "a bit for each rank");
 
-    /// The locks of each rank that a thread holds.
-    pub(crate) struct Ranks([Cell<Kind>; RANKS]);
+    /// The locks that a thread holds.
+    pub(crate) struct Ranks {
+        /// A bit for each rank of which the thread holds a lock: a search through `kinds` would be the dearest part of a debug
+        /// build.
+        held: Cell<u64>,
+        kinds: [Cell<Kind>; RANKS],
+    }
 
     /// The locks of one rank that a thread holds.
     #[derive(Copy, Clone)]
@@ -233,12 +239,16 @@ mod check {
 
     impl Ranks {
         pub(crate) const fn new() -> Self {
-            Ranks([const { Cell::new(Kind { rank: Rank::Context, locks: 0, last: 0 }) }; RANKS])
+            Ranks {
+                held: Cell::new(0),
+                kinds: [const { Cell::new(Kind { rank: Rank::Context, locks: 0, last: 0 }) }; RANKS],
+            }
         }
 
         /// Returns the innermost rank of which the thread holds a lock.
         fn innermost(&self) -> Option<Kind> {
-            self.0.iter().rev().map(Cell::get).find(|kind| kind.locks > 0)
+            let rank = self.held.get().checked_ilog2()?;
+            Some(self.kinds[rank as usize].get())
         }
 
         fn take(&self, rank: Rank, place: usize) {
@@ -251,13 +261,18 @@ mod check {
                     held.last,
                 );
             }
-            let kind = &self.0[rank as usize];
+            let kind = &self.kinds[rank as usize];
             kind.set(Kind { rank, locks: kind.get().locks + 1, last: place });
+            self.held.set(self.held.get() | 1 << rank as u64);
         }
 
         fn let_go(&self, rank: Rank) {
-            let kind = &self.0[rank as usize];
-            kind.set(Kind { locks: kind.get().locks - 1, ..kind.get() });
+            let kind = &self.kinds[rank as usize];
+            let locks = kind.get().locks - 1;
+            kind.set(Kind { locks, ..kind.get() });
+            if locks == 0 {
+                self.held.set(self.held.get() & !(1 << rank as u64));
+            }
         }
     }
 
