@@ -863,7 +863,8 @@ fn a_thread_for_which_there_is_too_little_memory_is_refused() {
     }
     watched(1, || {
         let [mut refused, mut started] = [0; 2];
-        for kib in (1800..2600).step_by(8) {
+        // A thread takes 2.3 MiB. Where another one is being started, there has to be room for both.
+        for kib in (1800..6200).step_by(44) {
             let rt = runtime(1);
             rt.run(|| {
                 let thread = thread::current().id();
