@@ -27,6 +27,43 @@ macro_rules! unwind_safe {
 }
 pub(crate) use unwind_safe;
 
+/// `Display` and `Error`, for an error that says by its variant what has happened.
+macro_rules! error {
+    ($name:ident, $($variant:pat => $text:expr;)+) => {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $($variant => f.write_str($text),)+
+                }
+            }
+        }
+        impl ::std::error::Error for $name {}
+    };
+}
+pub(crate) use error;
+
+/// As `error`, for an error that gives a message back, with a `Debug` that needs none of the message.
+macro_rules! error_with_message {
+    ($name:ident, $($variant:pat => $debug:literal, $text:expr;)+) => {
+        impl<T> ::std::fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $($variant => f.write_str($debug),)+
+                }
+            }
+        }
+        impl<T> ::std::fmt::Display for $name<T> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $($variant => f.write_str($text),)+
+                }
+            }
+        }
+        impl<T> ::std::error::Error for $name<T> {}
+    };
+}
+pub(crate) use error_with_message;
+
 /// A future with a name: what it waits for, and the wait, which the drop ends by `leave`. `$of` is what the wait is polled
 /// with, and `$take` what comes of its end.
 macro_rules! future {

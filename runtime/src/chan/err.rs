@@ -1,7 +1,6 @@
 //! Why a message was not sent, or not received. Names and shapes are those of crossbeam-channel 0.5.
 
-use std::error::Error;
-use std::fmt;
+use crate::impls::{error, error_with_message};
 
 /// The channel is closed. The error holds the message. After a select with a limit there is another reason: the receiver for
 /// which the send was chosen has left, and no other receiver has come within the limit.
@@ -168,63 +167,29 @@ const CLOSED: &str = "the channel is closed";
 const DRAINED: &str = "the channel is closed and empty";
 const TIMEOUT: &str = "timed out waiting on a channel";
 
-/// Implements `Debug` without a bound on the message, `Display`, and `Error`.
-macro_rules! with_message {
-    ($name:ident, $($variant:pat => $debug:literal, $text:expr;)+) => {
-        impl<T> fmt::Debug for $name<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($variant => f.write_str($debug),)+
-                }
-            }
-        }
-        impl<T> fmt::Display for $name<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($variant => f.write_str($text),)+
-                }
-            }
-        }
-        impl<T> Error for $name<T> {}
-    };
-}
-
-with_message!(SendError, SendError(_) => "SendError(..)", CLOSED;);
-with_message!(TrySendError,
+error_with_message!(SendError, SendError(_) => "SendError(..)", CLOSED;);
+error_with_message!(TrySendError,
     TrySendError::Full(_) => "Full(..)", "the channel is full";
     TrySendError::Disconnected(_) => "Disconnected(..)", CLOSED;
 );
-with_message!(SendTimeoutError,
+error_with_message!(SendTimeoutError,
     SendTimeoutError::Timeout(_) => "Timeout(..)", TIMEOUT;
     SendTimeoutError::Disconnected(_) => "Disconnected(..)", CLOSED;
 );
 
-macro_rules! without_message {
-    ($name:ident, $($variant:pat => $text:expr;)+) => {
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($variant => f.write_str($text),)+
-                }
-            }
-        }
-        impl Error for $name {}
-    };
-}
-
-without_message!(RecvError, RecvError => DRAINED;);
-without_message!(TryRecvError,
+error!(RecvError, RecvError => DRAINED;);
+error!(TryRecvError,
     TryRecvError::Empty => "the channel is empty";
     TryRecvError::Disconnected => DRAINED;
 );
-without_message!(RecvTimeoutError,
+error!(RecvTimeoutError,
     RecvTimeoutError::Timeout => TIMEOUT;
     RecvTimeoutError::Disconnected => DRAINED;
 );
-without_message!(TrySelectError, TrySelectError => "no operation is ready";);
-without_message!(SelectTimeoutError, SelectTimeoutError => "no operation was ready in time";);
-without_message!(TryReadyError, TryReadyError => "no operation is ready";);
-without_message!(ReadyTimeoutError, ReadyTimeoutError => "no operation was ready in time";);
+error!(TrySelectError, TrySelectError => "no operation is ready";);
+error!(SelectTimeoutError, SelectTimeoutError => "no operation was ready in time";);
+error!(TryReadyError, TryReadyError => "no operation is ready";);
+error!(ReadyTimeoutError, ReadyTimeoutError => "no operation was ready in time";);
 
 impl<T> SendError<T> {
     /// Returns the message.

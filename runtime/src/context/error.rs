@@ -1,8 +1,8 @@
 //! Why a context is done: the error, and the cause.
 
+use crate::impls::error;
 use crate::prim::Arc;
 use std::error::Error;
-use std::fmt;
 use std::io;
 
 /// Why a context is done, in the caller's own terms.
@@ -74,16 +74,10 @@ impl ContextError {
     }
 }
 
-impl fmt::Display for ContextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ContextError::Canceled => "context canceled",
-            ContextError::DeadlineExceeded => "context deadline exceeded",
-        })
-    }
-}
-
-impl Error for ContextError {}
+error!(ContextError,
+    ContextError::Canceled => "context canceled";
+    ContextError::DeadlineExceeded => "context deadline exceeded";
+);
 
 /// Makes an error of kind `TimedOut` for a deadline, and of kind `Other` for a cancel: not `Interrupted`, after which std's
 /// helpers try again.

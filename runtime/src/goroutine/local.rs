@@ -11,12 +11,11 @@
 //! The list is the goroutine's own. No borrow of the list is alive while user code runs, since that code may come back here.
 
 use crate::host::Active;
-use crate::impls::opaque;
+use crate::impls::{error, opaque};
 use crate::m::M;
 use crate::prim::Arc;
 use crate::wait::waker_cell::WakerCell;
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::ptr;
 use std::thread::LocalKey;
 
@@ -126,13 +125,7 @@ pub struct Local<T: 'static> {
 #[non_exhaustive]
 pub struct AccessError;
 
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a local variable was used after it was dropped")
-    }
-}
-
-impl std::error::Error for AccessError {}
+error!(AccessError, AccessError => "a local variable was used after it was dropped";);
 
 impl<T: 'static> Local<T> {
     #[doc(hidden)]

@@ -1,5 +1,6 @@
 //! Errors of [`broadcast`](super).
 
+use crate::impls::error_with_message;
 use std::error::Error;
 use std::fmt;
 
@@ -81,19 +82,7 @@ impl<T> SendError<T> {
     }
 }
 
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SendError(..)")
-    }
-}
-
-impl<T> fmt::Display for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel is closed, or has no receiver")
-    }
-}
-
-impl<T> Error for SendError<T> {}
+error_with_message!(SendError, SendError(_) => "SendError(..)", "the channel is closed, or has no receiver";);
 
 /// `Display` and `Error` for the errors of receives.
 macro_rules! tells {

@@ -1,7 +1,6 @@
 //! Errors of [`watch`](super).
 
-use std::error::Error;
-use std::fmt;
+use crate::impls::{error, error_with_message};
 
 /// There is no receiver, or the channel is closed; with the value.
 ///
@@ -55,35 +54,9 @@ impl<T> SendError<T> {
     }
 }
 
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SendError(..)")
-    }
-}
-
-impl<T> fmt::Display for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel is closed, or has no receiver")
-    }
-}
-
-impl<T> Error for SendError<T> {}
-
-impl fmt::Display for RecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(CLOSED)
-    }
-}
-
-impl Error for RecvError {}
-
-impl fmt::Display for RecvTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RecvTimeoutError::Timeout => "timed out waiting on a channel",
-            RecvTimeoutError::Closed => CLOSED,
-        })
-    }
-}
-
-impl Error for RecvTimeoutError {}
+error_with_message!(SendError, SendError(_) => "SendError(..)", "the channel is closed, or has no receiver";);
+error!(RecvError, RecvError => CLOSED;);
+error!(RecvTimeoutError,
+    RecvTimeoutError::Timeout => "timed out waiting on a channel";
+    RecvTimeoutError::Closed => CLOSED;
+);

@@ -1,6 +1,7 @@
 //! Why a semaphore grants no permits.
 
 use crate::context::ContextError;
+use crate::impls::error;
 use std::error::Error;
 use std::fmt;
 
@@ -94,29 +95,15 @@ impl From<ContextError> for AcquireContextError {
 
 const CLOSED: &str = "the semaphore is closed";
 
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(CLOSED)
-    }
-}
-
-impl fmt::Display for TryAcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TryAcquireError::Closed => CLOSED,
-            TryAcquireError::NoPermits => "no permits are free",
-        })
-    }
-}
-
-impl fmt::Display for AcquireTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AcquireTimeoutError::Closed => CLOSED,
-            AcquireTimeoutError::Timeout => "timed out waiting for permits",
-        })
-    }
-}
+error!(AcquireError, AcquireError => CLOSED;);
+error!(TryAcquireError,
+    TryAcquireError::Closed => CLOSED;
+    TryAcquireError::NoPermits => "no permits are free";
+);
+error!(AcquireTimeoutError,
+    AcquireTimeoutError::Closed => CLOSED;
+    AcquireTimeoutError::Timeout => "timed out waiting for permits";
+);
 
 impl fmt::Display for AcquireContextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,7 +114,4 @@ impl fmt::Display for AcquireContextError {
     }
 }
 
-impl Error for AcquireError {}
-impl Error for TryAcquireError {}
-impl Error for AcquireTimeoutError {}
 impl Error for AcquireContextError {}
