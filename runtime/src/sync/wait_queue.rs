@@ -41,6 +41,14 @@ pub(crate) struct Record<W> {
     notified: Cell<bool>,
 }
 
+impl<W> Record<W> {
+    #[inline(always)]
+    fn new<S: HasWaitQueue<Want = W>>(want: W, waiter: Waiter<Active>) -> Node<Self> {
+        let hook = AbandonHook::new(run::<S>);
+        Node::new(Record { hook, want, waiter, notified: Cell::new(false) })
+    }
+}
+
 /// Waiters, first come first served.
 pub(crate) struct WaitQueue<W>(Queue<Record<W>>);
 
@@ -55,6 +63,19 @@ impl<W> WaitQueue<W> {
 
     pub(crate) fn len(&self) -> usize {
         self.0.iter().count()
+    }
+
+    /// # Safety
+    /// As [`Queue::push_back`].
+    #[inline(always)]
+    unsafe fn insert(&mut self, node: NonNull<Node<Record<W>>>, position: Position) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            match position {
+                Position::Front => self.0.push_front(node),
+                Position::Back => self.0.push_back(node),
+            }
+        }
     }
 
     /// Returns the request of the first waiter that might be notified. Removes the records before it, which can't be notified.
@@ -270,19 +291,12 @@ pub(crate) fn wait_in_and<'a, S: HasWaitQueue>(
     how: How,
     then: impl FnOnce(),
 ) -> Result<S::Want, Left<'a, S>> {
-    let hook = AbandonHook::new(run::<S>);
-    let record = Node::new(Record { hook, want, waiter: wait.waiter(), notified: Cell::new(false) });
+    let record = Record::new::<S>(want, wait.waiter());
     let node = NonNull::from(&record);
     wait.on_abandon((&raw const record.value).cast());
-    let waiters = &mut state.waiters(&record.value.want).0;
     // SAFETY: before this frame ends the record leaves the queue: the notifier that has claimed the wait takes it out, or the
     // code below does.
-    unsafe {
-        match position {
-            Position::Front => waiters.insert_before(node, waiters.front()),
-            Position::Back => waiters.push_back(node),
-        }
-    }
+    unsafe { state.waiters(&record.value.want).insert(node, position) };
     let woke = wait.park(how, move || {
         drop(state);
         then();

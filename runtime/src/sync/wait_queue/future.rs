@@ -6,10 +6,8 @@
 use super::{HasWaitQueue, Position, Record};
 use crate::host::Active;
 use crate::prim::{Mutex, MutexGuard};
-use crate::wait::abandon::AbandonHook;
 use crate::wait::queue::Node;
 use crate::wait::task::TaskWait;
-use std::cell::Cell;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -64,22 +62,15 @@ impl<S: HasWaitQueue> TaskIn<S> {
         state: &mut S,
         (want, position): (S::Want, Position),
     ) {
-        // A task belongs to no runtime that could leave it behind: the hook is never run.
-        let hook = AbandonHook::new(super::run::<S>);
-        let record = Node::new(Record { hook, want, waiter: wait.waiter(), notified: Cell::new(false) });
+        // A task belongs to no runtime that could leave it behind: the record's hook is never run.
+        let record = Record::new::<S>(want, wait.waiter());
         let waiting = self.waiting();
         debug_assert!(waiting.is_none(), "join: the future waits already");
         let Waiting { record, .. } = waiting.insert(Waiting { wait, record });
         let node = NonNull::from(&*record);
-        let waiters = &mut state.waiters(&record.value.want).0;
         // SAFETY: the record is pinned, and leaves the queue before it is dropped or moved: the notifier that claims the wait
         // takes it out, or `leave` does.
-        unsafe {
-            match position {
-                Position::Front => waiters.insert_before(node, waiters.front()),
-                Position::Back => waiters.push_back(node),
-            }
-        }
+        unsafe { state.waiters(&record.value.want).insert(node, position) };
     }
 
     /// Ready when the future was notified, with the want, into which the notifier may have written; the future is then in no
