@@ -52,8 +52,6 @@ mod future;
 pub mod futures;
 mod iter;
 mod macros;
-#[cfg(gmp_loom)]
-mod mutants;
 mod select;
 mod several;
 mod state;

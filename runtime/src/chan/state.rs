@@ -202,22 +202,21 @@ impl State {
         }
     }
 
-    /// Claims the first record of the queue that can be claimed, and takes that record out. If the message is `Here`, a
-    /// Returned record counts too, and becomes Served.
-    #[inline]
-    fn claim_for(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
-        let first = queue.front()?;
+    /// Claims the first record of the queue, if that is Open, and takes it out.
+    #[inline(always)]
+    fn claims_first(queue: &mut Queue<Record>, first: RecordPtr) -> bool {
         // SAFETY: the record stands in the queue, which is locked.
         let it = unsafe { &first.as_ref().value };
-        if it.queue_state() == QueueState::Open && it.claim() {
+        let claimed = it.queue_state() == QueueState::Open && it.claim();
+        if claimed {
             // SAFETY: the record stands in the queue, which is locked.
             unsafe { queue.remove(first) };
-            return Some(first);
         }
-        Self::claim_further(queue, message)
+        claimed
     }
 
-    /// As `claim_for`, if the first record could not be claimed at once.
+    /// Claims the first record of the queue that can be claimed, and takes it out. If the message is `Here`, a Returned record
+    /// counts too, and becomes Served.
     #[cold]
     fn claim_further(queue: &mut Queue<Record>, message: Message) -> Option<RecordPtr> {
         let mut at = queue.front();
@@ -249,7 +248,11 @@ impl State {
     /// Claims the first record of the queue that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn claim(queue: &mut Queue<Record>) -> Option<RecordPtr> {
-        Self::claim_for(queue, Message::ToCome)
+        let first = queue.front()?;
+        if Self::claims_first(queue, first) {
+            return Some(first);
+        }
+        Self::claim_further(queue, Message::ToCome)
     }
 
     /// Claims the first sender that has a message already, and takes it out.
@@ -276,11 +279,7 @@ impl State {
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
         let first = self.receivers.front()?;
-        // SAFETY: the record stands in the queue, which is locked.
-        let it = unsafe { &first.as_ref().value };
-        if it.queue_state() == QueueState::Open && it.claim() {
-            // SAFETY: the record stands in the queue, which is locked.
-            unsafe { self.receivers.remove(first) };
+        if Self::claims_first(&mut self.receivers, first) {
             return Some(first);
         }
         self.claim_further_receiver(message)

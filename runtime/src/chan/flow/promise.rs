@@ -197,20 +197,20 @@ pub(crate) unsafe fn await_promise(
             return ended;
         }
     };
-    mutant!(PromiseAskedTooEarly: drop(state); crate::chan::mutants::ready_early(sender); state = raw.state.lock());
-    mutant!(PromiseAskedTooEarly: let sender = None);
-    let told = move || {
-        drop(state);
+    let tell = |sender: Option<RecordPtr>| {
         if let Some(sender) = sender {
             // SAFETY: the sender is claimed, and sleeps until this.
             unsafe { sender.as_ref() }.value.claimed().ready();
         }
     };
+    mutant!(PromiseAskedTooEarly: drop(state); tell(sender); state = raw.state.lock());
+    mutant!(PromiseAskedTooEarly: let sender = None);
     let how = How::new(WaitReason::ChanReceive).until(last_ask.wait_from_now(limit)).ends(ends);
     // The commit hook releases the lock, after this goroutine was saved: a sender can keep the promise as soon as it is
     // readied, and has to find the receiver asleep.
     let woke = wait.park(how, move || {
-        told();
+        drop(state);
+        tell(sender);
         Commit::Park
     });
     match record.value.wait_result() {
