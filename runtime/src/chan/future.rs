@@ -102,7 +102,7 @@ impl<T> Sender<T> {
 /// ```
 pub struct PollReceiver<T> {
     receiver: Receiver<T>,
-    /// Made at the first poll that waits.
+    /// Made at the first poll.
     receive: Option<Pin<Box<TaskReceive>>>,
 }
 

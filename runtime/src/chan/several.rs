@@ -300,10 +300,8 @@ impl Bells {
     /// Rings one bell, whose receiver has left messages behind.
     pub(super) fn ring(&self, bell: Option<&Bell>) {
         let Some(bell) = bell else { return };
-        let mut rings = None;
-        if let Some((_, its)) = self.0.lock().iter().flatten().find(|(number, _)| *number == bell.number) {
-            rings = Some(its.clone());
-        }
+        let its = |(number, rings): &(u64, Sender<()>)| (*number == bell.number).then(|| rings.clone());
+        let rings = self.0.lock().iter().flatten().find_map(its);
         if let Some(rings) = rings {
             let _rings = rings.try_send(());
         }
