@@ -159,7 +159,7 @@ impl HasWaitQueue for Queues {
             // The upgrader's guard stays with it.
             (true, Kind::Upgrade) => {
                 mutant!(RwLockLeftKeepsTheGrant: return Readied::new());
-                lock.downgrade_in_silence(UPGRADABLE)
+                lock.end_write_in_silence(UPGRADABLE)
             }
             (false, _) => lock.granted_to_others(lock.queues.lock()).ready_in_silence(),
         }
@@ -281,7 +281,7 @@ impl RawRwLock {
                 Err(Left { state: queues, by }) => {
                     mutant!(RwLockLeavesQuietly: drop(queues); return by.is_some_and(|why| why.throw::<Active>()));
                     // Grants the lock to the waiters that this waiter held back.
-                    self.let_others_go(queues);
+                    self.granted_to_others(queues).ready();
                     return by.is_some_and(|interrupt| interrupt.throw::<Active>());
                 }
             }
@@ -400,38 +400,74 @@ impl RawRwLock {
 
     #[inline]
     pub(super) fn unlock_write(&self) {
-        if !self.writer_leaves_alone() {
-            self.release_write(0);
+        self.end_write(0);
+    }
+
+    /// Makes the writer a reader, together with the readers that wait.
+    pub(super) fn downgrade(&self) {
+        self.end_write(READER);
+    }
+
+    /// Makes the writer the upgradable reader, together with readers that wait.
+    pub(super) fn downgrade_to_upgradable(&self) {
+        self.end_write(UPGRADABLE);
+    }
+
+    /// Ends a write. The writer keeps the lock as a reader of the kind `becomes`; 0 for not at all.
+    #[inline]
+    fn end_write(&self, becomes: u32) {
+        if !self.end_write_alone(becomes) {
+            self.end_write_beside_others(becomes);
         }
+    }
+
+    /// As `end_write`, but leaves it to the caller to call the wakers of tasks.
+    fn end_write_in_silence(&self, becomes: u32) -> Readied<Active> {
+        if self.end_write_alone(becomes) { Readied::new() } else { self.written(becomes).ready_in_silence() }
     }
 
     /// As `unlock_write`, but leaves it to the caller to call the wakers of tasks.
     pub(super) fn unlock_write_in_silence(&self) -> Readied<Active> {
-        if self.writer_leaves_alone() { Readied::new() } else { self.written(0).ready_in_silence() }
+        self.end_write_in_silence(0)
     }
 
     /// Ends a write while no waiter is queued. If others wait, does nothing and returns `false`.
     #[inline]
-    fn writer_leaves_alone(&self) -> bool {
-        // Release: publishes the writer's work; partners all Acquires here.
+    fn end_write_alone(&self, becomes: u32) -> bool {
+        // Release: publishes the writer's work, also to later readers; partners all Acquires here.
         let release = Release.unless(RwLockWriteRelaxed);
-        self.word.compare_exchange(WRITER, 0, release, Relaxed).is_ok()
+        self.word.compare_exchange(WRITER, becomes, release, Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn end_write_beside_others(&self, becomes: u32) {
+        self.written(becomes).ready();
+    }
+
+    /// Ends a write while others wait. Returns the waiters that have the lock now.
+    #[cold]
+    fn written(&self, becomes: u32) -> Notified<Ask> {
+        let mut notified = Notified::new();
+        let mut queues = self.queues.lock();
+        // Release: as in `end_write_alone`, with the same partners.
+        let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
+        assert!(before & WRITER != 0, "unlock_write: nobody writes");
+        self.grant(&mut queues, Kind::Read, &mut notified);
+        drop(queues);
+        notified
     }
 
     pub(super) fn unlock_upgradable(&self) {
-        self.release_upgradable(0);
+        self.upgradable_leaves(0).ready();
     }
 
     /// Makes the upgradable reader a plain one.
     pub(super) fn downgrade_upgradable(&self) {
-        self.release_upgradable(READER);
+        self.upgradable_leaves(READER).ready();
     }
 
-    fn release_upgradable(&self, becomes: u32) {
-        self.upgradable_leaves(becomes).ready();
-    }
-
-    /// As `release_upgradable`; the caller readies the waiters that have the lock now.
+    /// Ends an upgradable read, which becomes a plain one if `becomes` is `READER`. The caller readies the waiters that have
+    /// the lock now.
     fn upgradable_leaves(&self, becomes: u32) -> Notified<Ask> {
         // Release: as in `unlock_read`, with the same partners.
         let release = Release.unless(RwLockUpgradableRelaxed);
@@ -441,58 +477,9 @@ impl RawRwLock {
         if before & QUEUED == 0 { Notified::new() } else { self.granted_to_others(self.queues.lock()) }
     }
 
-    /// Makes the writer a reader, together with the readers that wait.
-    pub(super) fn downgrade(&self) {
-        self.downgrade_to(READER);
-    }
-
-    /// Makes the writer the upgradable reader, together with readers that wait.
-    pub(super) fn downgrade_to_upgradable(&self) {
-        self.downgrade_to(UPGRADABLE);
-    }
-
-    fn downgrade_to(&self, becomes: u32) {
-        if !self.writer_becomes(becomes) {
-            self.release_write(becomes);
-        }
-    }
-
-    /// As `downgrade_to`, but leaves it to the caller to call the wakers of tasks.
-    fn downgrade_in_silence(&self, becomes: u32) -> Readied<Active> {
-        if self.writer_becomes(becomes) { Readied::new() } else { self.written(becomes).ready_in_silence() }
-    }
-
-    /// Makes the writer a reader while no waiter is queued. If others wait, does nothing and returns `false`.
-    fn writer_becomes(&self, becomes: u32) -> bool {
-        // Release: later readers see the writes; partners all Acquires here.
-        self.word.compare_exchange(WRITER, becomes, Release, Relaxed).is_ok()
-    }
-
+    /// Grants the lock, after the last reader or a waiter without a grant has left. The caller readies the waiters that have
+    /// the lock now.
     #[cold]
-    fn release_write(&self, becomes: u32) {
-        self.written(becomes).ready();
-    }
-
-    /// Ends a write while others wait. Returns the waiters that have the lock now.
-    #[cold]
-    fn written(&self, becomes: u32) -> Notified<Ask> {
-        let mut notified = Notified::new();
-        let mut queues = self.queues.lock();
-        // Release: as in `writer_leaves_alone`, with the same partners.
-        let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
-        assert!(before & WRITER != 0, "unlock_write: nobody writes");
-        self.grant(&mut queues, Kind::Read, &mut notified);
-        drop(queues);
-        notified
-    }
-
-    /// Grants the lock, after the last reader or a waiter without a grant has left.
-    #[cold]
-    fn let_others_go(&self, queues: MutexGuard<'_, Queues>) {
-        self.granted_to_others(queues).ready();
-    }
-
-    /// As `let_others_go`; the caller readies the waiters that have the lock now.
     fn granted_to_others(&self, mut queues: MutexGuard<'_, Queues>) -> Notified<Ask> {
         let mut notified = Notified::new();
         self.grant(&mut queues, Kind::Write, &mut notified);

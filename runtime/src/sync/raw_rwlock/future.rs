@@ -60,7 +60,7 @@ impl Locking {
             Some(Gone::Notified(ask)) => unless!(RwLockDropsTheGrant, settle(ask)),
             Some(Gone::Left(queues)) => {
                 mutant!(RwLockDropsQuietly: return);
-                lock.let_others_go(queues);
+                lock.granted_to_others(queues).ready();
             }
         }
     }
