@@ -195,10 +195,15 @@ impl Semaphore {
     /// When the semaphore is [closed](Self::close), before the call or meanwhile.
     #[track_caller]
     pub fn acquire(&self, permits: usize) {
+        assert!(self.acquire_open(permits).is_ok(), "acquire: the semaphore is closed");
+    }
+
+    /// As `acquire`, with an error for the close.
+    fn acquire_open(&self, permits: usize) -> Result<(), AcquireError> {
         match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
-            Ok(()) => {}
+            Ok(()) => Ok(()),
             Err(Refused::Interrupted(interrupt)) => interrupt.throw::<Active>(),
-            Err(Refused::Closed | Refused::Late) => panic!("acquire: the semaphore is closed"),
+            Err(Refused::Closed | Refused::Late) => Err(AcquireError),
         }
     }
 

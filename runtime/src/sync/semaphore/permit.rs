@@ -107,16 +107,6 @@ permit!(
     OwnedSemaphorePermit, Arc<Semaphore>, |it| &it.semaphore => &Arc<Semaphore>
 );
 
-impl Refused {
-    /// For a request without a limit: returns the error of the close, or unwinds.
-    fn closed_or_unwinds(self) -> AcquireError {
-        match self {
-            Refused::Closed | Refused::Late => AcquireError,
-            Refused::Interrupted(interrupt) => interrupt.throw::<Active>(),
-        }
-    }
-}
-
 impl Semaphore {
     /// Returns a guard for permits that the caller has taken.
     pub(in crate::sync) fn guard(&self, permits: usize) -> SemaphorePermit<'_> {
@@ -167,10 +157,8 @@ impl Semaphore {
     /// # Errors
     /// If the semaphore is [closed](Self::close), before the call or meanwhile.
     pub fn acquire_guard(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
-        match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
-            Ok(()) => Ok(self.guard(permits)),
-            Err(refused) => Err(refused.closed_or_unwinds()),
-        }
+        self.acquire_open(permits)?;
+        Ok(self.guard(permits))
     }
 
     /// As [`acquire_guard`](Self::acquire_guard), if the permits are free and no request waits. Does not block.
@@ -241,10 +229,8 @@ impl Semaphore {
     /// # Errors
     /// If the semaphore is [closed](Self::close), before the call or meanwhile.
     pub fn acquire_owned(self: &Arc<Self>, permits: usize) -> Result<OwnedSemaphorePermit, AcquireError> {
-        match self.acquire_in(permits, how(OnInterrupt::Unwinding)) {
-            Ok(()) => Ok(self.owned(permits)),
-            Err(refused) => Err(refused.closed_or_unwinds()),
-        }
+        self.acquire_open(permits)?;
+        Ok(self.owned(permits))
     }
 
     /// As [`acquire_owned`](Self::acquire_owned), if the permits are free and no request waits. Does not block.
