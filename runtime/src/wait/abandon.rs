@@ -146,10 +146,11 @@ impl StandingHook {
         // partner of the others.
         let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
         // SAFETY: `note` was given hooks of this type, which are still there: see the module's header.
-        while let Some(it) = unsafe { at.as_ref() } {
-            // SAFETY: `note` was given hooks of this type, which are still there: see the module's header.
-            unsafe { (it.hook.run)(at.cast()) };
-            at = it.next.get();
+        unsafe {
+            while let Some(it) = at.as_ref() {
+                (it.hook.run)(at.cast());
+                at = it.next.get();
+            }
         }
     }
 }

@@ -34,13 +34,18 @@ impl FoundTasks {
         }
     }
 
-    /// Wakes the tasks, on any thread, but calls foreign wakers as the function `wake_elsewhere` does.
-    pub(crate) fn wake_elsewhere<H: Host>(self) {
+    #[inline]
+    fn for_each(self, mut f: impl FnMut(Waker)) {
         match self {
             FoundTasks::None => {}
-            FoundTasks::One(waker) => wake_elsewhere::<H>(waker),
-            FoundTasks::Many(wakers) => wakers.into_iter().for_each(wake_elsewhere::<H>),
+            FoundTasks::One(waker) => f(waker),
+            FoundTasks::Many(wakers) => wakers.into_iter().for_each(f),
         }
+    }
+
+    /// Wakes the tasks, on any thread, but calls foreign wakers as the function `wake_elsewhere` does.
+    pub(crate) fn wake_elsewhere<H: Host>(self) {
+        self.for_each(wake_elsewhere::<H>);
     }
 }
 
@@ -79,11 +84,7 @@ impl<'s, H: Host> Carried<'s, H> {
     #[inline(never)]
     fn wake_some(self, sched: &Sched<H>, found: &mut GList<H>) {
         let Some((tasks, serving)) = self.0 else { return };
-        match tasks {
-            FoundTasks::None => {}
-            FoundTasks::One(waker) => wake_all(sched, [waker], found),
-            FoundTasks::Many(wakers) => wake_all(sched, wakers, found),
-        }
+        tasks.for_each(|waker| wake_found(sched, waker, found));
         // Each is a goroutine that is awake by now, or a call for a thread.
         drop(serving);
     }
@@ -106,38 +107,28 @@ impl<H: Host> Discarded<H> {
 impl<H: Host> Drop for Discarded<H> {
     #[inline]
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.0, FoundTasks::None) {
-            FoundTasks::None => {}
-            FoundTasks::One(waker) => discard::<H>(Some(waker)),
-            FoundTasks::Many(wakers) => wakers.into_iter().for_each(|waker| discard::<H>(Some(waker))),
-        }
+        std::mem::replace(&mut self.0, FoundTasks::None).for_each(|waker| discard::<H>(Some(waker)));
     }
 }
 
-fn wake_all<H: Host>(sched: &Sched<H>, wakers: impl IntoIterator<Item = Waker>, found: &mut GList<H>) {
-    for waker in wakers {
-        match cell_of(&waker) {
-            Some(cell) => cell.wake_by(|waiter| {
-                // There is one host.
-                let ours = (found as &mut dyn Any).downcast_mut::<GList<Active>>();
-                match (waiter.g(), ours) {
-                    (Some(g), Some(found))
-                        if g.home().as_ptr().cast::<()>() == (&raw const *sched).cast() =>
-                    {
-                        if g.word.ready() == Then::Queue {
-                            // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller
-                            // queues it.
-                            unsafe { g.fetch_frames() };
-                            found.push(g);
-                        }
+fn wake_found<H: Host>(sched: &Sched<H>, waker: Waker, found: &mut GList<H>) {
+    match cell_of(&waker) {
+        Some(cell) => cell.wake_by(|waiter| {
+            // There is one host.
+            let ours = (found as &mut dyn Any).downcast_mut::<GList<Active>>();
+            match (waiter.g(), ours) {
+                (Some(g), Some(found)) if g.home().as_ptr().cast::<()>() == (&raw const *sched).cast() => {
+                    if g.word.ready() == Then::Queue {
+                        // SAFETY: the wait was claimed, and `ready` has found the goroutine saved; the caller queues it.
+                        unsafe { g.fetch_frames() };
+                        found.push(g);
                     }
-                    _ => waiter.claimed().ready(),
                 }
-            }),
-            // A waker can block, so each waker has a goroutine of its own: with one goroutine for several the others would
-            // wait.
-            None => caller_of(sched, waker).into_iter().for_each(|g| found.push(g)),
-        }
+                _ => waiter.claimed().ready(),
+            }
+        }),
+        // A waker can block, so each waker has a goroutine of its own: with one goroutine for several the others would wait.
+        None => caller_of(sched, waker).into_iter().for_each(|g| found.push(g)),
     }
 }
 
