@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The values that a node keeps until it is done. Their drops are user code, and so come after the walk.
+/// The values that a node keeps until it is done, or has no owner left. Their drops are user code, and so come after the walk.
 #[derive(Default)]
 struct Kept {
     /// Holds the cause that the user gave with the deadline.
@@ -176,9 +176,7 @@ struct State {
     calls: BTreeMap<u64, AfterEnd>,
     next_key: u64,
     cause: Option<Cause>,
-    timer: Option<DeadlineTimer>,
-    /// A value that is dropped when the node is done, or has no owner left.
-    kept: Option<Box<dyn Send>>,
+    kept: Kept,
 }
 
 /// A context without values. `done` comes first, for [`Node::of_word`].
@@ -212,8 +210,7 @@ impl Node {
             calls: BTreeMap::new(),
             next_key: 0,
             cause: None,
-            timer: None,
-            kept: None,
+            kept: Kept::default(),
         };
         Node {
             done: AtomicU32::new(OPEN),
@@ -307,7 +304,7 @@ impl Node {
         let timer = deadline::arm(deadline, Arc::downgrade(self), verdict);
         let mut state = self.state.lock();
         if self.done.load(Relaxed) == OPEN {
-            state.timer = Some(timer);
+            state.kept.timer = Some(timer);
         }
         // Otherwise the call is dropped, after the lock.
     }
@@ -316,7 +313,7 @@ impl Node {
     pub(super) fn keep(&self, it: Box<dyn Send>) {
         let mut state = self.state.lock();
         let before = match self.done.load(Relaxed) {
-            OPEN => state.kept.replace(it),
+            OPEN => state.kept.it.replace(it),
             _ => Some(it),
         };
         drop(state);
@@ -325,7 +322,7 @@ impl Node {
 
     /// Takes out the value that is kept.
     pub(super) fn give_up(&self) -> Option<Box<dyn Send>> {
-        self.state.lock().kept.take()
+        self.state.lock().kept.it.take()
     }
 
     /// Returns a pointer to `done` with provenance for the whole node, of which `done` is the first field.
@@ -424,7 +421,7 @@ impl Node {
         if !ends {
             return Kept::default();
         }
-        let kept = Kept { timer: state.timer.take(), it: state.kept.take() };
+        let kept = std::mem::take(&mut state.kept);
         walk.calls.extend(std::mem::take(&mut state.calls).into_values());
         // C4. The waiters are readied after the lock, and tasks among them are woken after the walk: their wakers are foreign
         // code.
