@@ -1,13 +1,12 @@
 //! A function that is called after the end of a context.
 
-use crate::g::{Birth, call_undisturbed};
+use crate::g::call_undisturbed;
 use crate::goroutine;
 use crate::host::{Active, Process};
 use crate::prim::Weak;
 use crate::sched::Sched;
 use crate::sched::calls::run_aside_or_here;
 use crate::sched::timers::timer_thread::Call;
-use std::panic::Location;
 
 /// A function that is called when a node is done, and the runtime for the call.
 pub(super) struct AfterEnd {
@@ -21,11 +20,9 @@ impl AfterEnd {
         let AfterEnd { f, home } = self;
         match home.and_then(|home| home.upgrade()) {
             Some(sched) if !sched.is_ending() => {
-                let birth =
-                    Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
                 let mut unrun = Unrun(Some(f));
                 // If there is no stack for the goroutine, the drop of `unrun` leaves the function to a thread.
-                drop(goroutine::spawn(&sched, birth, move || {
+                drop(goroutine::spawn(&sched, goroutine::plain(&sched), move || {
                     if let Some(f) = unrun.0.take() {
                         f();
                     }

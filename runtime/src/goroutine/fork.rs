@@ -4,8 +4,8 @@
 //! `sched/run/jobs/record.rs`: as long as no other M takes the record, a fork is a call.
 
 use super::own_frame::{caught, in_own_frame, throw_again};
-use super::{FROM_A_THREAD, JoinHandle, accepted, here};
-use crate::g::{Birth, call_undisturbed};
+use super::{FROM_A_THREAD, JoinHandle, accepted, here, plain};
+use crate::g::call_undisturbed;
 use crate::host::{Active, Process};
 use crate::m::{M, Window};
 use crate::p::jobs::Slot;
@@ -342,8 +342,7 @@ where
     T: Send + 'static,
 {
     let sched = here("go_lifo", FROM_A_THREAD);
-    let birth = Birth { name: None, stack_size: sched.config.stack_size, site: Location::caller() };
     // SAFETY: `f` borrows nothing that ends.
-    let spawned = unsafe { sched.spawn_lifo(birth, f) };
+    let spawned = unsafe { sched.spawn_lifo(plain(sched), f) };
     accepted("go_lifo", spawned.map(JoinHandle::of))
 }
