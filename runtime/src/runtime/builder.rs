@@ -14,7 +14,7 @@ use std::io;
 use std::time::Duration;
 
 /// While goroutines of a lower class wait, one in this many goroutines is of a lower class: as often as a visit comes.
-const LOW_SHARE: u32 = 61;
+const LOW_SHARE: usize = 61;
 
 /// The settings of a runtime before it starts; made by [`Runtime::builder`].
 ///
@@ -429,18 +429,16 @@ impl RuntimeBuilder {
             Some(procs) => (check_procs("procs", procs).map_err(invalid)?, false),
             None => default_procs(variable("GMPMAXPROCS").as_deref())?,
         };
-        let max_threads =
-            in_range("max_threads", self.max_threads.unwrap_or(MAX_THREADS), 1, u32::MAX as usize)?;
-        let max_file_calls =
-            in_range("max_file_calls", self.max_file_calls.unwrap_or(MAX_FILE_CALLS), 1, u32::MAX as usize)?;
-        let max_lookups =
-            in_range("max_lookups", self.max_lookups.unwrap_or(MAX_LOOKUPS), 1, u32::MAX as usize)?;
+        let count = |what, given: Option<usize>, default, least| {
+            in_range(what, given.unwrap_or(default), least, u32::MAX as usize)
+        };
+        let max_threads = count("max_threads", self.max_threads, MAX_THREADS, 1)?;
+        let max_file_calls = count("max_file_calls", self.max_file_calls, MAX_FILE_CALLS, 1)?;
+        let max_lookups = count("max_lookups", self.max_lookups, MAX_LOOKUPS, 1)?;
+        let low_share = count("low_share", self.low_share.map(|share| share as usize), LOW_SHARE, 3)?;
         let thread_name = self.thread_name.unwrap_or_else(|| "gmp-".to_owned());
         if thread_name.contains('\0') {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("thread_name: {thread_name:?} contains a zero byte"),
-            ));
+            return Err(invalid(format!("thread_name: {thread_name:?} contains a zero byte")));
         }
         let knobs = knobs()?;
         let policy = self.policy.or(knobs.policy).unwrap_or_default().check().map_err(invalid)?;
@@ -459,12 +457,7 @@ impl RuntimeBuilder {
             thread_name,
             thread_starts: self.thread_starts,
             policy,
-            low_share: in_range(
-                "low_share",
-                self.low_share.unwrap_or(LOW_SHARE) as usize,
-                3,
-                u32::MAX as usize,
-            )? as u32,
+            low_share: low_share as u32,
             cpu_sets,
             knobs,
         })

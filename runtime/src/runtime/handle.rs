@@ -111,7 +111,7 @@ impl Handle {
 
     /// Returns how many goroutines of the runtime have not ended; 0 if the runtime has begun to end.
     pub fn num_goroutines(&self) -> usize {
-        self.sched("").map_or(0, |sched| sched.num_goroutines())
+        self.alive().map_or(0, |sched| sched.num_goroutines())
     }
 
     /// Returns what the system has refused the runtime so far, and the runtime did without; zeros if the runtime has begun to
@@ -123,7 +123,7 @@ impl Handle {
     /// assert_eq!(refused.threads(), 0);
     /// ```
     pub fn refused(&self) -> Refused {
-        self.sched("").map_or_else(|_| Refused::default(), |sched| sched.refused())
+        self.alive().map_or_else(Refused::default, |sched| sched.refused())
     }
 
     /// Returns how many goroutines of a class wait for their turn, and how many turns there were; zeros if the runtime has
@@ -143,20 +143,23 @@ impl Handle {
     /// ```
     pub fn class_load(&self, class: Priority) -> ClassLoad {
         let none = ClassLoad { waiting: 0, turns: (class != Priority::Normal).then_some(0) };
-        self.sched("").map_or(none, |sched| sched.class_load(class))
+        self.alive().map_or(none, |sched| sched.class_load(class))
     }
 
     /// Returns `true` if the runtime has begun to end: no further goroutine starts in it.
     pub fn is_ended(&self) -> bool {
-        self.sched("").is_err()
+        self.alive().is_none()
     }
 
-    /// Returns the runtime, which lives while the caller has the `Arc`. `call` is for the error's text.
+    /// Returns the runtime, which lives while the caller has the `Arc`; `None` once it has begun to end.
+    fn alive(&self) -> Option<Arc<Sched<Active>>> {
+        self.0.upgrade().filter(|sched| !sched.is_ending())
+    }
+
+    /// As `alive`, for a function of the name `call`, which needs the runtime.
     pub(crate) fn sched(&self, call: &str) -> io::Result<Arc<Sched<Active>>> {
-        match self.0.upgrade() {
-            Some(sched) if !sched.is_ending() => Ok(sched),
-            _ => Err(io::Error::new(io::ErrorKind::NotConnected, format!("{call}: the runtime has ended"))),
-        }
+        let ended = || io::Error::new(io::ErrorKind::NotConnected, format!("{call}: the runtime has ended"));
+        self.alive().ok_or_else(ended)
     }
 }
 
