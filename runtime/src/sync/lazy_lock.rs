@@ -59,7 +59,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
                 true
             });
         }
-        this.made().expect("force: the closure has run to its end")
+        Self::get(this).expect("force: the closure has run to its end")
     }
 
     /// As [`force`](Self::force), for a caller with exclusive access: no other caller's closure runs. `DerefMut` does the same.
@@ -108,7 +108,14 @@ impl<T, F> LazyLock<T, F> {
     /// ```
     #[inline]
     pub fn get(this: &Self) -> Option<&T> {
-        this.made()
+        if !this.once.is_completed() {
+            return None;
+        }
+        // SAFETY: `is_completed` comes after the value was written, and no later call writes the value.
+        this.state.with(|state| match unsafe { &*state } {
+            State::Made(value) => Some(value),
+            _ => None,
+        })
     }
 
     /// As [`get`](Self::get), to change the value.
@@ -126,19 +133,8 @@ impl<T, F> LazyLock<T, F> {
         if !this.once.is_completed() {
             return None;
         }
-        // SAFETY: as in `made`; `&mut` rules out any other reference.
+        // SAFETY: as in `get`; `&mut` rules out any other reference.
         this.state.with_mut(|state| match unsafe { &mut *state } {
-            State::Made(value) => Some(value),
-            _ => None,
-        })
-    }
-
-    fn made(&self) -> Option<&T> {
-        if !self.once.is_completed() {
-            return None;
-        }
-        // SAFETY: `is_completed` comes after the value was written, and no later call writes the value.
-        self.state.with(|state| match unsafe { &*state } {
             State::Made(value) => Some(value),
             _ => None,
         })
@@ -190,7 +186,7 @@ impl<T: Default> Default for LazyLock<T> {
 impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut it = f.debug_tuple("LazyLock");
-        match self.made() {
+        match Self::get(self) {
             Some(value) => it.field(value),
             None => it.field(&format_args!("<uninit>")),
         };
