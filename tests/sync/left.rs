@@ -1,6 +1,7 @@
 //! Goroutines that a runtime leaves behind in a wait queue do not hold up the waiters of another runtime.
 
 use common::bolt::bolted;
+use common::crew::Member;
 use common::{PROCS, child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::sync::{Barrier, Event, Mutex, Once, RwLock, RwLockUpgradableReadGuard, Semaphore, SingleFlight};
@@ -279,6 +280,23 @@ fn who_ends_a_runtime_calls_no_waker_for_a_permit() {
         let waiting = |count: usize| format!("{permits:?}").contains(&format!("waiting: {count}"));
         let (waits, task) = (move || theirs.acquire(1), permits.acquire_async(1));
         wakes_the_task_elsewhere(waits, task, || permits.release(1), waiting);
+    });
+}
+
+/// Fails as `wakes_the_task_elsewhere`, for a task that waits for the end of a closure.
+#[test]
+fn who_ends_a_runtime_calls_no_waker_for_a_once() {
+    watched(1, || {
+        let (cell, rt) = (Arc::new(gmp::sync::OnceLock::new()), runtime(1));
+        let theirs = Arc::clone(&cell);
+        let makes = rt.go(move || *theirs.get_or_init(forever));
+        Member::Goroutine(&rt, makes).until_it_waits();
+        let tells = Arc::new(Tells::default());
+        let mut task = pin!(cell.wait_async());
+        assert!(task.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&tells)))).is_pending());
+        rt.shutdown(Duration::ZERO);
+        until(|| tells.0.get().is_some());
+        assert_ne!(tells.0.get(), Some(&std::thread::current().id()));
     });
 }
 

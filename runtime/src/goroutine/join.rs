@@ -8,7 +8,7 @@ use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::park::WaitReason;
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
-use crate::wait::task::{self, Readied};
+use crate::wait::task;
 use crate::wait::waiter::{How, Wait, Woke};
 use gmp_timers::Nanos;
 use std::any::Any;
@@ -395,12 +395,11 @@ impl Announcement {
     /// Closes the channel and wakes the task, once the goroutine has ended.
     fn act(self) {
         let Announcement { done, waker, .. } = self;
-        let (mut woken, mut readied) = (Woken::new(), Readied::new());
         if let Some(done) = done {
+            let mut woken = Woken::new();
             done.shut_and_tell(&mut woken);
+            woken.ready_elsewhere();
         }
-        woken.ready_with(&mut readied);
-        readied.call_wakers_elsewhere();
         if let Some(waker) = waker {
             // Another thread calls the waker: foreign code in it that polls the handle waits until this hook is over.
             unless!(EndHookWakesNoTask, task::wake_elsewhere::<Active>(waker));

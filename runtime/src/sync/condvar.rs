@@ -259,8 +259,7 @@ impl Condvar {
         // the value from here on finds this waiter in the queue. The mutex's next waiter is readied after the lock.
         let called = true.unless(CondvarUnlocksFirst).then(|| mutex.unlock_and_tell());
         let how = How::new(WaitReason::Condvar).until(until);
-        let (place, tell) =
-            (((), Position::Back), || called.into_iter().for_each(Notified::ready_beside_a_wait));
+        let (place, tell) = (((), Position::Back), || called.into_iter().for_each(Notified::ready_elsewhere));
         let interrupt = match wait_in_and(wait, (&self.state, state), place, how, tell) {
             Ok(()) => {
                 mutex.lock_surely();

@@ -86,7 +86,9 @@ impl Run<'_> {
     /// `hook` is the hook of a `Run`.
     unsafe fn is_left(hook: *const AbandonHook) {
         // SAFETY: by this function's contract. The goroutine's stack stays, and with it the borrow of the `Once`.
-        unsafe { &*hook.cast::<Self>() }.once.end(POISONED);
+        let notified = unsafe { &*hook.cast::<Self>() }.once.end(POISONED);
+        // No user code may run where a hook is run (`sched/stop.rs`).
+        notified.ready_elsewhere();
     }
 }
 
@@ -94,7 +96,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         // SAFETY: the hook was noted, and is still there.
         unsafe { StandingHook::take_back(&raw const self.hook) };
-        self.once.end(self.leaves.get());
+        self.once.end(self.leaves.get()).ready();
     }
 }
 
@@ -213,15 +215,15 @@ impl Once {
         }
     }
 
-    /// Ends the run of a closure, and notifies the waiters.
-    fn end(&self, leaves: u32) {
+    /// Ends the run of a closure, and notifies the waiters, which the caller readies.
+    fn end(&self, leaves: u32) -> Notified<()> {
         let mut notified = Notified::new();
         let mut waiters = self.waiters.lock();
         // Release: publishes the closure's work to callers that find the `Once` done: partners `is_completed` and `call`.
         self.word.store(leaves, Release.unless(OnceDoneRelaxed));
         waiters.notify_all(&mut notified);
         drop(waiters);
-        notified.ready();
+        notified
     }
 
     /// Waits until a closure ends, unless `so` does not hold for the word, and until `until` at most. Returns `false` if the

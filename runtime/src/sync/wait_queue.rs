@@ -201,8 +201,9 @@ impl<W> Notified<W> {
         self.ready_in_silence().call_wakers();
     }
 
-    /// As `ready`, for a caller whose own wait is open.
-    pub(crate) fn ready_beside_a_wait(self) {
+    /// As `ready`, for an abandon hook, or for a caller whose own wait is open: another thread, or another goroutine, calls the
+    /// wakers of tasks.
+    pub(crate) fn ready_elsewhere(self) {
         self.ready_in_silence().call_wakers_elsewhere();
     }
 

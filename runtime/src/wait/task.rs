@@ -100,10 +100,11 @@ impl<H: Host> Wakee<H> {
         discard::<H>(self.take());
     }
 
-    /// R3.
-    pub(super) fn alarm(&self) {
+    /// R3, by `wake`.
+    #[inline(always)]
+    pub(super) fn alarm_by(&self, wake: fn(Waker)) {
         if let Some(waker) = self.take() {
-            wake::<H>(waker);
+            wake(waker);
         }
     }
 }

@@ -40,6 +40,7 @@ use crate::sched::run::wake;
 use crate::wait::interrupt::Frame;
 use crate::wait::status::{Run, Status, StatusWord, Then, WaitNumber};
 use crate::wait::task::{self, Readied};
+use std::task::Waker;
 pub(crate) use wait::{How, Opened, Wait, Woke};
 
 /// A plain thread or a task that waits: the claim word, and the wakee.
@@ -94,9 +95,15 @@ impl<H: Host> Parker<H> {
 
     /// Wakes the thread or the task.
     fn alarm(&self) {
+        self.alarm_by(task::wake::<H>);
+    }
+
+    /// As `alarm`; `wake` calls the waker of a task.
+    #[inline(always)]
+    fn alarm_by(&self, wake: fn(Waker)) {
         match &self.wakee {
             Wakee::Thread(note) => note.alarm(),
-            Wakee::Task(wakee) => wakee.alarm(),
+            Wakee::Task(wakee) => wakee.alarm_by(wake),
         }
     }
 
@@ -201,13 +208,18 @@ impl<H: Host> Waiter<H> {
 
     /// Makes the owner look again; the wait goes on. The Waiter is the caller's own copy, or stands in a locked queue.
     pub(crate) fn nudge(&self) {
+        self.nudge_by(task::wake::<H>);
+    }
+
+    /// As `nudge`; `wake_task` calls the waker of a task.
+    fn nudge_by(&self, wake_task: fn(Waker)) {
         match self {
             Waiter::G(g, number) => wake::nudge(*g, *number),
             Waiter::Parker(parker, number) => {
                 let parker = Arc::clone(parker);
                 let then = parker.word.nudge(*number);
                 debug_assert_eq!(then, Then::Leave, "a parker is in no run queue");
-                parker.alarm();
+                parker.alarm_by(wake_task);
             }
         }
     }
@@ -296,10 +308,15 @@ pub(crate) struct UpgradedWaiter<H: Host> {
 impl<H: Host> UpgradedWaiter<H> {
     /// Makes an owner that still waits look again.
     pub(crate) fn nudge(&self) {
+        self.nudge_by(task::wake::<H>);
+    }
+
+    /// As `nudge`; `wake_task` calls the waker of a task.
+    pub(crate) fn nudge_by(&self, wake_task: fn(Waker)) {
         match &self.waiter {
             // The runtime has ended: the goroutine was left behind, and never looks again.
             Waiter::G(..) if self.home.is_none() => {}
-            waiter => waiter.nudge(),
+            waiter => waiter.nudge_by(wake_task),
         }
     }
 }

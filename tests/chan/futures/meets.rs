@@ -2,7 +2,7 @@
 
 use super::{Wakes, offers, parks, poll, waits};
 use crate::every_kind;
-use common::crew::everyone;
+use common::crew::{Member, everyone};
 use common::{until, watched};
 use gmp::chan::{TryRecvError, after, bounded, never, never_sender, tick, unbounded};
 use gmp::context::Context as Ctx;
@@ -383,7 +383,85 @@ fn the_end_of_the_runtime_gives_back_what_its_futures_were_woken_for() {
     }
 }
 
-/// As above, in `block_on`, with the message on its way as the runtime ends.
+/// A task that `rt` holds up waits for a channel, and this thread ends the runtime, which leaves its goroutines behind. Fails
+/// when this thread calls the task's waker, which may wait for this thread.
+fn is_woken_by_another<T>(task: impl Future<Output = T>, holds_it_up: impl FnOnce() -> Runtime) {
+    let wakes = Arc::new(WokenBy(Mutex::default()));
+    let (waker, mut task) = (Waker::from(Arc::clone(&wakes)), pin!(task));
+    assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    holds_it_up().shutdown(Duration::ZERO);
+    until(|| !wakes.0.lock().unwrap().is_empty());
+    assert!(!wakes.0.lock().unwrap().contains(&thread::current().id()));
+}
+
+/// A runtime with a goroutine that waits in `f`.
+fn waiting_in<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Runtime {
+    let rt = common::runtime(1);
+    let waits = rt.go(f);
+    Member::Goroutine(&rt, waits).until_it_waits();
+    rt
+}
+
+#[test]
+fn who_ends_a_runtime_calls_no_waker_for_a_message_that_will_not_come() {
+    watched(1, || {
+        let (s, r) = bounded::<u32>(0);
+        let evaluates = || {
+            waiting_in(move || {
+                select! {
+                    send(s, { gmp::time::sleep(Duration::from_secs(3600)); 1 }) -> sent => sent.is_ok(),
+                }
+            })
+        };
+        is_woken_by_another(r.recv_async(), evaluates);
+    });
+}
+
+/// As above. The goroutine's send is chosen by the task, and the runtime ends before the goroutine has run.
+#[test]
+fn who_ends_a_runtime_calls_no_waker_for_a_send_that_it_has_chosen() {
+    watched(1, || {
+        let (s, r) = bounded::<u32>(0);
+        let rt = waiting_in(move || {
+            select! {
+                send(s, 1) -> sent => sent.is_ok(),
+            }
+        });
+        // This one keeps the P.
+        let (kept, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (keeps, ends) = (Arc::clone(&kept), Arc::clone(&over));
+        drop(rt.go(move || {
+            keeps.store(true, SeqCst);
+            while !ends.load(SeqCst) {
+                thread::yield_now();
+            }
+        }));
+        until(|| kept.load(SeqCst));
+        is_woken_by_another(r.recv_async(), || rt);
+        over.store(true, SeqCst);
+    });
+}
+
+/// As above. The goroutine has the turn of a channel that tells the time.
+#[test]
+fn who_ends_a_runtime_calls_no_waker_for_a_turn() {
+    watched(1, || {
+        let late = after(Duration::from_secs(3600));
+        let theirs = late.clone();
+        let rt = waiting_in(move || theirs.recv());
+        is_woken_by_another(late.recv_async(), || rt);
+        let theirs = late.clone();
+        let rt = waiting_in(move || {
+            select! {
+                recv(theirs) -> at => at.is_ok(),
+                recv(never::<()>()) -> _ => false,
+            }
+        });
+        is_woken_by_another(late.recv_async(), || rt);
+    });
+}
+
+/// As `the_end_of_the_runtime_gives_back_what_its_futures_were_woken_for`, in `block_on`, with the message on its way.
 #[test]
 fn the_end_of_the_runtime_beside_a_message() {
     for round in 0..50 {

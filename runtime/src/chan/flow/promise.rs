@@ -238,7 +238,7 @@ impl<T> Chan<T> {
                 if (state.closed && state.is_promised_to_task(ticket)).unless(GrantedBehindTheEnd) {
                     // No message may be granted here: a task that gave it back would let it come after the end.
                     drop(state);
-                    self.withdraw(promised);
+                    self.withdraw(promised).ready();
                     return Err(message);
                 }
                 let Some(receiver) = state.keep_promise(ticket) else {
@@ -274,19 +274,25 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Withdraws a promise: the message will not come.
-    pub(crate) fn withdraw(&self, promised: Promised) {
+    /// Withdraws a promise: the message will not come. A reserved place is offered to the next sender. The caller readies the
+    /// waiters that are told of that.
+    pub(crate) fn withdraw(&self, promised: Promised) -> Woken {
+        let mut woken = Woken::new();
         match promised {
             Promised::Closed => {}
-            Promised::Reserved => self.give_reserved_back(),
+            Promised::Reserved => {
+                let mut state = self.lock();
+                state.reserved -= 1;
+                unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
+                unless!(ChanGivenBackEndsNobody, state.end_receivers_if_drained(&mut woken));
+            }
             Promised::To(ticket) => {
-                let (mut state, mut woken) = (self.lock(), Woken::new());
+                let mut state = self.lock();
                 state.break_promise(ticket, &mut woken);
                 self.feed(&mut state, &mut woken);
-                drop(state);
-                woken.ready();
             }
         }
+        woken
     }
 
     /// Does F3: puts a message into a reserved place. Returns the message as the error if the last receiver has gone.
@@ -295,7 +301,7 @@ impl<T> Chan<T> {
         let mut state = self.lock();
         if state.deserted.unless(ChanFilledForNobody) {
             drop(state);
-            self.give_reserved_back();
+            self.withdraw(Promised::Reserved).ready();
             return Err(message);
         }
         state.reserved -= 1;
@@ -308,17 +314,6 @@ impl<T> Chan<T> {
         drop(state);
         woken.ready();
         Ok(())
-    }
-
-    /// Gives a reserved place back, and offers it to the next sender.
-    fn give_reserved_back(&self) {
-        let mut woken = Woken::new();
-        let mut state = self.lock();
-        state.reserved -= 1;
-        unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
-        unless!(ChanGivenBackEndsNobody, state.end_receivers_if_drained(&mut woken));
-        drop(state);
-        woken.ready();
     }
 
     /// Serves, in order, the receivers that wait while there are messages, and those whose records were put back in their

@@ -46,7 +46,7 @@ use crate::host::Active;
 use crate::prim::hooks::*;
 use crate::sched::timers::callback::{Guard, RunMode, call_at};
 use crate::wait::queue::Node;
-use crate::wait::task::TaskWait;
+use crate::wait::task::{TaskWait, wake};
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -148,7 +148,7 @@ impl TaskReceive {
         if let Taken::Done | Taken::Closed = taken {
             if self.record.is_some() {
                 // SAFETY: the record belongs to this task, and stands in this queue or in none.
-                unsafe { chan.raw.leave_turn(state, self.node()) };
+                unsafe { chan.raw.leave_turn(state, self.node(), wake::<Active>) };
             } else {
                 drop(state);
             }
@@ -206,7 +206,7 @@ impl TaskReceive {
         unsafe {
             let mut state = chan.lock();
             if self.tells_time {
-                chan.raw.leave_turn(state, self.node());
+                chan.raw.leave_turn(state, self.node(), wake::<Active>);
             } else {
                 state.leave(self.node());
             }

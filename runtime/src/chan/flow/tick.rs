@@ -42,10 +42,12 @@ use crate::prim::MutexGuard;
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
+use crate::wait::task::{wake, wake_elsewhere};
 use crate::wait::waiter::{How, UpgradedWaiter, Wait, Woke};
 use gmp_timers::Nanos;
 use std::cell::OnceCell;
 use std::ptr::NonNull;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// The time for which a task that has the turn, and is not polled, holds a message back from the others.
@@ -87,7 +89,7 @@ impl Raw {
             if due.is_some() || limit.is_some_and(|limit| limit <= now) {
                 match queued {
                     // SAFETY: the record lies in this frame, and stands in this queue.
-                    Some(node) => unsafe { self.leave_turn(state, node) },
+                    Some(node) => unsafe { self.leave_turn(state, node, wake::<Active>) },
                     None => drop(state),
                 }
                 let Some(due) = due else { return EndWord::ended(Ended::TimedOut) };
@@ -103,7 +105,7 @@ impl Raw {
                     // there would keep the turn for ever.
                     match queued.take() {
                         // SAFETY: as above.
-                        Some(node) => unsafe { self.leave_turn(state, node) },
+                        Some(node) => unsafe { self.leave_turn(state, node, wake::<Active>) },
                         None => drop(state),
                     }
                     let opened = Wait::open();
@@ -148,7 +150,7 @@ impl Raw {
             state = self.state.lock();
             if let Woke::Interrupted(why) = woke {
                 // SAFETY: the record lies in this frame, and stands in this queue.
-                unsafe { self.leave_turn(state, node) };
+                unsafe { self.leave_turn(state, node, wake::<Active>) };
                 return EndWord::interrupted(why);
             }
             // The clock is read again: more beats than the one in the wait's limit may have passed by now.
@@ -157,11 +159,17 @@ impl Raw {
     }
 
     /// Takes the record of a receiver out of the queue, and nudges the waiters whose turn may come earlier because of that.
+    /// `wake` calls the waker of a task.
     ///
     /// # Safety
     /// The state is this channel's; the record belongs to a receiver, and stands in this queue or in none.
     #[inline(always)]
-    pub(crate) unsafe fn leave_turn(&self, mut state: MutexGuard<'_, State>, node: RecordPtr) {
+    pub(crate) unsafe fn leave_turn(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        node: RecordPtr,
+        wake: fn(Waker),
+    ) {
         if state.receivers.is_alone(node) && state.receive_watchers.is_empty() || state.tick.is_none() {
             // SAFETY: by this function's contract.
             unsafe { state.receivers.remove(node) };
@@ -171,7 +179,7 @@ impl Raw {
         let next = unsafe { state.leave_to_next(node) };
         drop(state);
         // Without the lock, as in `Chan::set_tick`. In reverse order, so that the wakers of tasks, which may block, come last.
-        unless!(TurnEndsInSilence, next.iter().rev().for_each(UpgradedWaiter::nudge));
+        unless!(TurnEndsInSilence, next.iter().rev().for_each(|waiter| waiter.nudge_by(wake)));
     }
 }
 
@@ -192,7 +200,8 @@ impl TurnHook<'_> {
         // the channel for good.
         unsafe {
             let it = &*hook.cast::<Self>();
-            it.raw.leave_turn(it.raw.state.lock(), it.node);
+            // No user code may run where a hook is run (`sched/stop.rs`).
+            it.raw.leave_turn(it.raw.state.lock(), it.node, wake_elsewhere::<Active>);
         }
     }
 }

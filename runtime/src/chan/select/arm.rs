@@ -12,6 +12,7 @@ use crate::wait::queue::{Node, Queue};
 use gmp_timers::Nanos;
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::task::Waker;
 use std::time::Instant;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -260,11 +261,12 @@ impl<'a> Arm<'a> {
         true
     }
 
-    /// As `leave`, for an arm that operates on a channel that may tell the time: gives the turn to the next receiver.
-    pub(super) fn leave_turn(&self) {
+    /// As `leave`, for an arm that operates on a channel that may tell the time: gives the turn to the next receiver. `wake`
+    /// calls the waker of a task.
+    pub(super) fn leave_turn(&self, wake: fn(Waker)) {
         if let (Some((raw, ..)), Some(node), Direction::Receive) = (self.chan, self.node(), self.direction) {
             // SAFETY: the record belongs to this select, and stands in this queue, or in none.
-            unsafe { raw.leave_turn(raw.state.lock(), node) };
+            unsafe { raw.leave_turn(raw.state.lock(), node, wake) };
         } else {
             self.leave(Intent::Operate);
         }

@@ -56,7 +56,7 @@ pub(crate) struct Ops {
     pub(super) take_message: unsafe fn(*const (), *mut ()) -> bool,
     pub(super) drop: unsafe fn(*mut ()),
     /// `Chan::withdraw`.
-    pub(super) withdraw: unsafe fn(*const (), Promised),
+    pub(super) withdraw: unsafe fn(*const (), Promised) -> Woken,
 }
 
 /// The layout of a box for a `T`, of at least one byte: a zero-sized message may need more alignment than the space
@@ -113,7 +113,7 @@ impl<T> Chan<T> {
 
     /// # Safety
     /// `this` is a `Chan<T>`.
-    unsafe fn withdraw_erased(this: *const (), promised: Promised) {
+    unsafe fn withdraw_erased(this: *const (), promised: Promised) -> Woken {
         // SAFETY: by this function's contract.
         unsafe { (*this.cast::<Self>()).withdraw(promised) }
     }

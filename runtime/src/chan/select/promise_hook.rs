@@ -67,7 +67,7 @@ impl PromiseHook {
         // operation, and then `Chan::drop_sender` keeps the channel.
         unsafe {
             let this = &*hook.cast::<Self>();
-            (this.ops.withdraw)(this.chan, this.promised);
+            (this.ops.withdraw)(this.chan, this.promised).ready_elsewhere();
         }
     }
 }

@@ -221,7 +221,7 @@ impl<'a> Selected<'a> {
                 if PromiseHook::take_back(self.slot).is_none() {
                     return false;
                 }
-                (self.ops.withdraw)(self.chan, promised);
+                (self.ops.withdraw)(self.chan, promised).ready();
             },
             Some(Chosen::Drained) | None => {}
         }

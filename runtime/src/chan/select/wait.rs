@@ -9,10 +9,12 @@ use crate::host::{Active, Clock};
 use crate::prim::hooks::*;
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::abandon::AbandonHook;
+use crate::wait::task::{wake, wake_elsewhere};
 use crate::wait::waiter::{How, Wait, Woke};
 
 /// The abandon hook of a goroutine that waits in a select: withdraws the promise of a send that a counterpart has chosen, and
-/// leaves the queues in which others would wait for the select to use its turn.
+/// leaves the queues in which others would wait for the select to use its turn. Another thread calls the wakers of tasks: no
+/// user code may run where a hook is run (`sched/stop.rs`).
 #[repr(C)]
 struct SelectHook {
     hook: AbandonHook,
@@ -35,7 +37,7 @@ impl SelectHook {
         for arm in arms {
             let promised = match arm.wait_result() {
                 WaitResult::Open if turns => {
-                    arm.leave_turn();
+                    arm.leave_turn(wake_elsewhere::<Active>);
                     continue;
                 }
                 WaitResult::Partner(ticket) => Promised::To(ticket),
@@ -44,7 +46,7 @@ impl SelectHook {
             };
             if let Some((_, chan, ops)) = arm.chan {
                 // SAFETY: `ops` are those of the channel, which the goroutine borrows for good, as it never runs again.
-                unsafe { (ops.withdraw)(chan, promised) };
+                unsafe { (ops.withdraw)(chan, promised) }.ready_elsewhere();
             }
         }
     }
@@ -173,7 +175,7 @@ impl Search<'_, '_> {
         let mut ended = None;
         for (index, arm) in self.arms.iter().enumerate() {
             match arm.wait_result() {
-                WaitResult::Open if turns => arm.leave_turn(),
+                WaitResult::Open if turns => arm.leave_turn(wake::<Active>),
                 WaitResult::Open => arm.leave(self.intent),
                 wait_result => ended = Some((index, wait_result)),
             }

@@ -253,6 +253,13 @@ impl Woken {
         readied.call_wakers();
     }
 
+    /// As `ready`, but another thread calls the wakers of tasks, or another goroutine.
+    pub(crate) fn ready_elsewhere(self) {
+        let mut readied = Readied::new();
+        self.ready_with(&mut readied);
+        readied.call_wakers_elsewhere();
+    }
+
     /// As `ready`, but leaves it to the caller to call the wakers of tasks.
     pub(crate) fn ready_with(mut self, readied: &mut Readied<Active>) {
         let mut at = self.first;
