@@ -9,7 +9,7 @@ use crate::chan::select::{
     self, Arm, Choice, Chosen, Direction, Found, Inline, Limit, Operation, Selected, Space,
 };
 use crate::chan::state::RecordPtr;
-use crate::chan::{Receiver, Sender, limit_of};
+use crate::chan::{Receiver, Sender};
 use crate::host::{Active, Clock, Threads};
 use crate::impls::opaque;
 use crate::m::M;
@@ -322,7 +322,7 @@ impl<'a> Select<'a> {
     /// # Errors
     /// If `timeout` has passed. Without operations the call blocks for all of it.
     pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
-        self.run(Limit::Until(limit_of(timeout))).ok_or(SelectTimeoutError)
+        self.run(Limit::Until(Some(Active::after(timeout)))).ok_or(SelectTimeoutError)
     }
 
     /// As [`select`](Self::select), until `deadline` at most.
@@ -369,7 +369,7 @@ impl<'a> Select<'a> {
     /// # Errors
     /// If `timeout` has passed. Without operations the call blocks for all of it.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
-        self.watch(Limit::Until(limit_of(timeout))).ok_or(ReadyTimeoutError)
+        self.watch(Limit::Until(Some(Active::after(timeout)))).ok_or(ReadyTimeoutError)
     }
 
     /// As [`ready`](Self::ready), until `deadline` at most.

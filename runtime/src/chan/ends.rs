@@ -69,10 +69,6 @@ fn wait_for_nothing(limit: Option<Nanos>) {
     }
 }
 
-pub(crate) fn limit_of(timeout: Duration) -> Option<Nanos> {
-    Some(Active::after(timeout))
-}
-
 impl<T> Sender<T> {
     pub(crate) fn chan(&self) -> Option<&Chan<T>> {
         self.chan.as_deref()
@@ -166,7 +162,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// If the time has passed, or the channel is closed. The error holds the message.
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.send_in_time(message, limit_of(timeout))
+        self.send_in_time(message, Some(Active::after(timeout)))
     }
 
     /// As [`send`](Self::send), until `deadline` at most.
@@ -271,7 +267,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// If the time has passed, or the channel is closed and drained.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.recv_until(limit_of(timeout)).map_err(Self::in_time)
+        self.recv_until(Some(Active::after(timeout))).map_err(Self::in_time)
     }
 
     /// As [`recv`](Self::recv), until `deadline` at most; or some 10 ms longer, as in [`recv_timeout`](Self::recv_timeout).

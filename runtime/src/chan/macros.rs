@@ -272,7 +272,8 @@ macro_rules! __select {
 pub mod internal {
     use crate::chan::select::{self, Choice, Direction, Limit, Operation};
     pub use crate::chan::select::{Arm, Selected, Space};
-    use crate::chan::{Receiver, Sender, limit_of};
+    use crate::chan::{Receiver, Sender};
+    use crate::host::{Active, Clock};
     use std::time::Duration;
 
     #[inline]
@@ -327,6 +328,6 @@ pub mod internal {
         biased: bool,
         timeout: Duration,
     ) -> Selected<'a> {
-        select::select(space, arms, Limit::Until(limit_of(timeout)), choice(biased))
+        select::select(space, arms, Limit::Until(Some(Active::after(timeout))), choice(biased))
     }
 }

@@ -59,7 +59,6 @@ pub mod watch;
 
 pub use crate::{select, select_biased};
 pub use dynamic::{Select, SelectedOperation};
-pub(crate) use ends::limit_of;
 pub use ends::{Receiver, Sender};
 pub use err::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError, SendTimeoutError,

@@ -1,7 +1,7 @@
 //! How a joiner learns of a goroutine's end: [`JoinHandle`], [`JoinError`].
 
 use super::GoroutineId;
-use crate::chan::{self, Receiver, Woken, limit_of};
+use crate::chan::{self, Receiver, Woken};
 use crate::g::task::Failure;
 use crate::g::{self, End, EndHook, GRef, Life};
 use crate::host::{Active, Clock};
@@ -134,7 +134,7 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
-            self.await_hook(limit_of(timeout));
+            self.await_hook(Some(Active::after(timeout)));
         }
         self.take()
     }
