@@ -537,25 +537,25 @@ impl JoinError {
             why => Err(JoinError { why, ..self }),
         }
     }
+}
 
-    fn message(&self) -> Option<&str> {
-        let Failure::Panic(payload) = &self.why else { return None };
-        payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-    }
+/// Returns the text of a panic, if it has one.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.why, self.message()) {
-            (Failure::Shutdown, _) => f.write_str("the runtime ended before the goroutine did"),
-            (Failure::Goexit, _) => f.write_str("the goroutine called goexit"),
-            (Failure::Aborted, _) => f.write_str("the goroutine was aborted"),
-            (Failure::Taken, _) => f.write_str("the value was taken"),
-            (Failure::Panic(_), Some(message)) => write!(f, "the goroutine panicked: {message}"),
-            (Failure::Panic(_), None) => f.write_str("the goroutine panicked"),
+        match &self.why {
+            Failure::Shutdown => f.write_str("the runtime ended before the goroutine did"),
+            Failure::Goexit => f.write_str("the goroutine called goexit"),
+            Failure::Aborted => f.write_str("the goroutine was aborted"),
+            Failure::Taken => f.write_str("the value was taken"),
+            Failure::Panic(payload) => match panic_text(&**payload) {
+                Some(text) => write!(f, "the goroutine panicked: {text}"),
+                None => f.write_str("the goroutine panicked"),
+            },
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod with_stack;
 pub use abort::{AbortHandle, go_abortable};
 pub use builder::Builder;
 pub(crate) use builder::{spawn_in, spawn_in_unchecked};
+pub(crate) use join::panic_text;
 pub use join::{JoinError, JoinHandle};
 pub use priority::{priority, set_priority};
 pub(crate) use turns::let_others_run;

@@ -1,13 +1,13 @@
 //! One call for all callers that ask for the same key at the same time.
 
 use crate::goroutine::own_frame::{caught, throw_again};
+use crate::goroutine::panic_text;
 use crate::impls::opaque;
 use crate::prim::{Arc, AtomicU32, Relaxed};
 use crate::sync::mutex::Mutex;
 use crate::sync::once_lock::OnceLock;
 use crate::wait::abandon::{AbandonHook, StandingHook};
 use crate::wait::interrupt::is_interrupt;
-use std::any::Any;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -175,7 +175,9 @@ impl<K: Hash + Eq, V: Clone> SingleFlight<K, V> {
         let (outcome, result) = match result {
             Ok((copy, value)) => (Outcome::Value(copy), Ok(value)),
             Err(payload) if is_interrupt(&*payload) => (Outcome::Ended, Err(payload)),
-            Err(payload) => (Outcome::Panicked(text(&*payload)), Err(payload)),
+            Err(payload) => {
+                (Outcome::Panicked(panic_text(&*payload).unwrap_or("no text").to_owned()), Err(payload))
+            }
         };
         // The outcome is set, and the entry removed, under one lock: a later caller begins a new call.
         let mut calls = self.calls.lock_surely();
@@ -208,12 +210,6 @@ impl<K: Hash + Eq, V: Clone> SingleFlight<K, V> {
         // The entry is dropped here, after the lock, as the key's `drop` is user code.
         drop(forgotten);
     }
-}
-
-/// Returns the text of a panic.
-fn text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
 impl<K: Hash + Eq, V: Clone> Default for SingleFlight<K, V> {
